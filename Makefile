@@ -1,0 +1,42 @@
+# Two commands do everything: `make demo` and `make test`. Both set themselves up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.synced
+
+.PHONY: help setup test lint demo bench lock clean
+
+help:
+	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
+	@echo "make test   run the test suite (sockets blocked except loopback)"
+	@echo "make lint   format, lint, types, layers"
+	@echo "make bench  measure against peers in the same run"
+	@echo "make lock   renew requirements.lock from pyproject.toml"
+
+setup: $(STAMP)
+
+# pip brings uv (the lock's own entry, hash-checked); uv brings everything else.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "fallback-tier needs Python >= 3.11; set PYTHON=/path/to/one"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	awk '/^uv==/{p=1} p{print} p&&!/\\$$/{exit}' requirements.lock > $(VENV)/uv.txt
+	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --no-deps --require-hashes -r $(VENV)/uv.txt
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --offline -e .
+	touch $@
+
+# env -u: no test may depend on a key that happens to be set.
+test: setup
+	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+lock:
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --all-extras --group dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) .venv-demo dist build

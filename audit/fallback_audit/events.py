@@ -1,0 +1,294 @@
+"""The event vocabulary: evidence of what happened, one frozen model a kind.
+
+Payloads carry digests and short redacted excerpts, never whole prompts, diffs or logs: those live
+in the evidence store (``fallback_audit.evidence``). Numbers stay below 2**53 and times are strings,
+so that every payload has one canonical form (RFC 8785).
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import (
+    CallType,
+    EscalationReason,
+    FailureKind,
+    GateStatus,
+    PromptShape,
+    ProofLevel,
+    Provenance,
+    RefusalReason,
+    RetrievalVerdict,
+    Tier,
+)
+
+#: Readers accept every version up to this one; a payload change raises it (fixtures of old versions
+#: stay in the tests).
+SCHEMA_VERSION = 1
+
+#: Longest excerpt of untrusted text that an event may carry: enough to triage, too short to leak a
+#: file. The whole text is evidence.
+MAX_EXCERPT_CHARS = 600
+
+Excerpt = Annotated[str, Field(max_length=MAX_EXCERPT_CHARS)]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Attempt = Annotated[int, Field(ge=1)]
+
+
+class FixStarted(Frozen):
+    """A gate runner took up one advisory for one repository (one gate transition)."""
+
+    kind: Literal["FixStarted"] = "FixStarted"
+    advisory_id: str
+    repository: str
+    base_commit: str
+    ecosystem: str
+    tool_version: str
+    linked_transition: str | None = None
+
+
+class SandboxDisabled(Frozen):
+    """Gates ran without a sandbox because a person said so."""
+
+    kind: Literal["SandboxDisabled"] = "SandboxDisabled"
+    reason: str
+
+
+class AttemptStarted(Frozen):
+    """One ``FallbackTier.run`` began. It counts against the cap however it ends."""
+
+    kind: Literal["AttemptStarted"] = "AttemptStarted"
+    attempt: Attempt
+    advisory_id: str
+    prior_attempt_count: int
+    prompt_shape: PromptShape
+
+
+class RecipeEvaluated(Frozen):
+    """First attempt, step 1: did a deterministic recipe apply?"""
+
+    kind: Literal["RecipeEvaluated"] = "RecipeEvaluated"
+    attempt: Attempt
+    selected: bool
+    recipe: str | None = None
+    reason: str | None = None
+
+
+class RetrievalQueried(Frozen):
+    """First attempt, step 2: what the solved-example memory answered."""
+
+    kind: Literal["RetrievalQueried"] = "RetrievalQueried"
+    attempt: Attempt
+    verdict: RetrievalVerdict
+    example_ids: tuple[str, ...] = ()
+    reason: str
+
+
+class ExampleReplayed(Frozen):
+    """An example with the same package and the same code was replayed; no model was asked."""
+
+    kind: Literal["ExampleReplayed"] = "ExampleReplayed"
+    attempt: Attempt
+    example_id: str
+
+
+class RagSkippedOnRetry(Frozen):
+    """Retry as fresh context (ADR-0011): retrieval was not touched, this summary stands instead.
+
+    Durable before the first model request of the attempt: if it can't be appended, nothing is sent.
+    """
+
+    kind: Literal["RagSkippedOnRetry"] = "RagSkippedOnRetry"
+    attempt: Attempt
+    attempt_count: int
+    last_failure_kind: FailureKind
+    summary_sha256: Digest
+    summary_excerpt: Excerpt
+
+
+class ModelCalled(Frozen):
+    """A request is about to be sent (recorded before it is)."""
+
+    kind: Literal["ModelCalled"] = "ModelCalled"
+    attempt: Attempt
+    call: Annotated[int, Field(ge=1)]
+    call_type: CallType
+    model: str
+    provenance: Provenance
+    prompt_shape: PromptShape
+    prompt_sha256: Digest
+    prompt_bytes: int
+    example_ids: tuple[str, ...] = ()
+
+
+class ModelAnswered(Frozen):
+    """What the server said it used. The cost is an estimate from a dated price table."""
+
+    kind: Literal["ModelAnswered"] = "ModelAnswered"
+    attempt: Attempt
+    call: Annotated[int, Field(ge=1)]
+    call_type: CallType
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd_estimate: str | None = None
+    stop_reason: str
+    answer_sha256: Digest
+
+
+class ModelFailed(Frozen):
+    """The request ended without an answer: a transport failure, not a gate failure."""
+
+    kind: Literal["ModelFailed"] = "ModelFailed"
+    attempt: Attempt
+    call: Annotated[int, Field(ge=1)]
+    call_type: CallType
+    reason: Excerpt
+
+
+class PlanRejected(Frozen):
+    """An invalid plan: asked again within the call ceiling, never handed on."""
+
+    kind: Literal["PlanRejected"] = "PlanRejected"
+    attempt: Attempt
+    call: Annotated[int, Field(ge=1)]
+    problems: tuple[Excerpt, ...]
+
+
+class RepeatedPatchRejected(Frozen):
+    """The normalised edit set equals an earlier attempt's: asked again, never handed on."""
+
+    kind: Literal["RepeatedPatchRejected"] = "RepeatedPatchRejected"
+    attempt: Attempt
+    call: Annotated[int, Field(ge=0)]
+    edit_digest: Digest
+    repeats_attempt: int
+
+
+class GroundingNotEvaluated(Frozen):
+    """No judge looked at the plan, and why; ``grounded`` is None, never invented."""
+
+    kind: Literal["GroundingNotEvaluated"] = "GroundingNotEvaluated"
+    attempt: Attempt
+    reason: str
+
+
+class PatchProposed(Frozen):
+    """The attempt's outcome: a patch, to be proved by gates."""
+
+    kind: Literal["PatchProposed"] = "PatchProposed"
+    attempt: Attempt
+    tier: Tier
+    prompt_shape: PromptShape
+    patch_sha256: Digest
+    edit_digest: Digest
+    files: tuple[str, ...]
+
+
+class AttemptRefused(Frozen):
+    """The attempt's outcome: no patch, and why."""
+
+    kind: Literal["AttemptRefused"] = "AttemptRefused"
+    attempt: Attempt
+    reason: RefusalReason
+    sentence: str
+    prompt_shape: PromptShape
+
+
+class ConsumerLeft(Frozen):
+    """Whoever drained the stream went away; the resume rule says what a successor does."""
+
+    kind: Literal["ConsumerLeft"] = "ConsumerLeft"
+    attempt: Attempt
+    resume_rule: str
+
+
+class GateJudged(Frozen):
+    """One gate's typed verdict on one attempt's patch."""
+
+    kind: Literal["GateJudged"] = "GateJudged"
+    attempt: Attempt
+    gate: str
+    status: GateStatus
+    failure_kind: FailureKind | None = None
+    detail: Excerpt
+    evidence_sha256: Digest | None = None
+    duration_ms: int
+
+
+class AttemptFailed(Frozen):
+    """An attempt did not prove itself; its distilled summary is the next attempt's context."""
+
+    kind: Literal["AttemptFailed"] = "AttemptFailed"
+    attempt: Attempt
+    tier: Tier | None
+    failure_kind: FailureKind
+    failing_gates: tuple[str, ...]
+    failure_signature: Digest
+    edit_digest: Digest | None
+    summary_sha256: Digest
+    summary_excerpt: Excerpt
+
+
+class FixVerified(Frozen):
+    """Terminal: every gate that ran passed on this patch."""
+
+    kind: Literal["FixVerified"] = "FixVerified"
+    attempt: Attempt
+    tier: Tier
+    patch_sha256: Digest
+    proof_level: ProofLevel
+    gates_passed: tuple[str, ...]
+    gates_skipped: tuple[str, ...] = ()
+
+
+class FixRefused(Frozen):
+    """Terminal: no patch can be had, and why."""
+
+    kind: Literal["FixRefused"] = "FixRefused"
+    attempt: Attempt
+    reason: RefusalReason
+    sentence: str
+
+
+class FixEscalated(Frozen):
+    """Terminal for this gate transition: a typed question to a person, with the evidence."""
+
+    kind: Literal["FixEscalated"] = "FixEscalated"
+    attempt: Attempt
+    reason: EscalationReason
+    question: str
+    evidence_sha256: tuple[Digest, ...] = ()
+
+
+AuditEvent = Annotated[
+    FixStarted
+    | SandboxDisabled
+    | AttemptStarted
+    | RecipeEvaluated
+    | RetrievalQueried
+    | ExampleReplayed
+    | RagSkippedOnRetry
+    | ModelCalled
+    | ModelAnswered
+    | ModelFailed
+    | PlanRejected
+    | RepeatedPatchRejected
+    | GroundingNotEvaluated
+    | PatchProposed
+    | AttemptRefused
+    | ConsumerLeft
+    | GateJudged
+    | AttemptFailed
+    | FixVerified
+    | FixRefused
+    | FixEscalated,
+    Field(discriminator="kind"),
+]
+
+#: Terminal events: each fix ends in exactly one.
+TERMINAL_KINDS = frozenset({"FixVerified", "FixRefused", "FixEscalated"})
+
+event_adapter: TypeAdapter[AuditEvent] = TypeAdapter(AuditEvent)

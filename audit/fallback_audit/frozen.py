@@ -1,0 +1,9 @@
+"""The one base of every model that crosses a boundary."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Frozen(BaseModel):
+    """Immutable, and closed: an unknown field is an error, never silently dropped."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,0 +1,56 @@
+"""What the rest of the house needs of an audit store and an evidence store."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from fallback_audit.events import AuditEvent, Digest
+from fallback_audit.frozen import Frozen
+
+
+class Scope(Frozen):
+    """Which fix, and which gate transition of it, an event belongs to."""
+
+    fix_id: str
+    gate_transition_id: str
+
+
+class StoredEvent(Frozen):
+    """One link of the chain as it stands in the store."""
+
+    seq: int
+    scope: Scope
+    kind: str
+    schema_version: int
+    recorded_at: str
+    payload_sha256: Digest
+    previous_leaf: Digest
+    leaf: Digest
+    payload: AuditEvent
+
+
+class AuditStore(Protocol):
+    """Append-only, hash-chained event store. ``append`` returns only when the event is durable."""
+
+    def append(self, scope: Scope, event: AuditEvent) -> StoredEvent:
+        """Make one event durable. Raises AuditStoreError; then nothing was recorded."""
+        ...
+
+    def events(self, fix_id: str | None = None) -> Iterator[StoredEvent]:
+        """Events in chain order, of one fix or of all."""
+        ...
+
+    def close(self) -> None:
+        """Release the store. Idempotent."""
+        ...
+
+
+class EvidenceStore(Protocol):
+    """Content-addressed bytes outside the chain, found by SHA-256."""
+
+    def put(self, content: bytes) -> Digest:
+        """Store durably, mode 0600. Raises EvidenceError over the size cap."""
+        ...
+
+    def get(self, digest: Digest) -> bytes:
+        """Raises EvidenceError where missing, or where the bytes no longer match the digest."""
+        ...

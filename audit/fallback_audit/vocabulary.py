@@ -1,0 +1,118 @@
+"""Closed vocabularies that events use. The floor owns them, so that no layer above is imported."""
+
+from enum import StrEnum
+
+
+class Tier(StrEnum):
+    """Which tier of the chain made a patch."""
+
+    RECIPE = "recipe"
+    RAG = "rag"
+    LLM = "llm"
+
+
+class PromptShape(StrEnum):
+    """The two first-class prompt shapes; ``none`` where no model was asked."""
+
+    INITIAL = "initial"
+    RETRY = "retry"
+    NONE = "none"
+
+    @property
+    def label(self) -> str:
+        """What every reader (log, show, export, portal) prints."""
+        return {
+            PromptShape.INITIAL: "initial LLM run",
+            PromptShape.RETRY: "fresh LLM run, no RAG",
+            PromptShape.NONE: "no model call",
+        }[self]
+
+
+class CallType(StrEnum):
+    """What a model call was for; usage and cost are kept per call type."""
+
+    AUTHOR = "author"
+    JUDGE = "judge"
+    CRITIQUE = "critique"
+    REWRITE = "rewrite"
+
+
+class Provenance(StrEnum):
+    """Where a model's answer came from. A replay or a script is never called a live model."""
+
+    LIVE = "live"
+    REPLAYED = "replayed"
+    SCRIPTED = "scripted"
+
+
+class RetrievalVerdict(StrEnum):
+    """Outcome of asking the solved-example memory."""
+
+    HIT = "hit"
+    DEGRADED = "degraded"
+    MISS = "miss"
+
+
+class GateStatus(StrEnum):
+    """A gate's verdict. ``skipped`` always carries its reason and never counts as a pass."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class FailureKind(StrEnum):
+    """Why an attempt failed: closed, so that a policy can be written over it."""
+
+    PATCH_DOES_NOT_APPLY = "patch_does_not_apply"
+    UNDECLARED_CHANGE = "undeclared_change"
+    POLICY_VIOLATION = "policy_violation"
+    RESOLUTION_FAILED = "resolution_failed"
+    STILL_VULNERABLE = "still_vulnerable"
+    BUILD_FAILED = "build_failed"
+    TESTS_FAILED = "tests_failed"
+    TESTS_MISSING = "tests_missing"
+    PROOF_FAILED = "proof_failed"
+    GATE_TIMEOUT = "gate_timeout"
+    PLAN_INVALID = "plan_invalid"
+    REPEATED_PATCH = "repeated_patch"
+
+
+class RefusalReason(StrEnum):
+    """Why the tier handed out no patch. Each refusal also carries one sentence to act on."""
+
+    NOT_AFFECTED = "not_affected"
+    NO_FIXED_VERSION = "no_fixed_version"
+    ECOSYSTEM_UNSUPPORTED = "ecosystem_unsupported"
+    MANIFEST_MISSING = "manifest_missing"
+    RECIPE_UNSUPPORTED = "recipe_unsupported"
+    RESOLVER_FAILED = "resolver_failed"
+    MODEL_NOT_CONFIGURED = "model_not_configured"
+    MODEL_UNAVAILABLE = "model_unavailable"
+    MODEL_REFUSED = "model_refused"
+    PLAN_INVALID = "plan_invalid"
+    REPEATED_PATCH = "repeated_patch"
+    NOTHING_CHANGED = "nothing_changed"
+    RETRY_CAP_REACHED = "retry_cap_reached"
+
+    @property
+    def is_attempt_failure(self) -> bool:
+        """True where a fresh context may do better: the attempt failed, the fix has not."""
+        return self in {RefusalReason.PLAN_INVALID, RefusalReason.REPEATED_PATCH}
+
+
+class EscalationReason(StrEnum):
+    """Why a person is asked."""
+
+    RETRY_CAP_REACHED = "retry_cap_reached"
+    SAME_FAILURE_REPEATED = "same_failure_repeated"
+    GATE_INFRASTRUCTURE = "gate_infrastructure"
+    MODEL_UNAVAILABLE = "model_unavailable"
+
+
+class ProofLevel(StrEnum):
+    """How much a dependency fix was shown to hold."""
+
+    RESOLVED_TREE = "resolved_tree"
+    PINS = "pins"
+    SOURCE = "source"

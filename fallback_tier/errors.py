@@ -1,0 +1,144 @@
+"""The one exception tree.
+
+::
+
+    FallbackError                    what is wrong, why, and the next step (fallback_audit.errors)
+    ├── AuditError …                 the audit trail's branch (fallback_audit.errors)
+    ├── InputError                   bad input: nothing was done
+    │   ├── AdvisoryError            not OSV, withdrawn, too large
+    │   ├── RepositoryError          not a git repository, dirty, no such path
+    │   ├── AttemptHistoryError      prior attempts out of order, summary too long
+    │   └── ConfigurationError       a setting or an option that can't be
+    ├── ToolError                    a client we call (git, npm, uv) is missing or failed
+    │   ├── ToolMissingError
+    │   └── ToolFailedError          carries the client's own words
+    ├── PatchError
+    │   ├── EditError                a search/replace edit that doesn't match exactly once
+    │   ├── PatchSyntaxError         a diff that isn't strictly what we make
+    │   └── PolicyError              a change outside the declared files or keys
+    ├── RecipeError                  a recipe can't be applied; carries a RefusalReason
+    ├── ModelError                   the model gave no answer (transport), never a gate failure
+    └── SandboxError                 no sandbox can be had, and none was waived
+"""
+
+from typing import ClassVar
+
+from fallback_audit.errors import FallbackError
+from fallback_audit.vocabulary import RefusalReason
+
+__all__ = [
+    "AdvisoryError",
+    "AttemptHistoryError",
+    "ConfigurationError",
+    "EditError",
+    "FallbackError",
+    "InputError",
+    "ModelError",
+    "PatchError",
+    "PatchSyntaxError",
+    "PolicyError",
+    "RecipeError",
+    "RepositoryError",
+    "SandboxError",
+    "ToolError",
+    "ToolFailedError",
+    "ToolMissingError",
+]
+
+
+class InputError(FallbackError):
+    """Bad input; nothing was done."""
+
+    code: ClassVar[str] = "input"
+
+
+class AdvisoryError(InputError):
+    """The advisory can't be used."""
+
+    code = "advisory"
+
+
+class RepositoryError(InputError):
+    """The repository can't be used as it is."""
+
+    code = "repository"
+
+
+class AttemptHistoryError(InputError):
+    """``prior_attempts`` breaks its contract (order, size of a summary)."""
+
+    code = "attempt_history"
+
+
+class ConfigurationError(InputError):
+    """A setting or an option that can't be."""
+
+    code = "configuration"
+
+
+class ToolError(FallbackError):
+    """A program that we call."""
+
+    code = "tool"
+
+
+class ToolMissingError(ToolError):
+    """The program is not installed."""
+
+    code = "tool_missing"
+
+
+class ToolFailedError(ToolError):
+    """The program failed; ``output`` has its own words (last part, bounded)."""
+
+    code = "tool_failed"
+
+    def __init__(self, problem: str, *, next_step: str, output: str = "") -> None:
+        super().__init__(problem, next_step=next_step)
+        self.output = output
+
+
+class PatchError(FallbackError):
+    """A patch that can't be made, read or allowed."""
+
+    code = "patch"
+
+
+class EditError(PatchError):
+    """A search/replace edit whose old text is not found exactly once."""
+
+    code = "edit"
+
+
+class PatchSyntaxError(PatchError):
+    """A unified diff that isn't strictly of the kind we make."""
+
+    code = "patch_syntax"
+
+
+class PolicyError(PatchError):
+    """A change outside what the plan may touch."""
+
+    code = "policy"
+
+
+class RecipeError(FallbackError):
+    """A recipe can't be applied; ``reason`` is what the refusal will say."""
+
+    code = "recipe"
+
+    def __init__(self, reason: RefusalReason, problem: str, *, next_step: str) -> None:
+        super().__init__(problem, next_step=next_step)
+        self.reason = reason
+
+
+class ModelError(FallbackError):
+    """The model gave no answer: unreachable, over its limits, not configured. Not a gate failure."""
+
+    code = "model"
+
+
+class SandboxError(FallbackError):
+    """No sandbox can be had here, and none was waived."""
+
+    code = "sandbox"

@@ -1,0 +1,29 @@
+"""Every limit that more than one module needs, each with its reason. ADR numbers in docs/adr."""
+
+#: Retries per gate transition after the first attempt (ADR-0014): debugging loses 60-80 % of its power
+#: within 2-3 attempts (DDI, arXiv 2506.18403). Nothing raises it.
+MAX_RETRIES = 3
+
+#: Author calls per attempt; repair, strict regeneration and repeat share it (ADR-0014).
+MAX_AUTHOR_CALLS = 3
+
+#: A distilled diagnosis, not a log: more is a typed error (UTF-8 bytes).
+MAX_FAILURE_SUMMARY_BYTES = 8_192
+
+#: The summary as it stands in a retry's prompt, fence counted in (UTF-8 bytes, ADR-0011).
+MAX_FENCED_SUMMARY_BYTES = 4_096
+
+#: Few-shot examples in a first attempt's prompt: three right ones beat twelve plausible ones.
+MAX_EXAMPLES = 4
+
+#: Tracked files that RepoContext lists; a larger repository is cut, and says so.
+MAX_TRACKED_FILES = 200_000
+
+#: One file of a target that we read into memory. The largest real lockfiles are about 5 MB.
+MAX_FILE_BYTES = 16 * 1024 * 1024
+
+#: An OSV record; the largest published ones are below 1 MB.
+MAX_ADVISORY_BYTES = 4 * 1024 * 1024
+
+#: A whole unified diff. Lockfile diffs of a bump seldom pass 1 MB.
+MAX_PATCH_BYTES = 8 * 1024 * 1024

@@ -1,0 +1,281 @@
+"""What the tier and the gates need from outside, as protocols. Plugins implement them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Protocol
+
+from pydantic import Field
+
+from fallback_audit.events import Digest
+from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import CallType, FailureKind, GateStatus, Provenance
+from fallback_tier.advisory import Advisory
+from fallback_tier.outcome import (
+    Applied,
+    Plan,
+    RecipeResult,
+    RecipeSelection,
+    SearchReplace,
+    Selected,
+)
+from fallback_tier.repo import RepoContext
+
+# --- Solved examples (RAG) ------------------------------------------------------------------------
+
+
+class SolvedExample(Frozen):
+    """A validated past fix. ``file_sha256`` is the state (path → digest) its edits were made on."""
+
+    example_id: str
+    advisory_id: str
+    advisory_text: str
+    ecosystem: str
+    package: str
+    cwe: tuple[str, ...] = ()
+    edits: tuple[SearchReplace, ...]
+    file_sha256: Mapping[str, Digest]
+    provenance: str
+    licence: str
+
+
+class RagHit(Frozen):
+    """Examples good enough for the prompt, best first, at most MAX_EXAMPLES."""
+
+    verdict: Literal["hit"] = "hit"
+    examples: tuple[SolvedExample, ...]
+    evidence: str
+
+
+class RagDegraded(Frozen):
+    """As RagHit, but the retriever could not work as configured; ``evidence`` says why."""
+
+    verdict: Literal["degraded"] = "degraded"
+    examples: tuple[SolvedExample, ...]
+    evidence: str
+
+
+class RagMiss(Frozen):
+    """Nothing good enough: the prompt has no examples."""
+
+    verdict: Literal["miss"] = "miss"
+    evidence: str
+
+
+Retrieval = RagHit | RagDegraded | RagMiss
+
+
+class SolvedExampleRetriever(Protocol):
+    """Finds validated past fixes. Never touched on a retry (ADR-0011)."""
+
+    def query(self, advisory: Advisory, repo_ctx: RepoContext) -> Retrieval:
+        """Ask the memory. Never raises for "nothing found"; that is RagMiss."""
+        ...
+
+
+# --- The model ------------------------------------------------------------------------------------
+
+
+class Message(Frozen):
+    """One turn of a conversation."""
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+class PlanRequest(Frozen):
+    """A prompt for a plan. ``system`` is the stable, cacheable part: byte-identical per ecosystem."""
+
+    call_type: CallType
+    system: str
+    messages: tuple[Message, ...]
+    max_output_tokens: Annotated[int, Field(ge=1)]
+
+
+class Usage(Frozen):
+    """Tokens as the server reported them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class PlanAnswer(Frozen):
+    """A model's answer: a strictly validated plan, or what was wrong with the text. Exactly one."""
+
+    text: str
+    plan: Plan | None
+    problems: tuple[str, ...] = ()
+    usage: Usage
+    stop_reason: str
+
+
+class PlanAuthor(Protocol):
+    """Writes plans. Implementations parse tolerantly and validate strictly."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model, as recorded."""
+        ...
+
+    @property
+    def provenance(self) -> Provenance:
+        """Live, replayed or scripted: recorded with each call."""
+        ...
+
+    def draft(self, request: PlanRequest) -> PlanAnswer:
+        """One request, one answer. Raises ModelError where no answer came."""
+        ...
+
+
+class NonceSource(Protocol):
+    """128-bit fence nonces, injectable so that recorded requests can be replayed."""
+
+    def __call__(self) -> str:
+        """32 lower-case hex characters, fresh at each call."""
+        ...
+
+
+# --- Running commands -----------------------------------------------------------------------------
+
+
+class CommandResult(Frozen):
+    """What a command did. ``exit_code`` is None where the wall clock killed it."""
+
+    argv: tuple[str, ...]
+    exit_code: int | None
+    output: str
+    duration_ms: int
+    truncated: bool = False
+
+    @property
+    def timed_out(self) -> bool:
+        """The wall-clock limit ended it."""
+        return self.exit_code is None
+
+    @property
+    def ok(self) -> bool:
+        """It ended by itself, with exit code 0."""
+        return self.exit_code == 0
+
+
+class ClientRunner(Protocol):
+    """Runs package clients (npm, uv) and git *outside* the sandbox: allow-listed environment, time limit.
+
+    ``tool`` is a bare name, looked up by the runner. Raises ToolMissingError.
+    """
+
+    def run(
+        self,
+        tool: str,
+        args: Sequence[str],
+        *,
+        cwd: Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        """stdout and stderr joined, bounded; never raises for a non-zero exit."""
+        ...
+
+
+class Sandbox(Protocol):
+    """Runs a target's commands: no network, read-only system, empty environment, limits."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        worktree: Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+        readable: Sequence[Path] = (),
+    ) -> CommandResult:
+        """``worktree`` is writable (its .git is not) and is the working directory; ``readable`` paths
+        are bound read-only at their own place. Raises SandboxError where no sandbox can be had."""
+        ...
+
+
+# --- Gates ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GateContext:
+    """What a gate may look at. ``worktree`` has the patch applied; ``cache`` outlives attempts."""
+
+    advisory: Advisory
+    repo: RepoContext
+    application: Applied
+    worktree: Path
+    cache: Path
+    sandbox: Sandbox
+    clients: ClientRunner
+    timeout_s: float
+
+
+class GateVerdict(Frozen):
+    """A gate's typed verdict. ``failure_kind`` exactly where it failed; ``log`` becomes evidence."""
+
+    gate: str
+    status: GateStatus
+    detail: str
+    failure_kind: FailureKind | None = None
+    log: str = ""
+    duration_ms: int = 0
+
+
+class Gate(Protocol):
+    """One objective check of a patched worktree."""
+
+    @property
+    def name(self) -> str:
+        """Stable name: part of step keys, events and summaries."""
+        ...
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Never raises for a bad patch: that is a verdict. Raises SandboxError or ToolError."""
+        ...
+
+
+# --- Ecosystems -----------------------------------------------------------------------------------
+
+
+class EcosystemPlugin(Protocol):
+    """Everything that is particular to npm or PyPI."""
+
+    @property
+    def name(self) -> str:
+        """OSV's name of the ecosystem: ``npm``, ``PyPI``."""
+        ...
+
+    def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
+        """Those of the tracked files that declare or lock dependencies."""
+        ...
+
+    def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
+        """Choose the deterministic fix, or say in one sentence why there is none."""
+        ...
+
+    def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+        """Make the change, in memory: the repository is not written. Raises RecipeError, ToolError."""
+        ...
+
+    def bump(self, package: str, version: str) -> Selected:
+        """The selection that raises ``package`` to ``version``: what a model's bump becomes."""
+        ...
+
+    def editable_keys(self, path: str) -> tuple[str, ...] | None:
+        """Manifest keys a plan may change in ``path`` (dotted); None: not a manifest."""
+        ...
+
+    def gates(self) -> Sequence[Gate]:
+        """This ecosystem's gates, cheapest first."""
+        ...
+
+    def instruction_template(self) -> str:
+        """The jinja2 text of skills/leaf-llm-instruction.md."""
+        ...
+
+    def mentions(self, package: str, path: str, text: str) -> bool:
+        """Does this source file use the package (import, require)?"""
+        ...

@@ -1,0 +1,75 @@
+"""The repository as one attempt sees it: read-only, bounded, at a known commit."""
+
+from pathlib import Path, PurePosixPath
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.errors import RepositoryError
+from fallback_tier.limits import MAX_FILE_BYTES
+
+
+class Settings(Frozen):
+    """The part of our configuration that an attempt needs."""
+
+    max_output_tokens: int = 2_048
+    snippet_budget_bytes: int = 12_000
+
+
+class RepoContext(Frozen):
+    """A repository at a base commit. ``tracked_files`` and ``manifests`` are POSIX-relative paths."""
+
+    root: Path
+    base_commit: str
+    tracked_files: tuple[str, ...]
+    manifests: tuple[str, ...]
+    fix_id: str
+    gate_transition_id: str
+    settings: Settings = Settings()
+    tracked_files_cut: bool = False
+
+    def read_text(self, path: str) -> str:
+        """A tracked file's text, line ends kept.
+
+        Raises RepositoryError: not tracked, outside the root, a link, larger than MAX_FILE_BYTES, or
+        not UTF-8.
+        """
+        pure = PurePosixPath(path)
+        if pure.is_absolute() or ".." in pure.parts or path not in self._tracked:
+            raise RepositoryError(
+                f"{path!r} is not a tracked file of {self.root}.",
+                next_step="Name a path that `git ls-files` lists.",
+            )
+        place = self.root / pure
+        if place.resolve() != self.root.resolve() / pure:
+            raise RepositoryError(
+                f"{path!r} is, or lies behind, a symbolic link.",
+                next_step="Links are never followed; name the file itself.",
+            )
+        try:
+            if place.stat().st_size > MAX_FILE_BYTES:
+                raise RepositoryError(
+                    f"{path!r} is larger than {MAX_FILE_BYTES:,} bytes.",
+                    next_step="Files of this size are not edited.",
+                )
+            return place.read_bytes().decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise RepositoryError(
+                f"{path!r} is not UTF-8 text (byte {error.start}).",
+                next_step="Only UTF-8 text files are read and edited.",
+            ) from error
+        except OSError as error:
+            raise RepositoryError(
+                f"{path!r} can't be read: {error.strerror}.",
+                next_step="Check that the working tree is complete (`git status`).",
+            ) from error
+
+    def has(self, path: str) -> bool:
+        """Is this path tracked?"""
+        return path in self._tracked
+
+    @property
+    def _tracked(self) -> frozenset[str]:
+        cached = self.__dict__.get("_tracked_set")
+        if cached is None:
+            cached = frozenset(self.tracked_files)
+            self.__dict__["_tracked_set"] = cached
+        return cached  # type: ignore[no-any-return]
