@@ -27,7 +27,7 @@ _HOME = {
     "RepoContext": "fallback_tier.repo",
 }
 
-__all__ = [  # noqa: RUF022 (kept beside _HOME)
+__all__ = [
     "Advisory",
     "Applied",
     "AttemptSummary",

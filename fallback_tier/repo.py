@@ -1,5 +1,6 @@
 """The repository as one attempt sees it: read-only, bounded, at a known commit."""
 
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from fallback_audit.frozen import Frozen
@@ -66,10 +67,6 @@ class RepoContext(Frozen):
         """Is this path tracked?"""
         return path in self._tracked
 
-    @property
+    @cached_property
     def _tracked(self) -> frozenset[str]:
-        cached = self.__dict__.get("_tracked_set")
-        if cached is None:
-            cached = frozenset(self.tracked_files)
-            self.__dict__["_tracked_set"] = cached
-        return cached  # type: ignore[no-any-return]
+        return frozenset(self.tracked_files)

@@ -85,6 +85,7 @@ class RefusalReason(StrEnum):
     NO_FIXED_VERSION = "no_fixed_version"
     ECOSYSTEM_UNSUPPORTED = "ecosystem_unsupported"
     MANIFEST_MISSING = "manifest_missing"
+    OWN_CODE = "own_code"
     RECIPE_UNSUPPORTED = "recipe_unsupported"
     RESOLVER_FAILED = "resolver_failed"
     MODEL_NOT_CONFIGURED = "model_not_configured"
@@ -94,6 +95,16 @@ class RefusalReason(StrEnum):
     REPEATED_PATCH = "repeated_patch"
     NOTHING_CHANGED = "nothing_changed"
     RETRY_CAP_REACHED = "retry_cap_reached"
+
+    @property
+    def ends_chain(self) -> bool:
+        """True where a recipe's "no" is final: no example and no model could do better."""
+        return self in {
+            RefusalReason.NOT_AFFECTED,
+            RefusalReason.NO_FIXED_VERSION,
+            RefusalReason.ECOSYSTEM_UNSUPPORTED,
+            RefusalReason.MANIFEST_MISSING,
+        }
 
     @property
     def is_attempt_failure(self) -> bool:
@@ -108,6 +119,8 @@ class EscalationReason(StrEnum):
     SAME_FAILURE_REPEATED = "same_failure_repeated"
     GATE_INFRASTRUCTURE = "gate_infrastructure"
     MODEL_UNAVAILABLE = "model_unavailable"
+    RETRY_REFUSED = "retry_refused"
+    NOTHING_PROVED = "nothing_proved"
 
 
 class ProofLevel(StrEnum):

@@ -1,0 +1,68 @@
+"""One byte form for every record (RFC 8785), and the domain-separated hashes over it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import rfc8785
+
+from fallback_audit.errors import AuditStoreError
+
+# A hash of one kind of record must never be valid for another (RFC 6962 §2.1 does the same with
+# 0x00/0x01), so each kind has a prefix of its own. The NUL ends it: no canonical JSON has one.
+HEADER_DOMAIN = b"fallback-tier/audit/header/v1\0"
+PAYLOAD_DOMAIN = b"fallback-tier/audit/payload/v1\0"
+GENESIS_DOMAIN = b"fallback-tier/audit/genesis/v1\0"
+
+#: ``previous_leaf`` of the first event: a constant, the same for every deployment.
+GENESIS = hashlib.sha256(GENESIS_DOMAIN).hexdigest()
+
+
+#: The first integer that a JSON reader with IEEE 754 numbers may round (RFC 8785 §3.2.2.3).
+UNSAFE_INTEGER = 2**53
+
+# Keys in code point order, no spaces, UTF-8, and only the escapes that RFC 8785 asks for.
+_encode = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+).encode
+
+
+def canonical_bytes(record: Mapping[str, Any]) -> bytes:
+    """The RFC 8785 form of a JSON object.
+
+    Raises AuditStoreError for what has none: integers of 2**53 and more, NaN, lone surrogates.
+    """
+    try:
+        # The encoder of the standard library is 20 times as fast, and gives the same bytes where
+        # there are no fractions and no exotic keys (tests compare the two): an append is latency.
+        return _encode(record).encode() if _is_plain(record) else rfc8785.dumps(dict(record))
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
+        raise AuditStoreError(
+            f"A {record.get('kind', 'record')} can't be recorded: {error} (RFC 8785).",
+            next_step="Send large numbers as strings; replace lone surrogates before recording.",
+        ) from error
+
+
+def _is_plain(value: object) -> bool:
+    """Text, safe integers, booleans, null, and lists and ASCII-keyed objects of them."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if isinstance(value, int):
+        return -UNSAFE_INTEGER < value < UNSAFE_INTEGER
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(map(str.isascii, value)) and all(map(_is_plain, value.values()))
+    return False
+
+
+def payload_digest(payload: bytes) -> str:
+    """What a header says of its payload."""
+    return hashlib.sha256(PAYLOAD_DOMAIN + payload).hexdigest()
+
+
+def leaf_digest(header: bytes) -> str:
+    """The leaf: what the next header says of this one."""
+    return hashlib.sha256(HEADER_DOMAIN + header).hexdigest()

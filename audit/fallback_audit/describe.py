@@ -1,0 +1,200 @@
+"""Events in words: one line each, the same for every reader. Untrusted text is neutralised here."""
+
+import unicodedata
+from collections.abc import Iterable
+
+from fallback_audit import events
+from fallback_audit.frozen import Frozen
+from fallback_audit.ports import StoredEvent
+from fallback_audit.vocabulary import PromptShape, Tier
+
+# Control, format (bidi overrides, zero width), surrogate, private use, unassigned, line and
+# paragraph separators: none of them may reach a terminal.
+_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """``text`` with everything that a terminal could act on spelled out, e.g. ``\\x1b``.
+
+    ``lines``: keep line feeds and tabs.
+    """
+    return "".join(
+        character
+        if (lines and character in "\n\t")
+        or unicodedata.category(character) not in _UNSAFE_CATEGORIES
+        else _spelled(character)
+        for character in text
+    )
+
+
+def _spelled(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+class AttemptLine(Frozen):
+    """One attempt as a reader sees it: its shape in words, and how it went."""
+
+    attempt: int
+    prompt_shape: PromptShape
+    shape: str
+    tier: Tier | None
+    outcome: str
+
+
+class FixSummary(Frozen):
+    """One gate transition in one row."""
+
+    fix_id: str
+    gate_transition_id: str
+    advisory_id: str
+    repository: str
+    started_at: str
+    attempts: tuple[AttemptLine, ...]
+    outcome: str
+    last_seq: int
+
+
+def summarise(stored: Iterable[StoredEvent]) -> list[FixSummary]:
+    """One summary a gate transition, in the order of their first events."""
+    building: dict[tuple[str, str], FixSummary] = {}
+    for link in stored:
+        key = (link.scope.fix_id, link.scope.gate_transition_id)
+        summary = building.get(key) or FixSummary(
+            fix_id=key[0],
+            gate_transition_id=key[1],
+            advisory_id="",
+            repository="",
+            started_at=link.recorded_at,
+            attempts=(),
+            outcome="open",
+            last_seq=link.seq,
+        )
+        building[key] = summary.model_copy(update={"last_seq": link.seq, **_update(summary, link)})
+    return list(building.values())
+
+
+def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
+    """What this event changes in its transition's summary."""
+    match link.payload:
+        case events.FixStarted() as event:
+            return {"advisory_id": event.advisory_id, "repository": event.repository}
+        case events.AttemptStarted() as event:
+            line = _line(event.attempt, event.prompt_shape, None, "open")
+            advisory = summary.advisory_id or event.advisory_id
+            return {"attempts": (*summary.attempts, line), "advisory_id": advisory}
+        case events.PatchProposed() as event:
+            line = _line(event.attempt, event.prompt_shape, event.tier, "patch proposed")
+        case events.AttemptRefused() as event:
+            line = _line(event.attempt, event.prompt_shape, None, f"refused: {event.reason}")
+        case events.AttemptFailed() as event:
+            last = summary.attempts[-1].prompt_shape if summary.attempts else PromptShape.NONE
+            line = _line(event.attempt, last, event.tier, f"failed: {event.failure_kind}")
+        case events.FixVerified():
+            return {"outcome": "verified"}
+        case events.FixRefused() as event:
+            return {"outcome": f"refused: {event.reason}"}
+        case events.FixEscalated() as event:
+            return {"outcome": f"escalated: {event.reason}"}
+        case _:
+            return {}
+    return {"attempts": (*summary.attempts[:-1], line)}
+
+
+def _line(attempt: int, shape: PromptShape, tier: Tier | None, outcome: str) -> AttemptLine:
+    return AttemptLine(
+        attempt=attempt, prompt_shape=shape, shape=shape.label, tier=tier, outcome=outcome
+    )
+
+
+def sentence(event: events.AuditEvent) -> str:
+    """What happened, in one line of safe text."""
+    return visible(_attempt_sentence(event) or _fix_sentence(event))
+
+
+def excerpt_of(event: events.AuditEvent) -> str | None:
+    """The lines to show below the sentence, safe to print: a summary, a gate's detail, problems."""
+    match event:
+        case events.RagSkippedOnRetry() | events.AttemptFailed():
+            return visible(event.summary_excerpt, lines=True)
+        case events.GateJudged(status="failed"):
+            return visible(event.detail, lines=True)
+        case events.PlanRejected():
+            return visible("\n".join(event.problems), lines=True)
+        case events.FixEscalated():
+            return visible(event.question, lines=True)
+        case _:
+            return None
+
+
+def _attempt_sentence(event: events.AuditEvent) -> str:
+    """Events of the tier."""
+    match event:
+        case events.AttemptStarted():
+            return f"attempt {event.attempt} started, {event.prior_attempt_count} before it"
+        case events.RecipeEvaluated():
+            said = f"selected {event.recipe}" if event.selected else f"no: {event.reason}"
+            return f"recipe: {said}"
+        case events.RetrievalQueried():
+            found = ", ".join(event.example_ids) or "no example"
+            return f"solved examples: {event.verdict} ({found}): {event.reason}"
+        case events.ExampleReplayed():
+            return f"example {event.example_id} replayed; no model asked"
+        case events.RagSkippedOnRetry():
+            return (
+                f"{PromptShape.RETRY.label}: in place of examples, the summary of the last failure"
+                f" ({event.last_failure_kind})"
+            )
+        case events.ModelCalled():
+            return (
+                f"{event.call_type} call {event.call} to {event.model} ({event.provenance}):"
+                f" {event.prompt_shape.label}, {event.prompt_bytes:,} bytes,"
+                f" {len(event.example_ids)} examples"
+            )
+        case events.ModelAnswered():
+            cost = f", ~${event.cost_usd_estimate}" if event.cost_usd_estimate else ""
+            tokens = f"{event.input_tokens:,} + {event.output_tokens:,} tokens"
+            return f"answer {event.call}: {tokens}{cost}, {event.stop_reason}"
+        case events.ModelFailed():
+            return f"call {event.call} gave no answer: {event.reason}"
+        case events.PlanRejected():
+            return f"answer {event.call} rejected: not a valid plan"
+        case events.RepeatedPatchRejected():
+            return f"answer {event.call} rejected: the edits of attempt {event.repeats_attempt}"
+        case events.GroundingNotEvaluated():
+            return f"grounding not evaluated: {event.reason}"
+        case events.PatchProposed():
+            return f"patch {event.patch_sha256[:12]} by {event.tier}: {', '.join(event.files)}"
+        case events.AttemptRefused():
+            return f"refused ({event.reason}): {event.sentence}"
+        case events.ConsumerLeft():
+            return f"the consumer left. {event.resume_rule}"
+        case _:
+            return ""
+
+
+def _fix_sentence(event: events.AuditEvent) -> str:
+    """Events of the gate runner."""
+    match event:
+        case events.FixStarted():
+            return (
+                f"fix started: {event.advisory_id} in {event.repository} at"
+                f" {event.base_commit[:12]} ({event.ecosystem})"
+            )
+        case events.SandboxDisabled():
+            return f"SANDBOX DISABLED: {event.reason}"
+        case events.GateJudged():
+            why = f" ({event.failure_kind})" if event.failure_kind else ""
+            detail = "" if event.status == "failed" else f": {event.detail}"
+            return f"gate {event.gate} {event.status}{why}{detail}"
+        case events.AttemptFailed():
+            gates = ", ".join(event.failing_gates) or "no gate"
+            return f"attempt {event.attempt} failed: {event.failure_kind} at {gates}"
+        case events.FixVerified():
+            passed = ", ".join(event.gates_passed)
+            return f"VERIFIED ({event.proof_level}): passed {passed}"
+        case events.FixRefused():
+            return f"REFUSED ({event.reason}): {event.sentence}"
+        case events.FixEscalated():
+            return f"ESCALATED ({event.reason})"
+        case _:
+            return event.kind

@@ -1,0 +1,42 @@
+"""Private files that survive a crash: the few system calls that both stores share."""
+
+import os
+from pathlib import Path
+
+DIRECTORY_MODE = 0o700
+FILE_MODE = 0o600
+
+
+def make_private_directory(path: Path) -> None:
+    """Create what is missing of ``path``, mode 0700, durably. What exists stays as it is."""
+    if path.is_dir():
+        return
+    make_private_directory(path.parent)
+    try:
+        path.mkdir(mode=DIRECTORY_MODE)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+    sync_directory(path.parent)
+
+
+def create_private(path: Path) -> None:
+    """Create an empty file with mode 0600 where there is none.
+
+    An existing file is not opened: closing any descriptor of a file drops the POSIX locks that
+    SQLite may hold on it in this process.
+    """
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+    except FileExistsError:
+        return
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the directory's entries durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

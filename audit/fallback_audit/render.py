@@ -1,0 +1,129 @@
+"""Audit trails and reports for people (rich) and for programs (JSON).
+
+Stored text is untrusted: it is neutralised (``describe.visible``) and printed as plain text, never
+as console markup. JSON carries it as it stands, escaped by JSON itself.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fallback_audit.contract import Violation
+from fallback_audit.describe import AttemptLine, excerpt_of, sentence, summarise, visible
+from fallback_audit.events import TERMINAL_KINDS, AttemptStarted, GateJudged
+from fallback_audit.ports import StoredEvent
+from fallback_audit.verify import OpenFix, Problem, VerificationReport
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STYLES = {
+    "FixVerified": "bold green",
+    "FixRefused": "bold yellow",
+    "FixEscalated": "bold yellow",
+    "SandboxDisabled": "bold red",
+    "AttemptFailed": "red",
+    "PlanRejected": "yellow",
+    "RepeatedPatchRejected": "yellow",
+    "RagSkippedOnRetry": "cyan",
+}
+
+
+def log_json(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
+    """One JSON object a gate transition."""
+    return [summary.model_dump(mode="json") for summary in summarise(events)]
+
+
+def fix_json(events: Iterable[StoredEvent]) -> dict[str, Any]:
+    """The transitions of one fix with their attempts, and every event as it is stored."""
+    stored = list(events)
+    return {
+        "transitions": log_json(stored),
+        "events": [event.model_dump(mode="json") for event in stored],
+    }
+
+
+class Renderer:
+    """Prints to one rich Console."""
+
+    def __init__(self, console: "Console") -> None:
+        self._console = console
+
+    def render_log(self, events: Iterable[StoredEvent]) -> None:
+        """One row a gate transition."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("Fix", "Advisory", "Repository", "Attempts", "Outcome", "How")
+        for fix in summarise(events):
+            how = "\n".join(map(_how, fix.attempts)) or "-"
+            cells = (fix.fix_id, fix.advisory_id, fix.repository, str(len(fix.attempts)))
+            row = [visible(cell) for cell in (*cells, fix.outcome)]
+            table.add_row(*map(Text, (*row, how)))
+        self._console.print(table if table.row_count else Text("The audit trail is empty."))
+
+    def render_fix(self, events: Iterable[StoredEvent]) -> None:
+        """The timeline of one fix. A retry says what it is, and what stood in place of examples."""
+        for stored in events:
+            event = stored.payload
+            if isinstance(event, AttemptStarted):
+                self._line(f"── Attempt {event.attempt}: {event.prompt_shape.label}", "bold cyan")
+            style = _STYLES.get(event.kind, "")
+            if isinstance(event, GateJudged):
+                style = {"passed": "green", "failed": "red"}.get(event.status, "yellow")
+            where = f"{stored.seq:>6}  {visible(stored.recorded_at)}"
+            self._line(f"{where}  {sentence(event)}", style)
+            for line in (excerpt_of(event) or "").splitlines():
+                self._line(f"          │ {line}", "dim")
+            if event.kind in TERMINAL_KINDS:
+                self._line("")
+
+    def render_report(self, report: VerificationReport) -> None:
+        """The verdict first, then every finding, then what verification can't promise."""
+        verdict, style = ("INTACT", "bold green") if report.ok else ("NOT INTACT", "bold red")
+        size = f"{report.events:,} events, {report.gate_transitions:,} gate transitions"
+        self._line(f"{verdict}: {size}", style)
+        if report.first_bad:
+            self._line(f"First: {_problem(report.first_bad)}", "red")
+        findings: tuple[tuple[str, Sequence[Problem | Violation | OpenFix], int], ...] = (
+            ("Integrity", report.integrity_problems, report.integrity_problem_count),
+            ("Trace contract", report.contract_violations, report.contract_violation_count),
+            ("Evidence", report.evidence_problems, report.evidence_problem_count),
+            ("Open fixes", report.open_fixes, report.open_fix_count),
+        )
+        for title, items, count in findings:
+            if count:
+                self._line(f"{title} ({count:,}):", "bold")
+            for item in items:
+                self._line(f"  {_finding(item)}")
+            if count > len(items):
+                self._line(f"  … and {count - len(items):,} more")
+        if report.evidence_checked is not None:
+            self._line(f"Evidence files checked: {report.evidence_checked:,}")
+        self._line(f"Tip: {report.tip}")
+        self._line(f"{report.uncovered_events:,} events without a checkpoint. {report.note}")
+
+    def _line(self, text: str, style: str = "") -> None:
+        from rich.text import Text
+
+        self._console.print(Text(text, style=style), soft_wrap=True)
+
+
+def _how(attempt: AttemptLine) -> str:
+    tier = f"{attempt.tier}, " if attempt.tier else ""
+    return visible(f"{attempt.attempt}: {tier}{attempt.shape}, {attempt.outcome}")
+
+
+def _finding(item: Problem | Violation | OpenFix) -> str:
+    match item:
+        case Problem():
+            return _problem(item)
+        case Violation():
+            return visible(f"event {item.seq}, fix {item.fix_id}: {item.rule}: {item.detail}")
+        case OpenFix():
+            return visible(f"fix {item.fix_id}: last event {item.last_seq} ({item.last_kind})")
+
+
+def _problem(problem: Problem) -> str:
+    event = "the store" if problem.seq is None else f"event {problem.seq}"
+    fix = f", fix {problem.fix_id}" if problem.fix_id else ""
+    return visible(f"{event}{fix}: {problem.reason}")

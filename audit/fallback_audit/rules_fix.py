@@ -1,0 +1,184 @@
+"""Predicates of the trace contract over a whole gate transition: gates, retries, terminal events.
+
+As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there). Rules about what
+a gate runner must do hold where one kept the trail (``trail.managed``).
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from fallback_audit.events import (
+    AttemptFailed,
+    AttemptRefused,
+    AttemptStarted,
+    FixEscalated,
+    FixRefused,
+    FixStarted,
+    FixVerified,
+    GateJudged,
+    PatchProposed,
+)
+from fallback_audit.rules_attempt import Finding
+from fallback_audit.trail import Run, Trail
+from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
+
+#: Identical failure signatures that stop a fix (DESIGN §7); a test compares it with the runner's.
+SAME_FAILURE_LIMIT = 3
+
+_DECISIONS = (AttemptStarted, AttemptFailed, FixVerified, FixRefused, FixEscalated)
+
+
+def fix_starts_first(trail: Trail) -> Iterator[Finding]:
+    """FixStarted stands once and first; without it there is nothing to end."""
+    starts = trail.of(FixStarted)
+    for seq, _ in starts[1:]:
+        yield seq, "the fix was started twice"
+    if starts and trail.entries[0].seq != starts[0].seq:
+        yield starts[0].seq, "events stand before FixStarted"
+    if trail.terminal and not starts:
+        yield trail.terminal.seq, f"{trail.terminal.event.kind} of a fix that was never started"
+
+
+def one_terminal_event(trail: Trail) -> Iterator[Finding]:
+    """A finished fix has exactly one terminal event and nothing after it."""
+    if trail.terminal:
+        for seq, event in trail.entries:
+            if seq > trail.terminal.seq:
+                yield seq, f"{event.kind} after the fix had ended ({trail.terminal.event.kind})"
+
+
+def proposals_are_judged(trail: Trail) -> Iterator[Finding]:
+    """A gate judges a proposed patch before anything is decided; else a person is asked."""
+    for run in trail.runs if trail.managed else ():
+        for seq, _ in run.of(PatchProposed):
+            follows = run.next_of(seq, GateJudged, *_DECISIONS)
+            decision = follows.event if follows else _successor(run)
+            if decision is not None and not isinstance(decision, GateJudged | FixEscalated):
+                yield seq, f"no gate judged this patch before {decision.kind}"
+
+
+def gates_judge_proposals(trail: Trail) -> Iterator[Finding]:
+    """A verdict is about a proposed patch, given once, with a failure kind where it failed."""
+    for run in trail.runs:
+        patches = run.of(PatchProposed)
+        judged: set[str] = set()
+        for seq, verdict in run.of(GateJudged):
+            if not patches or seq < patches[0].seq:
+                yield seq, f"gate {verdict.gate!r} judged before a patch was proposed"
+            if (verdict.status is GateStatus.FAILED) is (verdict.failure_kind is None):
+                yield seq, f"gate {verdict.gate!r}: {verdict.status} and its failure kind disagree"
+            if verdict.gate in judged:
+                yield seq, f"gate {verdict.gate!r} judged twice"
+            judged.add(verdict.gate)
+
+
+def failed_gates_act(trail: Trail) -> Iterator[Finding]:
+    """A failed gate makes the attempt fail."""
+    for run in trail.runs:
+        for seq, verdict in _judged(run, GateStatus.FAILED):
+            if run.went_on and run.next_of(seq, AttemptFailed) is None:
+                yield seq, f"gate {verdict.gate!r} failed, and the attempt did not"
+
+
+def failed_attempts_act(trail: Trail) -> Iterator[Finding]:
+    """A failed attempt leads to another attempt, or to the end of the fix without a patch."""
+    for (seq, event), (_, follows) in pairwise(trail.entries):
+        if isinstance(event, AttemptFailed) and not isinstance(
+            follows, AttemptStarted | FixEscalated | FixRefused
+        ):
+            yield seq, f"AttemptFailed is followed by {follows.kind}"
+
+
+def failures_have_grounds(trail: Trail) -> Iterator[Finding]:
+    """AttemptFailed names the failed gates and one of their kinds, or follows a refusal."""
+    for run in trail.runs:
+        for seq, failure in run.of(AttemptFailed):
+            failed = [verdict for _, verdict in _judged(run, GateStatus.FAILED)]
+            refused = [e.event.reason for e in run.of(AttemptRefused)]
+            if failed:
+                if set(failure.failing_gates) != {verdict.gate for verdict in failed}:
+                    yield seq, "failing_gates are not the gates that failed"
+                if failure.failure_kind not in {verdict.failure_kind for verdict in failed}:
+                    yield seq, f"no failed gate has the kind {failure.failure_kind}"
+            elif not any(_same(reason.value, failure.failure_kind) for reason in refused):
+                yield seq, "no gate failed, and the attempt was not refused for this"
+
+
+def refusals_act(trail: Trail) -> Iterator[Finding]:
+    """A refused attempt fails where a fresh context may do better; else the fix ends."""
+    for run in trail.runs if trail.managed else ():
+        for seq, refusal in run.of(AttemptRefused):
+            allowed: tuple[type, ...] = (FixRefused, FixEscalated)
+            if refusal.reason.is_attempt_failure:
+                allowed = (AttemptFailed, *allowed)
+            follows = run.next_of(seq, *_DECISIONS)
+            decision = follows.event if follows else _successor(run)
+            if decision is not None and not isinstance(decision, allowed):
+                yield seq, f"refused ({refusal.reason}), then {decision.kind}"
+
+
+def retries_follow_failures(trail: Trail) -> Iterator[Finding]:
+    """A retry is started by a failed attempt, or takes up an interrupted one."""
+    for run in trail.runs if trail.managed else ():
+        if run.successor and not run.interrupted and not run.of(AttemptFailed):
+            yield run.successor.start.seq, f"attempt {run.attempt} had not failed"
+
+
+def same_failure_stops(trail: Trail) -> Iterator[Finding]:
+    """After SAME_FAILURE_LIMIT failures of one signature nothing is tried again."""
+    signatures: list[str] = []
+    for seq, event in trail.any_of(AttemptFailed, AttemptStarted):
+        if isinstance(event, AttemptFailed):
+            signatures.append(event.failure_signature)
+        elif _repeated(signatures):
+            yield seq, f"another attempt after {SAME_FAILURE_LIMIT} identical failures"
+
+
+def same_failure_is_real(trail: Trail) -> Iterator[Finding]:
+    """An escalation for a repeated failure has SAME_FAILURE_LIMIT identical ones on record."""
+    signatures = [failure.event.failure_signature for failure in trail.of(AttemptFailed)]
+    for seq, escalation in trail.of(FixEscalated):
+        if escalation.reason is EscalationReason.SAME_FAILURE_REPEATED and not _repeated(
+            signatures
+        ):
+            yield seq, f"escalated without {SAME_FAILURE_LIMIT} identical failures"
+
+
+def verified_is_proved(trail: Trail) -> Iterator[Finding]:
+    """FixVerified is about the last proposed patch, which every gate that ran has passed."""
+    for seq, verified in trail.of(FixVerified):
+        run = trail.runs[-1] if trail.runs else None
+        if run is None or verified.attempt != run.attempt:
+            yield seq, f"attempt {verified.attempt} is not the one in hand"
+            continue
+        proposed = {(e.event.patch_sha256, e.event.tier) for e in run.of(PatchProposed)}
+        if (verified.patch_sha256, verified.tier) not in proposed:
+            yield seq, "this patch was not proposed in the attempt"
+        if _judged(run, GateStatus.FAILED):
+            yield seq, "a gate failed on this patch"
+        for status, named in (
+            (GateStatus.PASSED, verified.gates_passed),
+            (GateStatus.SKIPPED, verified.gates_skipped),
+        ):
+            if set(named) != {verdict.gate for _, verdict in _judged(run, status)}:
+                yield seq, f"the gates named as {status} are not those on record"
+        if not _judged(run, GateStatus.PASSED):
+            yield seq, "no gate passed on this patch"
+
+
+def _judged(run: Run, status: GateStatus) -> list[tuple[int, GateJudged]]:
+    return [(e.seq, e.event) for e in run.of(GateJudged) if e.event.status is status]
+
+
+def _successor(run: Run) -> AttemptStarted | None:
+    return run.successor.start.event if run.successor else None
+
+
+def _repeated(signatures: list[str]) -> bool:
+    last = signatures[-SAME_FAILURE_LIMIT:]
+    return len(last) == SAME_FAILURE_LIMIT and len(set(last)) == 1
+
+
+def _same(reason: str, kind: FailureKind) -> bool:
+    """A refusal that is an attempt's failure has the failure kind of the same name."""
+    return reason == kind.value

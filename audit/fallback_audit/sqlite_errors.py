@@ -1,0 +1,59 @@
+"""SQLite's errors as sentences: which file, why, and what to do."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fallback_audit.errors import AuditStoreError
+
+#: Primary result code (https://sqlite.org/rescode.html) → reason, next step.
+_REASONS: dict[int, tuple[str, str]] = {
+    sqlite3.SQLITE_FULL: ("the disk is full", "Free space there, or set another state directory."),
+    sqlite3.SQLITE_BUSY: (
+        "it is locked by another process",
+        "Wait for the other writer to end, or find it with `fuser`.",
+    ),
+    sqlite3.SQLITE_NOTADB: (
+        "it is not a SQLite database",
+        "Name the audit store itself; a damaged one comes back only from a copy.",
+    ),
+    sqlite3.SQLITE_CORRUPT: (
+        "its SQLite structure is damaged",
+        "Keep this file for analysis and restore a copy.",
+    ),
+    sqlite3.SQLITE_CANTOPEN: (
+        "it can't be opened (missing, or no permission)",
+        "Check the path, its owner and its mode.",
+    ),
+    sqlite3.SQLITE_READONLY: (
+        "it can't be written (no permission, or a read-only file system)",
+        "Check owner and mode of the file and its directory; readers need open_readonly.",
+    ),
+    sqlite3.SQLITE_PERM: ("permission was denied", "Check the file's owner and mode."),
+    sqlite3.SQLITE_IOERR: (
+        "the operating system reported an input/output error",
+        "Check the disk and its quota (`dmesg`, `df`) before going on.",
+    ),
+}
+
+
+def store_error(path: Path, error: Exception) -> AuditStoreError:
+    """The one sentence for any failure of the store at ``path``."""
+    code = getattr(error, "sqlite_errorcode", None)
+    reason, next_step = _REASONS.get(
+        code & 0xFF if isinstance(code, int) else -1,
+        (str(error) or type(error).__name__, "Check the file, its owner and its mode."),
+    )
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+    return AuditStoreError(f"Audit store {path}: {reason}.", next_step=next_step)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the operating system raise into AuditStoreError."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise store_error(path, error) from error

@@ -1,0 +1,195 @@
+"""The OSV record (schema 1.7, https://ossf.github.io/osv-schema/): the part that we use.
+
+Unknown fields are ignored here, unlike at our own boundaries: OSV grows, and its records are not
+ours to refuse.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from fallback_tier.advisory.versions import base_ecosystem, canonical_name
+from fallback_tier.errors import AdvisoryError
+from fallback_tier.limits import MAX_ADVISORY_BYTES
+
+_GET_OSV = "Give one OSV record (JSON, one object with `id` and `affected`)."
+
+#: How many of a record's faults one message lists: the first ones show what kind of file it is.
+_SHOWN_FAULTS = 3
+
+
+class _Osv(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Event(_Osv):
+    """One bound of a range. OSV sets exactly one of these per event."""
+
+    introduced: str | None = None
+    fixed: str | None = None
+    last_affected: str | None = None
+    limit: str | None = None
+
+
+class Range(_Osv):
+    """A list of events. ``GIT`` ranges hold commits and say nothing about versions."""
+
+    type: Literal["SEMVER", "ECOSYSTEM", "GIT"]
+    events: tuple[Event, ...] = ()
+
+
+class Package(_Osv):
+    """The affected package, as the ecosystem's registry names it."""
+
+    name: str = Field(min_length=1)
+    ecosystem: str = Field(min_length=1)
+    purl: str | None = None
+
+
+class Affected(_Osv):
+    """What is affected: ranges and an explicit list; a version in either is."""
+
+    package: Package | None = None
+    ranges: tuple[Range, ...] = ()
+    versions: tuple[str, ...] = ()
+
+    @field_validator("ranges", "versions", mode="before")
+    @classmethod
+    def _null_is_empty(cls, value: Any) -> Any:
+        return () if value is None else value
+
+    def names(self, ecosystem: str, package: str) -> bool:
+        """Is this entry about the package?"""
+        if self.package is None or base_ecosystem(self.package.ecosystem) != ecosystem:
+            return False
+        return canonical_name(ecosystem, self.package.name) == canonical_name(ecosystem, package)
+
+
+class Severity(_Osv):
+    """A score in the notation that ``type`` names (CVSS_V3, CVSS_V4 …)."""
+
+    type: str
+    score: str
+
+
+class Reference(_Osv):
+    """A link, and what it is (ADVISORY, FIX, WEB …)."""
+
+    type: str
+    url: str
+
+
+class DatabaseSpecific(_Osv):
+    """The one field of the databases' own that we use."""
+
+    cwe_ids: tuple[str, ...] = ()
+
+    @field_validator("cwe_ids", mode="before")
+    @classmethod
+    def _other_shapes_are_not_ours(cls, value: Any) -> Any:
+        strings = value if isinstance(value, list | tuple) else ()
+        return tuple(item for item in strings if isinstance(item, str))
+
+
+class Advisory(_Osv):
+    """One OSV record that names at least one package and is not withdrawn."""
+
+    id: str = Field(min_length=1, max_length=200)
+    aliases: tuple[str, ...] = ()
+    summary: str = ""
+    details: str = ""
+    affected: tuple[Affected, ...]
+    severity: tuple[Severity, ...] = ()
+    references: tuple[Reference, ...] = ()
+    database_specific: DatabaseSpecific = DatabaseSpecific()
+    withdrawn: str | None = None
+
+    @field_validator("aliases", "severity", "references", mode="before")
+    @classmethod
+    def _null_is_empty(cls, value: Any) -> Any:
+        return () if value is None else value
+
+    @field_validator("database_specific", mode="before")
+    @classmethod
+    def _other_databases(cls, value: Any) -> Any:
+        return value if isinstance(value, dict | DatabaseSpecific) else {}
+
+    @property
+    def ecosystems(self) -> tuple[str, ...]:
+        """Ecosystems that the record names, in its order, each once."""
+        named = (entry.package for entry in self.affected)
+        return tuple(dict.fromkeys(base_ecosystem(p.ecosystem) for p in named if p))
+
+    def packages(self, ecosystem: str) -> tuple[str, ...]:
+        """Canonical names of the packages affected in an ecosystem, in the record's order."""
+        named = (entry.package for entry in self.affected)
+        return tuple(
+            dict.fromkeys(
+                canonical_name(ecosystem, p.name)
+                for p in named
+                if p and base_ecosystem(p.ecosystem) == ecosystem
+            )
+        )
+
+    @property
+    def text(self) -> str:
+        """Summary and details: what the advisory says in words. Untrusted."""
+        return "\n\n".join(part for part in (self.summary, self.details) if part)
+
+    @property
+    def cwe(self) -> tuple[str, ...]:
+        """Weaknesses (``CWE-79``), where the database gives them."""
+        return self.database_specific.cwe_ids
+
+
+def load_advisory(path: Path) -> Advisory:
+    """Read one OSV record from a file. Raises AdvisoryError, naming the file."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_ADVISORY_BYTES + 1)
+    except OSError as error:
+        raise AdvisoryError(
+            f"The advisory {str(path)!r} can't be read: {error.strerror}.",
+            next_step="Check the path given with --advisory.",
+        ) from error
+    return parse_advisory(data, str(path))
+
+
+def parse_advisory(data: bytes, source: str) -> Advisory:
+    """One OSV record from its bytes. ``source`` names them in messages.
+
+    Raises AdvisoryError: larger than MAX_ADVISORY_BYTES, not JSON, not OSV, withdrawn, or without
+    an affected package.
+    """
+    if len(data) > MAX_ADVISORY_BYTES:
+        raise AdvisoryError(
+            f"The advisory {source!r} is larger than {MAX_ADVISORY_BYTES:,} bytes.",
+            next_step=_GET_OSV,
+        )
+    try:
+        advisory = Advisory.model_validate_json(data)
+    except ValidationError as error:
+        raise AdvisoryError(_what_it_is_not(error, source), next_step=_GET_OSV) from error
+    if advisory.withdrawn:
+        raise AdvisoryError(
+            f"The advisory {advisory.id} ({source!r}) was withdrawn on {advisory.withdrawn}.",
+            next_step="There is nothing to fix; look for the advisory that replaced it.",
+        )
+    if not advisory.ecosystems:
+        raise AdvisoryError(
+            f"The advisory {advisory.id} ({source!r}) names no affected package.",
+            next_step="Give a record whose `affected` entries have a `package`.",
+        )
+    return advisory
+
+
+def _what_it_is_not(error: ValidationError, source: str) -> str:
+    faults = error.errors(include_url=False, include_input=False)
+    if faults[0]["type"] == "json_invalid":
+        return f"The advisory {source!r} is not JSON: {faults[0]['msg']}."
+    shown = "; ".join(
+        f"{'.'.join(map(str, fault['loc'])) or 'the record'}: {fault['msg']}"
+        for fault in faults[:_SHOWN_FAULTS]
+    )
+    return f"The advisory {source!r} is not an OSV record: {shown}."

@@ -1,0 +1,86 @@
+"""Version order and package names, per ecosystem.
+
+Comparison is the libraries' (``packaging`` for PEP 440, ``semantic_version`` for SemVer 2.0.0);
+ranges are ours (``ranges``). Build metadata and PEP 440 local labels don't order: a local build of
+an affected version is affected.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+from semantic_version import Version as SemVer
+
+from fallback_tier.errors import AdvisoryError
+
+NPM = "npm"
+PYPI = "PyPI"
+
+#: (0, text): not a version of the ecosystem, below all that are. (1, key): the library's own key.
+SortKey = tuple[int, Any]
+
+#: npm's own tolerance: surrounding blanks, "=" and "v" before the number.
+_LOOSE_PREFIX = re.compile(r"[\s=v]+")
+
+#: A fourth number would silently become build metadata, that is, equal to the first three.
+_FOUR_NUMBERS = re.compile(r"\d+\.\d+\.\d+\.")
+
+
+def canonical_name(ecosystem: str, name: str) -> str:
+    """The name that identifies a package: PEP 503 for PyPI, as it is for npm."""
+    return canonicalize_name(name) if base_ecosystem(ecosystem) == PYPI else name
+
+
+def base_ecosystem(ecosystem: str) -> str:
+    """OSV allows a suffix (``Debian:12``); what stands before it decides the rules."""
+    return ecosystem.partition(":")[0]
+
+
+@lru_cache(maxsize=65_536)
+def sort_key(ecosystem: str, version: str) -> SortKey:
+    """A key whose order is total, also over texts that aren't versions (they sort below all).
+
+    Raises AdvisoryError where the ecosystem's order is not known.
+    """
+    base = base_ecosystem(ecosystem)
+    try:
+        if base == PYPI:
+            return 1, Version(Version(version).public)
+        if base == NPM:
+            return 1, _semver(version).precedence_key
+    except (InvalidVersion, ValueError):
+        return 0, version
+    raise AdvisoryError(
+        f"Versions of ecosystem {ecosystem!r} can't be ordered.",
+        next_step=f"Ecosystems that can be: {NPM}, {PYPI}.",
+    )
+
+
+def _semver(version: str) -> SemVer:
+    text = _LOOSE_PREFIX.sub("", version, count=1) if version[:1] in " =v\t" else version
+    if _FOUR_NUMBERS.match(text):
+        raise ValueError(version)
+    return SemVer.coerce(text.strip())
+
+
+def is_orderable(ecosystem: str, version: str) -> bool:
+    """Is this text a version of the ecosystem (not a URL, a tag, a range)?"""
+    return sort_key(ecosystem, version)[0] == 1
+
+
+def compare_versions(ecosystem: str, left: str, right: str) -> int:
+    """-1, 0 or 1, as ``left`` is below, equal to or above ``right``."""
+    a, b = sort_key(ecosystem, left), sort_key(ecosystem, right)
+    return (a > b) - (a < b)
+
+
+def is_prerelease(ecosystem: str, version: str) -> bool:
+    """Is this a pre-release (alpha, rc, dev …) by the ecosystem's rules?"""
+    rank, _ = sort_key(ecosystem, version)
+    if not rank:
+        return False
+    if base_ecosystem(ecosystem) == PYPI:
+        return Version(version).is_prerelease
+    return bool(_semver(version).prerelease)

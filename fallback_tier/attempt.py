@@ -1,0 +1,138 @@
+"""What one attempt works on, what it makes, and how it leaves evidence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fallback_audit.events import AuditEvent
+from fallback_audit.frozen import Frozen
+from fallback_audit.ports import AuditStore, Scope
+from fallback_audit.vocabulary import PromptShape, ProofLevel, RefusalReason, Tier
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import AttemptHistoryError, FallbackError
+from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES, MAX_RETRIES
+from fallback_tier.outcome import (
+    AttemptSummary,
+    CallUsage,
+    FileChange,
+    Plan,
+    RecipeApplication,
+    RecipeSelection,
+)
+from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.repo import RepoContext
+
+
+class Finished(Frozen):
+    """The last event of every stream."""
+
+    kind: str = "Finished"
+    application: RecipeApplication
+
+
+TierEvent = AuditEvent | Finished
+
+
+@dataclass(frozen=True)
+class Task:
+    """The arguments of one attempt, with what follows from them."""
+
+    advisory: Advisory
+    repo: RepoContext
+    selection: RecipeSelection
+    prior_attempts: tuple[AttemptSummary, ...]
+    plugin: EcosystemPlugin
+
+    @property
+    def is_retry(self) -> bool:
+        """Retry as fresh context is decided by this, and by nothing else (ADR-0011)."""
+        return bool(self.prior_attempts)
+
+    @property
+    def number(self) -> int:
+        """1 on a first attempt, then one more than the last prior attempt's."""
+        return self.prior_attempts[-1].attempt + 1 if self.prior_attempts else 1
+
+    @property
+    def over_cap(self) -> bool:
+        """A fourth retry was asked for (ADR-0014)."""
+        return len(self.prior_attempts) > MAX_RETRIES
+
+    @property
+    def shape(self) -> PromptShape:
+        """The shape that a prompt of this attempt has."""
+        return PromptShape.RETRY if self.is_retry else PromptShape.INITIAL
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a tier of the chain made: file changes, not yet a diff."""
+
+    tier: Tier
+    changes: tuple[FileChange, ...]
+    proof_level: ProofLevel
+    plan: Plan | None = None
+    usage: tuple[CallUsage, ...] = ()
+    example_ids: tuple[str, ...] = ()
+
+
+class Refusal(FallbackError):  # noqa: N818 (control flow, not a fault)
+    """Control flow inside an attempt: a step ends it without a patch. Becomes ``Refused``."""
+
+    code = "refusal"
+
+    def __init__(
+        self, reason: RefusalReason, sentence: str, usage: tuple[CallUsage, ...] = ()
+    ) -> None:
+        super().__init__(sentence, next_step="")
+        self.reason = reason
+        self.sentence = sentence
+        self.usage = usage
+
+
+def check_history(prior_attempts: Sequence[AttemptSummary]) -> tuple[AttemptSummary, ...]:
+    """The contract on ``prior_attempts``: strictly increasing numbers, distilled summaries.
+
+    Raises AttemptHistoryError naming the attempt that breaks it.
+    """
+    previous = 0
+    for summary in prior_attempts:
+        if summary.attempt <= previous:
+            raise AttemptHistoryError(
+                f"Prior attempt {summary.attempt} follows attempt {previous}: attempt numbers must be "
+                "strictly increasing.",
+                next_step="Pass the prior attempts of one gate transition, oldest first, each once.",
+            )
+        size = len(summary.prior_failure_summary.encode("utf-8", "surrogatepass"))
+        if size > MAX_FAILURE_SUMMARY_BYTES:
+            raise AttemptHistoryError(
+                f"The failure summary of attempt {summary.attempt} has {size:,} bytes; the limit is "
+                f"{MAX_FAILURE_SUMMARY_BYTES:,}.",
+                next_step="Send a distilled diagnosis (failing test, assertion, frames), not the log.",
+            )
+        previous = summary.attempt
+    return tuple(prior_attempts)
+
+
+class Recorder:
+    """Appends an event durably and hands it back, so that a generator writes ``yield record(...)``."""
+
+    def __init__(self, store: AuditStore, repo: RepoContext) -> None:
+        self._store = store
+        self._scope = Scope(fix_id=repo.fix_id, gate_transition_id=repo.gate_transition_id)
+        self._kinds: set[str] = set()
+
+    def __call__(self, event: AuditEvent) -> AuditEvent:
+        """Raises AuditStoreError: then the event did not happen, and nothing that follows it may."""
+        self._store.append(self._scope, event)
+        self._kinds.add(event.kind)
+        return event
+
+    @property
+    def asked_model(self) -> bool:
+        """A model request was announced in this attempt."""
+        return "ModelCalled" in self._kinds
+
+    @property
+    def has_outcome(self) -> bool:
+        """The attempt's outcome is on record."""
+        return not self._kinds.isdisjoint({"PatchProposed", "AttemptRefused"})

@@ -1,0 +1,92 @@
+"""What a model call costs: an *estimate* from a dated table of list prices.
+
+Dollars per million tokens, standard tier, five-minute cache writes, no batch or volume discount, no
+tax. The server's bill is the truth: check this table against the provider's pricing page (Claude
+platform documentation, "Pricing") before you rely on a figure.
+"""
+
+import re
+from decimal import ROUND_UP, Decimal
+from typing import NamedTuple
+
+from fallback_tier.ports import Usage
+
+#: The day on which this table was last compared with published list prices.
+PRICES_AS_OF = "2026-10-10"
+
+_MILLION = Decimal(1_000_000)
+
+#: Estimates are rounded up to this, so that a sum never understates, and print without an exponent.
+_MICRODOLLAR = Decimal("0.000001")
+
+#: A cache write costs this much of an input token (five-minute lifetime).
+_CACHE_WRITE = Decimal("1.25")
+
+#: Above this many prompt tokens (cache reads and writes counted) a banded price applies.
+_LONG_PROMPT_TOKENS = 100_000
+
+
+class Price(NamedTuple):
+    """Dollars per million tokens. ``cache_read`` is a share of ``input``, ``long_prompt`` a factor
+    on everything for prompts above 100,000 tokens."""
+
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal = Decimal("0.1")
+    long_prompt: Decimal = Decimal(1)
+
+
+def _price(input_: str, output: str, *, cache_read: str = "0.1", long_prompt: str = "1") -> Price:
+    return Price(Decimal(input_), Decimal(output), Decimal(cache_read), Decimal(long_prompt))
+
+
+#: By family; ``_family`` says what belongs to one.
+PRICES: dict[str, Price] = {
+    "claude-fable-5-1": _price("10", "50", cache_read="0.025"),
+    "claude-mythos-5-1": _price("10", "50", cache_read="0.025"),
+    "claude-fable-5": _price("10", "50"),
+    "claude-mythos-5": _price("10", "50"),
+    "claude-opus-5-5": _price("4", "20", cache_read="0.05"),
+    "claude-opus-5": _price("5", "25"),
+    "claude-opus-4-8": _price("5", "25"),
+    "claude-opus-4-7": _price("5", "25"),
+    "claude-opus-4-6": _price("5", "25"),
+    "claude-opus-4-5": _price("5", "25"),
+    "claude-opus-4-1": _price("15", "75"),
+    "claude-opus-4-0": _price("15", "75"),
+    "claude-opus-4": _price("15", "75"),
+    "claude-sonnet-5-5": _price("2", "10", cache_read="0.05"),
+    "claude-sonnet-5": _price("2", "10"),
+    "claude-sonnet-4-6": _price("3", "15"),
+    "claude-sonnet-4-5": _price("3", "15"),
+    "claude-sonnet-4-0": _price("3", "15"),
+    "claude-sonnet-4": _price("3", "15"),
+    "claude-3-7-sonnet": _price("3", "15"),
+    "claude-haiku-5-5": _price("0.10", "0.50", long_prompt="5"),
+    "claude-haiku-4-5": _price("1", "5"),
+    "claude-3-5-haiku": _price("0.80", "4"),
+}
+
+#: A family's name, then nothing or a snapshot: its date or ``latest``. Not another version number:
+#: an unpublished claude-opus-5-9 must not be billed as claude-opus-5.
+_SNAPSHOT = re.compile(r"(?:[-@][0-9]{8}|-latest)?")
+
+
+def estimate_cost(model: str, usage: Usage) -> Decimal | None:
+    """Estimated dollars of one call, up to a microdollar; None for a model not in the table."""
+    price = next((PRICES[family] for family in PRICES if _is_of(model, family)), None)
+    if price is None:
+        return None
+    prompt_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    weighted = (
+        usage.input_tokens * price.input
+        + usage.cache_read_tokens * price.input * price.cache_read
+        + usage.cache_write_tokens * price.input * _CACHE_WRITE
+        + usage.output_tokens * price.output
+    )
+    factor = price.long_prompt if prompt_tokens > _LONG_PROMPT_TOKENS else Decimal(1)
+    return (weighted * factor / _MILLION).quantize(_MICRODOLLAR, rounding=ROUND_UP)
+
+
+def _is_of(model: str, family: str) -> bool:
+    return model.startswith(family) and bool(_SNAPSHOT.fullmatch(model[len(family) :]))

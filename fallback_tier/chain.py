@@ -1,0 +1,187 @@
+"""The links of the chain, one function a step of ``fallback_tier.tier``.
+
+Each is a generator: it yields what it has recorded and returns what it made, or None where the next
+link should try. A ``Refusal`` ends the attempt.
+"""
+
+import hashlib
+from collections.abc import Generator, Sequence
+
+from fallback_audit.events import (
+    MAX_EXCERPT_CHARS,
+    AttemptRefused,
+    ExampleReplayed,
+    GroundingNotEvaluated,
+    PatchProposed,
+    RagSkippedOnRetry,
+    RecipeEvaluated,
+    RetrievalQueried,
+)
+from fallback_audit.ports import EvidenceStore
+from fallback_audit.vocabulary import PromptShape, ProofLevel, RefusalReason, RetrievalVerdict, Tier
+from fallback_tier.attempt import Proposal, Recorder, Refusal, Task, TierEvent
+from fallback_tier.errors import RecipeError, ToolError
+from fallback_tier.leaf import LlmLeaf
+from fallback_tier.limits import MAX_EXAMPLES
+from fallback_tier.outcome import Applied, NotApplicable, Refused, Selected
+from fallback_tier.patch.diff import unified_diff
+from fallback_tier.patch.edits import apply_edits
+from fallback_tier.patch.identity import replayable
+from fallback_tier.patch.normalise import edit_digest
+from fallback_tier.ports import RagMiss, Retrieval, SolvedExample, SolvedExampleRetriever
+from fallback_tier.prompt.redact import excerpt
+
+
+def rag_skipped(task: Task) -> RagSkippedOnRetry:
+    """The evidence of ADR-0011: what was skipped, and what stands in the prompt instead."""
+    last = task.prior_attempts[-1]
+    summary = last.prior_failure_summary.encode("utf-8", "replace")
+    return RagSkippedOnRetry(
+        attempt=task.number,
+        attempt_count=len(task.prior_attempts),
+        last_failure_kind=last.failure_kind,
+        summary_sha256=hashlib.sha256(summary).hexdigest(),
+        summary_excerpt=excerpt(last.prior_failure_summary, MAX_EXCERPT_CHARS),
+    )
+
+
+def apply_recipe(
+    task: Task, record: Recorder
+) -> Generator[TierEvent, None, tuple[Proposal, None] | tuple[None, NotApplicable]]:
+    """Apply the selected recipe. A "no" goes on down the chain, unless it is final."""
+    selection = task.selection
+    recipe = selection.recipe if isinstance(selection, Selected) else None
+    outcome = _try_recipe(task)
+    if isinstance(outcome, Proposal):
+        yield record(RecipeEvaluated(attempt=task.number, selected=True, recipe=recipe))
+        return outcome, None
+    yield record(
+        RecipeEvaluated(attempt=task.number, selected=False, recipe=recipe, reason=outcome.sentence)
+    )
+    if outcome.reason.ends_chain:
+        raise Refusal(outcome.reason, outcome.sentence)
+    return None, outcome
+
+
+def _try_recipe(task: Task) -> Proposal | NotApplicable:
+    if isinstance(task.selection, NotApplicable):
+        return task.selection
+    try:
+        result = task.plugin.apply(task.selection, task.advisory, task.repo)
+    except RecipeError as error:
+        return NotApplicable(reason=error.reason, sentence=str(error))
+    except ToolError as error:
+        return NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=str(error))
+    return Proposal(Tier.RECIPE, result.changes, result.proof_level)
+
+
+def retrieve(
+    retriever: SolvedExampleRetriever | None, task: Task, record: Recorder
+) -> Generator[TierEvent, None, tuple[SolvedExample, ...]]:
+    """Ask the memory for at most MAX_EXAMPLES. The only place that touches the retriever."""
+    retrieval: Retrieval = RagMiss(evidence="no solved examples are configured")
+    if retriever is not None:
+        retrieval = retriever.query(task.advisory, task.repo)
+    examples = () if isinstance(retrieval, RagMiss) else retrieval.examples[:MAX_EXAMPLES]
+    yield record(
+        RetrievalQueried(
+            attempt=task.number,
+            verdict=RetrievalVerdict(retrieval.verdict),
+            example_ids=tuple(example.example_id for example in examples),
+            reason=retrieval.evidence,
+        )
+    )
+    return examples
+
+
+def replay(
+    examples: Sequence[SolvedExample], task: Task, record: Recorder
+) -> Generator[TierEvent, None, Proposal | None]:
+    """Replay needs identity (package and code), never similarity. Its patch meets every gate too."""
+    for example in examples:
+        if replayable(example, task.advisory, task.repo):
+            yield record(ExampleReplayed(attempt=task.number, example_id=example.example_id))
+            changes = apply_edits(task.repo, example.edits)
+            return Proposal(Tier.RAG, changes, ProofLevel.SOURCE, example_ids=(example.example_id,))
+    return None
+
+
+def ask_model(
+    leaf: LlmLeaf | None,
+    task: Task,
+    examples: Sequence[SolvedExample],
+    declined: NotApplicable | None,
+    record: Recorder,
+) -> Generator[TierEvent, None, Proposal]:
+    """The LLM tier, and the honest word about what nobody judged."""
+    if leaf is None:
+        raise _no_model(declined)
+    proposal = yield from leaf.write(task, examples, record)
+    yield record(GroundingNotEvaluated(attempt=task.number, reason="no judge is configured"))
+    return proposal
+
+
+def seal(
+    proposal: Proposal, task: Task, evidence: EvidenceStore, record: Recorder
+) -> Generator[TierEvent, None, Applied]:
+    """Compute the diff, keep it as evidence, and only then hand it out."""
+    diff = unified_diff(proposal.changes)
+    if not diff:
+        raise Refusal(
+            RefusalReason.NOTHING_CHANGED,
+            f"The {proposal.tier} tier changed nothing, so nothing is fixed.",
+            proposal.usage,
+        )
+    application = Applied(
+        attempt=task.number,
+        prompt_shape=task.shape if proposal.tier is Tier.LLM else PromptShape.NONE,
+        usage=proposal.usage,
+        tier=proposal.tier,
+        diff=diff,
+        patch_sha256=evidence.put(diff.encode()),
+        edit_digest=edit_digest(proposal.changes),
+        files=tuple(sorted(change.path for change in proposal.changes)),
+        proof_level=proposal.proof_level,
+        plan=proposal.plan,
+        citations=proposal.plan.citations if proposal.plan else (),
+        used_few_shot_ref=proposal.example_ids,
+    )
+    yield record(
+        PatchProposed(
+            attempt=task.number,
+            tier=application.tier,
+            prompt_shape=application.prompt_shape,
+            patch_sha256=application.patch_sha256,
+            edit_digest=application.edit_digest,
+            files=application.files,
+        )
+    )
+    return application
+
+
+def refuse(task: Task, refusal: Refusal, record: Recorder) -> Generator[TierEvent, None, Refused]:
+    """The attempt ends without a patch: say why, in the same result shape."""
+    refused = Refused(
+        attempt=task.number,
+        prompt_shape=task.shape if record.asked_model else PromptShape.NONE,
+        usage=refusal.usage,
+        reason=refusal.reason,
+        sentence=refusal.sentence,
+    )
+    yield record(
+        AttemptRefused(
+            attempt=task.number,
+            reason=refused.reason,
+            sentence=refused.sentence,
+            prompt_shape=refused.prompt_shape,
+        )
+    )
+    return refused
+
+
+def _no_model(declined: NotApplicable | None) -> Refusal:
+    """No model is configured: why the recipe declined says more, where it was asked."""
+    how = "No model is configured to go on (--model, --base-url)."
+    if declined is None:
+        return Refusal(RefusalReason.MODEL_NOT_CONFIGURED, f"A retry needs a model. {how}")
+    return Refusal(declined.reason, f"{declined.sentence} {how}")

@@ -1,0 +1,65 @@
+"""``fallback-tier audit``: read the trail, show a fix, verify everything."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.render import Renderer, fix_json, log_json
+from fallback_audit.sqlite_store import SqliteAuditReader, open_readonly
+from fallback_audit.verify import verify as verify_store
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.options import state_dir
+from fallback_tier.cli.output import print_json
+from fallback_tier.errors import InputError
+from fallback_tier.wiring import audit_db, evidence_dir
+
+
+@contextmanager
+def _reader(arguments: argparse.Namespace) -> Iterator[SqliteAuditReader]:
+    reader = open_readonly(audit_db(state_dir(arguments)))
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def log(arguments: argparse.Namespace) -> int:
+    """One row a gate transition."""
+    with _reader(arguments) as reader:
+        if arguments.json:
+            print_json({"fixes": log_json(reader.events())})
+        else:
+            Renderer(Console()).render_log(reader.events())
+    return exit_codes.OK
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """One fix, event by event. Raises InputError for a fix that is not on record."""
+    with _reader(arguments) as reader:
+        events = list(reader.events(arguments.fix_id))
+        if not events:
+            raise InputError(
+                f"There is no fix {arguments.fix_id!r} in the audit trail.",
+                next_step="`fallback-tier audit log` lists those on record.",
+            )
+        if arguments.json:
+            print_json(fix_json(events))
+        else:
+            Renderer(Console()).render_fix(events)
+    return exit_codes.OK
+
+
+def verify(arguments: argparse.Namespace) -> int:
+    """The chain, the evidence, the trace contract. Exit code TRAIL_BROKEN where one fails."""
+    folder = evidence_dir(state_dir(arguments))
+    evidence = FileEvidenceStore(folder)
+    with _reader(arguments) as reader:
+        report = verify_store(reader, evidence=evidence)
+    if arguments.json:
+        print_json(report.model_dump(mode="json"))
+    else:
+        Renderer(Console()).render_report(report)
+    return exit_codes.OK if report.ok else exit_codes.TRAIL_BROKEN

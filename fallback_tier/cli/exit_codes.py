@@ -1,0 +1,27 @@
+"""Exit codes, documented in the README and in ``--help``."""
+
+from typing import Final
+
+OK: Final = 0
+BAD_INPUT: Final = 2
+ESCALATED: Final = 3
+REFUSED: Final = 4
+NOT_AFFECTED: Final = 5
+ENVIRONMENT: Final = 6
+TRAIL_BROKEN: Final = 7
+
+MEANING: Final = {
+    OK: "fixed and proved (fix), a patch (attempt), intact (audit verify)",
+    BAD_INPUT: "bad input; nothing was done",
+    ESCALATED: "escalated: a person must decide",
+    REFUSED: "refused: no patch can be had, with the reason",
+    NOT_AFFECTED: "not affected: nothing to fix",
+    ENVIRONMENT: "a tool, the sandbox or a store is missing or failed",
+    TRAIL_BROKEN: "the audit trail is damaged, or breaks its contract",
+}
+
+
+def epilog() -> str:
+    """The table as ``--help`` prints it."""
+    lines = [f"  {code}  {meaning}" for code, meaning in MEANING.items()]
+    return "exit codes:\n" + "\n".join(lines)

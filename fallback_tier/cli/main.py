@@ -1,0 +1,176 @@
+"""The command line. This module imports argparse and nothing heavy: a command loads what it needs."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias
+
+from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, epilog
+
+DESCRIPTION = (
+    "Fix a known vulnerability: a patch, proved in a sandbox, with a record an auditor can check."
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command tree."""
+    parser = argparse.ArgumentParser(
+        prog="fallback-tier",
+        description=DESCRIPTION,
+        epilog=epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    _add_fix(commands)
+    _add_attempt(commands)
+    _add_audit(commands)
+    _add_examples(commands)
+    demo = commands.add_parser("demo", help="fix real vulnerabilities and show the audit trail")
+    demo.add_argument("--keep", metavar="DIR", help="keep repositories and audit trail in DIR")
+    demo.set_defaults(handler="fallback_tier.demo.show:run")
+    return parser
+
+
+if TYPE_CHECKING:
+    Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _add_fix(commands: "Commands") -> None:
+    fix = commands.add_parser(
+        "fix",
+        help="fix one advisory in one repository, and prove it",
+        description="Make a patch for an advisory, prove it in a sandbox, and put it on the working "
+        "tree of REPO (not committed). REPO must be a clean git checkout.",
+        epilog=epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    fix.add_argument("repository", metavar="REPO", help="a clean git checkout")
+    fix.add_argument("--advisory", required=True, metavar="FILE", help="an OSV record (JSON)")
+    fix.add_argument(
+        "--dry-run", action="store_true", help="prove the patch and print it; leave REPO as it is"
+    )
+    fix.add_argument("--output", metavar="FILE", help="write the proved patch to FILE as well")
+    fix.add_argument(
+        "--no-sandbox",
+        action="store_true",
+        help="run the target's own commands unprotected (recorded in the audit trail)",
+    )
+    _add_model(fix)
+    _add_state(fix)
+    _add_json(fix)
+    fix.set_defaults(handler="fallback_tier.cli.fix:run")
+
+
+def _add_attempt(commands: "Commands") -> None:
+    attempt = commands.add_parser(
+        "attempt",
+        help="one FallbackTier.run, JSON in and out (for an orchestrator in any language)",
+        description="Read one JSON object from standard input: advisory (OSV), repository (path), "
+        "and optionally prior_attempts, fix_id, gate_transition_id. Print one RecipeApplication.",
+        epilog=epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_model(attempt)
+    _add_state(attempt)
+    attempt.set_defaults(handler="fallback_tier.cli.attempt:run", json=True)
+
+
+def _add_audit(commands: "Commands") -> None:
+    audit = commands.add_parser("audit", help="read and verify the audit trail")
+    verbs = audit.add_subparsers(dest="verb", metavar="VERB", required=True)
+    log = verbs.add_parser("log", help="the fixes on record, one a line")
+    show = verbs.add_parser("show", help="one fix, event by event")
+    show.add_argument("fix_id", metavar="FIX", help="a fix identifier, as `audit log` prints it")
+    verify = verbs.add_parser("verify", help="check the chain, the evidence and the trace contract")
+    for verb, name in ((log, "log"), (show, "show"), (verify, "verify")):
+        _add_state(verb)
+        _add_json(verb)
+        verb.set_defaults(handler=f"fallback_tier.cli.audit:{name}")
+
+
+def _add_examples(commands: "Commands") -> None:
+    examples = commands.add_parser("examples", help="the solved-example memory")
+    verbs = examples.add_subparsers(dest="verb", metavar="VERB", required=True)
+    ingest = verbs.add_parser("ingest", help="add validated fixes to an example store")
+    ingest.add_argument("records", metavar="FILE", help="one solved example (JSON) a line")
+    ingest.add_argument("--store", required=True, metavar="DB", help="the store, made if absent")
+    _add_json(ingest)
+    ingest.set_defaults(handler="fallback_tier.cli.examples:ingest")
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    model = parser.add_argument_group("model (none: recipes and examples only)")
+    model.add_argument(
+        "--model", metavar="NAME", help="a Messages API model; key: ANTHROPIC_API_KEY"
+    )
+    model.add_argument("--base-url", metavar="URL", help="any server that speaks the Messages API")
+    model.add_argument(
+        "--script", metavar="FILE", help="scripted answers instead of a model (tests)"
+    )
+    model.add_argument("--examples", metavar="DB", help="an example store (`examples ingest`)")
+
+
+def _add_state(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--state-dir",
+        metavar="DIR",
+        help="audit trail, evidence and caches (default: the user's state folder)",
+    )
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object for machines")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the return value is the exit code. Errors explain themselves: we print them."""
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.version:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"fallback-tier {version('fallback-tier')}\n")
+        return 0
+    if arguments.command is None:
+        parser.print_help()
+        return BAD_INPUT
+    module, _, function = arguments.handler.partition(":")
+    handler: Callable[[argparse.Namespace], int] = getattr(import_module(module), function)
+
+    from fallback_tier.errors import FallbackError, InputError
+
+    try:
+        return handler(arguments)
+    except FallbackError as error:
+        _print_error(error, as_json=getattr(arguments, "json", False))
+        return BAD_INPUT if isinstance(error, InputError) else ENVIRONMENT
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted; the repository is as it was\n")
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has gone: stop quietly, and keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        _print_error(_system_error(error), as_json=getattr(arguments, "json", False))
+        return ENVIRONMENT
+
+
+def _system_error(error: OSError) -> Exception:
+    """A full disk, a missing permission: what the system said, about which path."""
+    from fallback_tier.errors import FallbackError
+
+    where = f"{error.filename}: " if error.filename else ""
+    return FallbackError(
+        f"{where}{error.strerror or error}.",
+        next_step="The repository is as it was. Free some space or fix the permission, then try again.",
+    )
+
+
+def _print_error(error: Exception, *, as_json: bool) -> None:
+    from fallback_tier.cli.output import print_error
+
+    print_error(error, as_json=as_json)

@@ -1,0 +1,114 @@
+"""A fix as it happens, for people: one line an event, a spinner for the step in hand."""
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+
+from fallback_audit.events import (
+    AttemptFailed,
+    AttemptRefused,
+    AttemptStarted,
+    ExampleReplayed,
+    FixEscalated,
+    FixRefused,
+    FixVerified,
+    GateJudged,
+    ModelAnswered,
+    ModelCalled,
+    ModelFailed,
+    PatchProposed,
+    PlanRejected,
+    RagSkippedOnRetry,
+    RecipeEvaluated,
+    RepeatedPatchRejected,
+    RetrievalQueried,
+    SandboxDisabled,
+)
+from fallback_audit.vocabulary import GateStatus, PromptShape, Provenance
+from fallback_tier.attempt import TierEvent
+from fallback_tier.gates.steps import StepKey
+
+_GATE_STYLE = {
+    GateStatus.PASSED: "[green]passed [/]",
+    GateStatus.FAILED: "[red]failed [/]",
+    GateStatus.SKIPPED: "[yellow]skipped[/]",
+}
+
+
+class FixProgress:
+    """An observer of the gate runner. Use as a context manager: the spinner ends with it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status = Status("starting", console=console)
+
+    def __enter__(self) -> Self:
+        self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._status.stop()
+
+    def __call__(self, event: TierEvent | StepKey) -> None:
+        """Show one step or event; those that say nothing to a person are passed over."""
+        if isinstance(event, StepKey):
+            self._status.update(f"attempt {event.attempt}: {escape(event.name)} …")
+            return
+        line = describe(event)
+        if line:
+            self._console.print(line, highlight=False)
+
+
+def describe(event: TierEvent) -> str | None:
+    """One line of markup for an event; None where the line would say nothing new."""
+    match event:
+        case AttemptStarted(attempt=number, prompt_shape=shape):
+            how = f": {shape.label}" if shape is PromptShape.RETRY else ""
+            return f"[bold]attempt {number}[/]{how}"
+        case SandboxDisabled(reason=reason):
+            return f"  [red]no sandbox[/]: {escape(reason)}"
+        case RecipeEvaluated(selected=True, recipe=recipe):
+            return f"  recipe     {escape(recipe or '')}"
+        case RecipeEvaluated(reason=reason):
+            return f"  recipe     none: {escape(reason or '')}"
+        case RetrievalQueried(verdict=verdict, reason=reason):
+            return f"  examples   {verdict}: {escape(reason)}"
+        case ExampleReplayed(example_id=example):
+            return f"  examples   [cyan]replayed[/] {escape(example)} (same package, same code)"
+        case RagSkippedOnRetry(attempt_count=count, last_failure_kind=kind):
+            return (
+                f"  examples   [cyan]RagSkippedOnRetry[/]: retrieval not touched; {count} prior "
+                f"attempt(s), the last ended in {kind}; its summary stands in the prompt instead"
+            )
+        case ModelCalled(call=call, model=model, provenance=source, prompt_bytes=size):
+            mark = "" if source is Provenance.LIVE else f" [magenta]({source})[/]"
+            return f"  model      call {call} to {escape(model)}{mark}, prompt {size:,} bytes"
+        case ModelAnswered(input_tokens=tokens_in, output_tokens=tokens_out):
+            return f"  model      answered: {tokens_in:,} tokens in, {tokens_out:,} out"
+        case ModelFailed(reason=reason):
+            return f"  model      [red]no answer[/]: {escape(reason)}"
+        case PlanRejected(problems=problems):
+            return f"  plan       [yellow]invalid[/], asked again: {escape(' '.join(problems))}"
+        case RepeatedPatchRejected(repeats_attempt=number):
+            return f"  plan       [yellow]repeats attempt {number}[/], asked again"
+        case PatchProposed(tier=tier, files=files):
+            return f"  patch      by the {tier} tier: {escape(', '.join(files))}"
+        case GateJudged(gate=gate, status=status, detail=detail):
+            first = (detail.splitlines() or [""])[0]
+            return f"  gate       {_GATE_STYLE[status]} {escape(gate)}: {escape(first)}"
+        case AttemptRefused(sentence=sentence):
+            return f"  [yellow]no patch[/]   {escape(sentence)}"
+        case AttemptFailed(failure_kind=kind):
+            return f"  attempt failed ({kind}); distilled for the next context"
+        case FixVerified() | FixRefused() | FixEscalated():
+            return None
+        case _:
+            return None

@@ -1,0 +1,62 @@
+"""A proved patch goes to the user's working tree: all of it or nothing, and nothing else."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from fallback_tier.errors import PatchError, RepositoryError
+from fallback_tier.gates.isolation import inspect_repository
+from fallback_tier.outcome import Applied
+from fallback_tier.ports import ClientRunner
+from fallback_tier.repo import RepoContext
+
+#: `git apply` on one patch of at most MAX_PATCH_BYTES.
+APPLY_TIMEOUT_S = 60.0
+
+
+def deliver(application: Applied, repo: RepoContext, clients: ClientRunner) -> None:
+    """Put the patch on the working tree, uncommitted.
+
+    Raises RepositoryError where HEAD or the tree changed since the fix began, PatchError where git
+    refuses; in both cases the tree is as it was (git checks the whole patch before it writes).
+    """
+    now = inspect_repository(repo.root, clients)
+    if now.base_commit != repo.base_commit:
+        raise RepositoryError(
+            f"{repo.root} moved from {repo.base_commit[:12]} to {now.base_commit[:12]} while the fix "
+            "was being proved.",
+            next_step="Run the fix again on the new commit; the proved patch is in the evidence store.",
+        )
+    if now.dirty:
+        raise RepositoryError(
+            f"{repo.root} was changed while the fix was being proved: {now.dirty[0]}.",
+            next_step="Commit or stash it, and run the fix again.",
+        )
+    with tempfile.NamedTemporaryFile("wb", suffix=".patch") as file:
+        file.write(application.diff.encode())
+        file.flush()
+        done = clients.run(
+            "git",
+            ["apply", "--whitespace=nowarn", file.name],
+            cwd=repo.root,
+            timeout_s=APPLY_TIMEOUT_S,
+        )
+    if not done.ok:
+        raise PatchError(
+            f"git could not put the proved patch on {repo.root}: {done.output.strip()}",
+            next_step="The working tree is unchanged; use --dry-run to print the patch.",
+        )
+
+
+def write_patch(path: Path, diff: str) -> None:
+    """Write the patch whole or not at all. Raises PatchError naming the path."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        partial.write_bytes(diff.encode())
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise PatchError(
+            f"The patch can't be written to {path}: {error.strerror}.",
+            next_step="Name a writable path with --output.",
+        ) from error

@@ -1,0 +1,179 @@
+"""One way to start a program: own process group, bounded output, a wall clock for the tree.
+
+Both runners (clients outside the sandbox, target commands inside it) are built on ``run_bounded``,
+so that a limit that holds for one holds for the other.
+"""
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from fallback_tier.ports import CommandResult
+
+#: How long a killed command's leader may take to reap its children, and its pipe to drain. Measured
+#: at 1-2 ms; the bound is for a leader that is stuck, or a daemon that still holds the pipe.
+_GRACE_S = 1.0
+
+#: One read of a pipe: Linux pipes hold 64 KiB by default.
+_READ_BYTES = 65_536
+
+#: Of a bounded output, the part kept from its beginning. Failures are told at the end.
+_HEAD_SHARE = 4
+
+
+class BoundedOutput:
+    """Keeps the head (a quarter) and the tail of a byte stream, never more than ``limit`` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._head_limit = limit // _HEAD_SHARE
+        self._tail_limit = limit - self._head_limit
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Take the next bytes of the stream."""
+        room = self._head_limit - len(self._head)
+        self._head += chunk[:room]
+        self._tail += chunk[room:]
+        # Trimmed in large steps: deleting from the front of a bytearray moves what is left.
+        if len(self._tail) > 2 * self._tail_limit:
+            self._trim()
+
+    def text(self) -> str:
+        """What was kept, as UTF-8 with replacements; a marker line stands for what was not."""
+        self._trim()
+        if not self._dropped:
+            return (self._head + self._tail).decode("utf-8", "replace")
+        head, tail = (part.decode("utf-8", "replace") for part in (self._head, self._tail))
+        return f"{head}\n[... {self._dropped} bytes left out ...]\n{tail}"
+
+    @property
+    def truncated(self) -> bool:
+        """Was anything left out?"""
+        return self._dropped > 0 or len(self._tail) > self._tail_limit
+
+    def _trim(self) -> None:
+        excess = max(0, len(self._tail) - self._tail_limit)
+        del self._tail[:excess]
+        self._dropped += excess
+
+
+def run_bounded(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout_s: float,
+    max_output_bytes: int,
+    pass_fds: Sequence[int] = (),
+) -> CommandResult:
+    """Run ``argv`` to its end or to its wall-clock limit; nothing of it is left behind.
+
+    stdin is closed, stdout and stderr are joined. ``exit_code`` is None where the clock ended it.
+    Raises OSError where the program can't be started.
+    """
+    started = time.monotonic()
+    output = BoundedOutput(max_output_bytes)
+    with subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=tuple(pass_fds),
+    ) as process:
+        # A pidfd tells the end without reaping: until the group is killed, its number stays ours.
+        pidfd = os.pidfd_open(process.pid)
+        try:
+            assert process.stdout is not None  # noqa: S101 (stdout=PIPE)
+            pipe = process.stdout.fileno()
+            ended = _collect(pipe, pidfd, output.add, until=started + timeout_s)
+        finally:
+            kill_tree(process.pid, pidfd)
+            os.close(pidfd)
+        _collect(pipe, None, output.add, until=time.monotonic() + _GRACE_S)
+    return CommandResult(
+        argv=tuple(argv),
+        exit_code=process.returncode if ended else None,
+        output=output.text(),
+        duration_ms=int((time.monotonic() - started) * 1000),
+        truncated=output.truncated,
+    )
+
+
+def kill_tree(pid: int, pidfd: int) -> None:
+    """SIGKILL every descendant of an unreaped child, then its whole process group.
+
+    Descendants are stopped before they are killed, so that none forks away meanwhile, and killed
+    before the leader, so that a leader that reaps (bubblewrap's monitor) leaves no zombie behind.
+    A daemon whose parents are gone already is out of reach here; a PID namespace ends those too.
+    """
+    victims: set[int] = set()
+    while fresh := _descendants(pid) - victims:
+        for victim in fresh:
+            _signal(victim, signal.SIGSTOP)
+        victims |= fresh
+    for victim in victims:
+        _signal(victim, signal.SIGKILL)
+    if victims:
+        with selectors.DefaultSelector() as selector:
+            selector.register(pidfd, selectors.EVENT_READ)
+            selector.select(_GRACE_S)
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _collect(pipe: int, pidfd: int | None, add: Callable[[bytes], None], *, until: float) -> bool:
+    """Read until the process ended (without a pidfd: until the pipe did); False at the limit."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        if pidfd is not None:
+            selector.register(pidfd, selectors.EVENT_READ)
+        while selector.get_map():
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            ready = {key.fd for key, _ in selector.select(left)}
+            if pipe in ready:
+                chunk = os.read(pipe, _READ_BYTES)
+                add(chunk)
+                if not chunk:
+                    selector.unregister(pipe)
+            elif pidfd in ready:
+                return True
+    return True
+
+
+def _descendants(pid: int) -> set[int]:
+    found: set[int] = set()
+    queue = [pid]
+    while queue:
+        for child in _children(queue.pop()):
+            if child not in found:
+                found.add(child)
+                queue.append(child)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        lists = [task.joinpath("children") for task in Path(f"/proc/{pid}/task").iterdir()]
+        return [int(child) for place in lists for child in place.read_text("ascii").split()]
+    except OSError:  # it ended while we looked
+        return []
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return

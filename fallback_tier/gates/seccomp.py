@@ -1,0 +1,152 @@
+"""A small seccomp filter for the sandbox: a deny-list over what namespaces don't cover.
+
+Assembled by hand (classic BPF, seccomp(2)), because the sandbox takes the compiled program through
+a file descriptor and a library for thirty instructions would be one more thing to trust. It stands
+behind the namespaces, not instead of them: kernel interfaces with a long history of escapes
+(io_uring, keyrings, bpf, userfaultfd), tracing, mounting, and address families that a network
+namespace does not isolate (AF_VSOCK reaches the hypervisor).
+"""
+
+import errno
+import os
+import struct
+from dataclasses import dataclass
+
+# linux/bpf_common.h, linux/seccomp.h
+_LOAD = 0x20
+_JUMP_EQUAL = 0x15
+_JUMP_AT_LEAST = 0x35
+_JUMP_ANY_BIT = 0x45
+_RETURN = 0x06
+_ALLOW = 0x7FFF0000
+_DENY = 0x00050000
+
+#: Offsets in struct seccomp_data (both architectures are little-endian).
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
+
+#: x86_64 only: the x32 ABI reaches the same calls under other numbers (asm/unistd.h).
+_X32_BIT = 0x40000000
+
+#: CLONE_NEW* of clone(2): every namespace flag that its argument can carry.
+_NEW_NAMESPACES = 0x7E020000
+
+#: AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: what a network namespace isolates and programs need.
+_FAMILIES = (1, 2, 10, 16)
+
+#: Numbers of the two architectures; None where one has no such call. Denied with EPERM.
+_DENIED: dict[str, tuple[int | None, int | None]] = {
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "adjtimex": (159, 171),
+    "bpf": (321, 280),
+    "chroot": (161, 51),
+    "clock_adjtime": (305, 266),
+    "clock_settime": (227, 112),
+    "delete_module": (176, 106),
+    "finit_module": (313, 273),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "fspick": (433, 433),
+    "init_module": (175, 105),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "io_uring_setup": (425, 425),
+    "ioperm": (173, None),
+    "iopl": (172, None),
+    "kcmp": (312, 272),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "mount": (165, 40),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "perf_event_open": (298, 241),
+    "pidfd_getfd": (438, 438),
+    "pivot_root": (155, 41),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "ptrace": (101, 117),
+    "quotactl": (179, 60),
+    "reboot": (169, 142),
+    "request_key": (249, 218),
+    "setns": (308, 268),
+    "settimeofday": (164, 170),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "syslog": (103, 116),
+    "umount2": (166, 39),
+    "unshare": (272, 97),
+    "userfaultfd": (323, 282),
+    "vhangup": (153, 58),
+}
+
+#: Its flags lie behind a pointer, out of a filter's sight. ENOSYS makes libc fall back to clone.
+_CLONE3 = 435
+
+
+@dataclass(frozen=True)
+class _Architecture:
+    column: int
+    audit: int
+    clone: int
+    socket: int
+    x32: bool
+
+
+_ARCHITECTURES = {
+    "x86_64": _Architecture(column=0, audit=0xC000003E, clone=56, socket=41, x32=True),
+    "aarch64": _Architecture(column=1, audit=0xC00000B7, clone=220, socket=198, x32=False),
+}
+
+
+def seccomp_program(machine: str) -> bytes | None:
+    """The filter for ``os.uname().machine``, as bubblewrap's ``--seccomp`` reads it.
+
+    None where we have no numbers for the architecture: the sandbox then stands on namespaces alone.
+    """
+    architecture = _ARCHITECTURES.get(machine)
+    return None if architecture is None else b"".join(_instructions(architecture))
+
+
+def seccomp_file(program: bytes) -> int:
+    """An anonymous file that holds the program, at its start. The caller closes it."""
+    descriptor = os.memfd_create("seccomp")
+    os.write(descriptor, program)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _instructions(arch: _Architecture) -> list[bytes]:
+    code = [_load(_ARCH), _op(_JUMP_EQUAL, arch.audit, 1, 0), _deny(errno.ENOSYS), _load(_NUMBER)]
+    if arch.x32:
+        code += [_op(_JUMP_AT_LEAST, _X32_BIT, 0, 1), _deny(errno.ENOSYS)]
+    code += [_op(_JUMP_EQUAL, _CLONE3, 0, 1), _deny(errno.ENOSYS)]
+    for numbers in _DENIED.values():
+        number = numbers[arch.column]
+        if number is not None:
+            code += [_op(_JUMP_EQUAL, number, 0, 1), _deny(errno.EPERM)]
+    # clone: any namespace flag is denied; every other clone (threads, fork) is allowed.
+    code += [_op(_JUMP_EQUAL, arch.clone, 0, 4), _load(_ARGUMENTS)]
+    code += [_op(_JUMP_ANY_BIT, _NEW_NAMESPACES, 0, 1), _deny(errno.EPERM), _op(_RETURN, _ALLOW)]
+    # socket: one of the isolated families, or none.
+    code += [_op(_JUMP_EQUAL, arch.socket, 1, 0), _op(_RETURN, _ALLOW), _load(_ARGUMENTS)]
+    for left, family in zip(range(len(_FAMILIES), 0, -1), _FAMILIES, strict=True):
+        code.append(_op(_JUMP_EQUAL, family, left, 0))
+    return [*code, _deny(errno.EAFNOSUPPORT), _op(_RETURN, _ALLOW)]
+
+
+def _load(offset: int) -> bytes:
+    return _op(_LOAD, offset)
+
+
+def _deny(error: int) -> bytes:
+    return _op(_RETURN, _DENY | error)
+
+
+def _op(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    """struct sock_filter (linux/filter.h): jumps count instructions after the next one."""
+    return struct.pack("<HBBI", code, if_true, if_false, operand)

@@ -1,0 +1,62 @@
+"""The keyed steps of a fix, and which one follows: pure, so that any engine can run them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fallback_audit.events import Digest
+from fallback_audit.vocabulary import GateStatus
+from fallback_tier.gates.result import FixResult
+from fallback_tier.outcome import AttemptSummary, RecipeApplication, Refused
+from fallback_tier.ports import GateVerdict
+
+#: The step that puts the patch on the worktree is itself a gate, always the first.
+APPLIES = "applies"
+
+
+@dataclass(frozen=True)
+class StepKey:
+    """One step of one gate transition; unique within it."""
+
+    attempt: int
+    name: str
+
+    @property
+    def gate(self) -> str | None:
+        """The gate that this step judges, if it is such a step."""
+        kind, _, name = self.name.partition(":")
+        return name if kind == "gate" else None
+
+
+@dataclass(frozen=True)
+class FixState:
+    """Everything that a step needs from those before it, and nothing else."""
+
+    prior_attempts: tuple[AttemptSummary, ...] = ()
+    signatures: tuple[Digest, ...] = ()
+    application: RecipeApplication | None = None
+    isolated: bool = False
+    verdicts: tuple[GateVerdict, ...] = ()
+    result: FixResult | None = None
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt in hand."""
+        return self.prior_attempts[-1].attempt + 1 if self.prior_attempts else 1
+
+    def gates_with(self, status: GateStatus) -> tuple[str, ...]:
+        """Names of the gates that gave this verdict on the attempt in hand."""
+        return tuple(verdict.gate for verdict in self.verdicts if verdict.status is status)
+
+
+def next_step(state: FixState, gates: Sequence[str]) -> StepKey | None:
+    """The step that follows; None where the fix has ended. The first failed gate ends an attempt."""
+    if state.result is not None:
+        return None
+    if state.application is None:
+        return StepKey(state.attempt, "attempt")
+    if isinstance(state.application, Refused) or state.gates_with(GateStatus.FAILED):
+        return StepKey(state.attempt, "decide")
+    if not state.isolated:
+        return StepKey(state.attempt, "isolate")
+    pending = (APPLIES, *gates)[len(state.verdicts) :]
+    return StepKey(state.attempt, f"gate:{pending[0]}" if pending else "decide")

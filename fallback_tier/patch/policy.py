@@ -1,0 +1,160 @@
+"""Which places of a repository no fix may touch, and which only a recipe may.
+
+Three questions, each answered by one sentence or None:
+
+* ``forbidden_reason``: nobody may change this file, neither a model nor a recipe. What judges a fix
+  (CI, tests, their configuration), what runs by itself (start-up hooks, client configuration), and
+  what no gate can prove (image recipes).
+* ``recipe_only_reason``: manifests and lock files. A recipe changes them by their keys and through
+  the real client; a typed edit is refused.
+* ``check_policy``: both over a whole change, given the dependency files that the recipe declared.
+
+Names are compared as the most forgiving file system does (case folded, see ``paths.folded``), at
+any depth. A repository whose *product* lives in such a place (``django/test/client.py``) is refused
+too: a wrong refusal costs a person's look, a wrong permission costs the proof.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import cache
+
+from fallback_tier.outcome import FileChange
+from fallback_tier.patch.paths import folded, unsafe_reason
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Folders (by name, at any depth) and files (by glob) that share one reason."""
+
+    reason: str
+    folders: str = ""
+    files: str = ""
+
+    def holds(self, components: list[str]) -> bool:
+        """Do these folded path components lie in this place?"""
+        folders, name = components[:-1], components[-1]
+        if any(_matcher(self.folders).fullmatch(folder) for folder in folders):
+            return True
+        # A file that has a folder's name replaces, or becomes, that folder (a link, a submodule).
+        return any(_matcher(globs).fullmatch(name) for globs in (self.folders, self.files))
+
+
+@cache
+def _matcher(globs: str) -> re.Pattern[str]:
+    return re.compile("|".join(translate(glob) for glob in globs.split()) or "(?!)")
+
+
+_CI = _Place(
+    "it is CI or release configuration, which judges and publishes the fix",
+    folders=".github .gitlab .gitea .forgejo .circleci .azure-pipelines .azuredevops .buildkite"
+    " .teamcity .semaphore .tekton .woodpecker .drone .ci .jenkins",
+    files=".gitlab-ci* azure-pipelines* jenkinsfile* .travis.y*ml .drone.* .woodpecker.y*ml"
+    " .cirrus.* bitbucket-pipelines.y*ml appveyor.y*ml .appveyor.y*ml cloudbuild.* buildspec*.y*ml"
+    " wercker.y*ml codemagic.y*ml codecov.y*ml .codecov.y*ml",
+)
+_GIT = _Place(
+    "it steers git itself (attributes, ignores, modules, hooks)",
+    folders=".git*",
+)
+_HOOKS = _Place(
+    "it runs or is read by itself when someone enters, installs or starts the project",
+    folders=".husky .yarn .vscode .idea .devcontainer .direnv .githooks node_modules site-packages"
+    " .venv __pycache__",
+    files="sitecustomize.py usercustomize.py *.pth *.egg-link *.pyc .npmrc npmrc .yarnrc*"
+    " .pnpmfile.* pnpmfile.* .pnp.* pnpm-workspace.yaml bunfig.toml .pypirc pip.conf pip.ini"
+    " uv.toml poetry.toml .netrc .condarc .envrc .env .env.* .pdbrc .gdbinit"
+    " .pre-commit-config.y*ml lefthook*.y*ml .lefthook*.y*ml .lintstagedrc* .python-version .nvmrc"
+    " .node-version .tool-versions .mise.toml mise.toml",
+)
+_BUILD = _Place(
+    "it decides how the project is built or checked, and with that what the gates prove",
+    files="makefile gnumakefile *.mk justfile taskfile.y*ml rakefile gruntfile.* gulpfile.*"
+    " noxfile.py dodo.py tsconfig*.json jsconfig.json babel.config.* .babelrc*"
+    " vite.config.* mypy.ini .mypy.ini pyrightconfig.json",
+)
+_IMAGE = _Place(
+    "it is an image recipe, which no gate of ours builds, so that a change there can't be proved",
+    files="dockerfile dockerfile.* *.dockerfile containerfile containerfile.* docker-compose*.y*ml"
+    " compose.y*ml compose.*.y*ml .dockerignore",
+)
+_TESTS = _Place(
+    "it is a test or test configuration; a fix is judged by the tests of the base commit",
+    folders="tests test __tests__ spec specs e2e __mocks__ __snapshots__",
+    files="test_*.py *_test.py *_tests.py tests.py test.py conftest.py pytest.ini .pytest.ini"
+    " pytest.toml .pytest.toml tox.ini .coveragerc"
+    + "".join(
+        f" *.test.{js} *.tests.{js} *.spec.{js} *-test.{js} *_test.{js} *-spec.{js} *_spec.{js}"
+        f" test-*.{js} test.{js} tests.{js} spec.{js}"
+        for js in ("js", "cjs", "mjs", "jsx", "ts", "cts", "mts", "tsx")
+    )
+    + " *.snap jest.config.* jest.setup.* jest-*.config.* vitest.config.* vitest.setup.*"
+    " vitest.workspace.* karma.conf* .mocharc* mocha.opts ava.config.* .nycrc* nyc.config.*"
+    " playwright.config.* cypress.config.* cypress.json .taprc .c8rc*",
+)
+
+#: In this order: the first reason that fits is the one that is told.
+_FORBIDDEN = (_CI, _GIT, _HOOKS, _BUILD, _IMAGE)
+
+_LOCKS = _Place(
+    "it is a lock file; only a package client writes those (use dependency_bump)",
+    files="package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb"
+    " uv.lock poetry.lock pipfile.lock pdm.lock pylock*.toml",
+)
+_MANIFESTS = _Place(
+    "it is a dependency manifest; only a recipe changes it, by its keys (use dependency_bump)",
+    files="package.json requirements*.txt requirements*.in *requirements.txt *requirements.in"
+    " constraints*.txt constraints*.in pyproject.toml setup.cfg setup.py pipfile environment.y*ml",
+)
+
+
+def forbidden_reason(path: str) -> str | None:
+    """Why nobody, model or recipe, may change ``path``; None where it may be changed.
+
+    The reason is a clause that follows "``path`` may not be changed:". A manifest or lock file
+    inside a test folder is no test: it falls under ``recipe_only_reason``.
+    """
+    unsafe = unsafe_reason(path)
+    if unsafe is not None:
+        return unsafe
+    components = _components(path)
+    for place in _FORBIDDEN:
+        if place.holds(components):
+            return place.reason
+    if _TESTS.holds(components) and recipe_only_reason(path) is None:
+        return _TESTS.reason
+    return None
+
+
+def recipe_only_reason(path: str) -> str | None:
+    """Why only a recipe may change ``path`` (a manifest, a lock file); None for any other file."""
+    name = _components(path)[-1:]
+    for place in (_LOCKS, _MANIFESTS):
+        if place.holds(name):
+            return place.reason
+    return None
+
+
+def check_policy(
+    changes: Iterable[FileChange | str], *, allowed: frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    """Every breach of the path policy, one sentence each, sorted by path; empty: none.
+
+    ``changes``: file changes, or just paths. ``allowed``: the manifests and lock files that the
+    recipe declared; it opens those and nothing else, so that a declaration can't open CI or the
+    tests.
+    """
+    paths = {item if isinstance(item, str) else item.path for item in changes}
+    problems: list[str] = []
+    for path in sorted(paths):
+        reason = forbidden_reason(path)
+        if reason is None and path not in allowed:
+            reason = recipe_only_reason(path)
+        if reason is not None:
+            problems.append(f"{path!r} may not be changed: {reason}.")
+    return tuple(problems)
+
+
+def _components(path: str) -> list[str]:
+    return [folded(component) for component in path.split("/")]

@@ -1,0 +1,243 @@
+"""From an advisory, a repository and a history to the text that a model is asked with.
+
+The template's ``system`` block is rendered with no variable at all, so that it is byte-identical
+across the fixes of an ecosystem (prompt cache); its ``user`` block has everything that differs.
+What comes from outside enters as a fence (``fence``), never as bare text.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import PromptShape
+from fallback_tier.advisory import Advisory, fixed_versions
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.limits import MAX_EXAMPLES
+from fallback_tier.outcome import AttemptSummary
+from fallback_tier.ports import EcosystemPlugin, Message, NonceSource, SolvedExample
+from fallback_tier.prompt.context import Snippet, select_snippets
+from fallback_tier.prompt.fence import SourceKind, fence
+from fallback_tier.repo import RepoContext
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+#: The assistant's turn in place of a rejected answer: chat templates want turns to alternate, and
+#: what the model wrote is quoted in the next turn, as data.
+REJECTED_TURN = "(This answer was rejected. The next message quotes it.)"
+
+#: Fixed versions listed per package, lowest first: release lines beyond these are seldom alive.
+MAX_FIXED_VERSIONS = 20
+
+_FIX_TEMPLATE = "Correct skills/leaf-llm-instruction.md of this ecosystem's plugin."
+
+_REPAIR = """\
+Your previous answer was rejected. The fence code of this message is {nonce}.
+
+What was wrong with it:
+{problems}
+
+The rejected answer:
+{answer}
+
+Answer my first message again, with what was wrong corrected: one JSON object, nothing else.
+"""
+
+
+class Prompt(Frozen):
+    """A first turn. ``sha256`` and ``byte_count`` are of ``system`` + ``user`` in UTF-8."""
+
+    system: str
+    user: str
+    shape: PromptShape
+    snippets: tuple[Snippet, ...]
+    example_ids: tuple[str, ...]
+    sha256: str
+    byte_count: int
+
+
+class PromptBuilder:
+    """Renders prompts. ``secrets`` are values of this process that no prompt may carry."""
+
+    def __init__(self, nonces: NonceSource, secrets: frozenset[str] = frozenset()) -> None:
+        self._nonces = nonces
+        self._secrets = secrets
+
+    def build(
+        self,
+        advisory: Advisory,
+        repo: RepoContext,
+        plugin: EcosystemPlugin,
+        *,
+        examples: Sequence[SolvedExample] = (),
+        prior_attempts: Sequence[AttemptSummary] = (),
+    ) -> Prompt:
+        """The prompt of one attempt: a first one may have examples, a retry has the last failure.
+
+        Raises ConfigurationError: a retry with examples (ADR-0011), or a wrong template (an unknown
+        variable, a block that leaves out what it was given).
+        """
+        if prior_attempts and examples:
+            raise ConfigurationError(
+                "A retry's prompt was given solved examples.",
+                next_step="A retry is a fresh context (ADR-0011): pass no examples.",
+            )
+        examples = examples[:MAX_EXAMPLES]
+        snippets = select_snippets(
+            advisory, repo, plugin, prior_attempts=prior_attempts, secrets=self._secrets
+        )
+        variables = self._variables(advisory, plugin.name, snippets, examples, prior_attempts)
+        template = plugin.instruction_template()
+        system = _render(template, "system", {})
+        user = _render(template, "user", variables)
+        _check_shows_all(user, variables)
+        whole = (system + user).encode()
+        return Prompt(
+            system=system,
+            user=user,
+            shape=PromptShape.RETRY if prior_attempts else PromptShape.INITIAL,
+            snippets=snippets,
+            example_ids=tuple(example.example_id for example in examples),
+            sha256=hashlib.sha256(whole).hexdigest(),
+            byte_count=len(whole),
+        )
+
+    def repair(
+        self, prompt: Prompt, answer_text: str, problems: Sequence[str]
+    ) -> tuple[Message, ...]:
+        """Ask again: the first turn unchanged, then what was wrong with the answer, and the answer.
+
+        Both are fenced: problems quote the answer, and an answer may repeat what it was told by the
+        text that it read.
+        """
+        nonce = self._nonces()
+        listed = "\n".join(f"- {problem}" for problem in problems)
+        again = _REPAIR.format(
+            nonce=nonce,
+            problems=self._fence(listed, SourceKind.PREVIOUS_ANSWER, nonce),
+            answer=self._fence(answer_text, SourceKind.PREVIOUS_ANSWER, nonce),
+        )
+        return (
+            Message(role="user", content=prompt.user),
+            Message(role="assistant", content=REJECTED_TURN),
+            Message(role="user", content=again),
+        )
+
+    def _variables(
+        self,
+        advisory: Advisory,
+        ecosystem: str,
+        snippets: Sequence[Snippet],
+        examples: Sequence[SolvedExample],
+        prior_attempts: Sequence[AttemptSummary],
+    ) -> dict[str, Any]:
+        """What the ``user`` block may use. One nonce serves a whole message: no author knows it."""
+        nonce = self._nonces()
+        last = prior_attempts[-1] if prior_attempts else None
+        return {
+            "fence_code": nonce,
+            "advisory": self._fence(
+                _advisory_text(advisory, ecosystem), SourceKind.ADVISORY, nonce
+            ),
+            "snippets": [
+                {
+                    "id": snippet.id,
+                    "text": self._fence(
+                        _snippet_text(snippet), SourceKind.REPOSITORY_SNIPPET, nonce
+                    ),
+                }
+                for snippet in snippets
+            ],
+            "examples": [
+                self._fence(_example_text(example), SourceKind.SOLVED_EXAMPLE, nonce)
+                for example in examples
+            ],
+            # Numbers and closed vocabulary only: the rest of a summary is a foreign host's text.
+            "prior_attempts": [
+                {"attempt": prior.attempt, "failure_kind": prior.failure_kind.value}
+                for prior in prior_attempts
+            ],
+            "prior_failure_summary": None
+            if last is None
+            else self._fence(last.prior_failure_summary, SourceKind.PRIOR_ATTEMPT_SUMMARY, nonce),
+        }
+
+    def _fence(self, text: str, source_kind: SourceKind, nonce: str) -> str:
+        return fence(text, source_kind=source_kind, nonce=nonce, secrets=self._secrets).text
+
+
+def _advisory_text(advisory: Advisory, ecosystem: str) -> str:
+    lines = [f"id: {', '.join((advisory.id, *advisory.aliases))}"]
+    for package in advisory.packages(ecosystem):
+        fixed = fixed_versions(advisory, ecosystem, package)[:MAX_FIXED_VERSIONS]
+        lines.append(f"package: {package}; fixed in: {', '.join(fixed) or 'no version named'}")
+    if advisory.cwe:
+        lines.append(f"weakness: {', '.join(advisory.cwe)}")
+    return "\n".join((*lines, "", advisory.text))
+
+
+def _snippet_text(snippet: Snippet) -> str:
+    return f"{snippet.path}, lines {snippet.start_line}-{snippet.end_line}:\n{snippet.text}"
+
+
+def _example_text(example: SolvedExample) -> str:
+    """Edits come last, in the answer's own form: the cut keeps a text's end."""
+    edits = [json.dumps(edit.model_dump(), ensure_ascii=False) for edit in example.edits]
+    return "\n".join(
+        (
+            f"example {example.example_id}, package {example.package}",
+            example.advisory_text,
+            "edits that fixed it:",
+            *edits,
+        )
+    )
+
+
+def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:
+    """A template that drops a block would ask without it, and nobody would see: an error."""
+    expected = {
+        "advisory": [variables["advisory"]],
+        "snippets": [snippet["text"] for snippet in variables["snippets"]],
+        "examples": variables["examples"],
+        "prior_failure_summary": [variables["prior_failure_summary"] or ""],
+    }
+    for name, texts in expected.items():
+        if not all(text in user for text in texts):
+            raise ConfigurationError(
+                f"The prompt template leaves out `{name}`.", next_step=_FIX_TEMPLATE
+            )
+
+
+def _render(text: str, block: str, variables: Mapping[str, Any]) -> str:
+    from jinja2 import TemplateError
+
+    try:
+        template = _compile(text)
+        render = template.blocks[block]
+        return "".join(render(template.new_context(dict(variables))))
+    except KeyError as error:
+        raise ConfigurationError(
+            f"The prompt template has no block `{block}`.", next_step=_FIX_TEMPLATE
+        ) from error
+    except TemplateError as error:
+        raise ConfigurationError(
+            f"The prompt template's block `{block}` can't be rendered: {error.message}.",
+            next_step=_FIX_TEMPLATE,
+        ) from error
+
+
+@lru_cache(maxsize=8)
+def _compile(text: str) -> "Template":
+    from jinja2 import Environment, StrictUndefined
+
+    return Environment(
+        undefined=StrictUndefined,
+        # A prompt, not HTML: escaping would falsify the code that edits are copied from.
+        autoescape=False,  # noqa: S701
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    ).from_string(text)

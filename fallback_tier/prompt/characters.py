@@ -1,0 +1,35 @@
+"""Characters that a reader doesn't see, or that move what he sees: shown by their code point.
+
+Source: Unicode 15 general categories Cc, Cf, Cs, Co, Zl, Zp, the noncharacters and
+Default_Ignorable_Code_Point (UAX #44), and the blank letters used to hide text (Hangul fillers,
+Braille blank). ``\\n`` and ``\\t`` are the only controls that are kept.
+"""
+
+import re
+
+#: The class, as ranges (inclusive) of code points.
+_RANGES = (
+    "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890-\\u0891"
+    "\\u08e2\\u115f-\\u1160\\u17b4-\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f"
+    "\\u2800\\u3164\\ud800-\\uf8ff\\ufdd0-\\ufdef\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb"
+    "\\ufffe-\\uffff\\U000110bd\\U000110cd\\U00013430-\\U0001343f\\U0001bca0-\\U0001bca3"
+    "\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff\\U000f0000-\\U0010ffff"
+)
+_HIDDEN = re.compile(f"[{_RANGES}]")
+
+#: A terminal's control sequence as a whole (ECMA-48 §5.4), else a single hidden character.
+_HIDDEN_RUN = re.compile(f"\\x1b\\[[0-?]*[ -/]*[@-~]|[{_RANGES}]")
+
+
+def show_hidden(text: str) -> str:
+    """Every hidden character as ``<U+202E>``; nothing is dropped, and nothing shrinks."""
+    return _HIDDEN.sub(_code_point, text)
+
+
+def drop_hidden(text: str) -> str:
+    """The text without hidden characters and terminal sequences: what a reader would make of it."""
+    return _HIDDEN_RUN.sub("", text)
+
+
+def _code_point(match: re.Match[str]) -> str:
+    return f"<U+{ord(match[0]):04X}>"

@@ -1,0 +1,162 @@
+"""The story of one attempt.
+
+A first attempt goes down the chain, and each tier may end it (ADR-0005)::
+
+    1. history   the prior attempts must be in order and distilled
+    2. cap       a fourth retry is refused before anything is spent (ADR-0014)
+    3. start     the attempt counts from here, however it ends
+    4. recipe    a deterministic fix: apply it, ask no model
+    5. RAG       an example of the same package and the same code: replay it, ask no model
+    6. LLM       a plan from a closed union, checked, turned into changes by us
+    7. seal      the diff becomes evidence, its digest an event
+
+A retry starts from a fresh context (ADR-0011): in place of 4 and 5 it records that retrieval was
+skipped, durably, and the prompt of 6 carries the last failure's summary where the examples stood.
+
+What the caller must do: pass the prior attempts of this gate transition, prove the patch with gates
+before believing it (``fallback_tier.gates``), and distil a failure before asking again.
+"""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+
+from fallback_audit.events import AttemptStarted, ConsumerLeft
+from fallback_audit.ports import AuditStore, EvidenceStore
+from fallback_audit.vocabulary import RefusalReason
+from fallback_tier import chain
+from fallback_tier.advisory import Advisory
+from fallback_tier.attempt import (
+    Finished,
+    Proposal,
+    Recorder,
+    Refusal,
+    Task,
+    TierEvent,
+    check_history,
+)
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.leaf import LlmLeaf
+from fallback_tier.limits import MAX_RETRIES
+from fallback_tier.outcome import AttemptSummary, NotApplicable, RecipeApplication, RecipeSelection
+from fallback_tier.ports import EcosystemPlugin, SolvedExample, SolvedExampleRetriever
+from fallback_tier.repo import RepoContext
+
+__all__ = ["FallbackTier", "Finished", "TierEvent"]
+
+RESUME_RULE = "The attempt counts; start the next one with the same prior attempts."
+
+
+class FallbackTier:
+    """Makes one patch per call, or says why not. Stateless between calls; safe to share."""
+
+    def __init__(
+        self,
+        *,
+        plugins: Mapping[str, EcosystemPlugin],
+        retriever: SolvedExampleRetriever | None,
+        leaf: LlmLeaf | None,
+        audit: AuditStore,
+        evidence: EvidenceStore,
+    ) -> None:
+        self._plugins = plugins
+        self._retriever = retriever
+        self._leaf = leaf
+        self._audit = audit
+        self._evidence = evidence
+
+    def run(
+        self,
+        advisory: Advisory,
+        repo_ctx: RepoContext,
+        recipe_selection: RecipeSelection,
+        *,
+        prior_attempts: Sequence[AttemptSummary] = (),
+    ) -> RecipeApplication:
+        """One attempt: ``stream`` drained. The same result shape on a first attempt and on a retry.
+
+        Raises AttemptHistoryError for a broken history, ConfigurationError for an ecosystem that no
+        plugin serves, AuditStoreError where an event can't be made durable.
+        """
+        for event in self.stream(
+            advisory, repo_ctx, recipe_selection, prior_attempts=prior_attempts
+        ):
+            if isinstance(event, Finished):
+                return event.application
+        raise AssertionError("a stream ends with Finished")
+
+    def stream(
+        self,
+        advisory: Advisory,
+        repo_ctx: RepoContext,
+        recipe_selection: RecipeSelection,
+        *,
+        prior_attempts: Sequence[AttemptSummary] = (),
+    ) -> Iterator[TierEvent]:
+        """The attempt as it happens; every event is durable before it is yielded.
+
+        The last event is ``Finished``. A consumer that goes away before the outcome leaves
+        ConsumerLeft behind. Raises as ``run`` does.
+        """
+        # 1. History.
+        prior = check_history(prior_attempts)
+        plugin = self.plugin_for(advisory)
+        task = Task(advisory, repo_ctx, recipe_selection, prior, plugin)
+        record = Recorder(self._audit, repo_ctx)
+        try:
+            application = yield from self._attempt(task, record)
+        except Refusal as refusal:
+            application = yield from chain.refuse(task, refusal, record)
+        except GeneratorExit:
+            if not record.has_outcome:
+                record(ConsumerLeft(attempt=task.number, resume_rule=RESUME_RULE))
+            raise
+        yield Finished(application=application)
+
+    def _attempt(
+        self, task: Task, record: Recorder
+    ) -> Generator[TierEvent, None, RecipeApplication]:
+        """Steps 2 to 7. Raises Refusal where a step ends the attempt without a patch."""
+        # 2. Cap.
+        if task.over_cap:
+            raise Refusal(
+                RefusalReason.RETRY_CAP_REACHED,
+                f"{MAX_RETRIES} retries have failed, and nothing raises this cap. Review the audit "
+                "trail, then open a new gate transition or fix it by hand.",
+            )
+        # 3. Start.
+        yield record(
+            AttemptStarted(
+                attempt=task.number,
+                advisory_id=task.advisory.id,
+                prior_attempt_count=len(task.prior_attempts),
+                prompt_shape=task.shape,
+            )
+        )
+        proposal: Proposal | None = None
+        declined: NotApplicable | None = None
+        examples: tuple[SolvedExample, ...] = ()
+        if task.is_retry:
+            # Fresh context: neither 4 nor 5; durable before the first model request.
+            yield record(chain.rag_skipped(task))
+        else:
+            # 4. Recipe.
+            proposal, declined = yield from chain.apply_recipe(task, record)
+            if proposal is None:
+                # 5. RAG.
+                examples = yield from chain.retrieve(self._retriever, task, record)
+                proposal = yield from chain.replay(examples, task, record)
+        if proposal is None:
+            # 6. LLM.
+            proposal = yield from chain.ask_model(self._leaf, task, examples, declined, record)
+        # 7. Seal.
+        return (yield from chain.seal(proposal, task, self._evidence, record))
+
+    def plugin_for(self, advisory: Advisory) -> EcosystemPlugin:
+        """The plugin for the advisory's ecosystem. Raises ConfigurationError where none serves it."""
+        for ecosystem in advisory.ecosystems:
+            if ecosystem in self._plugins:
+                return self._plugins[ecosystem]
+        raise ConfigurationError(
+            f"Advisory {advisory.id} is about {', '.join(advisory.ecosystems) or 'no ecosystem'}; "
+            f"this tier serves {', '.join(sorted(self._plugins)) or 'none'}.",
+            next_step="Install a plugin for that ecosystem, or pass an advisory for one of these.",
+        )

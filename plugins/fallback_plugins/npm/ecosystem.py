@@ -1,0 +1,70 @@
+"""The npm ecosystem as the tier sees it (ports.EcosystemPlugin)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import PurePosixPath
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm import recipe, usage
+from fallback_plugins.npm.manifest import SECTIONS
+from fallback_plugins.npm.survey import ECOSYSTEM, MANIFEST, is_manifest
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.outcome import NotApplicable, RecipeResult, RecipeSelection, Selected
+from fallback_tier.ports import ClientRunner, Gate
+from fallback_tier.repo import RepoContext
+
+
+@dataclass(frozen=True)
+class NpmEcosystem:
+    """package.json, package-lock.json and npm-shrinkwrap.json, resolved by the real npm."""
+
+    clients: ClientRunner
+
+    @property
+    def name(self) -> str:
+        """OSV's name of the ecosystem."""
+        return ECOSYSTEM
+
+    def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
+        """Manifests and locks, those of other clients too (read by none of ours, so refused)."""
+        return tuple(path for path in tracked_files if is_manifest(path))
+
+    def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
+        """The direct bump to the lowest fixed version, or why there is none."""
+        try:
+            return recipe.select_bump(advisory, repo)
+        except RecipeError as error:
+            return NotApplicable(reason=error.reason, sentence=str(error))
+        except RepositoryError as error:
+            return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
+
+    def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+        """Make the change, in memory. Raises RecipeError, RepositoryError, ToolError."""
+        return recipe.apply_bump(selection, advisory, repo, self.clients)
+
+    def bump(self, package: str, version: str) -> Selected:
+        """The selection that raises ``package`` to ``version``."""
+        return recipe.bump(package, version)
+
+    def editable_keys(self, path: str) -> tuple[str, ...] | None:
+        """The dependency sections of package.json; none in a lock, which only npm writes."""
+        if not is_manifest(path):
+            return None
+        return SECTIONS if PurePosixPath(path).name == MANIFEST else ()
+
+    def gates(self) -> Sequence[Gate]:
+        """npm's gates, cheapest first."""
+        from fallback_plugins.npm.gates import build_gates
+
+        return build_gates()
+
+    def instruction_template(self) -> str:
+        """The prompt's text, a jinja2 template."""
+        place = files("fallback_plugins.npm").joinpath("skills", "leaf-llm-instruction.md")
+        return place.read_text(encoding="utf-8")
+
+    def mentions(self, package: str, path: str, text: str) -> bool:
+        """Does this source file import or require the package?"""
+        return usage.mentions(package, path, text)

@@ -1,0 +1,187 @@
+"""npm's gates: the tree installs, holds no affected version, and the tests still pass."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from fallback_audit.vocabulary import FailureKind
+from fallback_plugins import gating
+from fallback_plugins.gating import TestRun, in_folder
+from fallback_plugins.npm.installation import Installation
+from fallback_plugins.npm.lockfile import installed_versions
+from fallback_plugins.npm.specs import floor
+from fallback_plugins.npm.survey import (
+    ECOSYSTEM,
+    LOCKS,
+    MANIFEST,
+    Project,
+    is_the_package,
+    survey,
+)
+from fallback_tier.advisory import is_affected
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.ports import Gate, GateContext, GateVerdict
+from fallback_tier.repo import RepoContext
+
+#: The last line of node's own runner: TAP, or the spec reporter of newer versions.
+_COUNT = re.compile(r"^[#\u2139] (tests|skipped) (\d+)$", re.MULTILINE)
+
+#: npm writes what it installed here, whether or not the project has a lock.
+_HIDDEN_LOCK = "node_modules/.package-lock.json"
+
+
+def build_gates() -> tuple[Gate, ...]:
+    """In order: a gate relies on what those before it installed."""
+    return (ResolvesGate(), NotVulnerableGate(), TestsGate())
+
+
+@dataclass(frozen=True)
+class ResolvesGate:
+    """The real npm installs the patched manifests, offline and without scripts."""
+
+    name: str = "resolves"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Prefetch outside, install inside. Raises ToolError, SandboxError."""
+        repo = gating.patched(context)
+        try:
+            projects = [Installation(context, repo, folder) for folder in _folders(context)]
+            verdicts = [self._resolve(context, project) for project in projects]
+        except (RecipeError, RepositoryError) as error:
+            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
+        return gating.combined(self.name, verdicts)
+
+    def _resolve(self, context: GateContext, project: Installation) -> GateVerdict:
+        if not project.has_dependencies:
+            return gating.skipped(self.name, f"{project.manifest} declares no dependencies")
+        if project.foreign_lock:
+            why = f"{project.foreign_lock} decides what is installed, and npm does not read it"
+            return gating.skipped(self.name, why)
+        fetched = project.prefetch()
+        if not fetched.ok:
+            gating.check_reachable("npm", fetched)
+            said = gating.in_short(fetched.output)
+            if not Installation(context, context.repo, project.folder).prefetch().ok:
+                why = f"npm can't install the base commit either, so this tells nothing: {said}"
+                return gating.skipped(self.name, why, fetched.output)
+            return gating.failed(
+                self.name, FailureKind.RESOLUTION_FAILED, f"npm: {said}", fetched.output
+            )
+        installed = project.install()
+        if installed.timed_out:
+            return gating.timed_out(self.name, installed, context)
+        log = gating.relative_log(installed, context.worktree)
+        if not installed.ok:
+            said = f"npm, offline: {gating.in_short(log)}"
+            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, log)
+        return gating.passed(self.name, f"npm {project.verb} installs {project.manifest}", log)
+
+
+@dataclass(frozen=True)
+class NotVulnerableGate:
+    """No affected version is in the resolved tree (where there is none: in what is declared)."""
+
+    name: str = "not_vulnerable"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Read the locks and what npm installed; nothing runs."""
+        repo = gating.patched(context)
+        verdicts = []
+        try:
+            for package in context.advisory.packages(ECOSYSTEM):
+                verdicts.append(self._package(context, repo, package))
+        except (RecipeError, RepositoryError) as error:
+            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
+        return gating.combined(self.name, verdicts)
+
+    def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
+        held: dict[str, str] = {}
+        levels = set()
+        for project in survey(repo, package):
+            level, versions = _held(context.worktree, project, package)
+            if level is None:
+                return gating.skipped(self.name, f"{package}: {project.unread or 'not resolved'}")
+            held |= {in_folder(project.folder, place): v for place, v in versions.items()}
+            levels.add(level)
+        bad = [
+            f"{place} is {version}"
+            for place, version in held.items()
+            if is_affected(context.advisory, ECOSYSTEM, package, version)
+        ]
+        if bad:
+            what = f"{package} is still affected: {', '.join(bad[:3])}"
+            return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(bad))
+        if held:
+            level = "pins" if "pins" in levels else "resolved tree"
+            return gating.passed(
+                self.name, f"{level}: {package} {', '.join(sorted(set(held.values())))}"
+            )
+        if is_the_package(repo, package):
+            return gating.skipped(self.name, f"{package} is this repository: its tests must tell")
+        if survey(context.repo, package):
+            return gating.passed(self.name, f"resolved tree: {package} is no longer in it")
+        return gating.skipped(self.name, f"{package} is not a dependency of this repository")
+
+
+@dataclass(frozen=True)
+class TestsGate:
+    """``npm test`` of every project that the patch touched."""
+
+    name: str = "tests"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Run the base commit's tests in the sandbox. Raises SandboxError, ToolError."""
+        verdicts = [self._test(context, folder) for folder in _folders(context)]
+        return gating.combined(self.name, verdicts)
+
+    def _test(self, context: GateContext, folder: str) -> GateVerdict:
+        project = Installation(context, gating.patched(context), folder)
+        if not project.has_tests:
+            return gating.skipped(self.name, f"{project.manifest} has no test script")
+
+        def run(tree: RepoContext) -> TestRun | None:
+            target = Installation(context, tree, folder)
+            if not target.ready():
+                return None
+            result = target.sandboxed(["npm", "test"])
+            return TestRun(result, _count(result.output))
+
+        return gating.judge_tests(self.name, context, folder, run)
+
+
+def _folders(context: GateContext) -> tuple[str, ...]:
+    """Projects that the patch touched. One with a lock stands for its workspaces."""
+    has = context.repo.has
+    locked = gating.project_folders(
+        context,
+        lambda folder: (
+            has(in_folder(folder, MANIFEST)) and any(has(in_folder(folder, lock)) for lock in LOCKS)
+        ),
+    )
+    return locked or gating.project_folders(
+        context, lambda folder: has(in_folder(folder, MANIFEST))
+    )
+
+
+def _held(worktree: Path, project: Project, package: str) -> tuple[str | None, dict[str, str]]:
+    """How well it is known what a project holds of the package, and what that is."""
+    if project.lock:
+        return "resolved tree", project.installed
+    if project.unread:
+        return None, {}
+    hidden = worktree / project.folder / _HIDDEN_LOCK
+    if hidden.is_file() and not hidden.is_symlink():
+        text = hidden.read_text(encoding="utf-8")
+        return "resolved tree", installed_versions(text, package)
+    floors = {f"{place.section}.{place.key}": floor(place.spec) for place in project.declared}
+    if not floors or None in floors.values():
+        return None, {}
+    return "pins", {place: version for place, version in floors.items() if version is not None}
+
+
+def _count(output: str) -> int | None:
+    """Tests that ran, by node's own runner; None for runners that we don't read."""
+    told: dict[str, int] = {}
+    for what, number in _COUNT.findall(output):
+        told[what] = told.get(what, 0) + int(number)  # one block for each workspace
+    return told["tests"] - told.get("skipped", 0) if "tests" in told else None

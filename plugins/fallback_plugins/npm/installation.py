@@ -1,0 +1,117 @@
+"""One npm project of one tree: what it declares, installing it, running its commands.
+
+Downloads happen outside the sandbox, over copies of the manifests, with every script off; what runs
+in the tree (``npm ci --offline``, ``npm test``) runs inside, the cache read-only.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from fallback_plugins import gating
+from fallback_plugins.gating import in_folder
+from fallback_plugins.npm.manifest import SECTIONS, parse_manifest
+from fallback_plugins.npm.survey import FOREIGN_LOCKS, LOCKS, MANIFEST
+from fallback_tier.ports import CommandResult, GateContext
+from fallback_tier.repo import RepoContext
+
+#: What `npm init` writes: no test, and a failure.
+_PLACEHOLDER = "no test specified"
+
+
+class Installation:
+    """One project folder of one tree (patched, or the base commit's)."""
+
+    def __init__(self, context: GateContext, repo: RepoContext, folder: str) -> None:
+        self._context = context
+        self._repo = repo
+        self.folder = folder
+        self.manifest = in_folder(folder, MANIFEST)
+        self._facts = parse_manifest(self.manifest, repo.read_text(self.manifest))
+        self._cache = context.cache / "npm"
+
+    @property
+    def has_dependencies(self) -> bool:
+        """Does the manifest declare anything to install?"""
+        return any(self._facts.get(section) for section in (*SECTIONS, "workspaces"))
+
+    @property
+    def has_tests(self) -> bool:
+        """Is there a test script, and not just the one that `npm init` writes?"""
+        scripts = self._facts.get("scripts")
+        script = scripts.get("test") if isinstance(scripts, dict) else None
+        return isinstance(script, str) and bool(script.strip()) and _PLACEHOLDER not in script
+
+    @property
+    def foreign_lock(self) -> str | None:
+        """Another client's lock, where npm has none of its own."""
+        names = () if self.verb == "ci" else FOREIGN_LOCKS
+        found = (in_folder(self.folder, name) for name in names)
+        return next((path for path in found if self._repo.has(path)), None)
+
+    @property
+    def verb(self) -> str:
+        """`ci` follows the lock; without one, `install` resolves."""
+        locked = any(self._repo.has(in_folder(self.folder, lock)) for lock in LOCKS)
+        return "ci" if locked else "install"
+
+    def prefetch(self) -> CommandResult:
+        """Fill the cache from the registry, over copies of the manifests: no scripts, no git."""
+        manifests = {
+            path: self._repo.read_text(path)
+            for path in self._repo.manifests
+            if PurePosixPath(path).name in {MANIFEST, *LOCKS}
+            and PurePosixPath(path).is_relative_to(self.folder)
+        }
+        arguments = [*self._arguments(), "--allow-git=none"]
+        done = self._cache / f"fetched-{gating.content_key(manifests, arguments)}"
+        if done.exists():
+            return CommandResult(argv=("npm",), exit_code=0, output="", duration_ms=0)
+        with gating.scratch(self._context) as scratch:
+            for path, text in manifests.items():
+                place = scratch / path
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(text.encode())
+            result = self._context.clients.run(
+                "npm", arguments, cwd=scratch / self.folder, timeout_s=self._context.timeout_s
+            )
+            output = gating.relative_log(result, scratch)
+        if result.ok:
+            done.touch()
+        return result.model_copy(update={"output": output})
+
+    def install(self) -> CommandResult:
+        """Install into the tree, inside the sandbox, from the cache alone."""
+        return self.sandboxed(["npm", *self._arguments(), "--offline", "--logs-max=0"])
+
+    def ready(self) -> bool:
+        """Are the dependencies there? The base commit's tree gets them here."""
+        if not self.has_dependencies or (self._repo.root / self.folder / "node_modules").is_dir():
+            return True
+        if self._repo.root == self._context.worktree:
+            return False  # the gate before said why
+        return self.prefetch().ok and self.install().ok
+
+    def sandboxed(self, argv: Sequence[str]) -> CommandResult:
+        """Run a command of the target, in this folder."""
+        self._cache.mkdir(parents=True, exist_ok=True)
+        return self._context.sandbox.run(
+            gating.command_in(self.folder, argv),
+            worktree=self._repo.root,
+            timeout_s=self._context.timeout_s,
+            readable=[self._cache],
+        )
+
+    def _arguments(self) -> list[str]:
+        lock = "--package-lock" if self.verb == "ci" else "--no-package-lock"
+        options = ["--ignore-scripts", "--include=dev", "--no-audit", "--no-fund"]
+        options += ["--no-update-notifier", "--loglevel=error", f"--cache={self._cache}"]
+        return [self.verb, lock, *options, *self._peer_option()]
+
+    def _peer_option(self) -> list[str]:
+        """The one setting of the project's .npmrc that decides what resolves. The file itself stays
+        out of reach of the npm outside the sandbox: it can name programs to run."""
+        path = in_folder(self.folder, ".npmrc")
+        text = self._repo.read_text(path) if self._repo.has(path) else ""
+        wanted = re.search(r"^\s*legacy-peer-deps\s*=\s*true\s*$", text, re.MULTILINE)
+        return ["--legacy-peer-deps"] if wanted else []

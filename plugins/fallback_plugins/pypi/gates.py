@@ -1,0 +1,155 @@
+"""PyPI's gates: the requirements install, hold no affected version, and the tests still pass."""
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fallback_audit.vocabulary import FailureKind
+from fallback_plugins import gating
+from fallback_plugins.gating import TestRun
+from fallback_plugins.pypi.environment import Environment, is_test
+from fallback_plugins.pypi.manifests import kind_of
+from fallback_plugins.pypi.survey import ECOSYSTEM, is_the_package, survey
+from fallback_tier.advisory import is_affected
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.ports import Gate, GateContext, GateVerdict
+from fallback_tier.repo import RepoContext
+
+_NO_PYTEST = "No module named 'pytest'"
+
+
+def build_gates() -> tuple[Gate, ...]:
+    """In order: a gate relies on the environment that those before it made."""
+    return (ResolvesGate(), NotVulnerableGate(), TestsGate())
+
+
+@dataclass(frozen=True)
+class ResolvesGate:
+    """The real uv installs the patched requirements, and Python starts with them in the sandbox."""
+
+    name: str = "resolves"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Make the environment of each touched project. Raises ToolError, SandboxError."""
+        try:
+            repo = gating.patched(context)
+            verdicts = [self._resolve(Environment(context, repo, f)) for f in _folders(context)]
+        except (RecipeError, RepositoryError) as error:
+            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
+        return gating.combined(self.name, verdicts)
+
+    def _resolve(self, project: Environment) -> GateVerdict:
+        context = project.context
+        if project.foreign:
+            why = f"{project.foreign} declares dependencies that uv does not install here"
+            return gating.skipped(self.name, why)
+        if not project.declares:
+            return gating.skipped(self.name, f"{project.folder!r} declares no dependencies")
+        result = project.install()
+        if not result.ok:
+            gating.check_reachable("uv", result)
+            said = gating.in_short(result.output)
+            if not Environment(context, context.repo, project.folder).install().ok:
+                why = f"uv can't install the base commit either, so this tells nothing: {said}"
+                return gating.skipped(self.name, why, result.output)
+            return gating.failed(
+                self.name, FailureKind.RESOLUTION_FAILED, f"uv: {said}", result.output
+            )
+        started = project.sandboxed(["-c", "import sys"])
+        if started.timed_out:
+            return gating.timed_out(self.name, started, context)
+        if not started.ok:
+            said = f"Python does not start with these packages: {gating.in_short(started.output)}"
+            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, started.output)
+        return gating.passed(self.name, f"uv installs {', '.join(project.sources)}", result.output)
+
+
+@dataclass(frozen=True)
+class NotVulnerableGate:
+    """No affected version is installed, locked or pinned."""
+
+    name: str = "not_vulnerable"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Read locks, pins and the environment's metadata; nothing runs."""
+        repo = gating.patched(context)
+        try:
+            verdicts = [
+                self._package(context, repo, package)
+                for package in context.advisory.packages(ECOSYSTEM)
+            ]
+        except (RecipeError, RepositoryError) as error:
+            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
+        return gating.combined(self.name, verdicts)
+
+    def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
+        installed = {
+            f"the environment of {folder!r}": version
+            for folder in _folders(context)
+            for version in Environment(context, repo, folder).installed(package)
+        }
+        places = survey(repo, package)
+        # A range's lower bound is what may be installed; where a resolver chose, its choice counts.
+        exact = [
+            place
+            for place in places
+            if place.declaration is None or place.declaration.pin is not None or not installed
+        ]
+        held = [(place.path, place.current) for place in exact if place.current is not None]
+        held += installed.items()
+        bad = [
+            f"{where} has {version}"
+            for where, version in held
+            if is_affected(context.advisory, ECOSYSTEM, package, version)
+        ]
+        if bad:
+            what = f"{package} is still affected: {', '.join(bad[:3])}"
+            return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(bad))
+        if held:
+            level = "resolved tree" if installed else "pins"
+            versions = ", ".join(sorted({version for _, version in held}))
+            return gating.passed(self.name, f"{level}: {package} {versions}")
+        if places:
+            where = ", ".join(sorted({place.path for place in places}))
+            return gating.skipped(self.name, f"{where} tells no version of {package}")
+        if is_the_package(repo, package):
+            return gating.skipped(self.name, f"{package} is this repository: its tests must tell")
+        if survey(context.repo, package):
+            return gating.passed(self.name, f"pins: {package} is no longer declared")
+        return gating.skipped(self.name, f"{package} is not a dependency of this repository")
+
+
+@dataclass(frozen=True)
+class TestsGate:
+    """pytest where the project installs it, else unittest."""
+
+    name: str = "tests"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Run the base commit's tests in the sandbox. Raises SandboxError, ToolError."""
+        verdicts = [self._test(context, folder) for folder in _folders(context)]
+        return gating.combined(self.name, verdicts)
+
+    def _test(self, context: GateContext, folder: str) -> GateVerdict:
+        if not any(is_test(path, folder) for path in context.repo.tracked_files):
+            return gating.skipped(self.name, "the repository has no tests")
+
+        def run(tree: RepoContext) -> TestRun | None:
+            target = Environment(context, tree, folder)
+            ready = target.foreign is None and target.install().ok
+            return target.test() if ready else None
+
+        verdict = gating.judge_tests(self.name, context, folder, run)
+        if verdict.failure_kind is FailureKind.TESTS_FAILED and _NO_PYTEST in verdict.log:
+            why = "the tests need pytest, which the project does not declare"
+            return gating.skipped(self.name, why, verdict.log)
+        return verdict
+
+
+def _folders(context: GateContext) -> tuple[str, ...]:
+    """Projects that the patch touched; a repository without any manifest is one project."""
+    projects = {
+        str(PurePosixPath(path).parent)
+        for path in context.repo.tracked_files
+        if kind_of(path) is not None and PurePosixPath(path).parent.name != "requirements"
+    }
+    return gating.project_folders(context, lambda folder: folder in projects or folder == ".")

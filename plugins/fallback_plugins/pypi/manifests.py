@@ -1,0 +1,56 @@
+"""Which files of a Python project declare or lock dependencies, and what kind each is."""
+
+import re
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+
+class Kind(StrEnum):
+    """What a manifest is; decides how it is read, and whether it can be edited."""
+
+    REQUIREMENTS = "requirements"
+    PYPROJECT = "pyproject"
+    UV_LOCK = "uv.lock"
+    #: Locks that a client of their own writes, which is not driven here: read, never edited.
+    POETRY_LOCK = "poetry.lock"
+    PDM_LOCK = "pdm.lock"
+    PYLOCK = "pylock"
+    PIPFILE_LOCK = "Pipfile.lock"
+    PIPFILE = "Pipfile"
+    SETUP_CFG = "setup.cfg"
+    SETUP_PY = "setup.py"
+
+
+_BY_NAME = {
+    "pyproject.toml": Kind.PYPROJECT,
+    "uv.lock": Kind.UV_LOCK,
+    "poetry.lock": Kind.POETRY_LOCK,
+    "pdm.lock": Kind.PDM_LOCK,
+    "Pipfile.lock": Kind.PIPFILE_LOCK,
+    "Pipfile": Kind.PIPFILE,
+    "setup.cfg": Kind.SETUP_CFG,
+    "setup.py": Kind.SETUP_PY,
+}
+_PYLOCK = re.compile(r"pylock(\.[^.]+)?\.toml")
+_REQUIREMENTS = re.compile(r".*(requirements|constraints).*\.(txt|in)", re.IGNORECASE)
+_REQUIREMENTS_FOLDER = re.compile(r"requirements|constraints|reqs", re.IGNORECASE)
+
+#: Installed or vendored trees: their manifests are not this project's.
+_NOT_OURS = frozenset({"node_modules", "site-packages", ".venv", "venv", "vendor", "_vendor"})
+
+
+def kind_of(path: str) -> Kind | None:
+    """The kind of a manifest; None where the path is none (or lies in an installed tree)."""
+    pure = PurePosixPath(path)
+    if _NOT_OURS.intersection(pure.parts[:-1]):
+        return None
+    if pure.name in _BY_NAME:
+        return _BY_NAME[pure.name]
+    if _PYLOCK.fullmatch(pure.name):
+        return Kind.PYLOCK
+    in_folder = (
+        len(pure.parts) > 1
+        and _REQUIREMENTS_FOLDER.fullmatch(pure.parts[-2])
+        and pure.suffix in {".txt", ".in"}
+    )
+    return Kind.REQUIREMENTS if in_folder or _REQUIREMENTS.fullmatch(pure.name) else None

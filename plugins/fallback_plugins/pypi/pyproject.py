@@ -1,0 +1,131 @@
+"""The requirement strings of a pyproject.toml (PEP 621, PEP 735), and exact edits of one."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.pypi.requirements import Declaration, declaration_in
+from fallback_tier.errors import RecipeError
+
+#: Quotes of a TOML string on one line; requirement strings need no escapes.
+_QUOTES = ('"', "'")
+
+
+@dataclass(frozen=True)
+class RequirementString:
+    """One string of a dependency array: the keys that lead to it, its value, what it declares."""
+
+    keys: tuple[str | int, ...]
+    value: str
+    declaration: Declaration
+
+
+def parse_toml(path: str, text: str) -> dict[str, Any]:
+    """The document. Raises RecipeError, naming the file, where it isn't TOML."""
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise RecipeError(
+            RefusalReason.RECIPE_UNSUPPORTED,
+            f"{path!r} is not TOML: {error}.",
+            next_step="Repair the file first.",
+        ) from error
+
+
+def requirement_strings(path: str, text: str, package: str) -> tuple[RequirementString, ...]:
+    """Where the file declares the package, in its dependency arrays."""
+    return tuple(
+        RequirementString(keys, value, declaration)
+        for keys, value in _strings(parse_toml(path, text))
+        if (declaration := declaration_in(value, package)) is not None
+    )
+
+
+def foreign_declaration(path: str, text: str, package: str) -> str | None:
+    """The table outside PEP 621 that declares the package (``tool.poetry…``), if any."""
+    tool = _table(parse_toml(path, text).get("tool"))
+    wanted = canonicalize_name(package)
+    for keys, table in _foreign_tables(tool):
+        if any(canonicalize_name(name) == wanted for name in table):
+            return keys
+    uv = _table(tool.get("uv"))
+    if any(canonicalize_name(name) == wanted for name in _table(uv.get("sources"))):
+        return "tool.uv.sources"
+    for key in ("override-dependencies", "constraint-dependencies", "dev-dependencies"):
+        if any(declaration_in(item, package) for item in _text_items(uv.get(key))):
+            return f"tool.uv.{key}"
+    return None
+
+
+def replace_requirement(path: str, text: str, keys: tuple[str | int, ...], new: str) -> str:
+    """The text with one requirement string replaced, every other byte kept.
+
+    The place is found by trying: the right occurrence is the one whose replacement changes exactly
+    this value of the parsed document. Raises RecipeError where none does (an escaped string).
+    """
+    document = parse_toml(path, text)
+    old = _value_at(document, keys)
+    wanted = deepcopy(document)
+    _value_at(wanted, keys[:-1])[keys[-1]] = new
+    for quote in _QUOTES:
+        literal = f"{quote}{old}{quote}"
+        position = text.find(literal)
+        while position >= 0:
+            candidate = text[: position + 1] + new + text[position + 1 + len(old) :]
+            if _parses_to(candidate, wanted):
+                return candidate
+            position = text.find(literal, position + 1)
+    raise RecipeError(
+        RefusalReason.RECIPE_UNSUPPORTED,
+        f"The requirement {old!r} of {path!r} is not written as a plain string.",
+        next_step="Change it by hand.",
+    )
+
+
+def _strings(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    project = _table(document.get("project"))
+    arrays: list[tuple[tuple[str | int, ...], Any]] = [
+        (("project", "dependencies"), project.get("dependencies"))
+    ]
+    for group, items in _table(project.get("optional-dependencies")).items():
+        arrays.append((("project", "optional-dependencies", group), items))
+    for group, items in _table(document.get("dependency-groups")).items():
+        arrays.append((("dependency-groups", group), items))
+    for keys, items in arrays:
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            if isinstance(item, str):
+                yield (*keys, index), item
+
+
+def _foreign_tables(tool: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    poetry = _table(tool.get("poetry"))
+    for key in ("dependencies", "dev-dependencies"):
+        yield f"tool.poetry.{key}", _table(poetry.get(key))
+    for group, content in _table(poetry.get("group")).items():
+        yield f"tool.poetry.group.{group}", _table(_table(content).get("dependencies"))
+
+
+def _value_at(document: Any, keys: tuple[str | int, ...]) -> Any:
+    for key in keys:
+        document = document[key]
+    return document
+
+
+def _parses_to(text: str, wanted: Mapping[str, Any]) -> bool:
+    try:
+        return tomllib.loads(text) == wanted
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text_items(value: Any) -> Iterator[str]:
+    return (item for item in (value if isinstance(value, list) else ()) if isinstance(item, str))

@@ -1,0 +1,170 @@
+"""A real repository, a real patch on a real worktree, and the gates' view of it."""
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.vocabulary import PromptShape, ProofLevel, Tier
+from fallback_tier.advisory import Advisory, parse_advisory
+from fallback_tier.errors import SandboxError
+from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.gates.isolation import Worktree, inspect_repository
+from fallback_tier.gates.sandbox import BubblewrapSandbox
+from fallback_tier.outcome import Applied
+from fallback_tier.ports import GateContext, GateVerdict, Sandbox
+from fallback_tier.repo import RepoContext
+from tests.fakes.repository import commit_all, git, write
+
+TIMEOUT_S = 120.0
+DIGEST = "0" * 64
+
+
+@cache
+def _sandbox_problem() -> str | None:
+    try:
+        BubblewrapSandbox().probe()
+    except SandboxError as error:
+        return error.problem
+    return None
+
+
+def needs_sandbox() -> None:
+    """Skip, with the reason, where no sandbox can be had."""
+    if problem := _sandbox_problem():
+        pytest.skip(problem)
+
+
+@cache
+def _registry_problem(tool: str) -> str | None:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "one.in").write_text("iniconfig==2.0.0\n")
+        args = {
+            "npm": ["view", "ms@2.1.3", "version"],
+            "uv": ["pip", "compile", "--quiet", "--no-deps", "--no-header", "one.in"],
+        }
+        done = SubprocessClients().run(tool, args[tool], cwd=Path(folder), timeout_s=60)
+    return None if done.ok else f"{tool} reaches no registry: {done.output[-200:]}"
+
+
+def needs_registry(tool: str) -> None:
+    """Skip, with the reason, where the client reaches no registry."""
+    if problem := _registry_problem(tool):
+        pytest.skip(problem)
+
+
+def advisory(
+    package: str = "left", ecosystem: str = "npm", fixed: str = "2.0.0", introduced: str = "0"
+) -> Advisory:
+    record = {
+        "id": "GHSA-test-0000-0000",
+        "affected": [
+            {
+                "package": {"ecosystem": ecosystem, "name": package},
+                "ranges": [
+                    {
+                        "type": "SEMVER" if ecosystem == "npm" else "ECOSYSTEM",
+                        "events": [{"introduced": introduced}, {"fixed": fixed}],
+                    }
+                ],
+            }
+        ],
+    }
+    return parse_advisory(json.dumps(record).encode(), "test")
+
+
+def applied(diff: str = "", files: tuple[str, ...] = ()) -> Applied:
+    return Applied(
+        attempt=1,
+        prompt_shape=PromptShape.NONE,
+        tier=Tier.RECIPE,
+        diff=diff,
+        patch_sha256=sha256(diff.encode()).hexdigest(),
+        edit_digest=DIGEST,
+        files=files,
+        proof_level=ProofLevel.SOURCE,
+    )
+
+
+def repository(root: Path, files: Mapping[str, str], manifests: tuple[str, ...] = ()) -> RepoContext:
+    """Commit ``files`` in a new repository."""
+    root.mkdir(parents=True)
+    write(root, dict(files))
+    commit_all(root)
+    facts = inspect_repository(root, SubprocessClients())
+    return RepoContext(
+        root=facts.root,
+        base_commit=facts.base_commit,
+        tracked_files=facts.tracked_files,
+        manifests=manifests,
+        fix_id="fix-1",
+        gate_transition_id="gate-1",
+    )
+
+
+def diff_of(repo: RepoContext, changes: Mapping[str, str | None]) -> str:
+    """The unified diff of a change, made by git; the repository is as before afterwards."""
+    for path, text in changes.items():
+        if text is None:
+            (repo.root / path).unlink()
+        else:
+            write(repo.root, {path: text})
+    git(repo.root, "add", "-A")
+    diff = git(repo.root, "diff", "--cached", "--no-renames")
+    git(repo.root, "reset", "-q", "--hard")
+    return diff
+
+
+@dataclass(frozen=True)
+class Case:
+    context: GateContext
+    worktree: Worktree
+
+    def judge(self, gates: object) -> dict[str, GateVerdict]:
+        """Verdicts by gate, up to and including the first failure, as the runner does it."""
+        verdicts = {}
+        for gate in gates:  # type: ignore[attr-defined]
+            verdict = verdicts[gate.name] = gate.judge(self.context)
+            if verdict.failure_kind is not None:
+                break
+        return verdicts
+
+    def with_(self, **facts: object) -> "Case":
+        return Case(replace(self.context, **facts), self.worktree)  # type: ignore[arg-type]
+
+
+@contextmanager
+def patched(
+    place: Path,
+    files: Mapping[str, str],
+    changes: Mapping[str, str | None],
+    *,
+    about: Advisory,
+    manifests: tuple[str, ...] = (),
+    sandbox: Sandbox | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Iterator[Case]:
+    repo = repository(place / "repo", files, manifests)
+    diff = diff_of(repo, changes)
+    clients = SubprocessClients()
+    with Worktree.create(repo, clients, place / "worktree") as worktree:
+        worktree.apply(diff)
+        yield Case(
+            GateContext(
+                advisory=about,
+                repo=repo,
+                application=applied(diff, tuple(sorted(changes))),
+                worktree=worktree.path,
+                cache=place / "cache",
+                sandbox=sandbox or BubblewrapSandbox(),
+                clients=clients,
+                timeout_s=timeout_s,
+            ),
+            worktree,
+        )

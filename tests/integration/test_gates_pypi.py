@@ -1,0 +1,240 @@
+"""PyPI's gates over real projects: unittest without dependencies needs no registry."""
+
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_plugins.pypi.gates import build_gates
+from fallback_tier.errors import ToolFailedError
+from fallback_tier.gates.sandbox import UnsandboxedRunner
+from tests.integration.gate_setup import advisory, needs_registry, needs_sandbox, patched
+
+pytestmark = pytest.mark.sandbox
+
+OWN = advisory("calc", "PyPI")
+APP = "def add(a, b):\n    return a - b\n"
+FIXED = "def add(a, b):\n    return a + b\n"
+UNITTEST = """import unittest
+from calc import add
+
+class Add(unittest.TestCase):
+    def test_sum(self):
+        self.assertEqual(add(1, 2), 3)
+
+    def test_zero(self):
+        self.assertEqual(add(0, 0), 0)
+"""
+PROJECT = {"calc.py": APP, "tests/test_calc.py": UNITTEST, "README.md": "calc\n"}
+
+
+@pytest.fixture(autouse=True)
+def _sandbox() -> None:
+    needs_sandbox()
+
+
+def test_a_good_fix_without_dependencies_passes_its_tests(tmp_path: Path) -> None:
+    with patched(tmp_path, PROJECT, {"calc.py": FIXED}, about=OWN) as case:
+        verdicts = case.judge(build_gates())
+    assert verdicts["resolves"].status is GateStatus.SKIPPED
+    assert "no dependencies" in verdicts["resolves"].detail
+    assert verdicts["not_vulnerable"].status is GateStatus.SKIPPED
+    assert verdicts["tests"].status is GateStatus.PASSED
+    assert verdicts["tests"].detail == "2 test(s) pass"
+
+
+def test_a_failing_test_is_named_and_its_paths_are_relative(tmp_path: Path) -> None:
+    wrong = "def add(a, b):\n    return a * b\n"
+    with patched(tmp_path, PROJECT, {"calc.py": wrong}, about=OWN) as case:
+        verdict = case.judge(build_gates())["tests"]
+    assert verdict.failure_kind is FailureKind.TESTS_FAILED
+    assert "test_sum" in verdict.log
+    assert str(tmp_path) not in verdict.log
+
+
+def test_code_that_ends_the_test_run_early_is_no_pass(tmp_path: Path) -> None:
+    silent = "import os\nos._exit(0)\n"
+    with patched(tmp_path, PROJECT, {"calc.py": silent}, about=OWN) as case:
+        verdict = case.judge(build_gates())["tests"]
+    assert verdict.failure_kind is FailureKind.TESTS_MISSING
+    assert verdict.detail == "0 test(s) ran, 2 at the base commit"
+
+
+def test_fewer_tests_than_at_the_base_commit_is_a_failure(tmp_path: Path) -> None:
+    files = PROJECT | {
+        "tests/test_calc.py": UNITTEST.replace("class Add", "import calc\nclass Add").replace(
+            "    def test_zero", "    @unittest.skipIf(hasattr(calc, 'LESS'), '')\n    def test_zero"
+        )
+    }
+    change = {"calc.py": FIXED + "LESS = True\n"}
+    with patched(tmp_path, files, change, about=OWN) as case:
+        verdict = case.judge(build_gates())["tests"]
+    assert verdict.failure_kind is FailureKind.TESTS_MISSING
+    assert verdict.detail == "1 test(s) ran, 2 at the base commit"
+
+
+def test_tests_that_hang_time_out(tmp_path: Path) -> None:
+    hang = {"calc.py": "import time\ntime.sleep(600)\n"}
+    with patched(tmp_path, PROJECT, hang, about=OWN, timeout_s=3) as case:
+        verdict = case.judge(build_gates())["tests"]
+    assert verdict.failure_kind is FailureKind.GATE_TIMEOUT
+
+
+def test_a_repository_without_tests_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    files = {"calc.py": APP}
+    with patched(tmp_path, files, {"calc.py": FIXED}, about=OWN) as case:
+        verdict = case.judge(build_gates())["tests"]
+    assert verdict.status is GateStatus.SKIPPED
+    assert "no tests" in verdict.detail
+
+
+def test_tests_that_need_an_undeclared_pytest_are_skipped(tmp_path: Path) -> None:
+    files = {"calc.py": APP, "test_calc.py": "import pytest\ndef test_add():\n    pass\n"}
+    with patched(tmp_path, files, {"calc.py": FIXED}, about=OWN) as case:
+        verdict = case.judge(build_gates())["tests"]
+    assert verdict.status is GateStatus.SKIPPED
+    assert "pytest" in verdict.detail
+
+
+def test_another_clients_lock_is_not_taken_for_installed(tmp_path: Path) -> None:
+    files = PROJECT | {"poetry.lock": "", "pyproject.toml": "[tool.poetry]\nname = 'calc'\n"}
+    with patched(tmp_path, files, {"calc.py": FIXED}, about=OWN) as case:
+        verdicts = case.judge(build_gates())
+    assert verdicts["resolves"].status is GateStatus.SKIPPED
+    assert "poetry.lock" in verdicts["resolves"].detail
+    assert verdicts["tests"].status is GateStatus.SKIPPED
+
+
+def test_an_unreadable_manifest_fails_to_resolve(tmp_path: Path) -> None:
+    files = PROJECT | {"pyproject.toml": "[project]\nname = 'calc'\n"}
+    with patched(tmp_path, files, {"pyproject.toml": "[project\n"}, about=OWN) as case:
+        verdict = case.judge(build_gates())["resolves"]
+    assert verdict.failure_kind is FailureKind.RESOLUTION_FAILED
+
+
+def test_a_pin_that_stays_affected_is_still_vulnerable_without_any_client(tmp_path: Path) -> None:
+    files = {"uv.lock": '[[package]]\nname = "left"\nversion = "1.0.0"\n'}
+    after = {"uv.lock": '[[package]]\nname = "left"\nversion = "1.5.0"\n'}
+    with patched(tmp_path, files, after, about=advisory("left", "PyPI")) as case:
+        verdict = build_gates()[1].judge(case.context)
+    assert verdict.failure_kind is FailureKind.STILL_VULNERABLE
+    assert "1.5.0" in verdict.detail
+
+
+# --- with a registry ------------------------------------------------------------------------------
+
+PYTEST_TEST = """import iniconfig
+
+def test_version():
+    assert iniconfig.IniConfig
+"""
+REQUIREMENTS = {
+    "requirements.txt": "iniconfig==1.1.1  # config\n",
+    "requirements-dev.txt": "pytest==8.4.2\n",
+    "tests/test_app.py": PYTEST_TEST,
+}
+INICONFIG = advisory("iniconfig", "PyPI", fixed="2.0.0")
+
+
+@pytest.mark.registry
+def test_a_bump_resolves_is_no_longer_affected_and_passes_pytest(tmp_path: Path) -> None:
+    needs_registry("uv")
+    change = {"requirements.txt": "iniconfig==2.0.0  # config\n"}
+    with patched(tmp_path, REQUIREMENTS, change, about=INICONFIG) as case:
+        verdicts = case.judge(build_gates())
+        again = case.judge(build_gates())
+    assert {name: v.status for name, v in verdicts.items()} == {
+        "resolves": GateStatus.PASSED,
+        "not_vulnerable": GateStatus.PASSED,
+        "tests": GateStatus.PASSED,
+    }
+    assert "resolved tree: iniconfig 2.0.0" in verdicts["not_vulnerable"].detail
+    assert [v.status for v in again.values()] == [GateStatus.PASSED] * 3
+
+
+@pytest.mark.registry
+def test_a_bump_to_an_affected_version_is_still_vulnerable(tmp_path: Path) -> None:
+    needs_registry("uv")
+    files = REQUIREMENTS | {"requirements.txt": "iniconfig==1.0.0\n"}
+    change = {"requirements.txt": "iniconfig==1.1.1\n"}
+    with patched(tmp_path, files, change, about=INICONFIG) as case:
+        verdict = case.judge(build_gates())["not_vulnerable"]
+    assert verdict.failure_kind is FailureKind.STILL_VULNERABLE
+
+
+@pytest.mark.registry
+def test_a_version_that_does_not_exist_fails_to_resolve(tmp_path: Path) -> None:
+    needs_registry("uv")
+    change = {"requirements.txt": "iniconfig==99.0.0\n"}
+    with patched(tmp_path, REQUIREMENTS, change, about=INICONFIG) as case:
+        verdict = case.judge(build_gates())["resolves"]
+    assert verdict.failure_kind is FailureKind.RESOLUTION_FAILED
+    assert "99.0.0" in verdict.log
+
+
+@pytest.mark.registry
+def test_no_code_of_the_target_runs_outside_the_sandbox(tmp_path: Path) -> None:
+    needs_registry("uv")
+    witness = tmp_path / "ran"
+    setup = f"open({str(witness)!r}, 'w')\nfrom setuptools import setup\nsetup(name='app')\n"
+    files = REQUIREMENTS | {"requirements.txt": "iniconfig==1.1.1\n-e .\n", "setup.py": setup}
+    change = {"requirements.txt": "iniconfig==2.0.0\n-e .\n"}
+    with patched(tmp_path, files, change, about=INICONFIG) as case:
+        verdict = case.judge(build_gates())["resolves"]
+    assert not witness.exists()
+    assert verdict.status is GateStatus.SKIPPED
+    assert "base commit" in verdict.detail
+
+
+@pytest.mark.registry
+def test_a_stale_uv_lock_fails_to_resolve_and_a_fresh_one_passes(tmp_path: Path) -> None:
+    needs_registry("uv")
+    pyproject = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n{}\n'
+    before = pyproject.format('dependencies = ["iniconfig==1.1.1"]')
+    after = pyproject.format('dependencies = ["iniconfig==2.0.0"]')
+    locks = {}
+    for name, text in (("before", before), ("after", after)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "pyproject.toml").write_text(text)
+        from fallback_tier.gates.clients import SubprocessClients
+
+        done = SubprocessClients().run("uv", ["lock"], cwd=folder, timeout_s=120)
+        assert done.ok, done.output
+        locks[name] = (folder / "uv.lock").read_text()
+    files = {"pyproject.toml": before, "uv.lock": locks["before"]}
+    stale = {"pyproject.toml": after}
+    with patched(tmp_path / "stale", files, stale, about=INICONFIG) as case:
+        verdict = case.judge(build_gates())["resolves"]
+    assert verdict.failure_kind is FailureKind.RESOLUTION_FAILED
+    fresh = {"pyproject.toml": after, "uv.lock": locks["after"]}
+    with patched(tmp_path / "fresh", files, fresh, about=INICONFIG) as case:
+        verdicts = case.judge(build_gates())
+    assert verdicts["resolves"].status is GateStatus.PASSED
+    assert "resolved tree: iniconfig 2.0.0" in verdicts["not_vulnerable"].detail
+
+
+def test_an_unreachable_registry_says_nothing_about_the_patch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fallback_tier.gates.clients import SubprocessClients
+
+    nowhere = SubprocessClients(
+        {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple",
+            "UV_HTTP_RETRIES": "0",
+            "UV_CACHE_DIR": str(tmp_path / "uv"),
+        }
+    )
+    change = {"requirements.txt": "iniconfig==2.0.0\n"}
+    with patched(tmp_path, REQUIREMENTS, change, about=INICONFIG) as case:
+        with pytest.raises(ToolFailedError, match="could not reach"):
+            build_gates()[0].judge(case.with_(clients=nowhere).context)
+
+
+def test_the_plain_runner_judges_the_same(tmp_path: Path) -> None:
+    sandbox = UnsandboxedRunner()
+    with patched(tmp_path, PROJECT, {"calc.py": FIXED}, about=OWN, sandbox=sandbox) as case:
+        assert case.judge(build_gates())["tests"].status is GateStatus.PASSED

@@ -1,0 +1,293 @@
+"""The trace contract: valid trails pass at every crash point; each rule catches its mutants."""
+
+from collections.abc import Callable
+
+import pytest
+
+from fallback_audit import rules_attempt, rules_fix
+from fallback_audit.contract import RULES, violations
+from fallback_audit.events import (
+    AttemptFailed,
+    AttemptRefused,
+    AttemptStarted,
+    AuditEvent,
+    ConsumerLeft,
+    ExampleReplayed,
+    FixEscalated,
+    FixStarted,
+    FixVerified,
+    GateJudged,
+    GroundingNotEvaluated,
+    ModelAnswered,
+    ModelCalled,
+    PatchProposed,
+    PlanRejected,
+    RagSkippedOnRetry,
+    RecipeEvaluated,
+    RetrievalQueried,
+)
+from fallback_audit.vocabulary import (
+    EscalationReason,
+    FailureKind,
+    GateStatus,
+    PromptShape,
+    RefusalReason,
+    Tier,
+)
+from fallback_tier import limits
+from fallback_tier.gates import runner
+from tests.unit.audit import trails as t
+from tests.unit.audit.trails import Events
+
+
+def without(events: Events, *kinds: type, attempt: int | None = None) -> Events:
+    """The action removed."""
+    return [
+        event
+        for event in events
+        if not (isinstance(event, kinds) and attempt in {None, getattr(event, "attempt", None)})
+    ]
+
+
+def changed(events: Events, kind: type, **update: object) -> Events:
+    """The last event of a kind altered."""
+    place = max(i for i, event in enumerate(events) if isinstance(event, kind))
+    return [*events[:place], events[place].model_copy(update=update), *events[place + 1 :]]
+
+
+def before(events: Events, kind: type, *added: AuditEvent, which: int = -1) -> Events:
+    """Events inserted before one of a kind."""
+    place = [i for i, event in enumerate(events) if isinstance(event, kind)][which]
+    return [*events[:place], *added, *events[place:]]
+
+
+def swapped(events: Events, first: type, second: type) -> Events:
+    """The first of one kind after the first of another one."""
+    moved = next(event for event in events if isinstance(event, first))
+    rest = [event for event in events if event is not moved]
+    place = next(i for i, event in enumerate(rest) if isinstance(event, second))
+    return [*rest[: place + 1], moved, *rest[place + 1 :]]
+
+
+#: Rule → mutants: a valid trail, with an action removed or changed.
+MUTANTS: dict[str, list[Callable[[], Events]]] = {
+    "rag-skip-recorded": [
+        lambda: without(t.verified_on_retry(), RagSkippedOnRetry),
+        lambda: swapped(t.verified_on_retry(), RagSkippedOnRetry, ModelCalled),
+        lambda: before(t.verified_on_retry(), ModelCalled, t.skipped(2, 1)),
+        lambda: before(t.model_with_examples(), ModelCalled, t.skipped(1, 0)),
+    ],
+    "retrieval-untouched-on-retry": [
+        lambda: before(
+            t.verified_on_retry(),
+            RagSkippedOnRetry,
+            t.retrieved().model_copy(update={"attempt": 2}),
+        ),
+        lambda: before(
+            t.verified_on_retry(), PatchProposed, ExampleReplayed(attempt=2, example_id="e1")
+        ),
+        lambda: before(
+            t.verified_on_retry(), PatchProposed, RecipeEvaluated(attempt=2, selected=True)
+        ),
+    ],
+    "skip-counts-priors": [lambda: changed(t.cap_reached(), RagSkippedOnRetry, attempt_count=2)],
+    "retry-carries-last-failure": [
+        lambda: changed(t.cap_reached(), RagSkippedOnRetry, summary_sha256=t.digest("summary 1")),
+        lambda: changed(
+            t.cap_reached(), RagSkippedOnRetry, last_failure_kind=FailureKind.BUILD_FAILED
+        ),
+    ],
+    "history-grows": [
+        lambda: changed(t.verified_on_retry(), AttemptStarted, prior_attempt_count=0),
+        lambda: changed(t.cap_reached(), AttemptStarted, prior_attempt_count=2),
+        lambda: changed(t.recipe_verified(), FixStarted, linked_transition="transition-0"),
+    ],
+    "attempts-in-order": [
+        lambda: changed(t.cap_reached(), AttemptStarted, attempt=2),
+        lambda: changed(t.foreign_orchestrator(), AttemptStarted, attempt=3),
+    ],
+    "retry-cap-holds": [
+        lambda: [*t.cap_reached()[:-1], *t.retry(5, 4)],
+        lambda: [*t.foreign_orchestrator()[:-1], *t.retry(5, 3)],
+    ],
+    "edits-are-new": [
+        lambda: changed(t.verified_on_retry(), PatchProposed, edit_digest=t.digest("edit 1"))
+    ],
+    "chain-ends-where-it-answers": [
+        lambda: before(t.recipe_verified(), PatchProposed, t.retrieved("e1")),
+        lambda: before(t.replayed(), PatchProposed, t.called(1), t.answered(1)),
+    ],
+    "patches-have-a-source": [
+        lambda: changed(t.recipe_verified(), RecipeEvaluated, selected=False),
+        lambda: without(t.replayed(), ExampleReplayed),
+        lambda: without(t.verified_on_retry(), ModelAnswered),
+        lambda: changed(t.verified_on_retry(), PatchProposed, tier=Tier.RECIPE),
+    ],
+    "examples-come-from-retrieval": [
+        lambda: changed(t.model_with_examples(), ModelCalled, example_ids=("e1", "e9")),
+        lambda: changed(t.verified_on_retry(), ModelCalled, example_ids=("e1",)),
+        lambda: [*t.first_by_model(*"abcde")],
+    ],
+    "retrieval-acts": [lambda: changed(t.model_with_examples(), ModelCalled, example_ids=())],
+    "prompt-shapes-agree": [
+        lambda: changed(t.verified_on_retry(), AttemptStarted, prompt_shape=PromptShape.INITIAL),
+        lambda: changed(t.verified_on_retry(), ModelCalled, prompt_shape=PromptShape.INITIAL),
+        lambda: changed(t.recipe_verified(), PatchProposed, prompt_shape=PromptShape.INITIAL),
+        lambda: changed(t.not_affected(), AttemptRefused, prompt_shape=PromptShape.INITIAL),
+    ],
+    "calls-are-answered": [
+        lambda: without(t.model_with_examples(), ModelAnswered),
+        lambda: before(t.model_with_examples(), GroundingNotEvaluated, t.answered(1)),
+        lambda: before(t.model_with_examples(), ModelAnswered, t.called(1, examples=("e1",))),
+    ],
+    "rejections-act": [
+        lambda: before(t.model_with_examples(), GroundingNotEvaluated, t.rejected(1)),
+        lambda: before(t.verified_on_retry(), GroundingNotEvaluated, t.repeated(2)),
+        lambda: without(t.invalid_then_verified(), AttemptRefused),
+        lambda: without(t.model_unavailable(), AttemptRefused),
+    ],
+    "reasks-have-reasons": [lambda: without(t.verified_on_retry(), PlanRejected)],
+    "author-calls-bounded": [
+        lambda: before(
+            t.verified_on_retry(),
+            GroundingNotEvaluated,
+            t.rejected(2, 3),
+            t.called(2, 4),
+            t.answered(2, 4),
+        )
+    ],
+    "grounding-is-recorded": [
+        lambda: without(t.model_with_examples(), GroundingNotEvaluated),
+        lambda: swapped(t.model_with_examples(), GroundingNotEvaluated, PatchProposed),
+    ],
+    "events-stand-in-their-attempt": [
+        lambda: without(t.recipe_verified(), AttemptStarted),
+        lambda: changed(t.verified_on_retry(), GateJudged, attempt=1),
+    ],
+    "attempts-have-one-outcome": [
+        lambda: without(t.not_affected(), AttemptRefused),
+        lambda: without(t.foreign_orchestrator(), PatchProposed, attempt=2),
+        lambda: before(
+            t.recipe_verified(),
+            GateJudged,
+            t.refused(1, RefusalReason.NOTHING_CHANGED, asked=False),
+        ),
+        lambda: before(t.recipe_verified(), PatchProposed, ConsumerLeft(attempt=1, resume_rule="")),
+    ],
+    "proposals-are-judged": [
+        lambda: without(t.recipe_verified(), GateJudged),
+        lambda: without(t.verified_on_retry(), GateJudged, attempt=1),
+        lambda: without(t.verified_on_retry(), GateJudged, AttemptFailed, attempt=1),
+    ],
+    "gates-judge-proposals": [
+        lambda: swapped(t.recipe_verified(), PatchProposed, GateJudged),
+        lambda: changed(t.recipe_verified(), GateJudged, failure_kind=FailureKind.TESTS_FAILED),
+        lambda: changed(t.verified_on_retry(), GateJudged, status=GateStatus.FAILED),
+        lambda: before(t.recipe_verified(), FixVerified, t.judged(1, "tests")),
+    ],
+    "failed-gates-act": [lambda: without(t.verified_on_retry(), AttemptFailed)],
+    "failures-have-grounds": [
+        lambda: without(t.cap_reached(), GateJudged, attempt=4),
+        lambda: changed(t.cap_reached(), AttemptFailed, failing_gates=("build",)),
+        lambda: changed(t.cap_reached(), AttemptFailed, failure_kind=FailureKind.BUILD_FAILED),
+        lambda: changed(
+            t.invalid_then_verified(), AttemptFailed, failure_kind=FailureKind.REPEATED_PATCH
+        ),
+    ],
+    "failed-attempts-act": [
+        lambda: before(t.recipe_verified(), FixVerified, t.failed(1, "tests")),
+        lambda: before(t.cap_reached(), FixEscalated, t.judged(4, "proof")),
+    ],
+    "refusals-act": [
+        lambda: without(t.invalid_then_verified(), AttemptFailed),
+        lambda: [*t.not_affected()[:-1], *t.retry(2)],
+        lambda: changed(t.invalid_then_verified(), AttemptRefused, reason=RefusalReason.OWN_CODE),
+    ],
+    "retries-follow-failures": [lambda: [*t.recipe_verified()[:-1], *t.retry(2)]],
+    "same-failure-stops": [lambda: [*t.same_failure_three_times()[:-1], *t.retry(4)]],
+    "same-failure-is-real": [
+        lambda: changed(
+            t.cap_reached(), FixEscalated, reason=EscalationReason.SAME_FAILURE_REPEATED
+        )
+    ],
+    "fix-starts-first": [
+        lambda: without(t.recipe_verified(), FixStarted),
+        lambda: before(t.recipe_verified(), GateJudged, t.fix_started()),
+        lambda: swapped(t.recipe_verified(), FixStarted, AttemptStarted),
+    ],
+    "one-terminal-event": [
+        lambda: [*t.recipe_verified(), t.verified(1, Tier.RECIPE)],
+        lambda: [*t.cap_reached(), *t.retry(5)],
+    ],
+    "verified-is-proved": [
+        lambda: changed(t.recipe_verified(), FixVerified, patch_sha256=t.digest("another")),
+        lambda: changed(t.recipe_verified(), FixVerified, tier=Tier.LLM),
+        lambda: changed(t.recipe_verified(), FixVerified, gates_passed=("applies",)),
+        lambda: changed(t.recipe_verified(), FixVerified, gates_skipped=()),
+        lambda: changed(t.verified_on_retry(), FixVerified, attempt=1),
+        lambda: [*t.cap_reached()[:-2], t.verified(4)],
+        lambda: changed(
+            without(t.recipe_verified(), GateJudged), FixVerified, gates_passed=(), gates_skipped=()
+        ),
+    ],
+}
+
+CASES = [
+    pytest.param(rule, mutant, id=f"{rule}-{number}")
+    for rule, mutants in MUTANTS.items()
+    for number, mutant in enumerate(mutants, start=1)
+]
+
+
+def broken_rules(events: Events) -> set[str]:
+    return {violation.rule for violation in violations(t.trail_of(events))}
+
+
+@pytest.mark.parametrize("valid", t.VALID, ids=lambda valid: valid.__name__)
+def test_valid_trails_break_no_rule_wherever_the_process_died(valid: Callable[[], Events]) -> None:
+    events = valid()
+    for length in range(len(events) + 1):
+        found = list(violations(t.trail_of(events[:length])))
+        assert not found, f"after {length} events"
+
+
+@pytest.mark.parametrize(("rule", "mutant"), CASES)
+def test_each_mutant_is_caught_by_its_rule(rule: str, mutant: Callable[[], Events]) -> None:
+    assert rule in broken_rules(mutant())
+
+
+def test_each_rule_has_a_mutant_and_each_mutant_a_rule() -> None:
+    identifiers = [rule.id for rule in RULES]
+    assert len(set(identifiers)) == len(identifiers)
+    assert set(MUTANTS) == set(identifiers)
+    assert all(MUTANTS.values())
+
+
+def test_each_rule_is_one_sentence_with_a_source() -> None:
+    for rule in RULES:
+        assert rule.sentence.endswith(".")
+        assert rule.source.startswith(("ADR-", "DESIGN §"))
+
+
+def test_violations_name_the_event() -> None:
+    events = without(t.verified_on_retry(), RagSkippedOnRetry)
+    found = [v for v in violations(t.trail_of(events)) if v.rule == "rag-skip-recorded"]
+    first_call = next(i for i, e in enumerate(events, start=1) if isinstance(e, ModelCalled))
+    assert [violation.seq for violation in found] == [first_call]
+    assert found[0].fix_id == t.SCOPE.fix_id
+
+
+def test_retrieval_on_a_first_attempt_is_no_violation() -> None:
+    events = t.model_with_examples()
+    assert any(isinstance(event, RetrievalQueried) for event in events)
+    assert not broken_rules(events)
+
+
+def test_limits_are_those_of_the_tier() -> None:
+    assert rules_attempt.MAX_RETRIES == limits.MAX_RETRIES
+    assert rules_attempt.MAX_AUTHOR_CALLS == limits.MAX_AUTHOR_CALLS
+    assert rules_attempt.MAX_EXAMPLES == limits.MAX_EXAMPLES
+
+
+def test_same_failure_limit_is_that_of_the_gate_runner() -> None:
+    assert rules_fix.SAME_FAILURE_LIMIT == runner.SAME_FAILURE_LIMIT

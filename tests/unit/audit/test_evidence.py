@@ -1,0 +1,112 @@
+"""Evidence: content-addressed, private, bounded, verified when read."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fallback_audit.errors import EvidenceError
+from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.ports import EvidenceStore
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "evidence"
+
+
+@pytest.fixture
+def store(root: Path) -> FileEvidenceStore:
+    return FileEvidenceStore(root, max_bytes=100)
+
+
+def place(root: Path, digest: str) -> Path:
+    return root / digest[:2] / digest[2:]
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
+@given(content=st.binary(max_size=100))
+def test_what_was_put_is_got(store: FileEvidenceStore, content: bytes) -> None:
+    port: EvidenceStore = store
+    digest = port.put(content)
+    assert digest == hashlib.sha256(content).hexdigest()
+    assert port.get(digest) == content
+    assert port.put(content) == digest
+
+
+def test_files_are_private_and_nothing_else_is_left(root: Path, store: FileEvidenceStore) -> None:
+    file = place(root, store.put(b"log"))
+    assert [path for path in root.rglob("*") if path.is_file()] == [file]
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert {path.stat().st_mode & 0o777 for path in (root, file.parent)} == {0o700}
+
+
+def test_the_cap(root: Path, store: FileEvidenceStore) -> None:
+    store.put(b"x" * 100)
+    with pytest.raises(EvidenceError, match="101 bytes is over the cap of 100"):
+        store.put(b"x" * 101)
+    assert sum(1 for path in root.rglob("*") if path.is_file()) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"lo", b"lag", b"log and more", b"x" * 101])
+def test_altered_evidence_is_never_handed_out_nor_replaced(
+    root: Path, store: FileEvidenceStore, content: bytes
+) -> None:
+    digest = store.put(b"log")
+    place(root, digest).write_bytes(content)
+    for action in (lambda: store.get(digest), lambda: store.put(b"log")):
+        with pytest.raises(EvidenceError, match="was altered"):
+            action()
+    assert place(root, digest).read_bytes() == content
+
+
+def test_missing_evidence(store: FileEvidenceStore) -> None:
+    with pytest.raises(EvidenceError, match="is missing"):
+        store.get("0" * 64)
+
+
+@pytest.mark.parametrize("digest", ["", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 64 + "\n"])
+def test_only_digests_are_looked_up(store: FileEvidenceStore, digest: str) -> None:
+    with pytest.raises(EvidenceError, match="not a SHA-256 digest"):
+        store.get(digest)
+
+
+def test_a_planted_link_is_not_followed(root: Path, store: FileEvidenceStore) -> None:
+    digest = store.put(b"log")
+    target = root / "elsewhere"
+    place(root, digest).rename(target)
+    place(root, digest).symlink_to(target)
+    with pytest.raises(EvidenceError, match="symbolic links"):
+        store.get(digest)
+
+
+def test_a_planted_pipe_does_not_hang(root: Path, store: FileEvidenceStore) -> None:
+    digest = store.put(b"log")
+    place(root, digest).unlink()
+    os.mkfifo(place(root, digest))
+    with pytest.raises(EvidenceError, match="was altered"):
+        store.get(digest)
+
+
+def test_an_unusable_root(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EvidenceError, match="Evidence .*/file/"):
+        FileEvidenceStore(tmp_path / "file").put(b"log")
+
+
+def test_a_failed_write_leaves_nothing(
+    root: Path, store: FileEvidenceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    store.put(b"first")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(EvidenceError, match="No space left on device"):
+        store.put(b"second")
+    assert sum(1 for path in root.rglob("*") if path.is_file()) == 1

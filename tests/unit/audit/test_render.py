@@ -1,0 +1,128 @@
+"""Rendering: both prompt shapes in words, the failure summary, and nothing hostile on the terminal."""
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fallback_audit.describe import sentence, visible
+from fallback_audit.events import AuditEvent, event_adapter
+from fallback_audit.ports import StoredEvent
+from fallback_audit.render import Renderer, fix_json, log_json
+from fallback_audit.sqlite_store import open_readonly
+from tests.unit.audit import trails as t
+from tests.unit.audit.tamper import build, report
+
+HOSTILE = "\x1b[2Jgone\x07 [bold red]markup[/] \u202eevil\u202c :skull: \u009b31m \x00end"
+
+
+def stored(tmp_path: Path, *trails: Sequence[AuditEvent]) -> list[StoredEvent]:
+    with closing(open_readonly(build(tmp_path / "audit.db", *trails))) as reader:
+        return list(reader.events())
+
+
+def console() -> tuple[Console, io.StringIO]:
+    out = io.StringIO()
+    return Console(file=out, width=160, force_terminal=False), out
+
+
+def shown(method: str, argument: object) -> str:
+    target, out = console()
+    getattr(Renderer(target), method)(argument)
+    return out.getvalue()
+
+
+def test_the_log_has_a_row_a_fix_with_its_shapes(tmp_path: Path) -> None:
+    events = stored(tmp_path, t.verified_on_retry(), t.model_with_examples(), t.cap_reached()[:-1])
+    text = shown("render_log", events)
+    assert "GHSA-xxxx-yyyy-zzzz" in text
+    assert "shop" in text
+    assert "1: recipe, no model call, failed: tests_failed" in text
+    assert "2: llm, fresh LLM run, no RAG, patch proposed" in text
+    assert "1: llm, initial LLM run, patch proposed" in text
+    assert [text.count(word) for word in ("verified", "open")] == [2, 1]
+
+
+def test_an_empty_log() -> None:
+    assert "empty" in shown("render_log", [])
+
+
+def test_a_retry_says_what_stood_in_place_of_examples(tmp_path: Path) -> None:
+    lines = shown("render_fix", stored(tmp_path, t.verified_on_retry())).splitlines()
+    assert any("Attempt 2: fresh LLM run, no RAG" in line for line in lines)
+    skip = next(i for i, line in enumerate(lines) if "summary of the last failure" in line)
+    assert "tests_failed" in lines[skip]
+    assert "│ expected 1, got 2" in lines[skip + 1]
+    assert any("old text not found" in line for line in lines)
+    assert any("SANDBOX DISABLED" in line for line in lines)
+    assert any("VERIFIED (resolved_tree): passed applies, tests" in line for line in lines)
+
+
+def test_an_initial_run_is_called_that(tmp_path: Path) -> None:
+    text = shown("render_fix", stored(tmp_path, t.model_with_examples()))
+    assert "Attempt 1: initial LLM run" in text
+    assert "no RAG" not in text
+
+
+@pytest.mark.parametrize("valid", t.VALID, ids=lambda valid: valid.__name__)
+def test_each_event_has_a_sentence_of_its_own(valid: Callable[[], t.Events]) -> None:
+    for event in valid():
+        assert sentence(event) not in {"", event.kind}
+
+
+def test_json_has_the_shapes_too(tmp_path: Path) -> None:
+    events = stored(tmp_path, t.verified_on_retry())
+    (fix,) = json.loads(json.dumps(log_json(events)))
+    assert fix["outcome"] == "verified"
+    assert [a["shape"] for a in fix["attempts"]] == ["no model call", "fresh LLM run, no RAG"]
+    whole = json.loads(json.dumps(fix_json(events)))
+    assert [event_adapter.validate_python(e["payload"]) for e in whole["events"]] == [
+        event.payload for event in events
+    ]
+
+
+def hostile_trail() -> list[AuditEvent]:
+    """Every free text field of every event carries the payload."""
+    free = {"advisory_id", "repository", "reason", "sentence", "detail", "summary_excerpt"}
+    free |= {"question", "model", "stop_reason", "resume_rule", "recipe", "gate", "example_id"}
+    events = [event for valid in t.VALID for event in valid()]
+    hostile = []
+    for event in events:
+        fields = event.model_dump()
+        update = {name: HOSTILE for name in free & set(fields) if type(fields[name]) is str}
+        if event.kind in {"PlanRejected", "PatchProposed"}:
+            update |= dict.fromkeys({"problems", "files"} & set(fields), (HOSTILE,))
+        hostile.append(event.model_copy(update=update))
+    return hostile
+
+
+def test_hostile_text_reaches_no_terminal(tmp_path: Path) -> None:
+    events = stored(tmp_path, hostile_trail())
+    texts = [shown("render_log", events), shown("render_fix", events)]
+    for text in texts:
+        assert {c for c in text if ord(c) < 32 or 0x7F <= ord(c) < 0xA0} == {"\n"}
+        assert not {"\u202e", "\u202c"} & set(text)
+    assert "\\x1b[2Jgone\\x07 [bold red]markup[/] \\u202eevil\\u202c :skull:" in texts[1]
+    assert all(json.dumps(made(events)).isascii() for made in (log_json, fix_json))
+
+
+def test_visible_keeps_ordinary_text() -> None:
+    assert visible("naïve – 漢字 🙂 [x]") == "naïve – 漢字 🙂 [x]"
+    assert visible("a\tb\nc") == "a\\tb\\nc"
+    assert visible("a\tb\nc\r", lines=True) == "a\tb\nc\\r"
+
+
+def test_a_report_says_what_is_bad_and_what_it_cannot_promise(tmp_path: Path) -> None:
+    bad = [event for event in t.verified_on_retry() if event.kind != "RagSkippedOnRetry"]
+    path = build(tmp_path / "audit.db", t.recipe_verified(), bad, t.recipe_verified()[:3])
+    text = shown("render_report", report(path))
+    assert text.startswith("NOT INTACT: ")
+    assert "rag-skip-recorded" in text
+    assert "Open fixes (1):" in text
+    assert "no checkpoints yet" in text
+    intact = build(tmp_path / "intact.db", t.recipe_verified())
+    assert shown("render_report", report(intact)).startswith("INTACT: ")

@@ -1,0 +1,376 @@
+"""The SQLite store: what is written, append-only, permissions, errors, many writers, kill -9."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.canonical import GENESIS, leaf_digest, payload_digest
+from fallback_audit.errors import AuditIntegrityError, AuditStoreError
+from fallback_audit.events import SandboxDisabled
+from fallback_audit.ports import AuditStore, Scope
+from fallback_audit.sqlite_errors import store_error
+from fallback_audit.sqlite_store import PAGE_ROWS, SqliteAuditStore, open_readonly
+from fallback_audit.verify import verify
+from tests.unit.audit import writer
+from tests.unit.audit.tamper import behind_the_triggers, build, fixed_clock, report
+from tests.unit.audit.trails import SCOPE, recipe_verified, replayed, verified_on_retry
+
+EVENT = SandboxDisabled(reason="a person said so")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "audit.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteAuditStore]:
+    with closing(SqliteAuditStore(path, clock=fixed_clock)) as opened:
+        yield opened
+
+
+def raw(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None)
+
+
+def test_it_is_an_audit_store(store: SqliteAuditStore) -> None:
+    port: AuditStore = store
+    assert list(port.events()) == []
+
+
+def test_events_come_back_in_order_and_by_fix(store: SqliteAuditStore) -> None:
+    other = Scope(fix_id="another", gate_transition_id="t")
+    appended = [
+        store.append(other if number % 3 else SCOPE, event)
+        for number, event in enumerate(verified_on_retry())
+    ]
+    assert list(store.events()) == appended
+    assert list(store.events("another")) == [e for e in appended if e.scope == other]
+    assert list(store.events("nobody")) == []
+
+
+def test_a_page_is_no_limit(store: SqliteAuditStore) -> None:
+    count = PAGE_ROWS * 2 + 1
+    store._db.execute("PRAGMA synchronous = OFF")  # only this test's time is at stake
+    for _ in range(count):
+        store.append(SCOPE, EVENT)
+    assert [event.seq for event in store.events()] == list(range(1, count + 1))
+    assert sum(1 for _ in store.events(SCOPE.fix_id)) == count
+
+
+def test_links_are_hashes_of_the_stored_bytes(path: Path, store: SqliteAuditStore) -> None:
+    previous = GENESIS
+    for event in recipe_verified():
+        previous = store.append(SCOPE, event).leaf
+    with closing(raw(path)) as connection:
+        rows = connection.execute(
+            "SELECT h.seq, header, leaf, payload FROM audit_header h JOIN audit_payload USING (seq)"
+        ).fetchall()
+    previous = GENESIS
+    for seq, header, leaf, payload in rows:
+        members = json.loads(header)
+        assert list(members) == sorted(members)
+        assert members["seq"] == seq
+        assert members["previous_leaf"] == previous
+        assert members["payload_sha256"] == payload_digest(payload)
+        assert members["recorded_at"] == "2026-01-02T03:04:05.000006Z"
+        assert leaf == leaf_digest(header)
+        previous = leaf
+
+
+def test_times_are_recorded_in_utc(path: Path) -> None:
+    zone = timezone(timedelta(hours=5, minutes=30))
+    clock = lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=zone)  # noqa: E731
+    with closing(SqliteAuditStore(path, clock=clock)) as store:
+        assert store.append(SCOPE, EVENT).recorded_at == "2026-01-01T21:34:05.000000Z"
+
+
+def test_a_commit_is_synced(store: SqliteAuditStore) -> None:
+    """synchronous=FULL (2) in WAL mode: the log is synced at each commit, not only at checkpoints."""
+    assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+@pytest.mark.parametrize("table", ["audit_header", "audit_payload"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE {0} SET seq = seq + 100",
+        "UPDATE OR REPLACE {0} SET seq = 1 WHERE seq = 2",
+        "DELETE FROM {0} WHERE seq = 2",
+        "INSERT OR REPLACE INTO {0} {1}",
+        "REPLACE INTO {0} {1}",
+        "INSERT OR IGNORE INTO {0} {2}",
+    ],
+)
+def test_it_is_append_only(path: Path, table: str, statement: str) -> None:
+    build(path, recipe_verified())
+    row = {"audit_header": "VALUES ({0}, x'00', 'leaf')", "audit_payload": "VALUES ({0}, x'00')"}
+    with closing(raw(path)) as connection:
+        before = list(connection.iterdump())
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            connection.execute(statement.format(table, row[table].format(2), row[table].format(99)))
+        assert list(connection.iterdump()) == before
+
+
+def test_files_are_private(path: Path, store: SqliteAuditStore) -> None:
+    store.append(SCOPE, EVENT)
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    assert modes == {"audit.db": 0o600, "audit.db-wal": 0o600, "audit.db-shm": 0o600}
+
+
+def test_it_is_found_again(path: Path) -> None:
+    build(path, recipe_verified())
+    with closing(SqliteAuditStore(path)) as store:
+        store.append(Scope(fix_id="later", gate_transition_id="t"), EVENT)
+    assert report(path).events == len(recipe_verified()) + 1
+    assert report(path).ok
+
+
+def test_close_twice_and_use_after(store: SqliteAuditStore) -> None:
+    store.close()
+    store.close()
+    with pytest.raises(AuditStoreError, match="closed"):
+        store.append(SCOPE, EVENT)
+
+
+def test_an_event_without_canonical_form_is_not_recorded(store: SqliteAuditStore) -> None:
+    for reason in ("\ud800", "ok"):
+        if reason == "ok":
+            store.append(SCOPE, SandboxDisabled(reason=reason))
+        else:
+            with pytest.raises(AuditStoreError, match="SandboxDisabled can't be recorded"):
+                store.append(SCOPE, SandboxDisabled.model_construct(reason=reason))
+    assert [event.seq for event in store.events()] == [1]
+
+
+def test_an_iterator_may_move_between_threads(store: SqliteAuditStore) -> None:
+    for event in recipe_verified():
+        store.append(SCOPE, event)
+    events = store.events()
+    seen = [next(events).seq]
+    thread = threading.Thread(target=lambda: seen.extend(event.seq for event in events))
+    thread.start()
+    thread.join()
+    assert seen == list(range(1, len(recipe_verified()) + 1))
+
+
+def test_threads_may_share_a_store(store: SqliteAuditStore) -> None:
+    def append() -> None:
+        for _ in range(20):
+            store.append(SCOPE, EVENT)
+
+    threads = [threading.Thread(target=append) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = verify(store)
+    assert found.events == 80
+    assert found.integrity_problem_count == 0
+
+
+def test_readers_refuse_altered_bytes(path: Path) -> None:
+    build(path, recipe_verified())
+    with behind_the_triggers(path) as connection:
+        connection.execute("UPDATE audit_payload SET payload = x'7b7d' WHERE seq = 3")
+    with (
+        closing(open_readonly(path)) as reader,
+        pytest.raises(AuditIntegrityError, match="Event 3 .* payload's bytes do not match"),
+    ):
+        list(reader.events())
+
+
+# --- Many processes, and kill -9 ------------------------------------------------------------------
+
+
+def start_writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
+    command = [sys.executable, str(writer.__file__), str(path), name, str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_eight_processes_make_one_chain(path: Path) -> None:
+    """They also race for creation, WAL mode and migration."""
+    processes = [start_writer(path, f"writer-{number}", 50) for number in range(8)]
+    acknowledged = [process.communicate(timeout=60)[0].split() for process in processes]
+    assert [process.returncode for process in processes] == [0] * 8
+    found = report(path)
+    assert (found.events, found.integrity_problem_count) == (400, 0)
+    sequences = sorted(int(seq) for said in acknowledged for seq in said[::2])
+    assert sequences == list(range(1, 401))
+
+
+def test_kill_9_loses_nothing_that_was_acknowledged(path: Path) -> None:
+    acknowledged: dict[int, str] = {}
+    cycles = 20
+    writers = [start_writer(path, "killed", 100_000)]
+    for cycle in range(cycles):
+        if cycle + 1 < cycles:  # the next one starts up while this one is at work
+            writers.append(start_writer(path, "killed", 100_000))
+        victim = writers[cycle]
+        assert victim.stdout is not None
+        said = [victim.stdout.readline()]
+        time.sleep(0.002 * (cycle % 7))
+        os.kill(victim.pid, signal.SIGKILL)
+        said += victim.stdout.readlines()
+        victim.wait()
+        victim.stdout.close()
+        for line in said:
+            if line.endswith("\n"):
+                seq, leaf = line.split()
+                acknowledged[int(seq)] = leaf
+    with closing(open_readonly(path)) as reader:
+        stored = {event.seq: event.leaf for event in reader.events()}
+        assert verify(reader).integrity_problem_count == 0
+    assert len(acknowledged) >= cycles
+    assert acknowledged.items() <= stored.items()
+
+
+# --- Faults ---------------------------------------------------------------------------------------
+
+
+def test_a_full_disk(path: Path, store: SqliteAuditStore) -> None:
+    """SQLite's own page limit raises the error that a full disk raises."""
+    store.append(SCOPE, EVENT)
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    recorded = 1
+    with pytest.raises(AuditStoreError, match="the disk is full") as caught:  # noqa: PT012
+        while True:
+            store.append(SCOPE, EVENT)
+            recorded += 1
+    assert str(path) in caught.value.problem
+    assert "Free space" in caught.value.next_step
+    store._db.execute("PRAGMA max_page_count = 1000000")
+    assert store.append(SCOPE, EVENT).seq == recorded + 1
+    assert verify(store).integrity_problem_count == 0
+
+
+def test_a_locked_store(path: Path, store: SqliteAuditStore) -> None:
+    with closing(raw(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with (
+            closing(SqliteAuditStore(path, busy_timeout_s=0.05)) as impatient,
+            pytest.raises(AuditStoreError, match="locked by another process"),
+        ):
+            impatient.append(SCOPE, EVENT)
+        other.execute("ROLLBACK")
+    assert store.append(SCOPE, EVENT).seq == 1
+
+
+def test_not_a_database(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"This is a text file, and long enough to be read as a header." * 20)
+    for opened in (SqliteAuditStore, open_readonly):
+        with pytest.raises(AuditStoreError, match="not a SQLite database"):
+            opened(path)
+
+
+def test_another_programs_database(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(raw(path)) as connection:
+        connection.execute("CREATE TABLE theirs (a)")
+    with pytest.raises(AuditStoreError, match="another program's"):
+        SqliteAuditStore(path)
+    with pytest.raises(AuditStoreError, match="no audit trail in it"):
+        open_readonly(path)
+    with closing(raw(path)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_a_newer_store(path: Path) -> None:
+    build(path, recipe_verified())
+    with closing(raw(path)) as connection:
+        connection.execute(
+            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
+            " VALUES ('fallback_audit', '0099_future', '')"
+        )
+    with pytest.raises(AuditStoreError, match=r"newer version.*0099_future"):
+        SqliteAuditStore(path)
+
+
+def test_a_missing_store_is_not_created_by_a_reader(path: Path) -> None:
+    with pytest.raises(AuditStoreError, match="no such file"):
+        open_readonly(path)
+    assert not path.parent.exists()
+
+
+def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    with pytest.raises(AuditStoreError, match="Audit store .*state/audit.db: File exists"):
+        SqliteAuditStore(tmp_path / "state" / "audit.db")
+
+
+def test_each_reason_has_its_words() -> None:
+    """Permission is checked on the mapping too: root, who often runs this, is denied nothing."""
+    cases = {
+        sqlite3.SQLITE_FULL: "the disk is full",
+        sqlite3.SQLITE_BUSY: "locked by another process",
+        sqlite3.SQLITE_NOTADB: "not a SQLite database",
+        sqlite3.SQLITE_CANTOPEN: "can't be opened",
+        sqlite3.SQLITE_READONLY_DIRECTORY: "can't be written",
+        sqlite3.SQLITE_IOERR_FSYNC: "input/output error",
+        sqlite3.SQLITE_CORRUPT: "damaged",
+    }
+    for code, words in cases.items():
+        error = sqlite3.OperationalError("words of SQLite")
+        error.sqlite_errorcode = code
+        assert words in store_error(Path("/s/a.db"), error).problem
+    denied = store_error(Path("/s/a.db"), PermissionError(errno.EACCES, "Permission denied"))
+    assert denied.problem == "Audit store /s/a.db: Permission denied."
+
+
+AS_NOBODY = """
+import os, sys
+from pathlib import Path
+from fallback_audit.errors import AuditStoreError
+from fallback_audit.sqlite_store import SqliteAuditStore, open_readonly
+from fallback_audit.verify import verify
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setuid(65534)
+path = Path(sys.argv[1])
+try:
+    SqliteAuditStore(path)
+except AuditStoreError as error:
+    print("refused:", error)
+print("verified:", verify(open_readonly(path)).ok)
+"""
+
+
+def test_a_read_only_copy_can_be_verified_but_not_opened_for_writing(tmp_path: Path) -> None:
+    """As a user who may only read: an auditor with a copy on read-only media."""
+    source = build(tmp_path / "state" / "audit.db", recipe_verified(), replayed())
+    copy = Path(shutil.copytree(source.parent, tmp_path / "copy")) / source.name
+    copy.chmod(0o444)
+    copy.parent.chmod(0o555)
+    # nobody must reach both the copy and this interpreter's libraries: import first, drop then.
+    for parent in copy.parents:
+        if parent.is_relative_to(tmp_path.parent.parent) and os.geteuid() == 0:
+            parent.chmod(parent.stat().st_mode | 0o055)
+    preload = "import sqlite_utils, sqlite_utils.migrations, fallback_audit.sqlite_store\n"
+    done = subprocess.run(
+        [sys.executable, "-c", preload + AS_NOBODY, str(copy)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "can't be written" in done.stdout
+    assert str(copy) in done.stdout
+    assert "verified: True" in done.stdout
+    assert [file.name for file in copy.parent.iterdir()] == [copy.name]

@@ -1,0 +1,121 @@
+"""Search/replace edits: exactly one place, the file's own line ends, in order."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallback_tier.errors import EditError, RepositoryError
+from fallback_tier.outcome import FileChange, SearchReplace
+from fallback_tier.patch.edits import apply_edits, merge_edits, replace_once
+from tests.fakes.repository import context
+
+
+def edit(old: str, new: str, path: str = "a.py") -> SearchReplace:
+    return SearchReplace(path=path, old=old, new=new)
+
+
+def test_edits_of_one_file_apply_in_order(tmp_path: Path) -> None:
+    repo = context(tmp_path, {"a.py": "one\n", "b.py": "x\n"})
+    changes = apply_edits(
+        repo, [edit("x", "y", "b.py"), edit("one", "two"), edit("two", "three\nfour")]
+    )
+    assert changes == (
+        FileChange(path="a.py", before="one\n", after="three\nfour\n"),
+        FileChange(path="b.py", before="x\n", after="y\n"),
+    )
+    assert (tmp_path / "a.py").read_text() == "one\n", "the repository is not written"
+
+
+def test_an_edit_can_make_a_later_one_ambiguous(tmp_path: Path) -> None:
+    repo = context(tmp_path, {"a.py": "one\ntwo\n"})
+    with pytest.raises(EditError, match=r"2 times \(lines 1, 2\)"):
+        apply_edits(repo, [edit("one", "two"), edit("two", "three")])
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "said"),
+    [
+        ("a\n", "b", "0 matches"),
+        ("a\na\n", "a", r"2 times \(lines 1, 2\)"),
+        ("aaa", "aa", "2 times"),
+        ("x" * 9, "x", "9 times .*, …"),
+        ("if x:\n\treturn\n", "if x:\n    return", "differs only in white space from line 1"),
+    ],
+)
+def test_not_exactly_once(text: str, old: str, said: str) -> None:
+    with pytest.raises(EditError, match=said) as caught:
+        replace_once(text, edit(old, "new"))
+    assert "'a.py'" in caught.value.problem
+    assert caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "after"),
+    [
+        ("a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\n", "x\r\ny\r\nc\r\n"),
+        ("a\r\nb\r\n", "a\r\nb", "x\r\ny", "x\r\ny\r\n"),
+        ("a\r\nb\r\n", "\nb", "\n1\n2", "a\r\n1\r\n2\r\n"),
+        ("a\r\nb", "b", "1\n2", "a\r\n1\r\n2"),
+        ("a\r\nb\nc\n", "b", "1\n2", "a\r\n1\n2\nc\n"),
+        ("a\nb\r\n", "b", "1\n2", "a\n1\r\n2\r\n"),
+        ("a\nb\n", "a\nb", "x\r\ny", "x\ny\n"),
+        ("a", "a", "x\ny", "x\ny"),
+    ],
+)
+def test_line_ends_are_those_of_the_place(text: str, old: str, new: str, after: str) -> None:
+    assert replace_once(text, edit(old, new)) == after
+
+
+@given(st.text("ab\n", max_size=30), st.text("ab\n", min_size=1, max_size=4), st.text("xy\n"))
+def test_a_crlf_file_behaves_as_its_unix_twin(text: str, old: str, new: str) -> None:
+    def attempt(place: str) -> str | None:
+        try:
+            return replace_once(place, edit(old, new))
+        except EditError:
+            return None
+
+    unix, windows = attempt(text), attempt(text.replace("\n", "\r\n"))
+    if unix is None or "\n" not in text:
+        assert windows == unix
+    else:
+        assert windows == unix.replace("\n", "\r\n")
+
+
+@given(st.text(max_size=60), st.text(min_size=1, max_size=5))
+def test_a_replacement_is_found_exactly_where_python_finds_it(text: str, old: str) -> None:
+    text, old = text.replace("\r", ""), old.replace("\r", "") or "a"
+    first = text.find(old)
+    once = first >= 0 and text.find(old, first + 1) < 0
+    if once:
+        assert replace_once(text, edit(old, "")) == text[:first] + text[first + len(old) :]
+    else:
+        with pytest.raises(EditError):
+            replace_once(text, edit(old, ""))
+
+
+def test_nothing_changed_is_an_error(tmp_path: Path) -> None:
+    repo = context(tmp_path, {"a.py": "one\n"})
+    for edits in ([edit("one", "one")], [edit("one", "two"), edit("two", "one")], []):
+        with pytest.raises(EditError, match="change nothing"):
+            apply_edits(repo, edits)
+
+
+def test_untracked_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError):
+        apply_edits(context(tmp_path, {"a.py": "one\n"}), [edit("one", "two", "b.py")])
+
+
+def test_edits_on_top_of_a_recipe(tmp_path: Path) -> None:
+    repo = context(tmp_path, {"deps.txt": "p 1\n", "a.py": "one\n"})
+    recipe = FileChange(path="deps.txt", before="p 1\n", after="p 2\n")
+    merged = merge_edits(repo, [recipe], [edit("p 2", "p 3", "deps.txt"), edit("one", "two")])
+    assert merged == (
+        FileChange(path="a.py", before="one\n", after="two\n"),
+        FileChange(path="deps.txt", before="p 1\n", after="p 3\n"),
+    )
+    assert merge_edits(repo, [recipe], []) == (recipe,)
+    gone = FileChange(path="a.py", before="one\n", after=None)
+    with pytest.raises(EditError, match="deletes it"):
+        merge_edits(repo, [gone], [edit("one", "two")])

@@ -1,0 +1,138 @@
+"""Forbidden places, recipe-only files, unsafe paths: one test a rule, and what stays allowed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallback_tier.outcome import FileChange
+from fallback_tier.patch import policy
+from fallback_tier.patch.paths import unsafe_reason
+from fallback_tier.patch.policy import check_policy, forbidden_reason, recipe_only_reason
+
+ALLOWED = """
+src/app.py lib/index.js README.md docs/test.md src/latest.js src/contest.py lib/attest.ts
+src/inspect.js src/testing/helper.py numpy/testing/utils.py src/specification.py a/protest_x.py
+lib/makefile.py src/git.py src/gitlab.js src/environment.ts src/ci/run.py b c/d e.py é.py
+a.b/c.d.js src/__init__.py bin/run.sh data/names.json src/requirements.py src/setup.js
+src/compose.py src/test/../x
+""".split("\n")
+
+
+FORBIDDEN = {
+    policy._CI: """.github/workflows/x.yml .github/CODEOWNERS sub/.github/x .gitlab-ci.yml
+        .gitlab/ci/x.yml .circleci/config.yml azure-pipelines.yml azure-pipelines-2.yaml Jenkinsfile
+        Jenkinsfile.release jenkinsfile .travis.yml .drone.yml .woodpecker.yml .woodpecker/a.yml
+        .cirrus.yml bitbucket-pipelines.yml appveyor.yml .buildkite/pipeline.yml cloudbuild.yaml
+        buildspec.yml .tekton/a.yaml codecov.yml .GitHub/workflows/x.yml .GITHUB/x""",
+    policy._GIT: """.gitignore .gitattributes .gitmodules sub/.gitattributes .gitconfig
+        .gitkeep .GitModules .git-blame-ignore-revs .githooks2/x""",
+    policy._HOOKS: """sitecustomize.py src/sitecustomize.py usercustomize.py a.pth b/c.PTH .npmrc
+        sub/.npmrc .yarnrc .yarnrc.yml .yarn/releases/yarn.cjs .pypirc pip.conf pip.ini .envrc .env
+        .env.local .netrc .husky/pre-commit .pre-commit-config.yaml lefthook.yml .vscode/tasks.json
+        .idea/x.xml .devcontainer/devcontainer.json .pnpmfile.cjs .pnp.cjs pnpm-workspace.yaml
+        bunfig.toml uv.toml poetry.toml node_modules/x/index.js node_modules .venv/bin/x
+        lib/site-packages/x.py __pycache__/a.pyc .pdbrc .gdbinit .python-version .nvmrc
+        .node-version .tool-versions mise.toml .lintstagedrc.json SiteCustomize.py""",
+    policy._BUILD: """Makefile makefile sub/GNUmakefile rules.mk justfile Taskfile.yml Gruntfile.js
+        gulpfile.js noxfile.py tsconfig.json tsconfig.build.json jsconfig.json babel.config.js
+        .babelrc vite.config.ts mypy.ini pyrightconfig.json dodo.py Rakefile""",
+    policy._IMAGE: """Dockerfile Dockerfile.dev api.dockerfile Containerfile docker-compose.yml
+        docker-compose.dev.yaml compose.yaml compose.dev.yml .dockerignore""",
+    policy._TESTS: """tests/a.py test/a.js src/tests/a.py tests __tests__/a.js spec/a.js specs/a
+        e2e/a.ts __mocks__/fs.js src/test_a.py src/a_test.py tests.py test.py conftest.py
+        sub/conftest.py pytest.ini tox.ini .coveragerc a.test.js a.test.tsx a.spec.ts a.spec.mjs
+        a-test.js test-a.js test.js tests.mjs a.snap jest.config.js jest.config.json jest.setup.ts
+        vitest.config.ts vitest.workspace.ts karma.conf.js .mocharc.yml ava.config.js .nycrc
+        .nycrc.json playwright.config.ts cypress.config.js cypress.json Tests/a.py CONFTEST.PY""",
+}  # fmt: skip
+
+RECIPE_ONLY = """package-lock.json sub/package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml
+    bun.lock bun.lockb uv.lock poetry.lock Pipfile.lock pdm.lock pylock.toml pylock.dev.toml
+    package.json requirements.txt requirements-dev.txt dev-requirements.txt requirements.in
+    constraints.txt pyproject.toml setup.cfg setup.py Pipfile environment.yml tests/requirements.txt
+    test/package.json""".split()
+
+UNSAFE = [
+    "", "/etc/passwd", "../x", "a/../../x", "./a", "a//b", "a/", ".git/config", "a/.git/hooks/x",
+    ".GIT/config", ".git./config", ".git /config", "git~1/config", "GIT~2/x", "gi7eba~1/x",
+    ".git::$INDEX_ALLOCATION/x", ".g\u200cit/config", "\uff0egit/config", "a\\b", "C:/x", "c:x",
+    "a\nb", "a\tb", "a\0b", "a\x7fb", "a\x85b", "a\u202eb", "a\u2028b", "\ufeffa", "a\ud800", 'a"b',
+    " a", "a ", "a/b.", "a./b", "x" * 256, "/".join(["abcdefg"] * 600),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [(place, path) for place, paths in FORBIDDEN.items() for path in paths.split()],
+)
+def test_forbidden_with_its_reason(place: policy._Place, path: str) -> None:
+    assert forbidden_reason(path) == place.reason
+
+
+@pytest.mark.parametrize("path", RECIPE_ONLY)
+def test_manifests_and_locks_are_for_recipes(path: str) -> None:
+    assert forbidden_reason(path) is None
+    assert recipe_only_reason(path) is not None
+    assert check_policy([path]) == (f"{path!r} may not be changed: {recipe_only_reason(path)}.",)
+    assert check_policy([path], allowed=frozenset({path})) == ()
+
+
+def _allowed() -> list[str]:
+    one_a_word = [path for line in ALLOWED for path in line.split()]
+    return [path for path in one_a_word if ".." not in path] + ["b c/d e.py"]
+
+
+@pytest.mark.parametrize("path", _allowed())
+def test_ordinary_source_is_allowed(path: str) -> None:
+    assert forbidden_reason(path) is None
+    assert recipe_only_reason(path) is None
+    assert check_policy([path]) == ()
+
+
+@pytest.mark.parametrize("path", UNSAFE)
+def test_unsafe_paths(path: str) -> None:
+    assert unsafe_reason(path) is not None
+    assert forbidden_reason(path) == unsafe_reason(path)
+
+
+def test_every_rule_is_tested() -> None:
+    """A glob that no path above exercises is a rule without an alarm."""
+    import fnmatch
+
+    paths = [path for group in FORBIDDEN.values() for path in group.split()] + RECIPE_ONLY
+    components = {part.casefold() for path in paths for part in path.split("/")}
+    places = [*FORBIDDEN, policy._LOCKS, policy._MANIFESTS]
+    globs = {glob for place in places for glob in (place.folders + " " + place.files).split()}
+    unused = {g for g in globs if not any(fnmatch.fnmatchcase(c, g) for c in components)}
+    # Families, of which the members above stand for the rest.
+    assert {g for g in unused if "test" not in g and "spec" not in g} <= {
+        ".gitea", ".forgejo", ".azure-pipelines", ".azuredevops", ".teamcity", ".semaphore",
+        ".ci", ".jenkins", ".drone", ".appveyor.y*ml", "wercker.y*ml", "codemagic.y*ml",
+        ".codecov.y*ml", ".direnv", "*.egg-link", "npmrc", "pnpmfile.*", ".condarc",
+        ".lefthook*.y*ml", ".mise.toml", ".mypy.ini", "containerfile.*", "__snapshots__",
+        "jest-*.config.*", "mocha.opts", "nyc.config.*", ".taprc", ".c8rc*", "requirements*.in",
+        "*requirements.in", "constraints*.in",
+    }  # fmt: skip
+
+
+def test_a_declaration_opens_no_forbidden_place() -> None:
+    paths = [".github/workflows/x.yml", "tests/a.py", ".npmrc", "../x"]
+    assert len(check_policy(paths, allowed=frozenset(paths))) == len(paths)
+
+
+def test_changes_and_paths_are_judged_alike() -> None:
+    change = FileChange(path="tests/a.py", before="a", after=None)
+    assert check_policy([change, "tests/a.py"]) == check_policy(["tests/a.py"])
+
+
+@given(st.text(max_size=30))
+def test_any_text_gets_an_answer(path: str) -> None:
+    assert check_policy([path]) == check_policy([path.swapcase().swapcase(), path])[-1:] or True
+    reason = forbidden_reason(path)
+    assert reason is None or reason
+
+
+@given(st.sampled_from(_allowed()), st.sampled_from([".git", ".GIT", "..", ".github", "tests"]))
+def test_a_bad_folder_anywhere_is_found(path: str, folder: str) -> None:
+    assert forbidden_reason(f"{folder}/{path}") is not None
+    assert forbidden_reason(f"src/{folder}/{path}") is not None

@@ -1,0 +1,246 @@
+"""Redaction: what must not leave, and what must come through."""
+
+import json
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallback_tier.prompt.redact import REDACTED, excerpt, redact_secrets
+
+HEX = "0123456789abcdef"
+MIX = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xYzA"
+PEM_BODY = "\n".join(["MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"] * 5)
+
+
+def pem(kind: str = "RSA ") -> str:
+    return f"-----BEGIN {kind}PRIVATE KEY-----\n{PEM_BODY}\n-----END {kind}PRIVATE KEY-----"
+
+
+#: (what stands around it, the part that must not survive). Made up; split so that no scanner trips.
+TOKENS = [
+    "sk-" + "ant-api03-" + MIX * 2,
+    "sk-" + "proj-" + MIX,
+    "sk-" + MIX + "a1b2c3",
+    "ghp_" + MIX + "ab",
+    "gho_" + MIX + "ab",
+    "ghs_" + MIX + "ab",
+    "github_pat_" + MIX,
+    "glpat-" + MIX[:20],
+    "gldt-" + MIX[:20],
+    "AKIA" + "IOSFODNN7EXAMPLE",
+    "ASIA" + "IOSFODNN7EXAMPLE",
+    "xoxb-" + "123456789012-123456789012-" + MIX[:24],
+    "xapp-" + "1-A0123456789-" + MIX,
+    "https://hooks.slack.com/services/" + "T00000000/B00000000/" + MIX[:24],
+    "npm_" + MIX + "a1",
+    "pypi-" + "AgEIcHlwaS5vcmc" + MIX,
+    "rubygems_" + HEX * 3,
+    "AIza" + MIX + "1",
+    "ya29." + MIX,
+    "GOCSPX-" + MIX[:28],
+    "sk_" + "live_" + MIX[:24],
+    "rk_" + "test_" + MIX[:24],
+    "whsec_" + MIX,
+    "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0In0." + MIX,
+    "SG." + MIX[:22] + "." + MIX + "123456789",
+    "SK" + HEX * 2,
+    "dop_v1_" + HEX * 4,
+    "hf_" + MIX,
+    "shpat_" + HEX * 2,
+    "dapi" + HEX * 2,
+    "dckr_pat_" + MIX,
+    "hvs." + MIX,
+    "123456789:AA" + MIX,
+    "lin_api_" + MIX,
+    "glsa_" + MIX + "_a1b2c3d4",
+    "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L" * 2,
+    "gsk_" + MIX,
+]
+IN_CONTEXT = [
+    ("password = '{}'", "hunter22"),
+    ('DB_PASSWORD="{}"', "correcthorsebattery"),
+    ("export AWS_SECRET_ACCESS_KEY={}", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+    ("client_secret: {}", "8f14e45fceea167a"),
+    ('{{"api_key": "{}"}}', "8f14e45f-ceea-467a-9575"),
+    ("SMTP_PASS={}", "hunter2222"),
+    ("apikey='{}'", "s3cr3tvalue"),
+    ("_authToken={}", "0f8fad5b-d9cb-469f-a165-70867728950e"),
+    ("//registry.example/:_auth={}", "dXNlcjpwYXNzd29yZDE="),
+    ("Authorization: Bearer {}", "abcdef0123456789abcdef"),
+    ("authorization: Basic {}", "dXNlcjpwYXNzd29yZDE="),
+    ("  -H 'X-Api-Key: {}'", "abcdef0123456789"),
+    ("x-api-key: {}", "k9s8d7f6g5h4"),
+    ("PRIVATE-TOKEN: {}", "abcdef0123456789"),
+    ("Cookie: sessionid={}; theme=dark", "38afes7a8a1b"),
+    ("Set-Cookie: sid={}; HttpOnly", "38afes7a8"),
+    ("curl -u admin:{} https://example.invalid", "s3cr3t!pw"),
+    ("login --password {}", "opensesame"),
+    ("git clone https://user:{}@example.invalid/x.git", "p4ssw0rd"),
+    ("postgres://app:{}@db:5432/app", "plainwordpassword"),
+    ("amqp://app:{}@mq//", "a@b@c1"),
+    ("DefaultEndpointsProtocol=https;AccountKey={};", MIX + MIX + "=="),
+    ("\x1b[32mtoken\x1b[0m=\x1b[33m{}\x1b[0m", "abc123def456"),
+    ("pass\u200bword = '{}'", "hunter22"),
+    ("SIGNING_KEY: '{}'", "bXkgc2lnbmluZyBrZXk0Mg"),
+]
+
+
+@pytest.mark.parametrize("token", TOKENS)
+@pytest.mark.parametrize(
+    "around", ["{}", "got {} from env", "key={}", '"{}"', "\x1b[31m{}\x1b[0m", "a\n{}\nb", "é{}é"]
+)
+def test_a_known_format_does_not_survive(token: str, around: str) -> None:
+    redacted, count = redact_secrets(around.format(token))
+    assert token not in redacted
+    assert token[-12:] not in redacted
+    assert REDACTED in redacted
+    assert count >= 1
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_hidden_characters_do_not_smuggle_a_token_through(token: str) -> None:
+    for hidden in ("\u200b", "\x1b[01;31m\x1b[K", "\xad"):
+        redacted, _ = redact_secrets(f"x {token[:9]}{hidden}{token[9:]} y")
+        assert token[-12:] not in redacted
+
+
+@pytest.mark.parametrize(("around", "secret"), IN_CONTEXT)
+def test_a_named_value_does_not_survive(around: str, secret: str) -> None:
+    redacted, count = redact_secrets(f"before\n{around.format(secret)}\nafter\n")
+    assert secret not in redacted
+    assert count >= 1
+    assert redacted.startswith("before\n")
+    assert redacted.endswith("\nafter\n")
+
+
+@pytest.mark.parametrize("kind", ["", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "])
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda text: text,
+        lambda text: text.replace("\n", "\\n"),
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: "\n".join(f"  '{line}\\n' +" for line in text.split("\n")),
+        lambda text: text[: len(text) - 200],
+        lambda text: text[120:],
+        lambda text: text.replace(
+            "-----\nMII", "-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: A-1\n\nMII"
+        ),
+    ],
+)
+def test_private_keys_do_not_survive_whole_or_cut(kind: str, form: object) -> None:
+    text = form(pem(kind))  # type: ignore[operator]
+    redacted, _ = redact_secrets(f"one\n{text}\ntwo")
+    assert "BAQEFAASCBK" not in redacted
+    assert redacted.startswith("one\n")
+    assert redacted.endswith("two")
+    assert redacted.count("\n") == f"one\n{text}\ntwo".count("\n")  # line numbers hold
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "commit 2a055ab9c5e7f1d3b8a6c4e2f0d1b3a5c7e9f1d3",
+        '"integrity": "sha512-v2kDEe57lecTulaDIuNTPy3Ry4gLGJ6Z1O3vE1krgXZNrsQ+LFTGHVxVjcXPs17=="',
+        '"integrity": "sha512-AKIAIOSFODNN7EXAMPLE+LFTGHVxVjcXPs17Lhb=="',
+        "    --hash=sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "request id 123e4567-e89b-12d3-a456-426614174000",
+        '    "jsonwebtoken": "^9.0.0-beta.1",',
+        '    "js-tokens": "^4.0.0 || ^5.0.0",',
+        '    "@aws-sdk/credential-providers": "3.1.0-rc2",',
+        "tokenize-rt==5.2.0",
+        "tokenizers==0.19.1rc1 \\",
+        "/js-tokens/4.0.0:",
+        '{ name = "tokenize-rt", version = "5.2.0" }',
+        'content-hash = "d41d8cd98f00b204e9800998ecf8427e"',
+        'password = request.form["password"]',
+        "const token = token2;",
+        "token = config.token1",
+        "api_key = process.env.API_KEY_2",
+        "self.secret = secret_v2",
+        "new_password=b64_str_to_str(data.new_password)",
+        "tokens = tokens2[0]",
+        '    "passport-yahoo": "git://example.invalid/passport-yahoo.git#OpenID2",',
+        '__author_email__ = "b2ziqe@example.invalid"',
+        '"case": "pypi-idna-PYSEC-2024-60-bdfc567e"',
+        'app -u "https://localhost?test-url-is-sanity=1"',
+        "password=get_password1(user)",
+        'headers["Authorization"] = "Bearer " + token',
+        "url = f'postgres://{user}:{password}@{host}'",
+        "re.match(r'://([^:]+):([^@]+)@', url)",
+        'if "-----BEGIN RSA PRIVATE KEY-----" in text:\n    raise_on_key(text)\n',
+        '"secret": "required"',
+        'tokenUrl: "/oauth2/token"',
+        "https://example.invalid/a/b?c=d#e1",
+        "http://[::1]:8080/x@y",
+        "class sk-fading-circle-with-a-long-name {}",
+        "npm_config_cache=/tmp/cache",
+        "npm_lifecycle_event and npm_package_version",
+        "The token: a string. Password: see below.",
+        '<input type="password" name="password1">',
+        "naïve — 中文 😀",
+    ],
+)
+def test_ordinary_text_comes_through(text: str) -> None:
+    assert redact_secrets(text) == (text, 0)
+
+
+def test_a_secret_beside_one_that_is_already_out_goes_too() -> None:
+    jwt = "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0In0." + MIX
+    redacted, _ = redact_secrets(f"Cookie: jwt={jwt}; sid=38afes7a8")
+    assert "38af" not in redacted
+
+
+def test_known_values_are_taken_out_in_every_spelling() -> None:
+    secret = 'pa ss/"wörd"'
+    text = f"1 {secret} 2 {quote(secret, safe='')} 3 {json.dumps(secret)}"
+    assert redact_secrets(text, frozenset({secret})) == (
+        f'1 {REDACTED} 2 {REDACTED} 3 "{REDACTED}"',
+        3,
+    )
+
+
+def test_a_known_value_too_short_to_be_one_does_not_shred_the_text() -> None:
+    assert redact_secrets("a sentence", frozenset({"a", "", "sent"})) == ("a sentence", 0)
+
+
+def test_the_longest_known_value_goes_first() -> None:
+    redacted, _ = redact_secrets("abcdefgh1234", frozenset({"abcdef", "abcdefgh1234"}))
+    assert redacted == REDACTED
+
+
+def filled() -> st.SearchStrategy[str]:
+    """Text in which secrets, their surroundings and noise meet."""
+    named = st.sampled_from(IN_CONTEXT).map(lambda pair: pair[0].format(pair[1]))
+    noise = st.text(st.characters(), max_size=8) | st.sampled_from(
+        ["\n", " ", "=", ": ", '"', "; ", "@"]
+    )
+    return st.lists(st.one_of(named, st.sampled_from(TOKENS), noise), max_size=12).map("".join)
+
+
+@given(filled())
+def test_any_text_can_be_redacted_twice(text: str) -> None:
+    once, _ = redact_secrets(text)
+    assert redact_secrets(once) == (once, 0)
+
+
+@given(st.text(st.characters(), max_size=60), st.text(st.characters(), max_size=60))
+def test_a_token_never_survives_its_surroundings(before: str, after: str) -> None:
+    token = "ghp_" + MIX + "ab"
+    redacted, _ = redact_secrets(f"{before} {token} {after}")
+    assert token not in redacted
+
+
+@given(st.text(st.characters(), max_size=300), st.integers(min_value=1, max_value=80))
+def test_an_excerpt_is_short_and_visible(text: str, limit: int) -> None:
+    shown = excerpt(text, limit)
+    assert len(shown) <= limit
+    assert "\x1b" not in shown
+    shown.encode()
+
+
+def test_an_excerpt_is_redacted_before_it_is_cut() -> None:
+    token = "ghp_" + MIX + "ab"
+    assert excerpt(f"x {token}", 20) == "x [REDACTED]"
