@@ -131,7 +131,7 @@ def _broken_place(row: StoredRow, seq: int) -> str:
     if row.header is not None and not row.header.endswith(b',"seq":%d}' % row.seq):
         return "its header says another sequence number (moved or duplicated)"
     if row.seq != seq:
-        return f"events {seq} to {row.seq - 1} before it are missing"
+        return f"the events from {seq} to {row.seq - 1} are missing before it"
     return "it does not follow the event before it (reordered, replaced, or re-chained)"
 
 

@@ -8,16 +8,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from fallback_audit.events import (
-    TERMINAL_KINDS,
     AttemptFailed,
     AttemptRefused,
     AttemptStarted,
     ConsumerLeft,
     ExampleReplayed,
-    FixEscalated,
-    FixRefused,
     FixStarted,
-    FixVerified,
     GateJudged,
     GroundingNotEvaluated,
     ModelAnswered,
@@ -30,7 +26,7 @@ from fallback_audit.events import (
     RepeatedPatchRejected,
     RetrievalQueried,
 )
-from fallback_audit.trail import Entry, Run, Trail
+from fallback_audit.trail import TERMINALS, Entry, Run, Trail
 from fallback_audit.vocabulary import CallType, PromptShape, Tier
 
 Finding = tuple[int, str]
@@ -39,8 +35,6 @@ Finding = tuple[int, str]
 MAX_RETRIES = 3
 MAX_AUTHOR_CALLS = 3
 MAX_EXAMPLES = 4
-
-_TERMINALS = (FixVerified, FixRefused, FixEscalated)
 
 
 def rag_skip_recorded(trail: Trail) -> Iterator[Finding]:
@@ -136,6 +130,8 @@ def prompt_shapes_agree(trail: Trail) -> Iterator[Finding]:
 def calls_are_answered(trail: Trail) -> Iterator[Finding]:
     """Each request has exactly one end, unless it was the last thing before an interruption."""
     for run in trail.runs:
+        if not run.any_of(ModelCalled, ModelAnswered, ModelFailed):
+            continue
         waiting: dict[tuple[int, CallType], int] = {}
         for seq, event in run.entries:
             if isinstance(event, ModelCalled):
@@ -158,7 +154,7 @@ def rejections_act(trail: Trail) -> Iterator[Finding]:
         for seq, event in run.any_of(PlanRejected, RepeatedPatchRejected, ModelFailed):
             if isinstance(event, ModelFailed) and event.call_type is not CallType.AUTHOR:
                 continue
-            follows = run.next_of(seq, *ends, PatchProposed, GateJudged, AttemptFailed, *_TERMINALS)
+            follows = run.next_of(seq, *ends, PatchProposed, GateJudged, AttemptFailed, *TERMINALS)
             if follows and not isinstance(follows.event, ends):
                 yield seq, f"{event.kind} is followed by {follows.event.kind}"
 
@@ -251,12 +247,12 @@ def retrieval_acts(trail: Trail) -> Iterator[Finding]:
 def events_stand_in_their_attempt(trail: Trail) -> Iterator[Finding]:
     """An event of an attempt stands between its AttemptStarted and the next."""
     for seq, event in trail.preamble:
-        if hasattr(event, "attempt") and event.kind not in TERMINAL_KINDS:
+        if hasattr(event, "attempt") and not isinstance(event, TERMINALS):
             yield seq, f"{event.kind} before any AttemptStarted"
     for run in trail.runs:
         for seq, event in run.entries:
             number = getattr(event, "attempt", run.attempt)
-            if number != run.attempt and event.kind not in TERMINAL_KINDS:
+            if number != run.attempt and not isinstance(event, TERMINALS):
                 yield seq, f"{event.kind} of attempt {number} stands in attempt {run.attempt}"
 
 

@@ -82,7 +82,7 @@ def failed_gates_act(trail: Trail) -> Iterator[Finding]:
 
 def failed_attempts_act(trail: Trail) -> Iterator[Finding]:
     """A failed attempt leads to another attempt, or to the end of the fix without a patch."""
-    for (seq, event), (_, follows) in pairwise(trail.entries):
+    for (seq, event), (_, follows) in pairwise(trail.entries if trail.of(AttemptFailed) else ()):
         if isinstance(event, AttemptFailed) and not isinstance(
             follows, AttemptStarted | FixEscalated | FixRefused
         ):

@@ -149,8 +149,10 @@ class SqliteAuditStore(SqliteAuditReader):
         After an input/output error of the sync itself, the operating system may still have kept the
         event: it was not acknowledged, and ``verify`` shows it if it is there.
         """
-        with self._lock, explained(self._path), _immediate(self._db):
-            seq, previous_leaf = self._db.execute(
+        # Straight to the connection: sqlite-utils reads each statement's first word in Python.
+        connection = self._db.conn
+        with self._lock, explained(self._path), _immediate(connection):
+            seq, previous_leaf = connection.execute(
                 "SELECT seq, leaf FROM audit_header ORDER BY seq DESC LIMIT 1"
             ).fetchone() or (0, GENESIS)
             link = make_link(
@@ -160,8 +162,8 @@ class SqliteAuditStore(SqliteAuditReader):
                 previous_leaf=previous_leaf,
                 recorded_at=_timestamp(self._clock()),
             )
-            self._db.execute("INSERT INTO audit_payload VALUES (?, ?)", (seq + 1, link.payload))
-            self._db.execute(
+            connection.execute("INSERT INTO audit_payload VALUES (?, ?)", (seq + 1, link.payload))
+            connection.execute(
                 "INSERT INTO audit_header VALUES (?, ?, ?)",
                 (seq + 1, link.header, link.event.leaf),
             )
@@ -236,7 +238,7 @@ def _prepare(path: Path, db: "Database", busy_timeout_s: float) -> None:
         )
     if numbered.pending(db):
         # Several processes may start at once: the lock makes one of them migrate, the others look.
-        with _immediate(db):
+        with _immediate(db.conn):
             numbered.apply(db)
 
 
@@ -260,14 +262,15 @@ def _enable_wal(path: Path, db: "Database", busy_timeout_s: float) -> None:
 
 
 @contextmanager
-def _immediate(db: "Database") -> Iterator[None]:
+def _immediate(connection: sqlite3.Connection) -> Iterator[None]:
     """Take the write lock at once: a deferred transaction that reads first can't wait for it."""
-    db.execute("BEGIN IMMEDIATE")
+    connection.execute("BEGIN IMMEDIATE")
     try:
         yield
-        db.commit()
+        connection.execute("COMMIT")
     except BaseException:
-        db.rollback()
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
 
 

@@ -2,20 +2,25 @@
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from fallback_audit.events import (
-    TERMINAL_KINDS,
     AttemptRefused,
     AttemptStarted,
     AuditEvent,
+    FixEscalated,
+    FixRefused,
     FixStarted,
+    FixVerified,
     PatchProposed,
 )
 from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import RefusalReason
 
 EventT = TypeVar("EventT")
+
+#: The types of TERMINAL_KINDS.
+TERMINALS = (FixVerified, FixRefused, FixEscalated)
 
 
 class Entry(NamedTuple, Generic[EventT]):
@@ -33,18 +38,21 @@ class Stretch:
 
     def __init__(self, entries: Iterable[AnyEntry]) -> None:
         self.entries = tuple(entries)
-        self._by_type: dict[type[Any], list[AnyEntry]] = {}
+        self._by_type: dict[type[Any], list[Any]] = {}
         for entry in self.entries:
             self._by_type.setdefault(type(entry.event), []).append(entry)
+        #: The first terminal event; None while the fix is open.
+        self.terminal: AnyEntry | None = next(iter(self.any_of(*TERMINALS)), None)
 
     def of(self, kind: type[EventT]) -> list[Entry[EventT]]:
         """The entries of this type, in chain order."""
-        return cast("list[Entry[EventT]]", self._by_type.get(kind, []))
+        return self._by_type.get(kind, [])
 
     def any_of(self, *kinds: type[Any]) -> list[AnyEntry]:
         """The entries of these types, in chain order."""
-        found = [entry for kind in kinds for entry in self._by_type.get(kind, [])]
-        return sorted(found, key=lambda entry: entry.seq)
+        found = [entry for kind in kinds for entry in self._by_type.get(kind, ())]
+        # Entries of a stretch compare by seq, which is unique in it.
+        return sorted(found) if len(found) > 1 else found
 
     def next_of(self, seq: int, *kinds: type[Any]) -> AnyEntry | None:
         """The first entry of these types after ``seq``."""
@@ -68,11 +76,6 @@ class Run(Stretch):
     def is_retry(self) -> bool:
         """Retry as fresh context follows from the prior attempts alone (ADR-0011)."""
         return self.start.event.prior_attempt_count > 0
-
-    @property
-    def terminal(self) -> AnyEntry | None:
-        """The fix's terminal event, where it ended during this run."""
-        return next((e for e in self.entries if e.event.kind in TERMINAL_KINDS), None)
 
     @property
     def interrupted(self) -> bool:
@@ -102,11 +105,6 @@ class Trail(Stretch):
     def managed(self) -> bool:
         """Our gate runner kept it. Where another orchestrator judges, its verdicts are not here."""
         return bool(self.of(FixStarted))
-
-    @property
-    def terminal(self) -> AnyEntry | None:
-        """The first terminal event; None while the fix is open."""
-        return next((e for e in self.entries if e.event.kind in TERMINAL_KINDS), None)
 
 
 def refused_by_cap(event: AuditEvent) -> bool:

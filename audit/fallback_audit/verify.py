@@ -128,6 +128,9 @@ def verify(store: VerifiableStore, *, evidence: EvidenceStore | None = None) -> 
     return check.report()
 
 
+# The adapter's own core: half the time of its wrapper, and this is called once an event.
+parse_event = event_adapter.validator.validate_json
+
 ItemT = TypeVar("ItemT")
 
 
@@ -190,7 +193,7 @@ class _Check:
     def _entry(self, row: StoredRow) -> Entry[AuditEvent] | None:
         header, payload = row.header or b"", row.payload or b""
         try:
-            event = event_adapter.validate_json(payload)
+            event = parse_event(payload)
         except ValidationError:
             reason = unreadable(header)
         else:
@@ -250,12 +253,12 @@ class _Check:
         )
 
     def _first_bad(self) -> Problem | None:
-        """The earliest event that anything is wrong with; the store as a whole comes first."""
+        """The earliest bad event: of integrity, if that is broken, since all else rests on it."""
         broken_rules = (
             Problem(seq=v.seq, fix_id=v.fix_id, reason=f"{v.rule}: {v.detail}")
             for v in self._contract.items
         )
-        found = [*self.integrity.items, *self._evidence_problems.items, *broken_rules]
+        found = self.integrity.items or [*self._evidence_problems.items, *broken_rules]
         return min(found, key=lambda problem: problem.seq or 0, default=None)
 
 

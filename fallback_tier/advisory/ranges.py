@@ -3,13 +3,16 @@
 Library ranges aren't used: they called a vulnerable ``1.0.0+b`` safe and raised on overlaps.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fallback_tier.advisory.osv import Advisory, Affected, Range
 from fallback_tier.advisory.versions import SortKey, is_orderable, sort_key
 
 #: OSV: "introduced": "0" is below every version, pre-releases of 0 included.
 _BEFORE_ALL: SortKey = (-1, "")
+
+#: Stands for what will be published later; calendar versions stay below it.
+_ABOVE_ALL_NAMED = "999999.0.0"
 
 
 def is_affected(advisory: Advisory, ecosystem: str, package: str, version: str) -> bool:
@@ -34,8 +37,30 @@ def fixed_versions(advisory: Advisory, ecosystem: str, package: str) -> tuple[st
         for event in a_range.events
         if event.fixed is not None and is_orderable(ecosystem, event.fixed)
     }
-    # The text breaks ties ("1.0" and "1.0.0"), so that the answer doesn't depend on set order.
-    return tuple(sorted(named, key=lambda version: (sort_key(ecosystem, version), version)))
+    return _sorted(ecosystem, named)
+
+
+def admits_affected(
+    advisory: Advisory, ecosystem: str, package: str, admits: Callable[[str], bool]
+) -> bool:
+    """May a range end in an affected version?
+
+    A client takes the highest version that it may. Which ones are published only a registry knows;
+    of those that the record names, and one above them all, the highest that ``admits`` accepts is
+    asked about.
+    """
+    named = (*_named_versions(advisory, ecosystem, package), _ABOVE_ALL_NAMED)
+    highest = next((version for version in reversed(named) if admits(version)), None)
+    return highest is not None and is_affected(advisory, ecosystem, package, highest)
+
+
+def _named_versions(advisory: Advisory, ecosystem: str, package: str) -> tuple[str, ...]:
+    named: set[str] = set()
+    for entry in _entries(advisory, ecosystem, package):
+        named.update(entry.versions)
+        for event in (event for a_range in _ranges(entry) for event in a_range.events):
+            named.update(filter(None, (event.introduced, event.fixed, event.last_affected)))
+    return _sorted(ecosystem, named)
 
 
 def lowest_fixed_version(
@@ -54,6 +79,11 @@ def lowest_fixed_version(
         ):
             return version
     return None
+
+
+def _sorted(ecosystem: str, versions: set[str]) -> tuple[str, ...]:
+    # The text breaks ties ("1.0" and "1.0.0"), so that the answer doesn't depend on set order.
+    return tuple(sorted(versions, key=lambda version: (sort_key(ecosystem, version), version)))
 
 
 def _entries(advisory: Advisory, ecosystem: str, package: str) -> Iterator[Affected]:

@@ -49,7 +49,7 @@ def sort_key(ecosystem: str, version: str) -> SortKey:
         if base == PYPI:
             return 1, Version(Version(version).public)
         if base == NPM:
-            return 1, _semver(version).precedence_key
+            return 1, _semver(version).truncate("prerelease").precedence_key
     except (InvalidVersion, ValueError):
         return 0, version
     raise AdvisoryError(

@@ -65,7 +65,7 @@ _DIAGNOSTIC = re.compile(
     r"|(?P<compiler>[^\s:(]+(?:\(\d+,\d+\)|:\d+(?::\d+)?): (?:fatal )?(?:error|warning)\b.*)"
 )
 _NPM_CHATTER = re.compile(
-    r"(?:code ELIFECYCLE|errno |syscall |A complete log|.*-debug-\d|Fix the upstream"
+    r"(?:code ELIFECYCLE|errno |syscall |A complete log|Log files were not|.*-debug-\d|Fix the upstream"
     r"|this command with|to accept an incorrect|For a full report|command (?:sh|failed)|path "
     r"|location |Lifecycle )"
 )

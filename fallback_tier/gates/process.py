@@ -71,11 +71,13 @@ def run_bounded(
     timeout_s: float,
     max_output_bytes: int,
     pass_fds: Sequence[int] = (),
+    leader_reaps: bool = False,
 ) -> CommandResult:
     """Run ``argv`` to its end or to its wall-clock limit; nothing of it is left behind.
 
     stdin is closed, stdout and stderr are joined. ``exit_code`` is None where the clock ended it.
-    Raises OSError where the program can't be started.
+    ``leader_reaps``: the program does nothing but wait for its children (bubblewrap's monitor), and
+    may bury them before it is killed itself. Raises OSError where the program can't be started.
     """
     started = time.monotonic()
     output = BoundedOutput(max_output_bytes)
@@ -96,7 +98,7 @@ def run_bounded(
             pipe = process.stdout.fileno()
             ended = _collect(pipe, pidfd, output.add, until=started + timeout_s)
         finally:
-            kill_tree(process.pid, pidfd)
+            kill_tree(process.pid, pidfd if leader_reaps else None)
             os.close(pidfd)
         _collect(pipe, None, output.add, until=time.monotonic() + _GRACE_S)
     return CommandResult(
@@ -108,13 +110,15 @@ def run_bounded(
     )
 
 
-def kill_tree(pid: int, pidfd: int) -> None:
+def kill_tree(pid: int, reaper: int | None) -> None:
     """SIGKILL every descendant of an unreaped child, then its whole process group.
 
-    Descendants are stopped before they are killed, so that none forks away meanwhile, and killed
-    before the leader, so that a leader that reaps (bubblewrap's monitor) leaves no zombie behind.
-    A daemon whose parents are gone already is out of reach here; a PID namespace ends those too.
+    Descendants are stopped before they are killed, so that none forks away meanwhile. ``reaper`` is
+    the child's pidfd where it is given the time to reap them, so that no zombie is left behind. A
+    daemon whose parents are gone already is out of reach here; a PID namespace ends those too.
     """
+    if reaper is None:
+        _signal(pid, signal.SIGSTOP)
     victims: set[int] = set()
     while fresh := _descendants(pid) - victims:
         for victim in fresh:
@@ -122,9 +126,9 @@ def kill_tree(pid: int, pidfd: int) -> None:
         victims |= fresh
     for victim in victims:
         _signal(victim, signal.SIGKILL)
-    if victims:
+    if victims and reaper is not None:
         with selectors.DefaultSelector() as selector:
-            selector.register(pidfd, selectors.EVENT_READ)
+            selector.register(reaper, selectors.EVENT_READ)
             selector.select(_GRACE_S)
     try:
         os.killpg(pid, signal.SIGKILL)

@@ -167,6 +167,7 @@ class BubblewrapSandbox:
                 timeout_s=timeout_s,
                 max_output_bytes=MAX_OUTPUT_BYTES,
                 pass_fds=filters,
+                leader_reaps=True,
             )
         except OSError as error:
             raise _no_sandbox(f"{bwrap} can't be started: {error.strerror}") from error
@@ -190,8 +191,11 @@ class BubblewrapSandbox:
         yield from ("--bind", str(worktree), str(worktree))
         if os.path.lexists(worktree / ".git"):
             yield from ("--ro-bind", str(worktree / ".git"), str(worktree / ".git"))
-        # What bubblewrap itself built is a tmpfs too, without a size: closed last.
-        yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(worktree))
+        # /proc/sys is root's own, and root keeps its user id inside: writable, were it not closed.
+        # What bubblewrap itself built (/dev, /) is a tmpfs without a size: closed last.
+        for place in ("/proc", "/dev", "/"):
+            yield from ("--remount-ro", place)
+        yield from ("--chdir", str(worktree))
 
 
 class UnsandboxedRunner:

@@ -252,6 +252,9 @@ def _check_whole_file(
         if not hunks:
             reader.fail("a changed file has no hunk")
         return
-    absent = [hunk.old_count if kind == "created" else hunk.new_count for hunk in hunks]
-    if absent != [0]:
+    absent = [
+        (hunk.old_start, hunk.old_count) if kind == "created" else (hunk.new_start, hunk.new_count)
+        for hunk in hunks
+    ]
+    if absent != [(0, 0)]:
         reader.fail(f"a {kind} file must be one hunk that holds the whole file")

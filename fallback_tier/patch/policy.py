@@ -60,7 +60,7 @@ _GIT = _Place(
 )
 _HOOKS = _Place(
     "it runs or is read by itself when someone enters, installs or starts the project",
-    folders=".husky .yarn .vscode .idea .devcontainer .direnv .githooks node_modules site-packages"
+    folders=".husky .yarn .vscode .idea .devcontainer .direnv node_modules site-packages"
     " .venv __pycache__",
     files="sitecustomize.py usercustomize.py *.pth *.egg-link *.pyc .npmrc npmrc .yarnrc*"
     " .pnpmfile.* pnpmfile.* .pnp.* pnpm-workspace.yaml bunfig.toml .pypirc pip.conf pip.ini"

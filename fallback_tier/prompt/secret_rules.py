@@ -89,8 +89,8 @@ class Rule(NamedTuple):
 
 RULES = (
     Rule(Judge.FORMAT, "", f"(?:{_KEY_BLOCK})"),
-    # Several where one stands right behind another. The lead is matched over bytes: an edge may have
-    # more than one.
+    # Several where one stands right behind another. The lead is matched over bytes: an edge may be
+    # several.
     Rule(Judge.FORMAT, f"(?:{_EDGE}+)?", f"(?:{'|'.join(_TOKENS)})+", start=rf"(?:\A|{_EDGE})"),
     # Credentials in a URL (RFC 3986 §3.2.1).
     Rule(Judge.PLACE, r"[a-z][0-9a-z+.-]*://[^\s/@:\"'`<>]*:", r"[^\s/\"'`<>\[\]\\]{3,}", "@"),

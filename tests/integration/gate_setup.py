@@ -92,7 +92,9 @@ def applied(diff: str = "", files: tuple[str, ...] = ()) -> Applied:
     )
 
 
-def repository(root: Path, files: Mapping[str, str], manifests: tuple[str, ...] = ()) -> RepoContext:
+def repository(
+    root: Path, files: Mapping[str, str], manifests: tuple[str, ...] = ()
+) -> RepoContext:
     """Commit ``files`` in a new repository."""
     root.mkdir(parents=True)
     write(root, dict(files))

@@ -63,7 +63,8 @@ def test_code_that_ends_the_test_run_early_is_no_pass(tmp_path: Path) -> None:
 def test_fewer_tests_than_at_the_base_commit_is_a_failure(tmp_path: Path) -> None:
     files = PROJECT | {
         "tests/test_calc.py": UNITTEST.replace("class Add", "import calc\nclass Add").replace(
-            "    def test_zero", "    @unittest.skipIf(hasattr(calc, 'LESS'), '')\n    def test_zero"
+            "    def test_zero",
+            "    @unittest.skipIf(hasattr(calc, 'LESS'), '')\n    def test_zero",
         )
     }
     change = {"calc.py": FIXED + "LESS = True\n"}

@@ -1,13 +1,15 @@
 """Which projects hold an affected version of a package, and why a direct bump can't mend one."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.lockfile import dependents
 from fallback_plugins.npm.manifest import PEER_SECTION, Declared
 from fallback_plugins.npm.specs import admits, floor, foreign
 from fallback_plugins.npm.survey import ECOSYSTEM, MANIFEST, Project, survey, unsupported
-from fallback_tier.advisory import Advisory, fixed_versions, is_affected, sort_key
+from fallback_tier.advisory import Advisory, is_affected, sort_key
+from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.errors import RecipeError
 from fallback_tier.repo import RepoContext
 
@@ -100,12 +102,16 @@ def _not_its_own(
 
 
 def _unbumpable_spec(project: Project, advisory: Advisory, package: str) -> str | None:
-    """A spec that names no version, or a range that only admits affected ones."""
-    fixed = fixed_versions(advisory, ECOSYSTEM, package)
+    """A spec that names no version, or a range at whose upper end an affected one is."""
     for place in editable(project):
         what = "an alias" if place.key != package else foreign(place.spec)
         if what:
             return f"{project.manifest} takes {package} from {what} ({place.spec!r})"
-        if floor(place.spec) is None and not any(admits(place.spec, it) for it in fixed):
-            return f"{project.manifest} asks for {package} {place.spec!r}, which no fix fits"
+        if project.installed or floor(place.spec) is not None:
+            continue
+        if admits_affected(advisory, ECOSYSTEM, package, partial(admits, place.spec)):
+            return (
+                f"{project.manifest} asks for {package} {place.spec!r}, a range whose upper end"
+                " is affected"
+            )
     return None

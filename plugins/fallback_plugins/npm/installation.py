@@ -18,6 +18,14 @@ from fallback_tier.repo import RepoContext
 #: What `npm init` writes: no test, and a failure.
 _PLACEHOLDER = "no test specified"
 
+#: npm looks packuments up in the cache's index only after it has rewritten the entry, so that an index
+#: that can't be written is an empty one. The index is copied (it is small), the content is linked.
+_WITH_CACHE = """mkdir -p "$TMPDIR/npm/_cacache"
+cp -r "$1/_cacache/index-v5" "$TMPDIR/npm/_cacache"
+ln -s "$1/_cacache/content-v2" "$TMPDIR/npm/_cacache"
+shift; exec "$@" --cache="$TMPDIR/npm"
+"""
+
 
 class Installation:
     """One project folder of one tree (patched, or the base commit's)."""
@@ -63,7 +71,7 @@ class Installation:
             if PurePosixPath(path).name in {MANIFEST, *LOCKS}
             and PurePosixPath(path).is_relative_to(self.folder)
         }
-        arguments = [*self._arguments(), "--allow-git=none"]
+        arguments = [*self._arguments(), "--allow-git=none", f"--cache={self._cache}"]
         done = self._cache / f"fetched-{gating.content_key(manifests, arguments)}"
         if done.exists():
             return CommandResult(argv=("npm",), exit_code=0, output="", duration_ms=0)
@@ -82,7 +90,8 @@ class Installation:
 
     def install(self) -> CommandResult:
         """Install into the tree, inside the sandbox, from the cache alone."""
-        return self.sandboxed(["npm", *self._arguments(), "--offline", "--logs-max=0"])
+        command = ["npm", *self._arguments(), "--offline"]
+        return self.sandboxed(["sh", "-c", _WITH_CACHE, "sh", str(self._cache), *command])
 
     def ready(self) -> bool:
         """Are the dependencies there? The base commit's tree gets them here."""
@@ -105,7 +114,7 @@ class Installation:
     def _arguments(self) -> list[str]:
         lock = "--package-lock" if self.verb == "ci" else "--no-package-lock"
         options = ["--ignore-scripts", "--include=dev", "--no-audit", "--no-fund"]
-        options += ["--no-update-notifier", "--loglevel=error", f"--cache={self._cache}"]
+        options += ["--no-update-notifier", "--loglevel=error", "--logs-max=0"]
         return [self.verb, lock, *options, *self._peer_option()]
 
     def _peer_option(self) -> list[str]:

@@ -11,7 +11,8 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests import Kind
 from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.survey import ECOSYSTEM, Place, survey, unsupported
-from fallback_tier.advisory import Advisory, fixed_versions, is_affected
+from fallback_tier.advisory import Advisory, is_affected
+from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.errors import RecipeError
 from fallback_tier.repo import RepoContext
 
@@ -74,14 +75,18 @@ def _judge(
 
 
 def _unknown(place: Place, advisory: Advisory, package: str) -> str | None:
-    """No version can be read: only a place that admits a fixed one is harmless."""
+    """No version can be read; a range is harmless unless an affected one is at its upper end."""
     if place.blocker:
         return f"{place.path} asks for {package}, but {place.blocker}."
-    fixed = fixed_versions(advisory, ECOSYSTEM, package)
     declaration = place.declaration
-    if declaration is None or any(declaration.admits(version) for version in fixed):
+    if declaration is None:
         return None
-    return f"{place.path} asks for {package}{declaration.specifier}, which no fix fits."
+    if not admits_affected(advisory, ECOSYSTEM, package, declaration.admits):
+        return None
+    return (
+        f"{place.path} asks for {package}{declaration.specifier}, a range whose upper end is"
+        " affected."
+    )
 
 
 def _lock_problem(

@@ -1,10 +1,10 @@
 """The SQLite file behind the memory. sqlite_utils is imported on first use: it costs 160 ms."""
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from sqlite3 import Error as SqliteError
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -106,18 +106,16 @@ class ExampleStore:
     @contextmanager
     def _reading(self) -> "Iterator[Database]":
         """A read-only connection. A missing file is an error, never an empty new store."""
-        import sqlite3
-
         from sqlite_utils import Database
 
         try:
             connection = sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True)
-        except SqliteError as error:
+        except sqlite3.Error as error:
             raise self._unusable(error) from error
         db = Database(connection, execute_plugins=False)
         try:
             yield db
-        except SqliteError as error:
+        except sqlite3.Error as error:
             raise self._unusable(error) from error
         finally:
             db.close()
@@ -129,7 +127,7 @@ class ExampleStore:
 
         try:
             db = Database(self.path, execute_plugins=False)
-        except SqliteError as error:
+        except sqlite3.Error as error:
             raise self._unusable(error) from error
         try:
             db.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
@@ -137,13 +135,13 @@ class ExampleStore:
             _migrations().apply(db)
             yield db
             db.commit()
-        except SqliteError as error:
+        except sqlite3.Error as error:
             raise self._unusable(error) from error
         finally:
             db.rollback()
             db.close()
 
-    def _unusable(self, error: SqliteError) -> ExampleStoreError:
+    def _unusable(self, error: sqlite3.Error) -> ExampleStoreError:
         return ExampleStoreError(
             f"The example store {str(self.path)!r} can't be used: {error}.",
             next_step="Check the path, or ingest the examples into a new file.",

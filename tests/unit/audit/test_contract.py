@@ -7,6 +7,7 @@ import pytest
 from fallback_audit import rules_attempt, rules_fix
 from fallback_audit.contract import RULES, violations
 from fallback_audit.events import (
+    TERMINAL_KINDS,
     AttemptFailed,
     AttemptRefused,
     AttemptStarted,
@@ -26,6 +27,7 @@ from fallback_audit.events import (
     RecipeEvaluated,
     RetrievalQueried,
 )
+from fallback_audit.trail import TERMINALS
 from fallback_audit.vocabulary import (
     EscalationReason,
     FailureKind,
@@ -35,7 +37,7 @@ from fallback_audit.vocabulary import (
     Tier,
 )
 from fallback_tier import limits
-from fallback_tier.gates import runner
+from fallback_tier.gates import decision
 from tests.unit.audit import trails as t
 from tests.unit.audit.trails import Events
 
@@ -290,4 +292,8 @@ def test_limits_are_those_of_the_tier() -> None:
 
 
 def test_same_failure_limit_is_that_of_the_gate_runner() -> None:
-    assert rules_fix.SAME_FAILURE_LIMIT == runner.SAME_FAILURE_LIMIT
+    assert rules_fix.SAME_FAILURE_LIMIT == decision.SAME_FAILURE_LIMIT
+
+
+def test_terminal_types_are_those_of_the_vocabulary() -> None:
+    assert {kind.__name__ for kind in TERMINALS} == TERMINAL_KINDS

@@ -95,7 +95,7 @@ def test_a_planted_pipe_does_not_hang(root: Path, store: FileEvidenceStore) -> N
 
 def test_an_unusable_root(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(EvidenceError, match="Evidence .*/file/"):
+    with pytest.raises(EvidenceError, match=r"Evidence .*/file/"):
         FileEvidenceStore(tmp_path / "file").put(b"log")
 
 

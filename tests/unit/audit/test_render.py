@@ -111,7 +111,7 @@ def test_hostile_text_reaches_no_terminal(tmp_path: Path) -> None:
 
 
 def test_visible_keeps_ordinary_text() -> None:
-    assert visible("naïve – 漢字 🙂 [x]") == "naïve – 漢字 🙂 [x]"
+    assert visible("naïve — 漢字 🙂 [x]") == "naïve — 漢字 🙂 [x]"
     assert visible("a\tb\nc") == "a\\tb\\nc"
     assert visible("a\tb\nc\r", lines=True) == "a\tb\nc\\r"
 

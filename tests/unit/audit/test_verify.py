@@ -124,7 +124,7 @@ def rechain_one(connection: sqlite3.Connection) -> None:
         (flip("audit_payload", "payload", 7, 20), 7, "payload's bytes"),
         (flip("audit_header", "header", 7, 20), 7, "header's bytes"),
         (flip("audit_header", "leaf", EVENTS, 3), EVENTS, "header's bytes"),
-        (both(delete, 7), 8, "events 7 to 7 before it are missing"),
+        (both(delete, 7), 8, "the events from 7 to 7 are missing"),
         (delete("audit_payload", 7), 7, "payload is missing"),
         (delete("audit_header", 7), 7, "without a header"),
         (both(swap, 7, 8), 7, "another sequence number"),
@@ -150,7 +150,12 @@ flips = st.sampled_from(
 # A deletion of the last event from both tables is the one change a chain can't show (no checkpoints).
 inner = st.integers(1, EVENTS - 1)
 mutations = st.one_of(
-    st.builds(lambda cell, seq, at: flip(*cell, seq, at), flips, sequences, st.integers(0, 5_000)),
+    st.builds(
+        lambda cell, seq, at: flip(cell[0], cell[1], seq, at),
+        flips,
+        sequences,
+        st.integers(0, 5_000),
+    ),
     st.builds(delete, tables, sequences),
     st.builds(lambda seq: both(delete, seq), inner),
     st.builds(lambda table, seq: copy(table, seq, EVENTS + 1), tables, sequences),

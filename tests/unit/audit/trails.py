@@ -179,10 +179,11 @@ def failed(
     *gates: str,
     kind: FailureKind = FailureKind.TESTS_FAILED,
     signature: str | None = None,
+    tier: Tier = Tier.LLM,
 ) -> AuditEvent:
     return AttemptFailed(
         attempt=attempt,
-        tier=Tier.LLM,
+        tier=tier,
         failure_kind=kind,
         failing_gates=gates,
         failure_signature=digest(signature or f"signature {attempt}"),
@@ -215,11 +216,11 @@ def passing_gates(attempt: int) -> Events:
     ]
 
 
-def failing_gates(attempt: int, signature: str | None = None) -> Events:
+def failing_gates(attempt: int, signature: str | None = None, tier: Tier = Tier.LLM) -> Events:
     return [
         judged(attempt, "applies"),
         judged(attempt, "tests", GateStatus.FAILED),
-        failed(attempt, "tests", signature=signature),
+        failed(attempt, "tests", signature=signature, tier=tier),
     ]
 
 
@@ -262,7 +263,7 @@ def verified_on_retry() -> Events:
         fix_started(),
         SandboxDisabled(reason="a person said so"),
         *first_by_recipe(),
-        *failing_gates(1),
+        *failing_gates(1, tier=Tier.RECIPE),
         started(2, 1),
         skipped(2, 1),
         called(2, 1),

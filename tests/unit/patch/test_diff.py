@@ -19,8 +19,11 @@ from tests.fakes.repository import GIT_ENV, write
 
 #: Lines that have misled readers of diffs: other line separators, form feeds, marks of the format.
 LINES = st.sampled_from(
-    ["", "a", "b", "c", "x\x0cy", "a\u2028b", "a\x85b", "\x1c", "-- a/x", "++ b/x", "@@ -1 +1 @@"]
-    + ["\\ No newline at end of file", "é", "\ufeffa", " ", "\t", "a\rb", "diff --git a/x b/x"]
+    [
+        *["", "a", "b", "c", "x\x0cy", "a\u2028b", "a\x85b", "\x1c", "-- a/x", "++ b/x"],
+        *["@@ -1 +1 @@", "\\ No newline at end of file", "é", "\ufeffa", " ", "\t", "a\rb"],
+        "diff --git a/x b/x",
+    ]
 )
 ENDS = st.sampled_from(["\n", "\r\n"])
 TEXT = st.builds(
@@ -142,6 +145,4 @@ def test_only_line_feeds_end_lines() -> None:
 
 
 def test_digest_is_of_the_utf8_bytes() -> None:
-    assert patch_digest("é") == (
-        "4a99557e4033c3539de2eb65472017cad5f9557f7a0625a09f1c3f6e2ba69c4c"
-    )
+    assert patch_digest("é") == ("4a99557e4033c3539de2eb65472017cad5f9557f7a0625a09f1c3f6e2ba69c4c")

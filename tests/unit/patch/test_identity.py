@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from fallback_tier.advisory import parse_advisory
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.patch.identity import replayable
 from fallback_tier.ports import SolvedExample
 from tests.fakes.repository import context
 from tests.fixtures.fallback_tier_callable import ADVISORY
-from fallback_tier.advisory import parse_advisory
 
 CODE = "def read(name):\r\n    return open(name)\r\n"
 FILES = {"pkg/app.py": CODE, "pkg/other.py": "x = 1\n", "tests/a.py": "x = 1\n"}

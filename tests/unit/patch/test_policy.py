@@ -12,10 +12,10 @@ from fallback_tier.patch.policy import check_policy, forbidden_reason, recipe_on
 ALLOWED = """
 src/app.py lib/index.js README.md docs/test.md src/latest.js src/contest.py lib/attest.ts
 src/inspect.js src/testing/helper.py numpy/testing/utils.py src/specification.py a/protest_x.py
-lib/makefile.py src/git.py src/gitlab.js src/environment.ts src/ci/run.py b c/d e.py é.py
+lib/makefile.py src/git.py src/gitlab.js src/environment.ts src/ci/run.py é.py
 a.b/c.d.js src/__init__.py bin/run.sh data/names.json src/requirements.py src/setup.js
-src/compose.py src/test/../x
-""".split("\n")
+src/compose.py
+"""
 
 
 FORBIDDEN = {
@@ -50,7 +50,7 @@ RECIPE_ONLY = """package-lock.json sub/package-lock.json npm-shrinkwrap.json yar
     bun.lock bun.lockb uv.lock poetry.lock Pipfile.lock pdm.lock pylock.toml pylock.dev.toml
     package.json requirements.txt requirements-dev.txt dev-requirements.txt requirements.in
     constraints.txt pyproject.toml setup.cfg setup.py Pipfile environment.yml tests/requirements.txt
-    test/package.json""".split()
+    test/package.json"""
 
 UNSAFE = [
     "", "/etc/passwd", "../x", "a/../../x", "./a", "a//b", "a/", ".git/config", "a/.git/hooks/x",
@@ -69,7 +69,7 @@ def test_forbidden_with_its_reason(place: policy._Place, path: str) -> None:
     assert forbidden_reason(path) == place.reason
 
 
-@pytest.mark.parametrize("path", RECIPE_ONLY)
+@pytest.mark.parametrize("path", RECIPE_ONLY.split())
 def test_manifests_and_locks_are_for_recipes(path: str) -> None:
     assert forbidden_reason(path) is None
     assert recipe_only_reason(path) is not None
@@ -78,8 +78,7 @@ def test_manifests_and_locks_are_for_recipes(path: str) -> None:
 
 
 def _allowed() -> list[str]:
-    one_a_word = [path for line in ALLOWED for path in line.split()]
-    return [path for path in one_a_word if ".." not in path] + ["b c/d e.py"]
+    return [*ALLOWED.split(), "b c/d e.py"]
 
 
 @pytest.mark.parametrize("path", _allowed())
@@ -95,24 +94,13 @@ def test_unsafe_paths(path: str) -> None:
     assert forbidden_reason(path) == unsafe_reason(path)
 
 
-def test_every_rule_is_tested() -> None:
-    """A glob that no path above exercises is a rule without an alarm."""
-    import fnmatch
-
-    paths = [path for group in FORBIDDEN.values() for path in group.split()] + RECIPE_ONLY
-    components = {part.casefold() for path in paths for part in path.split("/")}
-    places = [*FORBIDDEN, policy._LOCKS, policy._MANIFESTS]
-    globs = {glob for place in places for glob in (place.folders + " " + place.files).split()}
-    unused = {g for g in globs if not any(fnmatch.fnmatchcase(c, g) for c in components)}
-    # Families, of which the members above stand for the rest.
-    assert {g for g in unused if "test" not in g and "spec" not in g} <= {
-        ".gitea", ".forgejo", ".azure-pipelines", ".azuredevops", ".teamcity", ".semaphore",
-        ".ci", ".jenkins", ".drone", ".appveyor.y*ml", "wercker.y*ml", "codemagic.y*ml",
-        ".codecov.y*ml", ".direnv", "*.egg-link", "npmrc", "pnpmfile.*", ".condarc",
-        ".lefthook*.y*ml", ".mise.toml", ".mypy.ini", "containerfile.*", "__snapshots__",
-        "jest-*.config.*", "mocha.opts", "nyc.config.*", ".taprc", ".c8rc*", "requirements*.in",
-        "*requirements.in", "constraints*.in",
-    }  # fmt: skip
+@pytest.mark.parametrize("place", [*FORBIDDEN, policy._LOCKS, policy._MANIFESTS])
+def test_every_glob_of_every_rule_works(place: policy._Place) -> None:
+    inside = [f"{glob.replace('*', 'x')}/file.txt" for glob in place.folders.split()]
+    files = [glob.replace("*", "x") for glob in place.files.split()]
+    for path in inside + files:
+        for variant in (path, path.upper(), f"sub/{path}"):
+            assert forbidden_reason(variant) or recipe_only_reason(variant), variant
 
 
 def test_a_declaration_opens_no_forbidden_place() -> None:
@@ -127,9 +115,8 @@ def test_changes_and_paths_are_judged_alike() -> None:
 
 @given(st.text(max_size=30))
 def test_any_text_gets_an_answer(path: str) -> None:
-    assert check_policy([path]) == check_policy([path.swapcase().swapcase(), path])[-1:] or True
-    reason = forbidden_reason(path)
-    assert reason is None or reason
+    reason = forbidden_reason(path) or recipe_only_reason(path)
+    assert len(check_policy([path])) == (reason is not None)
 
 
 @given(st.sampled_from(_allowed()), st.sampled_from([".git", ".GIT", "..", ".github", "tests"]))

@@ -1,0 +1,1 @@
+"""Unpack uploaded archives."""

@@ -1,0 +1,190 @@
+"""``fallback-tier demo``: the main job on real input, and what is replayed said plainly."""
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+
+from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.render import Renderer
+from fallback_audit.sqlite_store import open_readonly
+from fallback_audit.verify import verify
+from fallback_plugins.solved_examples import ExampleStore, load_jsonl
+from fallback_tier.advisory import load_advisory
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.fix import report
+from fallback_tier.cli.progress import FixProgress
+from fallback_tier.demo.cassette import recorded_nonces, replayed_author
+from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, shipped
+from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.gates.delivery import deliver
+from fallback_tier.gates.result import Verified
+from fallback_tier.ports import ClientRunner, NonceSource, PlanAuthor
+from fallback_tier.wiring import Configuration, audit_db, evidence_dir, open_services, random_nonce
+
+RETRY_FIX = "demo-retry"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One fix of the demo. ``fetch`` puts a committed repository at a path."""
+
+    title: str
+    about: str
+    fix_id: str
+    advisory: str
+    fetch: Callable[[Path, ClientRunner], None]
+
+
+NPM = Scene(
+    "1. A real npm project, fixed by recipe",
+    "rc 1.2.8 from the npm registry, whose lock holds ini 1.3.5 (CVE-2020-7788). The real npm writes "
+    "the new lock; rc's own tests run in the sandbox. No model.",
+    "demo-npm",
+    "GHSA-qqgx-2p2h-9c37",
+    fetch_rc,
+)
+PYTHON = Scene(
+    "2. A real Python project, fixed by recipe",
+    "Flask 3.1.2 from the Python registry, whose lock holds Werkzeug 3.1.3 (CVE-2025-66221). The real "
+    "uv writes the new lock; Flask's own tests run in the sandbox. No model.",
+    "demo-python",
+    "GHSA-hgf8-39gv-g3f2",
+    fetch_flask,
+)
+REPLAY = Scene(
+    "3. A fix replayed from a solved example",
+    "A small project of ours, and a store with one validated fix of the same package on the same file "
+    "content. Replayed is the example's edit; the gates are real. No model.",
+    "demo-replay",
+    "DEMO-2026-0001",
+    lambda place, clients: copy_project("replay", place, clients),
+)
+RETRY = Scene(
+    "4. A fix that fails its gates once, and succeeds from a fresh context",
+    "A small project of ours. [magenta]Replayed by vcrpy from a cassette: the model's HTTP traffic, "
+    "recorded from a real local model (its file says which).[/] Everything else is real.",
+    RETRY_FIX,
+    "DEMO-2026-0002",
+    lambda place, clients: copy_project("retry", place, clients),
+)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the four scenes, then the audit trail, then tamper with a copy of it."""
+    console = Console()
+    kept = Path(arguments.keep).absolute() if arguments.keep else None
+    root = kept or Path(tempfile.mkdtemp(prefix="fallback-tier-demo-"))
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        return _Demo(root, console).run()
+    finally:
+        if kept is None:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+class _Demo:
+    def __init__(self, root: Path, console: Console) -> None:
+        self._root = root
+        self._state = root / "state"
+        self._console = console
+        self._clients = SubprocessClients()
+
+    def run(self) -> int:
+        fixed = [self._play(NPM), self._play(PYTHON), self._play_with_example(), self._play_retry()]
+        intact = self._show_trail()
+        caught = self._tamper()
+        if all(fixed) and intact and caught:
+            self._console.print(
+                "[bold green]demo complete[/]: 4 fixed and proved, the trail verified"
+            )
+            return exit_codes.OK
+        self._console.print("[bold red]the demo did not go as it should[/]")
+        return exit_codes.ESCALATED
+
+    def _play(
+        self,
+        scene: Scene,
+        *,
+        examples: Path | None = None,
+        author: PlanAuthor | None = None,
+        nonces: NonceSource = random_nonce,
+    ) -> bool:
+        self._console.print(Panel(scene.about, title=scene.title, title_align="left"))
+        place = self._root / scene.fix_id
+        with self._console.status("fetching the project …"):
+            scene.fetch(place, self._clients)
+        with shipped(f"advisories/{scene.advisory}.json") as path:
+            advisory = load_advisory(path)
+        configuration = Configuration(state_dir=self._state, examples=examples)
+        with open_services(configuration, nonces=nonces, author=author) as services:
+            inputs = services.inputs(advisory, place, fix_id=scene.fix_id)
+            with FixProgress(self._console) as progress:
+                runner = services.gate_runner(advisory, progress)
+                result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
+            proved = isinstance(result, Verified)
+            if isinstance(result, Verified):
+                deliver(result.application, inputs.repo_ctx, services.clients)
+            report(result, self._console, delivered=proved)
+        self._console.print()
+        return proved
+
+    def _play_with_example(self) -> bool:
+        store = self._root / "examples.db"
+        with shipped("solved-example.jsonl") as path:
+            ExampleStore(store).ingest(load_jsonl(path))
+        return self._play(REPLAY, examples=store)
+
+    def _play_retry(self) -> bool:
+        with shipped("cassettes/retry.yaml") as path, replayed_author(path) as author:
+            return self._play(RETRY, author=author, nonces=recorded_nonces())
+
+    def _show_trail(self) -> bool:
+        self._console.print(
+            Panel(
+                "What an operator sees of fix 4. Attempt 2 was a fresh LLM run: its prompt had the "
+                "failure's summary in place of examples, and the trail says so.",
+                title="5. The audit trail",
+                title_align="left",
+            )
+        )
+        reader = open_readonly(audit_db(self._state))
+        try:
+            Renderer(self._console).render_fix(reader.events(RETRY_FIX))
+            evidence = FileEvidenceStore(evidence_dir(self._state))
+            checked = verify(reader, evidence=evidence)
+            Renderer(self._console).render_report(checked)
+        finally:
+            reader.close()
+        self._console.print()
+        return checked.ok
+
+    def _tamper(self) -> bool:
+        """Change one byte of a copy, behind the store's back: ``verify`` must say which event."""
+        copy = self._root / "tampered.db"
+        data = audit_db(self._state).read_bytes()
+        old, new = b'"failure_kind":"tests_failed"', b'"failure_kind":"tests_fai1ed"'
+        at = data.rfind(old)
+        copy.write_bytes(data[:at] + new + data[at + len(old) :])
+        reader = open_readonly(copy)
+        try:
+            checked = verify(reader)
+        finally:
+            reader.close()
+        first = checked.first_bad
+        self._console.print(
+            Panel(
+                f"One byte of a copy was changed. verify: "
+                f"{'[red]NOT INTACT[/]' if not checked.ok else 'intact'}"
+                + (f", event {first.seq}: {escape(first.reason)}" if first else ""),
+                title="6. Tampering",
+                title_align="left",
+            )
+        )
+        return at >= 0 and not checked.ok

@@ -1,0 +1,241 @@
+"""Python's files as text: declarations, pins, and edits that touch one span."""
+
+import json
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from fallback_plugins.pypi.manifests import Kind, kind_of
+from fallback_plugins.pypi.pins import pinned_versions
+from fallback_plugins.pypi.pyproject import replace_requirement, requirement_strings
+from fallback_plugins.pypi.requirements import declaration_in, declarations
+from fallback_plugins.pypi.rewrite import apply_edits, edits_for
+from fallback_plugins.pypi.usage import mentions
+from fallback_tier.errors import RecipeError
+
+
+def bumped(text: str, package: str, version: str) -> str:
+    edits = [edits_for(declaration, version) for declaration in declarations(text, package)]
+    return apply_edits(text, tuple(edit for group in edits if group for edit in group))
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("requirements.txt", Kind.REQUIREMENTS),
+        ("a/requirements-dev.in", Kind.REQUIREMENTS),
+        ("docs_requirements.txt", Kind.REQUIREMENTS),
+        ("requirements/dev.txt", Kind.REQUIREMENTS),
+        ("a/constraints.txt", Kind.REQUIREMENTS),
+        ("pyproject.toml", Kind.PYPROJECT),
+        ("a/uv.lock", Kind.UV_LOCK),
+        ("pylock.dev.toml", Kind.PYLOCK),
+        ("setup.py", Kind.SETUP_PY),
+        ("requirements/README.md", None),
+        ("docs/dev.txt", None),
+        (".venv/lib/x/requirements.txt", None),
+    ],
+)
+def test_kinds(path: str, kind: Kind | None) -> None:
+    assert kind_of(path) is kind
+
+
+@pytest.mark.parametrize(
+    ("line", "new"),
+    [
+        ("six==1.10.0", "six==1.16.1"),
+        ("Six == 1.10.0", "Six == 1.16.1"),
+        ("six===1.10.0", "six===1.16.1"),
+        ("six [a,b]==1.10.0;python_version<'3'", "six [a,b]==1.16.1;python_version<'3'"),
+        ("six (>=1.10)", "six (>=1.16.1)"),
+        ("six>1.10,<2", "six>=1.16.1,<2"),
+        ("six>=1.10,!=1.12.0,<2", "six>=1.16.1,!=1.12.0,<2"),
+        ("six~=1.10", "six~=1.16,>=1.16.1"),
+        ("six~=1.10.0", "six~=1.16.1"),
+        ("six~=1.10.0.0", "six~=1.16.1.0"),
+        ("six==1.10.0  # why", "six==1.16.1  # why"),
+        ("six==1.9         # column", "six==1.16.1      # column"),
+        ("six==1.10.0 --config-settings=a=b", "six==1.16.1 --config-settings=a=b"),
+        ("six \\\n  ==1.10.0", "six \\\n  ==1.16.1"),
+    ],
+)
+def test_bumps(line: str, new: str) -> None:
+    text = f"# six==1.0\r\nother==1.10.0\r\n{line}\r\nsix-more==1.10.0\r\n-r six.txt"
+    assert bumped(text, "six", "1.16.1") == text.replace(line, new)
+
+
+@pytest.mark.parametrize("line", ["six", "six<2", "six<1.12", "six==1.*", "six>=1.10,<1.12"])
+def test_what_cant_be_raised_is_left_alone(line: str) -> None:
+    (declaration,) = declarations(line, "six")
+    assert declaration.refusal is None
+    assert edits_for(declaration, "1.16.1") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("six==1.10.0 --hash=sha256:00", "hash-pinned"),
+        ("six==1.10.0 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11", "hash-pinned"),
+        ("six @ https://host/six.whl", "URL"),
+        ("git+https://host/six.git#egg=six", "URL"),
+        ("-e git+https://host/six.git#egg=Six&subdirectory=x", "URL"),
+        ("six==not a version", "can't be read"),
+        ("six>=banana", "can't be read"),
+    ],
+)
+def test_what_isnt_edited_as_text(line: str, words: str) -> None:
+    (declaration,) = declarations(line, "six")
+    assert words in (declaration.refusal or "")
+
+
+def test_the_name_is_read_in_every_spelling() -> None:
+    text = "zope.interface==1\nzope-Interface==2\nzope__interface==3\nzope.interface.x==4\n"
+    assert pinned_versions("requirements.txt", text, "Zope_Interface") == ("1", "2", "3")
+
+
+names = st.sampled_from(["six", "Six", "six-more", "idna", "s.ix"])
+spec = st.sampled_from(["==1.2", " == 1.2.3", ">=1.0", ">=1.0,<3", "~=1.1", "", "<3", "!=1.2"])
+line = st.builds(
+    "{}{}{}{}{}".format,
+    names,
+    st.sampled_from(["", "[a]", " [a, b]"]),
+    spec,
+    st.sampled_from(["", " ; python_version > '3'", ";extra=='x'"]),
+    st.sampled_from(["", " # six==1.2", "  # kept", "   "]),
+)
+other = st.sampled_from(["", "# six==1.2", "-r six.txt", "--index-url https://host", "\t"])
+
+
+@given(st.lists(line | other, max_size=6), st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_only_version_spans_change(lines: list[str], eol: str, final: bool) -> None:
+    text = eol.join(lines) + (eol if final else "")
+    new = bumped(text, "six", "2.5.1")
+    old_lines, new_lines = text.split(eol), new.split(eol)
+    assert len(old_lines) == len(new_lines)
+    for before, now in zip(old_lines, new_lines, strict=True):
+        if before == now:
+            continue
+        old, changed = _requirement(before), _requirement(now)
+        assert old.name.lower() == "six"
+        assert (changed.name, changed.extras, changed.marker) == (old.name, old.extras, old.marker)
+        assert "2.5.1" in changed.specifier
+        assert now.split("#")[1:] == before.split("#")[1:]
+        # Undo: what is left of the line is what was there.
+        assert _without_versions(now) == _without_versions(before)
+
+
+def _requirement(line: str) -> Requirement:
+    return Requirement(line.split(" #")[0])
+
+
+def _without_versions(line: str) -> str:
+    head, mark, tail = line.partition(";") if ";" in line else line.partition("#")
+    for text in (",>=2.5.1", "2.5.1", "2.5", "1.2.3", "1.2", "1.1", "1.0"):
+        head = head.replace(text, "")
+    return head + mark + tail
+
+
+@given(spec, st.sampled_from(["1.5", "2.5.1", "3.1"]))
+def test_a_raised_declaration_admits_the_version_and_nothing_lower(
+    asked: str, version: str
+) -> None:
+    (declaration,) = declarations(f"six{asked}", "six")
+    edits = edits_for(declaration, version)
+    if edits is None:
+        return
+    new = SpecifierSet(apply_edits(f"six{asked}", edits).removeprefix("six"))
+    assert new.contains(version)
+    assert not any(new.contains(lower) for lower in ("1.0", "1.1", "1.2", "1.2.3", "1.4"))
+
+
+PYPROJECT = """\
+# top
+[project]
+name = "x"
+version = "1"  # six==1.10.0
+dependencies = [
+\t"six==1.10.0",  # "six==1.10.0"
+    'idna>=2',
+]
+[project.optional-dependencies]
+dev = ["six==1.10.0","Six>=1.9"]
+[dependency-groups]
+test = [{include-group = "x"}, "six~=1.10"]
+[tool.x]
+list = ["six==1.10.0"]
+"""
+
+
+def test_pyproject_strings_and_pins() -> None:
+    strings = requirement_strings("pyproject.toml", PYPROJECT, "six")
+    assert [string.keys for string in strings] == [
+        ("project", "dependencies", 0),
+        ("project", "optional-dependencies", "dev", 0),
+        ("project", "optional-dependencies", "dev", 1),
+        ("dependency-groups", "test", 1),
+    ]
+    assert pinned_versions("a/pyproject.toml", PYPROJECT, "six") == ("1.10.0",)
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_pyproject_edits_touch_one_string(index: int) -> None:
+    string = requirement_strings("pyproject.toml", PYPROJECT, "six")[index]
+    new = replace_requirement("pyproject.toml", PYPROJECT, string.keys, "six==9")
+    assert requirement_strings("pyproject.toml", new, "six")[index].value == "six==9"
+    pairs = list(zip(PYPROJECT.splitlines(), new.splitlines(), strict=True))
+    changed = [(old, now) for old, now in pairs if old != now]
+    assert len(changed) == 1
+    assert changed[0][0].replace(string.value, "six==9", 1) == changed[0][1]
+    assert tomllib.loads(new)["tool"] == tomllib.loads(PYPROJECT)["tool"]
+
+
+def test_pyproject_that_cant_be_edited_or_read() -> None:
+    escaped = '[project]\ndependencies = ["s\\u0069x==1"]\n'
+    (string,) = requirement_strings("pyproject.toml", escaped, "six")
+    with pytest.raises(RecipeError, match="plain string"):
+        replace_requirement("pyproject.toml", escaped, string.keys, "six==2")
+    with pytest.raises(RecipeError, match="is not TOML"):
+        requirement_strings("pyproject.toml", "[", "six")
+
+
+def test_locks() -> None:
+    uv = '[[package]]\nname = "six"\nversion = "1.16.0"\n[[package]]\nname = "x"\n'
+    assert pinned_versions("uv.lock", uv, "Six") == ("1.16.0",)
+    assert pinned_versions("a/poetry.lock", uv, "six") == ("1.16.0",)
+    assert pinned_versions("pylock.toml", uv.replace("package", "packages"), "six") == ("1.16.0",)
+    pipfile = json.dumps({"_meta": {}, "default": {"six": {"version": "==1.16.0"}}, "develop": {}})
+    assert pinned_versions("Pipfile.lock", pipfile, "six") == ("1.16.0",)
+    assert pinned_versions("notes.txt", "six==1", "six") == ()
+    with pytest.raises(RecipeError, match="is not JSON"):
+        pinned_versions("Pipfile.lock", "{", "six")
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read(text: str) -> None:
+    for declaration in declarations(text, "six"):
+        for clause in declaration.clauses:
+            assert text[clause.start : clause.end].strip() == clause.version
+    declaration_in(text, "six")
+
+
+@pytest.mark.parametrize(
+    ("package", "line", "expected"),
+    [
+        ("PyYAML", "import yaml", True),
+        ("pillow", "from PIL import Image", True),
+        ("python-dateutil", "import dateutil.parser", True),
+        ("Django", "    from django.http import HttpResponse", True),
+        ("zope-interface", "import os, zope_interface", True),
+        ("six", "import six as s", True),
+        ("six", "import sixteen", False),
+        ("six", "# import six", False),
+        ("six", "x = 'import six'", False),
+    ],
+)
+def test_mentions(package: str, line: str, expected: bool) -> None:
+    assert mentions(package, "a/b.py", f"x = 1\n{line}\n") is expected
+    assert not mentions(package, "a/b.txt", line)
