@@ -49,12 +49,16 @@ MAX_DIRTY_NAMED = 5
 
 
 class Configuration(Frozen):
-    """What a host or the command line decides. Secrets are SecretStr: they don't print."""
+    """What a host or the command line decides. Secrets are SecretStr: they don't print.
+
+    ``api_key`` goes to the model's server; ``secrets`` are further values that no prompt may carry.
+    """
 
     state_dir: Path
     model: str | None = None
     base_url: str | None = None
     api_key: SecretStr | None = None
+    secrets: tuple[SecretStr, ...] = ()
     script: Path | None = None
     examples: Path | None = None
     sandbox_waiver: str | None = None
@@ -215,8 +219,8 @@ def wire(
     audit = SqliteAuditStore(audit_db(configuration.state_dir))
     evidence = FileEvidenceStore(evidence_dir(configuration.state_dir))
     author = author or build_author(configuration)
-    known = configuration.api_key.get_secret_value() if configuration.api_key else ""
-    prompts = PromptBuilder(nonces, frozenset({known} - {""}))
+    known = (*configuration.secrets, *filter(None, [configuration.api_key]))
+    prompts = PromptBuilder(nonces, frozenset(secret.get_secret_value() for secret in known))
     tier = FallbackTier(
         plugins=plugins,
         retriever=build_retriever(configuration),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,14 +52,12 @@ class SqliteSnapshot:
 
     def rows(self) -> Iterator[StoredRow]:
         """Every row by number (None where its payload is gone), then payloads without a header."""
-        yield from map(StoredRow._make, self._connection.execute(f"{_ROWS} ORDER BY seq"))
-        yield from map(
-            StoredRow._make,
-            self._connection.execute(
-                "SELECT seq, NULL, NULL, payload FROM audit_payload"
-                " WHERE seq NOT IN (SELECT seq FROM audit_header) ORDER BY seq"
-            ),
+        linked = self._connection.execute(f"{_ROWS} ORDER BY seq")
+        orphans = self._connection.execute(
+            "SELECT seq, NULL, NULL, payload FROM audit_payload"
+            " WHERE seq NOT IN (SELECT seq FROM audit_header) ORDER BY seq"
         )
+        return map(StoredRow._make, chain(linked, orphans))
 
     def rows_by_trail(self) -> Iterator[StoredRow]:
         """Complete rows only, gate transition by gate transition, each in chain order."""

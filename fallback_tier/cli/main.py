@@ -106,7 +106,11 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     model.add_argument(
         "--model", metavar="NAME", help="a Messages API model; key: ANTHROPIC_API_KEY"
     )
-    model.add_argument("--base-url", metavar="URL", help="any server that speaks the Messages API")
+    model.add_argument(
+        "--base-url",
+        metavar="URL",
+        help="any server that speaks the Messages API; key: FALLBACK_TIER_API_KEY",
+    )
     model.add_argument(
         "--script", metavar="FILE", help="scripted answers instead of a model (tests)"
     )

@@ -10,7 +10,8 @@ from pydantic import SecretStr
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.wiring import Configuration
 
-KEY_VARIABLE = "ANTHROPIC_API_KEY"
+#: The provider's key is never sent to another server: one behind --base-url has a variable of its own.
+PROVIDER_KEY, OTHER_KEY = "ANTHROPIC_API_KEY", "FALLBACK_TIER_API_KEY"
 
 
 def state_dir(arguments: argparse.Namespace) -> Path:
@@ -28,13 +29,15 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
             raise ConfigurationError(
                 f"--{option} {path}: there is no such file.", next_step="Check the path."
             )
-    key = os.environ.get(KEY_VARIABLE)
+    keys = {name: os.environ.get(name) for name in (PROVIDER_KEY, OTHER_KEY)}
+    key = keys[OTHER_KEY if arguments.base_url else PROVIDER_KEY]
     waiver = "--no-sandbox was given" if getattr(arguments, "no_sandbox", False) else None
     return Configuration(
         state_dir=state_dir(arguments),
         model=arguments.model,
         base_url=arguments.base_url,
         api_key=SecretStr(key) if key else None,
+        secrets=tuple(SecretStr(value) for value in keys.values() if value),
         script=Path(arguments.script) if arguments.script else None,
         examples=Path(arguments.examples) if arguments.examples else None,
         sandbox_waiver=waiver,

@@ -83,13 +83,15 @@ def run(arguments: argparse.Namespace) -> int:
     root = kept or Path(tempfile.mkdtemp(prefix="fallback-tier-demo-"))
     root.mkdir(parents=True, exist_ok=True)
     try:
-        return _Demo(root, console).run()
+        return Demo(root, console).run()
     finally:
         if kept is None:
             shutil.rmtree(root, ignore_errors=True)
 
 
-class _Demo:
+class Demo:
+    """The scenes over one folder."""
+
     def __init__(self, root: Path, console: Console) -> None:
         self._root = root
         self._state = root / "state"
@@ -97,6 +99,7 @@ class _Demo:
         self._clients = SubprocessClients()
 
     def run(self) -> int:
+        """All of it; an exit code."""
         fixed = [self._play(NPM), self._play(PYTHON), self._play_with_example(), self._play_retry()]
         intact = self._show_trail()
         caught = self._tamper()
@@ -143,7 +146,11 @@ class _Demo:
 
     def _play_retry(self) -> bool:
         with shipped("cassettes/retry.yaml") as path, replayed_author(path) as author:
-            return self._play(RETRY, author=author, nonces=recorded_nonces())
+            return self.play_retry(author)
+
+    def play_retry(self, author: PlanAuthor) -> bool:
+        """Scene 4 with any author: also what records its traffic."""
+        return self._play(RETRY, author=author, nonces=recorded_nonces())
 
     def _show_trail(self) -> bool:
         self._console.print(

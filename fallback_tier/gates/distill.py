@@ -7,6 +7,7 @@ has seen nothing of the attempt, human or model, and stays within MAX_FAILURE_SU
 import re
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 from fallback_audit.events import Digest
@@ -16,17 +17,18 @@ from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 from fallback_tier.ports import GateVerdict
 
-#: Changed lines of the patch that are shown: the idea of an edit, not the edit.
-MAX_TRIED_LINES = 30
-
-#: Files whose changed lines a client wrote; that they changed is all that the patch "tried" there.
-_GENERATED = re.compile(r".*(?:[.-]lock(?:\.\w+)?|npm-shrinkwrap\.json|go\.sum)")
-
 _TESTS = "Failing tests:"
 _ASSERTIONS = "Assertions:"
 _FRAMES = "Frames inside the repository:"
 _DIAGNOSTICS = "Diagnostics:"
 _TRIED = "What the patch tried:"
+
+#: UTF-8 bytes of each section. Together about what a retry's prompt can hold of a summary
+#: (MAX_FENCED_SUMMARY_BYTES), so that the fence seldom has to cut one.
+_SECTION_BYTES = {_TESTS: 700, _ASSERTIONS: 1_100, _FRAMES: 500, _DIAGNOSTICS: 1_000, _TRIED: 900}
+
+#: Files whose changed lines a client wrote; that they changed is all that the patch "tried" there.
+_GENERATED = re.compile(r".*(?:[.-]lock(?:\.\w+)?|npm-shrinkwrap\.json|go\.sum)")
 
 #: What makes two failures the same one. Frames don't: an edit moves them.
 _SIGNED = (_TESTS, _ASSERTIONS, _DIAGNOSTICS)
@@ -87,8 +89,7 @@ def _lines(failures: Sequence[GateVerdict], application: Applied, attempt: int) 
         yield clean(" ".join(verdict.detail.split()))[:MAX_LINE_CHARS]
         if verdict.log:
             yield from _sections(diagnose(verdict.log))
-    yield _TRIED
-    yield from _tried(application.diff)
+    yield from _section(_TRIED, _tried(application.diff))
 
 
 def _sections(diagnosis: Diagnosis) -> Iterator[str]:
@@ -99,16 +100,26 @@ def _sections(diagnosis: Diagnosis) -> Iterator[str]:
         (_DIAGNOSTICS, diagnosis.diagnostics),
     ):
         if lines:
-            yield heading
-            yield from (f"- {line}" for line in lines)
+            yield from _section(heading, (f"- {line}" for line in lines))
+
+
+def _section(heading: str, lines: Iterator[str]) -> Iterator[str]:
+    """The heading, and as many lines as fit its share."""
+    yield heading
+    left = _SECTION_BYTES[heading]
+    for line in lines:
+        left -= len(line.encode("utf-8", "replace")) + 1
+        if left < 0:
+            yield "  ..."
+            return
+        yield line
 
 
 def _tried(diff: str) -> Iterator[str]:
     """Changed files with their changed lines; whitespace at line ends and context left out."""
-    shown = 0
     generated = False
-    lines = diff.splitlines()
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    lines = clean(diff).split("\n")
+    for line, following in pairwise([*lines, ""]):
         if line.startswith("--- ") and following.startswith("+++ "):
             old, new = (text[4:].split("\t")[0] for text in (line, following))
             path = old.removeprefix("a/") if new == "/dev/null" else new.removeprefix("b/")
@@ -117,11 +128,7 @@ def _tried(diff: str) -> Iterator[str]:
         elif line.startswith(("+++ b/", "+++ /dev/null")):
             continue
         elif line[:1] in {"-", "+"} and line[1:].strip() and not generated:
-            shown += 1
-            if shown <= MAX_TRIED_LINES:
-                yield f"  {line[0]} {line[1:].rstrip()[:MAX_LINE_CHARS]}"
-    if shown > MAX_TRIED_LINES:
-        yield f"  ... and {shown - MAX_TRIED_LINES} more changed lines"
+            yield f"  {line[0]} {line[1:].rstrip()[:MAX_LINE_CHARS]}"
 
 
 def _without_attempt(text: str) -> str:

@@ -33,7 +33,7 @@ MAX_SNIPPET_BYTES = 4_000
 #: Less than this of a file explains nothing; the budget's last bytes stay unused instead.
 MIN_SNIPPET_BYTES = 160
 
-#: Source files opened per prompt: about 0.3 s of reading; those nearest the root come first.
+#: Source files opened per prompt: about half a second of reading; those nearest the root come first.
 MAX_SCANNED_FILES = 2_000
 
 #: Larger source files are generated or bundled as a rule.
@@ -48,6 +48,9 @@ MAX_TERMS = 50
 #: Lines shown before the line of interest: the signature and the decorators above it.
 _LINES_BEFORE = 12
 
+#: Shorter words (``get``, ``set``) are in every file.
+MIN_NAME_CHARS = 4
+
 _SOURCE_SUFFIXES = frozenset(
     {".py", ".pyi", ".pyx", ".js", ".mjs", ".cjs", ".jsx"}
     | {".ts", ".mts", ".cts", ".tsx", ".vue", ".svelte"}
@@ -61,14 +64,17 @@ _NOT_OURS = frozenset(
 _TEST_PART = re.compile(r"(?:^|[._-])(?:tests?|specs?|__tests__|__mocks__|fixtures?)(?:[._-]|$)")
 _LOCK = re.compile(r"(?:\.lock|[-_]lock\.(?:json|ya?ml)|npm-shrinkwrap\.json|\.lockb)$")
 
-_PATH = re.compile(
-    r"[\w@.-]*(?:/[\w@.-]+)*\.(?:py|pyi|[mc]?[jt]s|[jt]sx|vue|svelte|json|toml|txt)\b"
-)
-_IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]{3,}")
-#: What marks a word as code: backticks, a call, an underscore or a capital inside.
-_CODE_WORD = re.compile(
-    r"`([^`\n]{3,120})`|\b([A-Za-z_$][\w$.]{2,})\(|\b([A-Za-z]\w*_\w+|[a-z]+[A-Z]\w*)\b"
-)
+# Untrusted text is cut into maximal runs first, then each run is judged: no pattern here can be made to
+# look at the same character many times.
+_RUN = re.compile(r"[\w@./$-]+")
+_WORD = re.compile(r"[\w$]+")
+_QUOTED = re.compile(r"`([^`\n]{1,120})`")
+_PATH_SUFFIXES = _SOURCE_SUFFIXES | {".json", ".toml", ".txt", ".cfg", ".ini"}
+#: What follows a path where a tool or a trace names a line: ``a.py:12``, ``a.py", line 12``, ``a.js(12``.
+_LINE_NUMBER = re.compile(r"(?::|\", line |\()(\d{1,6})")
+_CAMEL = re.compile(r"[a-z][A-Z]|[^_]_+[^_]")
+#: Longer than any name that people give to code.
+_MAX_NAME_CHARS = 200
 
 
 class Snippet(Frozen):
@@ -134,40 +140,43 @@ class _Words:
     """What the advisory talks about: its packages, paths and symbols."""
 
     def __init__(self, advisory: Advisory, ecosystem: str) -> None:
-        text = advisory.text[:MAX_SOURCE_BYTES]
-        self.text = text
+        self.text = advisory.text[:MAX_SOURCE_BYTES]
         self.packages = advisory.packages(ecosystem)
-        found = (next(filter(None, match.groups())) for match in _CODE_WORD.finditer(text))
-        symbols = (word for phrase in found for word in _IDENTIFIER.findall(phrase))
-        own = {part for name in self.packages for part in re.split(r"\W+", name)}
-        self.symbols = tuple(dict.fromkeys(s for s in symbols if s not in own))[:MAX_TERMS]
-        self._symbol = _any_word(self.symbols)
-        self._package = _any_word(self.packages)
+        own = {part for name in self.packages for part in _WORD.findall(name)}
+        named = (name for name in _code_names(self.text) if name not in own)
+        self.symbols = tuple(dict.fromkeys(named))[:MAX_TERMS]
+        # "flask-login" is written flask_login in code and Flask.Login elsewhere (PEP 503).
+        spelled = ("[-_.]+".join(map(re.escape, re.split(r"[-_.]+", p))) for p in self.packages)
+        self._package = re.compile(rf"(?<![\w$])(?:{'|'.join(spelled) or '(?!)'})(?![\w$])")
 
-    def package_line(self, text: str) -> int:
-        """The first line (from 0) that names an affected package, else the first."""
-        match = self._package.search(text) if self.packages else None
-        return text.count("\n", 0, match.start()) if match else 0
-
-    def has_package(self, text: str) -> bool:
-        """Is an affected package named?"""
-        return bool(self.packages and self._package.search(text))
+    def package_line(self, text: str) -> int | None:
+        """The first line (from 0) that names an affected package."""
+        match = self._package.search(text)
+        return text.count("\n", 0, match.start()) if match else None
 
     def symbol_line(self, text: str) -> tuple[int, int]:
         """How many of the symbols occur, and the line that defines one (else the first use)."""
-        if not self.symbols:
-            return 0, 0
-        hits = list(self._symbol.finditer(text))
+        present = {symbol for symbol in self.symbols if symbol in text}
+        hits = [word for word in _WORD.finditer(text) if word[0] in present] if present else []
         if not hits:
             return 0, 0
         best = next((hit for hit in hits if _defines(text, hit)), hits[0])
         return len({hit[0] for hit in hits}), text.count("\n", 0, best.start())
 
 
-def _any_word(words: Sequence[str]) -> re.Pattern[str]:
-    # "flask-login" is written flask_login in code and Flask.Login elsewhere (PEP 503).
-    spelled = (re.sub(r"(?:\\[-.]|_)+", "[-_.]+", re.escape(word)) for word in words)
-    return re.compile(rf"(?<![\w$])(?:{'|'.join(spelled)})(?![\w$])")
+def _code_names(text: str) -> Iterator[str]:
+    """Identifiers that a prose marks as code: in backticks, called, or with a capital or _ inside."""
+    for quoted in _QUOTED.finditer(text):
+        yield from (name for name in _WORD.findall(quoted[1]) if _is_name(name))
+    for word in _WORD.finditer(text):
+        called = text.startswith("(", word.end())
+        if _is_name(word[0]) and (called or _CAMEL.search(word[0])):
+            yield word[0]
+
+
+def _is_name(word: str) -> bool:
+    """Long enough to mean something, and no number."""
+    return MIN_NAME_CHARS <= len(word) <= _MAX_NAME_CHARS and not word[0].isdigit()
 
 
 def _defines(text: str, hit: re.Match[str]) -> bool:
@@ -189,8 +198,9 @@ def _places(
     for path in sorted(repo.manifests):
         if _LOCK.search(path) or (text := _read(repo, path)) is None:
             continue
-        if words.has_package(text) or len(text) <= MAX_SNIPPET_BYTES // 2:
-            yield _Place(path, text, words.package_line(text))
+        package_line = words.package_line(text)
+        if package_line is not None or len(text) <= MAX_SNIPPET_BYTES // 2:
+            yield _Place(path, text, package_line or 0)
     yield from _sources(words, repo, plugin)
 
 
@@ -203,8 +213,7 @@ def _sources(words: _Words, repo: RepoContext, plugin: EcosystemPlugin) -> Itera
         uses = any(plugin.mentions(package, path, text) for package in words.packages)
         symbols, line = words.symbol_line(text)
         if path in named or uses or symbols:
-            if not symbols:
-                line = words.package_line(text)
+            line = line if symbols else words.package_line(text) or 0
             depth = path.count("/")
             rank = (_is_test(path), path not in named, not uses, -symbols, depth, path)
             ranked.append((rank, _Place(path, text, line)))
@@ -236,23 +245,30 @@ def _is_test(path: str) -> bool:
 
 
 def _named(text: str, tracked: Sequence[str]) -> list[tuple[str, int]]:
-    """Tracked files that a text names, in its order, with the line (from 0) given as ``path:12``.
+    """Tracked files that a text names, in its order, with the line (from 0) that it gives for them.
 
     The text may know more of the path than we do (``/work/src/a.js``) or less (``lib/a.js``).
     """
-    by_name: dict[str, list[str]] = {}
+    lines: dict[str, int] = {}
+    for run in _RUN.finditer(text):
+        name = run[0].rstrip(".")
+        if len(name) > _MAX_NAME_CHARS or PurePosixPath(name).suffix not in _PATH_SUFFIXES:
+            continue
+        number = _LINE_NUMBER.match(text, run.end())
+        lines.setdefault(name, max(0, int(number[1]) - 1) if number else 0)
+        if len(lines) == MAX_TERMS:
+            break
+    by_name: dict[str, list[str]] = {name.rpartition("/")[2]: [] for name in lines}
+    for path in sorted(tracked):
+        if (same_name := by_name.get(path.rpartition("/")[2])) is not None:
+            same_name.append(path)
     found: dict[str, int] = {}
-    matches = list(dict.fromkeys(m[0] for m in _PATH.finditer(text)))[:MAX_TERMS]
-    wanted = {name.rpartition("/")[2] for name in matches}
-    for path in tracked:
-        if (name := path.rpartition("/")[2]) in wanted:
-            by_name.setdefault(name, []).append(path)
-    for name in matches:
-        for path in sorted(by_name.get(name.rpartition("/")[2], ())):
-            if f"/{name}".endswith(f"/{path}") or f"/{path}".endswith(f"/{name.lstrip('./')}"):
-                line = re.search(re.escape(name) + r"(?::|\", line |\()(\d{1,6})", text)
-                found.setdefault(path, int(line[1]) - 1 if line else 0)
-    return [(path, max(0, line)) for path, line in found.items() if not _LOCK.search(path)]
+    for name, line in lines.items():
+        for path in by_name[name.rpartition("/")[2]]:
+            shorter = f"/{path}".endswith(f"/{name.lstrip('./')}")
+            if (shorter or f"/{name}".endswith(f"/{path}")) and not _LOCK.search(path):
+                found.setdefault(path, line)
+    return list(found.items())
 
 
 def _read(repo: RepoContext, path: str) -> str | None:
@@ -263,7 +279,7 @@ def _read(repo: RepoContext, path: str) -> str | None:
         text = repo.read_text(path)
     except (OSError, RepositoryError):
         return None
-    if "\0" in text or any(len(line) > MAX_LINE_CHARS for line in text.split("\n")):
+    if "\0" in text or max(map(len, text.split("\n"))) > MAX_LINE_CHARS:
         return None
     return text
 

@@ -1,6 +1,5 @@
 """From a model's answer to a plan: found tolerantly, validated strictly, never chosen silently."""
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -24,6 +23,9 @@ MAX_OBJECTS: Final = 200
 
 #: Problems handed back at once: enough to repair the answer, short enough for the next prompt.
 MAX_PROBLEMS: Final = 5
+
+#: One problem: a tag that is no action is quoted by the validator, whatever its length.
+MAX_PROBLEM_CHARS: Final = 300
 
 _OBJECT_START: Final = re.compile(r"\{(?=\s*[\"'}])")
 _ONE_OBJECT: Final = "Answer with exactly one JSON object and nothing else."
@@ -85,9 +87,19 @@ def _validated(document: str) -> tuple[Plan | None, tuple[str, ...]]:
         return plan_adapter.validate_json(document, strict=True), ()
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False, include_input=False)
-    sentences = [_sentence(detail) for detail in details[:MAX_PROBLEMS]]
-    if len(details) > MAX_PROBLEMS:
-        sentences.append(f"There are {len(details) - MAX_PROBLEMS} more problems of this kind.")
+    places = [detail["loc"] for detail in details]
+    # pydantic also calls a list too short whose only item is wrong: the inner problem is the cause.
+    causes = [
+        detail
+        for detail in details
+        if not any(
+            len(place) > len(detail["loc"]) and place[: len(detail["loc"])] == detail["loc"]
+            for place in places
+        )
+    ]
+    sentences = [_sentence(detail) for detail in causes[:MAX_PROBLEMS]]
+    if len(causes) > MAX_PROBLEMS:
+        sentences.append(f"There are {len(causes) - MAX_PROBLEMS} more problems of this kind.")
     return None, tuple(sentences)
 
 
@@ -97,4 +109,4 @@ def _sentence(detail: ErrorDetails) -> str:
     for part in detail["loc"]:
         place += f"[{part}]" if isinstance(part, int) else f".{part[:40]}"
     where = f"At {place.lstrip('.')}: " if place else ""
-    return f"{where}{detail['msg'].rstrip('.')}."
+    return f"{where}{detail['msg'][:MAX_PROBLEM_CHARS].rstrip('.')}."

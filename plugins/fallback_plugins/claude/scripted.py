@@ -1,43 +1,62 @@
-"""A scripted model: answers from a list, for tests and for seeing the tool run without a model.
+"""An author that answers from a script: no model is asked. For tests, demos and dry runs.
 
-It ships in the package and says what it is: provenance ``scripted``, model name ``scripted``. What
-it answers goes through the same parser as a real model's text.
+It is labelled as what it is (provenance ``scripted``, model ``scripted``) in every record, and its
+answers go through the same parsing as a model's.
 """
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from pydantic import BaseModel
 
 from fallback_audit.vocabulary import Provenance
 from fallback_plugins.claude.parse import parse_plan
 from fallback_tier.errors import ConfigurationError, ModelError
 from fallback_tier.ports import PlanAnswer, PlanRequest, Usage
 
-MODEL = "scripted"
+#: Answers that one script may hold; four attempts of three calls use twelve.
+MAX_ANSWERS: Final = 1_000
+
+_FIX_SCRIPT: Final = "Write a JSON list of answers: plan objects, or strings for raw text."
 
 
 class ScriptedAuthor:
-    """Implements PlanAuthor. Each answer is a plan (as JSON data) or raw text."""
+    """Implements PlanAuthor. Answers are given in order, each once.
 
-    model = MODEL
-    provenance = Provenance.SCRIPTED
+    An answer is a plan (its model, or the object as a dict) or raw text, as a model would send it.
+    """
 
     def __init__(self, answers: Sequence[Any]) -> None:
-        self._answers = list(answers)
-        self.requests: list[PlanRequest] = []
+        self._answers = tuple(_as_text(answer) for answer in answers)
+        self._requests: list[PlanRequest] = []
+
+    @property
+    def model(self) -> str:
+        """``scripted``."""
+        return "scripted"
+
+    @property
+    def provenance(self) -> Provenance:
+        """Never live."""
+        return Provenance.SCRIPTED
+
+    @property
+    def requests(self) -> tuple[PlanRequest, ...]:
+        """What was asked so far, also the request that found the script empty."""
+        return tuple(self._requests)
 
     def draft(self, request: PlanRequest) -> PlanAnswer:
-        """The next answer. Raises ModelError where the script has no more."""
-        self.requests.append(request)
-        if len(self.requests) > len(self._answers):
+        """The next answer. Raises ModelError where the script is at its end."""
+        self._requests.append(request)
+        asked = len(self._requests)
+        if asked > len(self._answers):
             raise ModelError(
-                f"The script has {len(self._answers)} answer(s), and call {len(self.requests)} asks "
-                "for another.",
-                next_step="Add an answer to the script.",
+                f"The script has {len(self._answers)} answer(s), and this is request {asked}.",
+                next_step="Add an answer to the script, or use a model.",
             )
-        answer = self._answers[len(self.requests) - 1]
-        text = answer if isinstance(answer, str) else json.dumps(answer)
+        text = self._answers[asked - 1]
         plan, problems = parse_plan(text)
         return PlanAnswer(
             text=text, plan=plan, problems=problems, usage=Usage(), stop_reason="end_turn"
@@ -45,16 +64,31 @@ class ScriptedAuthor:
 
 
 def load_script(path: Path) -> ScriptedAuthor:
-    """A script file: a JSON list of answers. Raises ConfigurationError naming the file."""
+    """A script from a JSON file: a list of plan objects and raw texts. Raises ConfigurationError."""
     try:
         answers = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise ConfigurationError(
-            f"The script {path} can't be read: {error}.",
-            next_step="Give a JSON file with a list of answers.",
+            f"The script {path} can't be read: {error.strerror}.", next_step=_FIX_SCRIPT
         ) from error
-    if not isinstance(answers, list):
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(
-            f"The script {path} is not a list.", next_step="Give a JSON list of answers."
+            f"The script {path} is not JSON: {error}.", next_step=_FIX_SCRIPT
+        ) from error
+    if not isinstance(answers, list) or not all(isinstance(one, dict | str) for one in answers):
+        raise ConfigurationError(
+            f"The script {path} is not a list of objects and strings.", next_step=_FIX_SCRIPT
+        )
+    if len(answers) > MAX_ANSWERS:
+        raise ConfigurationError(
+            f"The script {path} has more than {MAX_ANSWERS:,} answers.", next_step=_FIX_SCRIPT
         )
     return ScriptedAuthor(answers)
+
+
+def _as_text(answer: Any) -> str:
+    if isinstance(answer, str):
+        return answer
+    if isinstance(answer, BaseModel):
+        return answer.model_dump_json()
+    return json.dumps(answer, ensure_ascii=False)

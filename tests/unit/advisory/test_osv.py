@@ -44,7 +44,7 @@ def test_what_we_use_is_kept() -> None:
     assert advisory.text == "Short.\n\nLong."
     assert advisory.cwe == ("CWE-79",)
     with pytest.raises(ValidationError):
-        advisory.id = "changed"  # type: ignore[misc]
+        advisory.id = "changed"
 
 
 @pytest.mark.parametrize("value", [None, [], {"cwe_ids": "CWE-1"}, {"cwe_ids": None}, "text"])

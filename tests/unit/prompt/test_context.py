@@ -102,6 +102,16 @@ def test_after_a_failure_the_files_that_it_names_come_first(tmp_path: Path) -> N
     assert paths(without) == ["deps.txt", "app.py"]
 
 
+@pytest.mark.parametrize(
+    "text", ["x" * 200_000, "a." * 100_000, "a/" * 100_000, "`" * 200_000, "a_" * 100_000 + "("]
+)
+def test_no_text_makes_the_search_slow(tmp_path: Path, text: str) -> None:
+    # Each of these took minutes with a pattern that looked twice; now it's some milliseconds.
+    repo = context(tmp_path, {"a.py": "import vulnerable\n"})
+    found = select_snippets(advisory(text), repo, PLUGIN, prior_attempts=failed(text))
+    assert paths(found) == ["a.py"]
+
+
 def test_only_the_last_failure_counts(tmp_path: Path) -> None:
     repo = context(tmp_path, {"a.py": "a\n", "b.py": "b\n"})
     history = (*failed("a.py:1"), *failed("b.py:1"))
@@ -165,12 +175,24 @@ def test_the_budget_holds(tmp_path: Path, size: int) -> None:
 
 
 def test_the_order_does_not_depend_on_that_of_the_listing(tmp_path: Path) -> None:
-    repo = context(tmp_path, {f"{name}.py": "import vulnerable\n" for name in "dbca"})
-    turned = repo.model_copy(update={"tracked_files": repo.tracked_files[::-1]})
-    turned = RepoContext.model_validate(turned.model_dump())
-    first = select_snippets(advisory(), repo, PLUGIN)
-    assert paths(first) == ["a.py", "b.py", "c.py", "d.py"]
-    assert select_snippets(advisory(), turned, PLUGIN) == first
+    names = ["a.py", "b.py", "c/same.py", "d/same.py", "e.txt", "f.txt"]
+    repo = context(tmp_path, dict.fromkeys(names, "import vulnerable\n"))
+    listings = (names, names[::-1])
+    chosen = [
+        select_snippets(
+            advisory(),
+            RepoContext(
+                **repo.model_dump(exclude={"tracked_files", "manifests"}),
+                tracked_files=tuple(listing),
+                manifests=tuple(name for name in listing if name.endswith(".txt")),
+            ),
+            PLUGIN,
+            prior_attempts=failed("same.py failed"),
+        )
+        for listing in listings
+    ]
+    expected = ["c/same.py", "d/same.py", "e.txt", "f.txt", "a.py", "b.py"]
+    assert [paths(snippets) for snippets in chosen] == [expected, expected]
 
 
 def test_work_is_bounded_in_a_large_repository(tmp_path: Path) -> None:

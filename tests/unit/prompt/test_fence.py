@@ -122,6 +122,11 @@ def test_the_cap_holds_at_the_edge(size: int) -> None:
     assert kind.max_bytes == MAX_FENCED_SUMMARY_BYTES == 4096
 
 
+def test_a_lone_surrogate_is_shown_by_its_number() -> None:
+    fenced = fence("a\ud800b", source_kind=SourceKind.ADVISORY, nonce=NONCE)
+    assert fenced.text.split("\n")[1:-1] == ["| a\\ud800b"]
+
+
 def test_one_long_line_is_cut_between_characters() -> None:
     fenced = fence("😀" * 40_000, source_kind=SourceKind.ADVISORY, nonce=NONCE)
     assert_holds(fenced)
@@ -159,6 +164,14 @@ def test_a_secret_at_the_edge_of_the_cut_does_not_leak(distance: int) -> None:
     for kind in SourceKind:
         fenced = fence(text, source_kind=kind, nonce=NONCE)
         assert not any(token[i : i + 12] in fenced.text for i in range(len(token) - 12))
+
+
+def test_a_long_secret_that_reaches_into_the_kept_end_does_not_leak() -> None:
+    secret = "".join(f"word{number} " for number in range(600))
+    text = "x\n" * 100_000 + secret + "y\n" * 200
+    for kind in SourceKind:
+        fenced = fence(text, source_kind=kind, nonce=NONCE, secrets=frozenset({secret}))
+        assert "word" not in fenced.text
 
 
 def test_a_secret_of_this_process_is_taken_out() -> None:

@@ -229,7 +229,7 @@ def test_any_text_is_read(text: str) -> None:
         ("pillow", "from PIL import Image", True),
         ("python-dateutil", "import dateutil.parser", True),
         ("Django", "    from django.http import HttpResponse", True),
-        ("zope-interface", "import os, zope_interface", True),
+        ("typing-extensions", "import os, typing_extensions", True),
         ("six", "import six as s", True),
         ("six", "import sixteen", False),
         ("six", "# import six", False),

@@ -1,0 +1,261 @@
+"""Recorded model traffic: replay that fails loudly, recording that keeps no secret.
+
+Playing is strict. A request that is not the recorded one (method, path, query, body) raises
+CassetteMismatch with the first difference, and so does a cassette that was not played to its end: a
+test or a demo can't pass on traffic that it did not send. Host and port are left out of the match.
+
+Recording keeps headers by allow-list, puts a neutral address in place of the server's, and stores
+what was recorded, when and from what, inside the cassette (``metadata``).
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from urllib.parse import urlsplit
+
+from fallback_audit.vocabulary import Provenance
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.ports import NonceSource, PlanAuthor
+
+if TYPE_CHECKING:
+    from vcr.cassette import Cassette
+
+#: The address in a cassette: a name that never resolves (RFC 2606).
+NEUTRAL_HOST: Final = "model.invalid"
+
+#: What a replaying author is pointed at. Nothing is sent there.
+REPLAY_URL: Final = f"http://{NEUTRAL_HOST}"
+
+#: Headers that a cassette keeps; every other one is dropped, known or not.
+KEPT_HEADERS: Final = frozenset({"content-type", "anthropic-version"})
+
+#: Key of what a cassette says about itself.
+PROVENANCE_KEY: Final = "provenance"
+
+_MATCHED: Final = ("method", "path", "query", "body")
+
+#: Characters shown on each side of the first difference.
+_SHOWN: Final = 60
+
+_RECORD_AGAIN: Final = "If the change is meant, record the cassette again (`make record`)."
+
+
+class CassetteMismatch(ConfigurationError):  # noqa: N818 (the name says what happened)
+    """What was sent is not what was recorded, or not all of it was sent."""
+
+    code: ClassVar[str] = "cassette_mismatch"
+
+
+@dataclass(frozen=True)
+class SentRequest:
+    """A request as sent in this run. ``body`` is the decoded JSON."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any]
+
+    @property
+    def prompt(self) -> str:
+        """Everything that the model is given to read: system blocks, then messages."""
+        blocks = [block["text"] for block in self.body.get("system", ())]
+        return "\n".join([*blocks, *(turn["content"] for turn in self.body.get("messages", ()))])
+
+
+@dataclass
+class Tape:
+    """One use of a cassette. ``requests`` are those sent in this run, never those of the file."""
+
+    requests: list[SentRequest] = field(default_factory=list)
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    mismatch: CassetteMismatch | None = None
+
+
+@contextmanager
+def use_cassette(
+    path: Path, *, record: bool = False, provenance: Mapping[str, str] | None = None
+) -> Iterator[Tape]:
+    """Play ``path``, or record it anew with ``provenance`` (model, hash, server, date) inside.
+
+    Raises CassetteMismatch, also where the block swallowed one that was raised inside it;
+    ConfigurationError where the file is missing, holds nothing, or vcrpy is not installed. A recording
+    whose block raised is not written.
+    """
+    if not record and not path.is_file():
+        raise ConfigurationError(f"There is no cassette at {path}.", next_step=_RECORD_AGAIN)
+    # A recording replaces the old one only when it is whole.
+    place = path.with_name(f"{path.name}.recording") if record else path
+    if record:
+        place.unlink(missing_ok=True)
+    tape = Tape()
+    context = _strict_cassette(tape, recording=record).use(
+        path=str(place),
+        record_mode=_record_mode(recording=record),
+        match_on=_matchers(),
+        before_record_request=_scrub_request,
+        before_record_response=_scrub_response,
+        record_on_exception=False,
+    )
+    with context as cassette:
+        tape.provenance = _provenance(cassette, path, provenance or {})
+        try:
+            yield tape
+        except Exception as error:
+            if tape.mismatch is not None and error is not tape.mismatch:
+                raise tape.mismatch from error
+            raise
+        if tape.mismatch is not None:
+            raise tape.mismatch
+        if not record and not cassette.all_played:
+            raise CassetteMismatch(
+                f"{cassette.play_count} of {len(cassette)} recorded requests of {path.name} were "
+                "sent; the others were not.",
+                next_step=_RECORD_AGAIN,
+            )
+    if record:
+        place.replace(path)
+
+
+def recorded_nonces() -> NonceSource:
+    """The nonces that recordings use: the same at each run, so that requests are too."""
+    count = 0
+
+    def nonce() -> str:
+        nonlocal count
+        count += 1
+        return hashlib.sha256(f"cassette nonce {count}".encode()).hexdigest()[:32]
+
+    return nonce
+
+
+@contextmanager
+def replayed_author(path: Path) -> Iterator[PlanAuthor]:
+    """A ClaudeAuthor whose traffic comes from a cassette, labelled as replayed."""
+    from fallback_plugins.claude.author import ClaudeAuthor
+
+    with use_cassette(path) as tape:
+        yield ClaudeAuthor(
+            tape.provenance.get("model", "unknown"),
+            base_url=REPLAY_URL,
+            provenance=Provenance.REPLAYED,
+            max_retries=0,
+        )
+
+
+def _strict_cassette(tape: Tape, *, recording: bool) -> "type[Cassette]":
+    try:
+        from vcr.cassette import Cassette
+    except ImportError as error:
+        raise ConfigurationError(
+            "Recorded traffic needs vcrpy, which is not installed.",
+            next_step="Install the extra: fallback-tier[demo].",
+        ) from error
+
+    class Strict(Cassette):  # type: ignore[misc] # vcrpy has no types
+        """Asked once for each request, before anything is sent."""
+
+        def can_play_response_for(self, request: Any) -> bool:
+            tape.requests.append(_sent(request))
+            if recording:
+                return False
+            playable = bool(super().can_play_response_for(request))
+            if not playable:
+                tape.mismatch = tape.mismatch or _mismatch(self, tape.requests)
+                raise tape.mismatch
+            return playable
+
+    return Strict
+
+
+def _provenance(cassette: Any, path: Path, of_recording: Mapping[str, str]) -> Mapping[str, str]:
+    """Stored by a recording, demanded of a replay: nothing is replayed that doesn't say what it is."""
+    from vcr.errors import MissingMetadataError
+
+    try:
+        stored: Mapping[str, str] = cassette.get_metadata(PROVENANCE_KEY, dict(of_recording))
+    except MissingMetadataError as error:
+        raise ConfigurationError(
+            f"{path} holds no traffic, or does not say where it comes from.",
+            next_step=_RECORD_AGAIN,
+        ) from error
+    return stored
+
+
+def _record_mode(*, recording: bool) -> Any:
+    from vcr.record_mode import RecordMode
+
+    return RecordMode.ALL if recording else RecordMode.NONE
+
+
+def _matchers() -> tuple[Any, ...]:
+    from vcr import matchers
+
+    return tuple(getattr(matchers, name) for name in _MATCHED)
+
+
+def _scrub_request(request: Any) -> Any:
+    kept = {name: value for name, value in request.headers.items() if name.lower() in KEPT_HEADERS}
+    parts = urlsplit(request.uri)
+    scrubbed = type(request)(request.method, request.uri, request.body, kept)
+    scrubbed.uri = parts._replace(scheme="http", netloc=NEUTRAL_HOST).geturl()
+    return scrubbed
+
+
+def _scrub_response(response: dict[str, Any]) -> dict[str, Any]:
+    from vcr.filters import decode_response
+
+    plain: dict[str, Any] = decode_response(response)
+    headers = plain["headers"].items()
+    plain["headers"] = {name: value for name, value in headers if name.lower() in KEPT_HEADERS}
+    return plain
+
+
+def _sent(request: Any) -> SentRequest:
+    try:
+        body = json.loads(request.body or b"{}")
+    except ValueError:
+        body = {}
+    return SentRequest(request.method, request.path, body if isinstance(body, dict) else {})
+
+
+def _mismatch(cassette: Any, sent: list[SentRequest]) -> CassetteMismatch:
+    """Against the recording's request of the same number: traffic is a sequence."""
+    number = len(sent)
+    name = Path(cassette.path).name
+    if number > len(cassette):
+        problem = f"{name} holds {len(cassette)} requests, and this is request {number}."
+    else:
+        recorded = _sent(cassette.requests[number - 1])
+        difference = _difference(recorded.body, sent[-1].body, "body") or "method or path"
+        problem = f"Request {number} is not the one recorded in {name}: {difference}."
+    return CassetteMismatch(problem, next_step=_RECORD_AGAIN)
+
+
+def _difference(recorded: Any, sent: Any, place: str) -> str | None:
+    """The first place where two JSON values differ, in words."""
+    if isinstance(recorded, dict) and isinstance(sent, dict):
+        for key in sorted(recorded.keys() | sent.keys()):
+            found = _difference(recorded.get(key), sent.get(key), f"{place}.{key}")
+            if found is not None:
+                return found
+        return None
+    if isinstance(recorded, list) and isinstance(sent, list) and len(recorded) == len(sent):
+        for number, (old, new) in enumerate(zip(recorded, sent, strict=True)):
+            found = _difference(old, new, f"{place}[{number}]")
+            if found is not None:
+                return found
+        return None
+    if recorded == sent:
+        return None
+    at = 0
+    if isinstance(recorded, str) and isinstance(sent, str):
+        pairs = zip(recorded, sent, strict=False)
+        at = next(
+            (n for n, (old, new) in enumerate(pairs) if old != new), min(map(len, (recorded, sent)))
+        )
+        start = max(0, at - _SHOWN // 2)
+        recorded, sent = recorded[start : at + _SHOWN], sent[start : at + _SHOWN]
+    return f"at {place} (character {at}) {str(recorded)[:120]!r} was recorded, {str(sent)[:120]!r} sent"

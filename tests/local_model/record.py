@@ -1,0 +1,99 @@
+"""Record the cassettes again, against a real model (`make record`).
+
+    python tests/local_model/record.py retry --base-url http://127.0.0.1:8311
+    python tests/local_model/record.py demo  --base-url http://127.0.0.1:8311
+
+Without ``--base-url`` it records against the provider's own API, and needs ANTHROPIC_API_KEY and
+``--model``. What was recorded, when, and from which server and model stands in each cassette.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from fallback_plugins.claude.author import ClaudeAuthor  # noqa: E402
+from fallback_tier.demo.cassette import use_cassette  # noqa: E402
+from fallback_tier.outcome import Applied  # noqa: E402
+from fallback_tier.ports import PlanAuthor  # noqa: E402
+from tests.local_model.serve import MODEL, MODEL_SHA256, SERVER  # noqa: E402
+
+#: A small model on a busy machine.
+TIMEOUT_S = 1_800.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=sorted(RECORDINGS))
+    parser.add_argument("--base-url")
+    parser.add_argument("--model", default=MODEL)
+    parser.add_argument("--note", default="", help="stated in the cassette")
+    arguments = parser.parse_args()
+    author = ClaudeAuthor(
+        arguments.model,
+        base_url=arguments.base_url,
+        api_key=None if arguments.base_url else os.environ["ANTHROPIC_API_KEY"],
+        max_retries=0,
+        timeout_s=TIMEOUT_S,
+    )
+    RECORDINGS[arguments.what](author, provenance(arguments))
+    return 0
+
+
+def provenance(arguments: argparse.Namespace) -> dict[str, str]:
+    """What a cassette says about itself."""
+    local = arguments.base_url is not None
+    return {
+        "model": arguments.model,
+        "model_sha256": MODEL_SHA256 if local else "not published",
+        "server": f"llama.cpp's server ({SERVER})" if local else "the provider's API",
+        "recorded": datetime.now(UTC).date().isoformat(),
+        "scrubbed": "headers by allow-list; the server's address replaced",
+        "selection": arguments.note or "the first recording",
+    }
+
+
+def record_retry(author: PlanAuthor, facts: Mapping[str, str]) -> None:
+    """One retry with a given history: tests/cassettes/retry/phase4.yaml."""
+    from tests.cassettes.player import CASSETTES
+    from tests.fixtures.retry_case import CASSETTE, Simulator
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        use_cassette(CASSETTES / CASSETTE, record=True, provenance=facts),
+    ):
+        application = Simulator(Path(folder)).run(author)
+        if not isinstance(application, Applied):
+            raise SystemExit(f"not recorded: {application.reason}: {application.sentence}")
+    print(application.diff)
+
+
+def record_demo(author: PlanAuthor, facts: Mapping[str, str]) -> None:
+    """The demo's fix that fails its gates once: fallback_tier/demo/cassettes/retry.yaml."""
+    from rich.console import Console
+
+    from fallback_tier.demo.show import Demo
+
+    cassette = ROOT / "fallback_tier" / "demo" / "cassettes" / "retry.yaml"
+    cassette.parent.mkdir(exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        use_cassette(cassette, record=True, provenance=facts),
+    ):
+        if not Demo(Path(folder), Console()).play_retry(author):
+            raise SystemExit("not recorded: the fix was not proved")
+
+
+RECORDINGS: dict[str, Callable[[PlanAuthor, Mapping[str, str]], None]] = {
+    "retry": record_retry,
+    "demo": record_demo,
+}
+
+if __name__ == "__main__":
+    raise SystemExit(main())

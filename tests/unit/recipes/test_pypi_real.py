@@ -1,0 +1,76 @@
+"""The PyPI recipe with the real uv, on tiny packages."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.vocabulary import ProofLevel, RefusalReason
+from fallback_plugins.pypi import build_ecosystem
+from fallback_plugins.pypi.pins import pinned_versions
+from fallback_tier.errors import RecipeError
+from tests.unit.recipes.pypi_files import RECORD, pyproject
+from tests.unit.recipes.support import advisory, after, fix, real_clients, repository
+
+
+def real_lock(root: Path, text: str, *pins: str) -> str:
+    repository(root, {"pyproject.toml": text})
+    upgrades = [f"--upgrade-package={pin}" for pin in pins]
+    made = real_clients().run("uv", ["lock", "--no-build", *upgrades], cwd=root, timeout_s=120)
+    assert made.ok, made.output
+    return (root / "uv.lock").read_text()
+
+
+@pytest.mark.registry
+@pytest.mark.parametrize("requirement", ["idna>=3.0", "idna==3.6", "idna~=3.6.0"])
+def test_real_uv_bumps_one_package_to_the_lowest_fix(tmp_path: Path, requirement: str) -> None:
+    build = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+    text = pyproject(requirement, "six<1.17", more=build)
+    old = real_lock(tmp_path / "made", text, "idna==3.6", "six==1.15.0")
+    repo = repository(tmp_path / "repo", {"pyproject.toml": text, "uv.lock": old})
+
+    result = fix(build_ecosystem(real_clients()), RECORD, repo)
+
+    new = after(result, "uv.lock")
+    assert pinned_versions("uv.lock", new, "idna") == ("3.7",)
+    assert pinned_versions("uv.lock", new, "six") == ("1.15.0",)
+    assert result.proof_level is ProofLevel.RESOLVED_TREE
+    own = next(it for it in tomllib.loads(new)["package"] if it["name"] == "app")
+    # The scratch copy's stand-in build system left no trace.
+    assert own["source"] == {"editable": "."}
+
+
+@pytest.mark.registry
+def test_real_uv_builds_nothing_of_the_project(tmp_path: Path) -> None:
+    """--no-build alone lets uv run the project's own backend; the stand-in backend must not."""
+    witness = tmp_path / "ran"
+    hook = f"open({str(witness)!r}, 'w').close()\n"
+    text = pyproject(
+        "idna>=3.0",
+        more='[build-system]\nrequires = []\nbuild-backend = "hook"\nbackend-path = ["."]\n',
+    )
+    dynamic = text.replace('version = "1"', 'dynamic = ["version"]')
+    old = real_lock(tmp_path / "made", text, "idna==3.6")
+    repo = repository(
+        tmp_path / "repo", {"pyproject.toml": dynamic, "uv.lock": old, "hook.py": hook}
+    )
+    plugin = build_ecosystem(real_clients())
+    with pytest.raises(RecipeError, match="outside the sandbox") as caught:
+        fix(plugin, RECORD, repo)
+    assert caught.value.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert not witness.exists()
+
+    # The alarm works: uv by itself, in the repository, does run the hook.
+    real_clients().run("uv", ["lock", "--no-build"], cwd=repo.root, timeout_s=120)
+    assert witness.exists()
+
+
+@pytest.mark.registry
+def test_real_uv_that_cant_resolve_is_a_typed_refusal(tmp_path: Path) -> None:
+    record = advisory("PyPI", "idna", [("0", "3.6.999")])
+    text = pyproject("idna>=3.0")
+    old = real_lock(tmp_path / "made", text, "idna==3.6")
+    repo = repository(tmp_path / "repo", {"pyproject.toml": text, "uv.lock": old})
+    with pytest.raises(RecipeError, match=r"idna==3\.6\.999") as caught:
+        fix(build_ecosystem(real_clients()), record, repo)
+    assert caught.value.reason is RefusalReason.RESOLVER_FAILED
