@@ -20,7 +20,7 @@ from fallback_audit.events import (
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import PromptShape, ProofLevel, RefusalReason, RetrievalVerdict, Tier
 from fallback_tier.attempt import Proposal, Recorder, Refusal, Task, TierEvent
-from fallback_tier.errors import RecipeError, ToolError
+from fallback_tier.errors import PatchError, RecipeError, RepositoryError, ToolError
 from fallback_tier.leaf import LlmLeaf
 from fallback_tier.limits import MAX_EXAMPLES
 from fallback_tier.outcome import Applied, NotApplicable, Refused, Selected
@@ -72,6 +72,8 @@ def _try_recipe(task: Task) -> Proposal | NotApplicable:
         return NotApplicable(reason=error.reason, sentence=str(error))
     except ToolError as error:
         return NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=str(error))
+    except RepositoryError as error:
+        return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
     return Proposal(Tier.RECIPE, result.changes, result.proof_level)
 
 
@@ -125,7 +127,12 @@ def seal(
     proposal: Proposal, task: Task, evidence: EvidenceStore, record: Recorder
 ) -> Generator[TierEvent, None, Applied]:
     """Compute the diff, keep it as evidence, and only then hand it out."""
-    diff = unified_diff(proposal.changes)
+    try:
+        diff = unified_diff(proposal.changes)
+    except PatchError as error:
+        llm = proposal.tier is Tier.LLM
+        reason = RefusalReason.PLAN_INVALID if llm else RefusalReason.RECIPE_UNSUPPORTED
+        raise Refusal(reason, str(error), proposal.usage) from error
     if not diff:
         raise Refusal(
             RefusalReason.NOTHING_CHANGED,

@@ -16,7 +16,14 @@ from fallback_audit.vocabulary import CallType, ProofLevel, RefusalReason, Tier
 from fallback_tier.attempt import Proposal, Recorder, Refusal, Task, TierEvent
 from fallback_tier.budget.calls import CallCeiling, UsageLedger
 from fallback_tier.budget.prices import estimate_cost
-from fallback_tier.errors import EditError, ModelError, RecipeError, ToolError, ToolMissingError
+from fallback_tier.errors import (
+    EditError,
+    ModelError,
+    RecipeError,
+    RepositoryError,
+    ToolError,
+    ToolMissingError,
+)
 from fallback_tier.grounding.validity import check_plan
 from fallback_tier.outcome import FileChange, Refuse, SourceEdit
 from fallback_tier.patch.diff import patch_digest
@@ -198,7 +205,7 @@ def _turn_into_changes(
         return _Changes(merge_edits(task.repo, result.changes, plan.edits), result.proof_level)
     except ToolMissingError as error:
         raise Refusal(RefusalReason.RESOLVER_FAILED, str(error)) from error
-    except (EditError, RecipeError, ToolError) as error:
+    except (EditError, RecipeError, RepositoryError, ToolError) as error:
         return (str(error),)
 
 

@@ -11,7 +11,7 @@ what was recorded, when and from what, inside the cassette (``metadata``).
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -99,7 +99,7 @@ def use_cassette(
         before_record_response=_scrub_response,
         record_on_exception=False,
     )
-    with context as cassette:
+    with _opened(context, path) as cassette:
         tape.provenance = _provenance(cassette, path, provenance or {})
         try:
             yield tape
@@ -168,6 +168,21 @@ def _strict_cassette(tape: Tape, *, recording: bool) -> "type[Cassette]":
             return playable
 
     return Strict
+
+
+@contextmanager
+def _opened(context: Any, path: Path) -> Iterator[Any]:
+    """The cassette; what is no cassette is said before the block begins."""
+    import yaml
+
+    with ExitStack() as stack:
+        try:
+            cassette = stack.enter_context(context)
+        except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
+            raise ConfigurationError(
+                f"{path} is not a cassette of recorded traffic.", next_step=_RECORD_AGAIN
+            ) from error
+        yield cassette
 
 
 def _provenance(cassette: Any, path: Path, of_recording: Mapping[str, str]) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from fallback_tier.gates.distill import distill, failure_signature
 from fallback_tier.gates.steps import FixState
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
+from fallback_tier.prompt.redact import redact_secrets
 
 #: Three identical failure signatures: a fourth attempt would learn nothing new (DESIGN §7).
 SAME_FAILURE_LIMIT = 3
@@ -90,7 +91,10 @@ def _refusal(state: FixState, refused: Refused) -> Decision:
 
 
 def _failure(state: FixState, application: Applied | Refused) -> Failure:
-    summary = distill(state.verdicts, application=application, attempt=application.attempt)
+    distilled = distill(state.verdicts, application=application, attempt=application.attempt)
+    # Before it is signed, stored or handed on: a target's log may print what nobody should keep.
+    text, _ = redact_secrets(distilled.prior_failure_summary)
+    summary = distilled.model_copy(update={"prior_failure_summary": text})
     signature = failure_signature(summary)
     signatures = (*state.signatures, signature)
     how = ", ".join(summary.failing_gates) or summary.failure_kind.value

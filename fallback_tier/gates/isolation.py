@@ -72,14 +72,20 @@ class Worktree:
     def create(cls, repo: RepoContext, clients: ClientRunner, place: Path) -> Self:
         """Check out ``repo``'s base commit below ``place``, which is emptied first.
 
-        Raises RepositoryError where the objects are not there (a partial clone), ToolFailedError
-        where git fails otherwise.
+        Raises RepositoryError where the objects are not there (a partial clone) or the place can't
+        be written, ToolFailedError where git fails otherwise.
         """
         worktree = cls(place.resolve(), repo.base_commit, clients)
-        worktree.close()
-        worktree.path.mkdir(parents=True)
         try:
+            worktree.close()
+            worktree.path.mkdir(parents=True)
             worktree._check_out(repo.root)
+        except OSError as error:
+            worktree.close()
+            raise RepositoryError(
+                f"No worktree can be made in {place}: {error.strerror}.",
+                next_step="Free some space there, or choose another state directory.",
+            ) from error
         except BaseException:
             worktree.close()
             raise

@@ -123,6 +123,8 @@ def _edit(
             f"`old` or `new` is larger than {MAX_EDIT_BYTES:,} bytes: cut it into smaller edits of "
             "the lines that change."
         )
+    if "\0" in edit.new:
+        return "`new` has a NUL character: git would take the file for binary. Leave it out."
     try:
         texts[edit.path] = replace_once(texts[edit.path], edit)
     except EditError as error:

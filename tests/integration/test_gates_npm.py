@@ -140,9 +140,11 @@ def test_an_unreachable_registry_says_nothing_about_the_patch(tmp_path: Path) ->
     files = project(dependencies={"ms": "2.1.2"})
     after = {"package.json": project(dependencies={"ms": "2.1.3"})["package.json"]}
     manifests = ("package.json",)
-    with patched(tmp_path, files, after, about=advisory("ms"), manifests=manifests) as case:
-        with pytest.raises(ToolFailedError, match="could not reach"):
-            build_gates()[0].judge(case.with_(clients=nowhere).context)
+    with (
+        patched(tmp_path, files, after, about=advisory("ms"), manifests=manifests) as case,
+        pytest.raises(ToolFailedError, match="could not reach"),
+    ):
+        build_gates()[0].judge(case.with_(clients=nowhere).context)
 
 
 # --- with a registry ------------------------------------------------------------------------------
@@ -247,3 +249,20 @@ def test_neither_scripts_nor_npmrc_of_the_target_run_outside_the_sandbox(tmp_pat
         verdict = case.judge(build_gates())["resolves"]
     assert verdict.status is GateStatus.PASSED, verdict.log
     assert not witness.exists()
+
+
+@pytest.mark.registry
+def test_a_cache_that_was_cleaned_is_no_verdict_and_is_filled_again(tmp_path: Path) -> None:
+    needs_registry("npm")
+    files = project(dependencies={"ms": "2.1.2"})
+    change = {"package.json": project(dependencies={"ms": "2.1.3"})["package.json"]}
+    manifests = ("package.json",)
+    with patched(tmp_path, files, change, about=MS, manifests=manifests) as case:
+        resolves = build_gates()[0]
+        assert resolves.judge(case.context).status is GateStatus.PASSED
+        shutil.rmtree(case.context.cache / "npm" / "_cacache")
+        case.worktree.reset()
+        case.worktree.apply(case.context.application.diff)
+        with pytest.raises(ToolFailedError, match="no longer holds"):
+            resolves.judge(case.context)
+        assert resolves.judge(case.context).status is GateStatus.PASSED

@@ -230,9 +230,11 @@ def test_an_unreachable_registry_says_nothing_about_the_patch(
         }
     )
     change = {"requirements.txt": "iniconfig==2.0.0\n"}
-    with patched(tmp_path, REQUIREMENTS, change, about=INICONFIG) as case:
-        with pytest.raises(ToolFailedError, match="could not reach"):
-            build_gates()[0].judge(case.with_(clients=nowhere).context)
+    with (
+        patched(tmp_path, REQUIREMENTS, change, about=INICONFIG) as case,
+        pytest.raises(ToolFailedError, match="could not reach"),
+    ):
+        build_gates()[0].judge(case.with_(clients=nowhere).context)
 
 
 def test_the_plain_runner_judges_the_same(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_recipe_ends_the_chain(call: FallbackTierCallable) -> None:
     assert done.application.prompt_shape is PromptShape.NONE
     assert "+vulnerable 1.0.1" in done.application.diff
     assert done.audit.kinds == ["AttemptStarted", "RecipeEvaluated", "PatchProposed"]
-    assert done.author.requests == []
+    assert not done.author.requests
 
 
 def test_replay_ends_the_chain(call: FallbackTierCallable) -> None:
@@ -84,7 +84,7 @@ def test_replay_ends_the_chain(call: FallbackTierCallable) -> None:
         "ExampleReplayed",
         "PatchProposed",
     ]
-    assert done.author.requests == []
+    assert not done.author.requests
 
 
 def test_replay_needs_identity_not_similarity(call: FallbackTierCallable) -> None:
@@ -159,7 +159,7 @@ def test_a_final_no_ends_the_chain(call: FallbackTierCallable, reason: RefusalRe
     done = call(selection=NotApplicable(reason=reason, sentence="No."))
     assert isinstance(done.application, Refused)
     assert done.application.reason is reason
-    assert done.author.requests == []
+    assert not done.author.requests
 
 
 def test_without_a_model_the_recipe_says_why(call: FallbackTierCallable) -> None:
@@ -250,7 +250,7 @@ def test_the_fourth_retry_is_refused_before_anything_is_spent(call: FallbackTier
     assert done.application.reason is RefusalReason.RETRY_CAP_REACHED
     assert done.application.usage == ()
     assert done.audit.kinds == ["AttemptRefused"]
-    assert done.author.requests == []
+    assert not done.author.requests
 
 
 def test_the_third_retry_is_allowed(call: FallbackTierCallable) -> None:
@@ -373,6 +373,14 @@ def test_a_models_bump_takes_the_recipes_road(call: FallbackTierCallable) -> Non
     assert isinstance(done.application, Applied)
     assert done.application.tier is Tier.LLM
     assert "+vulnerable 1.0.1" in done.application.diff
+
+
+def test_a_text_that_git_would_call_binary_is_invalid(call: FallbackTierCallable) -> None:
+    edit = {"path": "app.py", "old": "import vulnerable", "new": "import vulnerable\0"}
+    call.answers = [{**PLAN, "edits": [edit]}, PLAN]
+    done = call()
+    assert isinstance(done.application, Applied)
+    assert done.audit.kinds.count("PlanRejected") == 1
 
 
 # --- The edges ------------------------------------------------------------------------------------

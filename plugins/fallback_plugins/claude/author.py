@@ -5,6 +5,7 @@ takes longer than a recipe fix. Retries on 429, 5xx and broken connections are t
 """
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from fallback_audit.errors import FallbackError
 from fallback_audit.vocabulary import Provenance
@@ -40,7 +41,7 @@ CONNECT_TIMEOUT_S: Final = 5.0
 #: ANTHROPIC_CUSTOM_HEADERS to every request, and they may hold credentials meant for another server.
 _HEADERS_WITHOUT_KEY: Final = frozenset(
     {"accept", "accept-encoding", "anthropic-version", "connection", "content-length"}
-    | {"content-type", "host", "user-agent", "x-api-key"}
+    | {"content-type", "host", "user-agent"}
 )
 
 _CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
@@ -53,7 +54,7 @@ class ClaudeAuthor:
     plan's JSON schema. Any other server gets no schema (some ignore it, some refuse it) and no key but
     the one given here. Either way the answer is parsed tolerantly and validated strictly.
 
-    Raises ConfigurationError for the provider without a key.
+    Raises ConfigurationError for the provider without a key, and for what is no http(s) URL.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class ClaudeAuthor:
         max_retries: int = DEFAULT_MAX_RETRIES,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        self._url = (base_url or PROVIDER_URL).rstrip("/")
+        self._url = _checked(base_url or PROVIDER_URL)
         self._enforces_schema = self._url == PROVIDER_URL
         if self._enforces_schema and api_key is None:
             raise ConfigurationError(
@@ -143,6 +144,20 @@ class ClaudeAuthor:
         return self._made
 
 
+def _checked(base_url: str) -> str:
+    try:
+        parts = urlsplit(base_url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is no number, an address that is not closed
+        usable = False
+    if not usable:
+        raise ConfigurationError(
+            "The model's base URL is not of the form http(s)://host[:port][/path].",
+            next_step="Give the address of a Messages API server, without /v1.",
+        )
+    return base_url.rstrip("/")
+
+
 def _turn(message: Turn) -> "MessageParam":
     if message.role == "user":
         return {"role": "user", "content": message.content}
@@ -153,7 +168,7 @@ def _strip_headers(request: "Request") -> None:
     for name in list(request.headers):
         if name not in _HEADERS_WITHOUT_KEY and not name.startswith("x-stainless-"):
             del request.headers[name]
-    request.headers["x-api-key"] = PLACEHOLDER_KEY
+    request.headers["authorization"] = f"Bearer {PLACEHOLDER_KEY}"
 
 
 def _output_config() -> "OutputConfigParam":

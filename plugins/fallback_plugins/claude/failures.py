@@ -34,12 +34,7 @@ _NEXT_STEP: Final = {
 def address(url: str) -> str:
     """``host:port`` of a base URL, never what else it may hold (a user, a password, a query)."""
     parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        port = None
-    port = port or (443 if parts.scheme == "https" else 80)
-    return f"{parts.hostname or url.partition('@')[2] or 'the server'}:{port}"
+    return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 def model_error(error: "AnthropicError", url: str, model: str) -> ModelError:

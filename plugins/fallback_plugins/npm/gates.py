@@ -19,7 +19,7 @@ from fallback_plugins.npm.survey import (
     survey,
 )
 from fallback_tier.advisory import is_affected
-from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
 from fallback_tier.ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
@@ -71,6 +71,13 @@ class ResolvesGate:
         if installed.timed_out:
             return gating.timed_out(self.name, installed, context)
         log = gating.relative_log(installed, context.worktree)
+        if "ENOTCACHED" in log:
+            project.forget()
+            raise ToolFailedError(
+                "npm's cache no longer holds what was fetched into it.",
+                next_step="Run it again: the packages are fetched anew.",
+                output=log,
+            )
         if not installed.ok:
             said = f"npm, offline: {gating.in_short(log)}"
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, log)

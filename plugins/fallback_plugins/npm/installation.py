@@ -6,7 +6,7 @@ in the tree (``npm ci --offline``, ``npm test``) runs inside, the cache read-onl
 
 import re
 from collections.abc import Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from fallback_plugins import gating
 from fallback_plugins.gating import in_folder
@@ -65,18 +65,12 @@ class Installation:
 
     def prefetch(self) -> CommandResult:
         """Fill the cache from the registry, over copies of the manifests: no scripts, no git."""
-        manifests = {
-            path: self._repo.read_text(path)
-            for path in self._repo.manifests
-            if PurePosixPath(path).name in {MANIFEST, *LOCKS}
-            and PurePosixPath(path).is_relative_to(self.folder)
-        }
-        arguments = [*self._arguments(), "--allow-git=none", f"--cache={self._cache}"]
-        done = self._cache / f"fetched-{gating.content_key(manifests, arguments)}"
+        done = self._mark()
         if done.exists():
             return CommandResult(argv=("npm",), exit_code=0, output="", duration_ms=0)
+        arguments = [*self._arguments(), "--allow-git=none", f"--cache={self._cache}"]
         with gating.scratch(self._context) as scratch:
-            for path, text in manifests.items():
+            for path, text in self._manifests().items():
                 place = scratch / path
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(text.encode())
@@ -87,6 +81,10 @@ class Installation:
         if result.ok:
             done.touch()
         return result.model_copy(update={"output": output})
+
+    def forget(self) -> None:
+        """Fetch anew next time."""
+        self._mark().unlink(missing_ok=True)
 
     def install(self) -> CommandResult:
         """Install into the tree, inside the sandbox, from the cache alone."""
@@ -110,6 +108,20 @@ class Installation:
             timeout_s=self._context.timeout_s,
             readable=[self._cache],
         )
+
+    def _manifests(self) -> dict[str, str]:
+        """What npm resolves from: this folder's manifests and locks, workspaces included."""
+        return {
+            path: self._repo.read_text(path)
+            for path in self._repo.manifests
+            if PurePosixPath(path).name in {MANIFEST, *LOCKS}
+            and PurePosixPath(path).is_relative_to(self.folder)
+        }
+
+    def _mark(self) -> Path:
+        """The file that says that this was fetched."""
+        key = gating.content_key(self._manifests(), self.folder, self._arguments())
+        return self._cache / f"fetched-{key}"
 
     def _arguments(self) -> list[str]:
         lock = "--package-lock" if self.verb == "ci" else "--no-package-lock"

@@ -15,7 +15,11 @@ from fallback_tier.repo import RepoContext
 from tests.fakes.repository import GIT_ENV, commit_all, git, write
 from tests.integration.gate_setup import diff_of, repository
 
-FILES = {"app.py": "one\ntwo\nthree\nfour\nfive\nsix\n", "run.sh": "x\n", ".gitignore": "build/\n"}
+FILES = {
+    "app.py": "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n",
+    "run.sh": "x\n",
+    ".gitignore": "build/\n",
+}
 
 
 @pytest.fixture
@@ -30,15 +34,18 @@ def worktree(repo: RepoContext, tmp_path: Path) -> Iterator[Worktree]:
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Every file below a folder, .git included: mode, time of change, content."""
-    return {
-        str(path.relative_to(root)): (
-            path.stat().st_mode,
-            path.stat().st_mtime_ns,
-            path.read_bytes() if path.is_file() else b"",
-        )
-        for path in sorted(root.rglob("*"))
-    }
+    """Every file below a folder, .git included: mode, time of change, content.
+
+    Without the times of git's objects: git renews the time of one that it would have written anew,
+    in a borrowed store too, so that it is not collected meanwhile.
+    """
+    found = {}
+    for path in sorted(root.rglob("*")):
+        stat = path.stat()
+        when = 0 if "objects" in path.parts else stat.st_mtime_ns
+        content = path.read_bytes() if path.is_file() else b""
+        found[str(path.relative_to(root))] = (stat.st_mode, when, content)
+    return found
 
 
 def listing(tree: Path) -> set[str]:
@@ -125,8 +132,8 @@ def test_a_patch_for_other_content_does_not_apply_and_changes_nothing(
 
 
 def test_a_patch_that_git_would_move_does_not_apply(repo: RepoContext, worktree: Worktree) -> None:
-    diff = diff_of(repo, {"app.py": FILES["app.py"].replace("five", "5")})
-    moved = diff.replace("@@ -2,5 +2,5 @@", "@@ -1,5 +1,5 @@")
+    diff = diff_of(repo, {"app.py": FILES["app.py"].replace("six", "6")})
+    moved = diff.replace("@@ -3,7 +3,7 @@", "@@ -2,7 +2,7 @@")
     assert moved != diff
     plain = subprocess.run(
         ["git", "apply", "--check", "-"], input=moved, text=True, cwd=worktree.path, env=GIT_ENV
@@ -148,9 +155,9 @@ def test_what_is_no_patch_does_not_apply(worktree: Worktree, tmp_path: Path, dif
 
 def test_line_ends_are_kept(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo", {"dos.txt": "one\r\ntwo\r\n"})
-    diff = diff_of(repo, {"dos.txt": "one\r\n2\r\n"})
+    diff = "--- a/dos.txt\n+++ b/dos.txt\n@@ -1,2 +1,2 @@\n one\r\n-two\r\n+2\r\n"
     with Worktree.create(repo, SubprocessClients(), tmp_path / "place") as worktree:
-        worktree.apply(diff.replace("\n-two\n", "\n-two\r\n").replace("\n+2\n", "\n+2\r\n"))
+        worktree.apply(diff)
         assert (worktree.path / "dos.txt").read_bytes() == b"one\r\n2\r\n"
 
 
@@ -184,6 +191,13 @@ def test_a_commit_that_is_not_there_is_a_repository_error(
     with pytest.raises(RepositoryError, match="can't be checked out"):
         Worktree.create(gone, SubprocessClients(), tmp_path / "place")
     assert not (tmp_path / "place").exists()
+
+
+def test_a_place_that_can_not_be_written_is_said(repo: RepoContext, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RepositoryError, match="No worktree can be made") as caught:
+        Worktree.create(repo, SubprocessClients(), tmp_path / "file" / "place")
+    assert "state directory" in caught.value.next_step
 
 
 # --- inspecting -----------------------------------------------------------------------------------

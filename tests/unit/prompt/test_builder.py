@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import FailureKind, PromptShape
@@ -297,6 +297,7 @@ def test_hostile_text_stays_inside_its_fence(hostile: str, repo: RepoContext) ->
     assert len(fenced[0].encode()) <= MAX_FENCED_SUMMARY_BYTES == 4096
 
 
+@settings(deadline=None)
 @given(text=st.text(max_size=400))
 def test_any_text_stays_inside_its_fence(text: str, repo: RepoContext) -> None:
     calm = build(repo, examples=[example("calm")])

@@ -67,7 +67,7 @@ def test_own_code_is_found_by_the_path_and_the_symbols_that_the_advisory_names(
 ) -> None:
     filler = "x = 1\n" * 3000
     files = {
-        "src/reader.py": f"{filler}def read_archive(name):\n    return open(name)\n{filler}",
+        "src/reader.py": f"read_archive('x')\n{filler}def read_archive(name):\n    pass\n{filler}",
         "src/other.py": "import json\n",
         "src/named.py": "pass\n",
         "src/caller.py": "from src.reader import read_archive\n",
@@ -79,7 +79,7 @@ def test_own_code_is_found_by_the_path_and_the_symbols_that_the_advisory_names(
     assert "def read_archive(name):" in definition.text
     assert definition.start_line > 2000
     shown = definition.text.splitlines()
-    assert shown[3001 - definition.start_line] == "def read_archive(name):"
+    assert shown[3002 - definition.start_line] == "def read_archive(name):"
     assert definition.end_line == definition.start_line + len(shown) - 1
 
 

@@ -4,7 +4,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallback_tier.errors import ConfigurationError
@@ -51,6 +51,7 @@ def assert_holds(fenced: Fenced, nonce: str = NONCE) -> None:
     assert show_hidden(fenced.text) == fenced.text
 
 
+@settings(deadline=None)
 @given(text=HOSTILE, kind=KINDS)
 def test_no_text_gets_out_of_the_fence(text: str, kind: SourceKind) -> None:
     fenced = fence(text, source_kind=kind, nonce=NONCE)
@@ -58,12 +59,14 @@ def test_no_text_gets_out_of_the_fence(text: str, kind: SourceKind) -> None:
     assert fence(text, source_kind=kind, nonce=NONCE) == fenced
 
 
+@settings(deadline=None)
 @given(text=HOSTILE)
 def test_a_fence_inside_a_fence_stays_inside(text: str) -> None:
     inner = fence(text, source_kind=SourceKind.PREVIOUS_ANSWER, nonce="f" * 32)
     assert_holds(fence(inner.text, source_kind=SourceKind.PRIOR_ATTEMPT_SUMMARY, nonce=NONCE))
 
 
+@settings(deadline=None)
 @given(text=st.text(st.characters(codec="ascii", categories=["L", "N", "Zs"]), max_size=500))
 def test_plain_text_comes_through_unchanged(text: str) -> None:
     fenced = fence(text, source_kind=SourceKind.REPOSITORY_SNIPPET, nonce=NONCE)

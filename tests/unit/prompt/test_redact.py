@@ -4,7 +4,7 @@ import json
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallback_tier.prompt.redact import REDACTED, excerpt, redact_secrets
@@ -220,12 +220,14 @@ def filled() -> st.SearchStrategy[str]:
     return st.lists(st.one_of(named, st.sampled_from(TOKENS), noise), max_size=12).map("".join)
 
 
+@settings(deadline=None)
 @given(filled())
 def test_any_text_can_be_redacted_twice(text: str) -> None:
     once, _ = redact_secrets(text)
     assert redact_secrets(once) == (once, 0)
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(), max_size=60), st.text(st.characters(), max_size=60))
 def test_a_token_never_survives_its_surroundings(before: str, after: str) -> None:
     token = "ghp_" + MIX + "ab"
@@ -233,6 +235,7 @@ def test_a_token_never_survives_its_surroundings(before: str, after: str) -> Non
     assert token not in redacted
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(), max_size=300), st.integers(min_value=1, max_value=80))
 def test_an_excerpt_is_short_and_visible(text: str, limit: int) -> None:
     shown = excerpt(text, limit)
