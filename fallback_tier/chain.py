@@ -20,7 +20,13 @@ from fallback_audit.events import (
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import PromptShape, ProofLevel, RefusalReason, RetrievalVerdict, Tier
 from fallback_tier.attempt import Proposal, Recorder, Refusal, Task, TierEvent
-from fallback_tier.errors import PatchError, RecipeError, RepositoryError, ToolError
+from fallback_tier.errors import (
+    PatchError,
+    RecipeError,
+    RepositoryError,
+    ToolError,
+    ToolMissingError,
+)
 from fallback_tier.leaf import LlmLeaf
 from fallback_tier.limits import MAX_EXAMPLES
 from fallback_tier.outcome import Applied, NotApplicable, Refused, Selected
@@ -70,6 +76,8 @@ def _try_recipe(task: Task) -> Proposal | NotApplicable:
         result = task.plugin.apply(task.selection, task.advisory, task.repo)
     except RecipeError as error:
         return NotApplicable(reason=error.reason, sentence=str(error))
+    except ToolMissingError as error:
+        return NotApplicable(reason=RefusalReason.TOOL_MISSING, sentence=str(error))
     except ToolError as error:
         return NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=str(error))
     except RepositoryError as error:

@@ -204,7 +204,7 @@ def _turn_into_changes(
         result = task.plugin.apply(bump, task.advisory, task.repo)
         return _Changes(merge_edits(task.repo, result.changes, plan.edits), result.proof_level)
     except ToolMissingError as error:
-        raise Refusal(RefusalReason.RESOLVER_FAILED, str(error)) from error
+        raise Refusal(RefusalReason.TOOL_MISSING, str(error)) from error
     except (EditError, RecipeError, RepositoryError, ToolError) as error:
         return (str(error),)
 

@@ -1,5 +1,6 @@
 """Private files that survive a crash: the few system calls that both stores share."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -16,7 +17,7 @@ def make_private_directory(path: Path) -> None:
         path.mkdir(mode=DIRECTORY_MODE)
     except FileExistsError:
         if not path.is_dir():
-            raise
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
     sync_directory(path.parent)
 
 

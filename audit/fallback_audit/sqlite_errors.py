@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fallback_audit.errors import AuditStoreError
+from fallback_audit.errors import AuditError, AuditIntegrityError, AuditStoreError
 
 #: Primary result code (https://sqlite.org/rescode.html) → reason, next step.
 _REASONS: dict[int, tuple[str, str]] = {
@@ -37,22 +37,29 @@ _REASONS: dict[int, tuple[str, str]] = {
     ),
 }
 
+#: Bytes that are not what SQLite wrote: the record is damaged, not merely out of reach.
+_DAMAGE = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
 
-def store_error(path: Path, error: Exception) -> AuditStoreError:
-    """The one sentence for any failure of the store at ``path``."""
+
+def store_error(path: Path, error: Exception) -> AuditError:
+    """The one sentence for any failure of the store at ``path``: damaged, or out of order."""
     code = getattr(error, "sqlite_errorcode", None)
+    primary = code & 0xFF if isinstance(code, int) else -1
     reason, next_step = _REASONS.get(
-        code & 0xFF if isinstance(code, int) else -1,
-        (str(error) or type(error).__name__, "Check the file, its owner and its mode."),
+        primary,
+        (str(error) or type(error).__name__, "Check the path, its owner and its mode."),
     )
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
-    return AuditStoreError(f"Audit store {path}: {reason}.", next_step=next_step)
+        if error.filename and Path(error.filename) != path:
+            reason += f" ({error.filename})"
+    kind = AuditIntegrityError if primary in _DAMAGE else AuditStoreError
+    return kind(f"Audit store {path}: {reason}.", next_step=next_step)
 
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the operating system raise into AuditStoreError."""
+    """Turn what SQLite and the operating system raise into AuditStoreError or AuditIntegrityError."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:

@@ -88,6 +88,7 @@ class RefusalReason(StrEnum):
     OWN_CODE = "own_code"
     RECIPE_UNSUPPORTED = "recipe_unsupported"
     RESOLVER_FAILED = "resolver_failed"
+    TOOL_MISSING = "tool_missing"
     MODEL_NOT_CONFIGURED = "model_not_configured"
     MODEL_UNAVAILABLE = "model_unavailable"
     MODEL_REFUSED = "model_refused"
@@ -98,12 +99,16 @@ class RefusalReason(StrEnum):
 
     @property
     def ends_chain(self) -> bool:
-        """True where a recipe's "no" is final: no example and no model could do better."""
+        """True where a recipe's "no" is final: no example and no model could do better.
+
+        A missing client is one: the gates could prove no other patch without it.
+        """
         return self in {
             RefusalReason.NOT_AFFECTED,
             RefusalReason.NO_FIXED_VERSION,
             RefusalReason.ECOSYSTEM_UNSUPPORTED,
             RefusalReason.MANIFEST_MISSING,
+            RefusalReason.TOOL_MISSING,
         }
 
     @property

@@ -9,7 +9,6 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError
 
 from fallback_audit.frozen import Frozen
-from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import configuration
@@ -54,9 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     sys.stdout.write(application.model_dump_json() + "\n")
     if isinstance(application, Applied):
         return exit_codes.OK
-    if application.reason is RefusalReason.NOT_AFFECTED:
-        return exit_codes.NOT_AFFECTED
-    return exit_codes.REFUSED
+    return exit_codes.of_refusal(application.reason)
 
 
 def read_request(data: bytes) -> AttemptRequest:

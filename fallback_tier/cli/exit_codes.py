@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from fallback_audit.vocabulary import RefusalReason
+
 OK: Final = 0
 BAD_INPUT: Final = 2
 ESCALATED: Final = 3
@@ -19,6 +21,17 @@ MEANING: Final = {
     ENVIRONMENT: "a tool, the sandbox or a store is missing or failed",
     TRAIL_BROKEN: "the audit trail is damaged, or breaks its contract",
 }
+
+
+def of_refusal(reason: RefusalReason) -> int:
+    """The exit code of an attempt or a fix that gave no patch."""
+    match reason:
+        case RefusalReason.NOT_AFFECTED:
+            return NOT_AFFECTED
+        case RefusalReason.TOOL_MISSING:
+            return ENVIRONMENT
+        case _:
+            return REFUSED
 
 
 def epilog() -> str:

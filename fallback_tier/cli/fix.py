@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import EscalationReason, RefusalReason
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import configuration
@@ -48,12 +48,12 @@ def exit_code(result: FixResult) -> int:
     match result:
         case Verified():
             return exit_codes.OK
+        case Escalated(reason=EscalationReason.GATE_INFRASTRUCTURE):
+            return exit_codes.ENVIRONMENT
         case Escalated():
             return exit_codes.ESCALATED
-        case RefusedFix(reason=RefusalReason.NOT_AFFECTED):
-            return exit_codes.NOT_AFFECTED
-        case RefusedFix():
-            return exit_codes.REFUSED
+        case RefusedFix(reason=reason):
+            return exit_codes.of_refusal(reason)
 
 
 def report(result: FixResult, console: Console, *, delivered: bool) -> None:
@@ -83,7 +83,8 @@ def report(result: FixResult, console: Console, *, delivered: bool) -> None:
             console.print(f"[bold yellow]escalated[/]  {head} ({reason})", highlight=False)
             console.print(f"  {escape(question)}", highlight=False)
         case RefusedFix(reason=reason, sentence=sentence):
-            console.print(f"[bold]no patch[/]  {head} ({reason})", highlight=False)
+            what = "not affected" if reason is RefusalReason.NOT_AFFECTED else "no patch"
+            console.print(f"[bold]{what}[/]  {head} ({reason})", highlight=False)
             console.print(f"  {escape(sentence)}", highlight=False)
     console.print(
         f"  [dim]record: fallback-tier audit show {escape(result.fix_id)}[/]", highlight=False

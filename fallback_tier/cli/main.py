@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
-from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, epilog
+from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, TRAIL_BROKEN, epilog
 
 DESCRIPTION = (
     "Fix a known vulnerability: a patch, proved in a sandbox, with a record an auditor can check."
@@ -144,12 +144,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     module, _, function = arguments.handler.partition(":")
     handler: Callable[[argparse.Namespace], int] = getattr(import_module(module), function)
 
+    from fallback_audit.errors import AuditIntegrityError
     from fallback_tier.errors import FallbackError, InputError
 
     try:
         return handler(arguments)
     except FallbackError as error:
         _print_error(error, as_json=getattr(arguments, "json", False))
+        if isinstance(error, AuditIntegrityError):
+            return TRAIL_BROKEN
         return BAD_INPUT if isinstance(error, InputError) else ENVIRONMENT
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted; the repository is as it was\n")

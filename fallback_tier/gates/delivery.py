@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from fallback_tier.errors import PatchError, RepositoryError
-from fallback_tier.gates.isolation import inspect_repository
+from fallback_tier.gates.isolation import USERS_CONFIGURATION, inspect_repository
 from fallback_tier.outcome import Applied
 from fallback_tier.ports import ClientRunner
 from fallback_tier.repo import RepoContext
@@ -40,6 +40,7 @@ def deliver(application: Applied, repo: RepoContext, clients: ClientRunner) -> N
             ["apply", "--whitespace=nowarn", file.name],
             cwd=repo.root,
             timeout_s=APPLY_TIMEOUT_S,
+            env=USERS_CONFIGURATION,
         )
     if not done.ok:
         raise PatchError(

@@ -36,7 +36,7 @@ _RAW = re.compile(r":(\d{6}) (\d{6}) [0-9a-f]+ [0-9a-f]+ ([A-Z])\d*")
 
 #: Ownership is judged with the configuration of the user's own, which is where safe.directory
 #: stands; an empty value gives it back (``SubprocessClients.run``).
-_USERS_CONFIGURATION = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
+USERS_CONFIGURATION = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
 
 
 class RawChange(Frozen):
@@ -136,7 +136,7 @@ class Worktree:
 
     def _check_out(self, root: Path) -> None:
         def ask(*args: str) -> str:
-            answer = _git(self._clients, root, ["rev-parse", *args], _USERS_CONFIGURATION)
+            answer = _git(self._clients, root, ["rev-parse", *args], USERS_CONFIGURATION)
             return answer.strip()
 
         objects = Path(ask("--path-format=absolute", "--git-common-dir")) / "objects"
@@ -205,9 +205,9 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
             f"{root} has no commit yet.",
             next_step="Commit the files that are to be fixed: a fix starts from a commit.",
         )
-    tracked = _git(clients, root, ["ls-files", "-z"], _USERS_CONFIGURATION).split("\0")[:-1]
+    tracked = _git(clients, root, ["ls-files", "-z"], USERS_CONFIGURATION).split("\0")[:-1]
     status = ["status", "--porcelain=v1", "-z", "--untracked-files=no", "--no-renames"]
-    dirty = _git(clients, root, [*status, "--ignore-submodules=dirty"], _USERS_CONFIGURATION)
+    dirty = _git(clients, root, [*status, "--ignore-submodules=dirty"], USERS_CONFIGURATION)
     return RepositoryFacts(
         root=root,
         base_commit=head.output.strip(),
@@ -247,7 +247,7 @@ def _ask_top_level(path: Path, clients: ClientRunner) -> str:
 
 
 def _inspect(clients: ClientRunner, root: Path, args: Sequence[str]) -> CommandResult:
-    env = _USERS_CONFIGURATION
+    env = USERS_CONFIGURATION
     return clients.run("git", args, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
 
 

@@ -4,6 +4,7 @@ Per attempt: ``attempt`` → ``isolate`` → ``gate:applies`` → ``gate:…`` i
 attempt is distilled, deterministically, into the next attempt's context; nothing else of it survives.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -156,11 +157,14 @@ class _Fix:
         application, worktree = state.application, self._worktree
         if not isinstance(application, Applied) or worktree is None:
             raise AssertionError("gates judge an isolated patch")
+        began = time.monotonic_ns()
         if name == APPLIES:
             verdict = _apply(application, worktree)
         else:
             gate = next(gate for gate in self._runner.gates if gate.name == name)
             verdict = gate.judge(self._context(application, worktree))
+        took_ms = (time.monotonic_ns() - began) // 1_000_000
+        verdict = verdict.model_copy(update={"duration_ms": took_ms})
         log = verdict.log.encode("utf-8", "replace")
         self._record(
             GateJudged(

@@ -45,7 +45,6 @@ _CPU_SHARE = 4
 
 #: The system's own parts, read-only. Of /etc only what name lookup, users, certificates and the
 #: loader need: /etc also holds keys and passwords.
-_SYSTEM = ("/usr",)
 _SYSTEM_OR_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
     "alternatives", "group", "host.conf", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
@@ -273,8 +272,7 @@ def _no_sandbox(reason: str) -> SandboxError:
 
 
 def _system() -> Iterator[str]:
-    for place in _SYSTEM:
-        yield from ("--ro-bind", place, place)
+    yield from ("--ro-bind", "/usr", "/usr")
     for place in _SYSTEM_OR_LINKS:
         path = Path(place)
         if path.is_symlink():

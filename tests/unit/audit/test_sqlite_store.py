@@ -277,7 +277,7 @@ def test_not_a_database(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"This is a text file, and long enough to be read as a header." * 20)
     for opened in (SqliteAuditStore, open_readonly):
-        with pytest.raises(AuditStoreError, match="not a SQLite database"):
+        with pytest.raises(AuditIntegrityError, match="not a SQLite database"):
             opened(path)
 
 
@@ -313,7 +313,7 @@ def test_a_missing_store_is_not_created_by_a_reader(path: Path) -> None:
 
 def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
-    with pytest.raises(AuditStoreError, match=r"Audit store .*state/audit.db: File exists"):
+    with pytest.raises(AuditStoreError, match=r"Audit store .*state/audit.db: Not a directory"):
         SqliteAuditStore(tmp_path / "state" / "audit.db")
 
 
