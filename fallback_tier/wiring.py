@@ -5,29 +5,27 @@ made when the part is first needed, so that a fix by recipe never pays for a mod
 """
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points, version
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr
 
 from fallback_audit.evidence import FileEvidenceStore
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.sqlite_store import SqliteAuditStore
-from fallback_tier.advisory import Advisory, load_advisory
-from fallback_tier.attempt import TierEvent
-from fallback_tier.errors import AttemptHistoryError, ConfigurationError, RepositoryError
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import ConfigurationError, RepositoryError
 from fallback_tier.gates.clients import SubprocessClients
 from fallback_tier.gates.common import common_gates
 from fallback_tier.gates.isolation import inspect_repository
 from fallback_tier.gates.runner import GateRunner, Observer
 from fallback_tier.gates.sandbox import BubblewrapSandbox, UnsandboxedRunner
 from fallback_tier.leaf import LlmLeaf
-from fallback_tier.outcome import AttemptSummary, RecipeApplication, RecipeSelection
+from fallback_tier.outcome import RecipeSelection
 from fallback_tier.ports import (
     ClientRunner,
     EcosystemPlugin,
@@ -217,14 +215,16 @@ def wire(
     """Put the parts together. ``author`` stands in for the configured model (demo, tests)."""
     clients = SubprocessClients()
     plugins = load_plugins(clients)
-    audit = SqliteAuditStore(audit_db(configuration.state_dir))
-    evidence = FileEvidenceStore(evidence_dir(configuration.state_dir))
     author = author or build_author(configuration)
+    retriever = build_retriever(configuration)
     known = (*configuration.secrets, *filter(None, [configuration.api_key]))
     prompts = PromptBuilder(nonces, frozenset(secret.get_secret_value() for secret in known))
+    # Opened last: whatever is wrong with the configuration, no store is left open.
+    audit = SqliteAuditStore(audit_db(configuration.state_dir))
+    evidence = FileEvidenceStore(evidence_dir(configuration.state_dir))
     tier = FallbackTier(
         plugins=plugins,
-        retriever=build_retriever(configuration),
+        retriever=retriever,
         leaf=None if author is None else LlmLeaf(author, prompts),
         audit=audit,
         evidence=evidence,
@@ -245,79 +245,3 @@ def open_services(
         yield services
     finally:
         services.audit.close()
-
-
-class MountedTier(FallbackTier):
-    """What the entry point gives to a host: the tier, and the way to make its arguments."""
-
-    def __init__(self, services: Services) -> None:
-        self.__dict__.update(services.tier.__dict__)
-        self._services = services
-
-    def run(
-        self,
-        advisory: Advisory,
-        repo_ctx: RepoContext,
-        recipe_selection: RecipeSelection,
-        *,
-        prior_attempts: Sequence[AttemptSummary | Mapping[str, Any]] = (),
-    ) -> RecipeApplication:
-        """As ``FallbackTier.run``; a prior attempt may be plain data, since a host knows no class
-        of ours."""
-        prior = _summaries(prior_attempts)
-        return super().run(advisory, repo_ctx, recipe_selection, prior_attempts=prior)
-
-    def stream(
-        self,
-        advisory: Advisory,
-        repo_ctx: RepoContext,
-        recipe_selection: RecipeSelection,
-        *,
-        prior_attempts: Sequence[AttemptSummary | Mapping[str, Any]] = (),
-    ) -> Iterator[TierEvent]:
-        """As ``FallbackTier.stream``, with prior attempts as ``run`` takes them."""
-        prior = _summaries(prior_attempts)
-        return super().stream(advisory, repo_ctx, recipe_selection, prior_attempts=prior)
-
-    def close(self) -> None:
-        """Release the audit store. Idempotent; the tier can't be used afterwards."""
-        self._services.audit.close()
-
-    def prepare(self, advisory_file: str | Path, repository: str | Path, **ids: str) -> Inputs:
-        """The first three arguments of ``run``, from an OSV file and a repository.
-
-        ``ids`` may name ``fix_id`` and ``gate_transition_id``. Raises InputError with the reason.
-        """
-        return self._services.inputs(load_advisory(Path(advisory_file)), Path(repository), **ids)
-
-
-def build_tier(configuration: Mapping[str, Any]) -> MountedTier:
-    """Entry point ``fallback_tier.tiers:default``: a tier from plain data (see Configuration).
-
-    Raises ConfigurationError naming the first setting that can't be.
-    """
-    try:
-        valid = Configuration.model_validate(configuration)
-    except ValidationError as error:
-        raise ConfigurationError(
-            f"The tier's configuration is not valid: {_first_fault(error)}.",
-            next_step='Give at least {"state_dir": "PATH"}; see Configuration for the rest.',
-        ) from error
-    return MountedTier(wire(valid))
-
-
-def _summaries(
-    prior_attempts: Sequence[AttemptSummary | Mapping[str, Any]],
-) -> tuple[AttemptSummary, ...]:
-    try:
-        return tuple(AttemptSummary.model_validate(attempt) for attempt in prior_attempts)
-    except ValidationError as error:
-        raise AttemptHistoryError(
-            f"A prior attempt is not valid: {_first_fault(error)}.",
-            next_step="Give each its attempt number, failure_kind and prior_failure_summary.",
-        ) from error
-
-
-def _first_fault(error: ValidationError) -> str:
-    fault = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, fault['loc'])) or 'the whole'}: {fault['msg']}"

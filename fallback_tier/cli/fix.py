@@ -36,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
                 delivered = True
     code = exit_code(result)
     if arguments.json:
-        document = result.model_dump(mode="json")
+        # Logs are evidence, found by digest; a result for machines stays small.
+        document = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
         print_json({**document, "delivered": delivered, "exit_code": code})
     else:
         report(result, Console(), delivered=delivered)

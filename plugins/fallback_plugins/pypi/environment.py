@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 from fallback_plugins import gating
 from fallback_plugins.gating import TestRun, in_folder
 from fallback_plugins.pypi.manifests import Kind, kind_of
+from fallback_plugins.pypi.metadata import own_metadata
 from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_tier.ports import CommandResult, GateContext
 from fallback_tier.repo import RepoContext
@@ -31,6 +32,9 @@ _TEST_REQUIREMENTS = re.compile(r"dev|test", re.IGNORECASE)
 #: Dependencies that are declared in these are another client's, or a program's, to install.
 _FOREIGN = ("poetry.lock", "pdm.lock", "Pipfile.lock", "Pipfile")
 _PROGRAMS = ("setup.py", "setup.cfg")
+
+#: Folder of an environment with the project's own metadata: the project itself is not installed.
+_OWN_METADATA = "own-metadata"
 
 _TEST_FILE = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test|tests?)\.py")
 _PYTEST_ENDING = re.compile(r"^=*\s*(.*?) in [\d.]+s(?: \([\d:]+\))?\s*=*$", re.MULTILINE)
@@ -113,6 +117,9 @@ class Environment:
                 result = self._uv([*self._arguments, str(made / "bin" / "python")], scratch, made)
             output = gating.relative_log(result, scratch)
         if result.ok:
+            for path, text in own_metadata(self._table("project")).items():
+                (made / _OWN_METADATA / path).parent.mkdir(parents=True, exist_ok=True)
+                (made / _OWN_METADATA / path).write_bytes(text.encode())
             made.replace(self._environment)
         else:
             shutil.rmtree(made, ignore_errors=True)
@@ -136,7 +143,11 @@ class Environment:
             gating.command_in(self.folder, [str(python), *arguments]),
             worktree=self._repo.root,
             timeout_s=self.context.timeout_s,
-            env={"PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])},
+            env={
+                "PYTHONPATH": os.pathsep.join(
+                    [str(root), str(root / "src"), str(self._environment / _OWN_METADATA)]
+                )
+            },
             readable=[self._environment],
         )
 

@@ -1,0 +1,94 @@
+"""The entry point ``fallback_tier.tiers:default``: the tier for a host that knows nothing else of us.
+
+Plain data goes in (a configuration, paths, prior attempts as dicts); what comes out is read by
+attribute or as JSON (``model_dump``). ADR-0004.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from fallback_tier.advisory import Advisory, load_advisory
+from fallback_tier.attempt import TierEvent
+from fallback_tier.errors import AttemptHistoryError, ConfigurationError
+from fallback_tier.outcome import AttemptSummary, RecipeApplication, RecipeSelection
+from fallback_tier.repo import RepoContext
+from fallback_tier.tier import FallbackTier
+from fallback_tier.wiring import Configuration, Inputs, Services, wire
+
+#: A prior attempt as a host has it: our class, or its fields as plain data.
+PriorAttempt = AttemptSummary | Mapping[str, Any]
+
+_history = TypeAdapter(tuple[AttemptSummary, ...])
+
+
+class MountedTier(FallbackTier):
+    """The tier, and the way to make its arguments."""
+
+    def __init__(self, services: Services) -> None:
+        self.__dict__.update(services.tier.__dict__)
+        self._services = services
+
+    def prepare(self, advisory_file: str | Path, repository: str | Path, **ids: str) -> Inputs:
+        """The first three arguments of ``run``, from an OSV file and a repository.
+
+        ``ids`` may name ``fix_id`` and ``gate_transition_id``. Raises InputError with the reason.
+        """
+        return self._services.inputs(load_advisory(Path(advisory_file)), Path(repository), **ids)
+
+    def run(
+        self,
+        advisory: Advisory,
+        repo_ctx: RepoContext,
+        recipe_selection: RecipeSelection,
+        *,
+        prior_attempts: Sequence[PriorAttempt] = (),
+    ) -> RecipeApplication:
+        """As ``FallbackTier.run``."""
+        prior = _summaries(prior_attempts)
+        return super().run(advisory, repo_ctx, recipe_selection, prior_attempts=prior)
+
+    def stream(
+        self,
+        advisory: Advisory,
+        repo_ctx: RepoContext,
+        recipe_selection: RecipeSelection,
+        *,
+        prior_attempts: Sequence[PriorAttempt] = (),
+    ) -> Iterator[TierEvent]:
+        """As ``FallbackTier.stream``."""
+        prior = _summaries(prior_attempts)
+        return super().stream(advisory, repo_ctx, recipe_selection, prior_attempts=prior)
+
+    def close(self) -> None:
+        """Release the audit store. Idempotent; the tier can't be used afterwards."""
+        self._services.audit.close()
+
+
+def build_tier(configuration: Mapping[str, Any]) -> MountedTier:
+    """A tier from plain data (the fields of Configuration). Raises ConfigurationError."""
+    try:
+        valid = Configuration.model_validate(configuration)
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"The tier's configuration is not valid: {_first_fault(error)}.",
+            next_step='Give at least {"state_dir": "PATH"}; see Configuration for the rest.',
+        ) from error
+    return MountedTier(wire(valid))
+
+
+def _summaries(prior_attempts: Sequence[PriorAttempt]) -> tuple[AttemptSummary, ...]:
+    try:
+        return _history.validate_python(tuple(prior_attempts))
+    except ValidationError as error:
+        raise AttemptHistoryError(
+            f"The prior attempts are not valid: {_first_fault(error)}.",
+            next_step="Give each its attempt number, failure_kind and prior_failure_summary.",
+        ) from error
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, fault['loc'])) or 'the whole'}: {fault['msg']}"
