@@ -23,6 +23,7 @@ import pytest
 from fallback_tier.errors import SandboxError, ToolMissingError
 from fallback_tier.gates.clients import SubprocessClients
 from fallback_tier.gates.sandbox import BubblewrapSandbox
+from tests.e2e.wheel import Installed, build_wheel, install
 
 ROOT = Path(__file__).parents[1]
 
@@ -97,6 +98,13 @@ def shared_data() -> Path:
     if not place.is_dir():
         pytest.skip("../shared/data is not here")
     return place
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Our wheel in an environment of its own."""
+    place = tmp_path_factory.mktemp("wheel")
+    return install(build_wheel(place / "dist"), place / "environment")
 
 
 def _move_home() -> Path:

@@ -13,7 +13,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import configuration
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import FixProgress
-from fallback_tier.gates.delivery import deliver, write_patch
+from fallback_tier.gates.delivery import check_output, deliver, write_patch
 from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
 from fallback_tier.wiring import open_services
 
@@ -21,6 +21,8 @@ from fallback_tier.wiring import open_services
 def run(arguments: argparse.Namespace) -> int:
     """Fix, prove, deliver, report. The exit code says how it ended."""
     advisory = load_advisory(Path(arguments.advisory))
+    if arguments.output:
+        check_output(Path(arguments.output))
     errors = Console(stderr=True, quiet=arguments.json)
     with open_services(configuration(arguments)) as services:
         inputs = services.inputs(advisory, Path(arguments.repository))

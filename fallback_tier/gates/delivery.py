@@ -4,7 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from fallback_tier.errors import PatchError, RepositoryError
+from fallback_tier.errors import ConfigurationError, PatchError, RepositoryError
 from fallback_tier.gates.isolation import USERS_CONFIGURATION, inspect_repository
 from fallback_tier.outcome import Applied
 from fallback_tier.ports import ClientRunner
@@ -47,6 +47,21 @@ def deliver(application: Applied, repo: RepoContext, clients: ClientRunner) -> N
             f"git could not put the proved patch on {repo.root}: {done.output.strip()}",
             next_step="The working tree is unchanged; use --dry-run to print the patch.",
         )
+
+
+def check_output(path: Path) -> None:
+    """Can a patch be written here? Asked before the work. Raises ConfigurationError."""
+    if path.is_dir():
+        problem = "it is a folder"
+    elif not path.parent.is_dir():
+        problem = f"there is no folder {path.parent}"
+    elif not os.access(path.parent, os.W_OK):
+        problem = f"{path.parent} is not writable"
+    else:
+        return
+    raise ConfigurationError(
+        f"--output {path}: {problem}.", next_step="Name a file in a folder that you can write to."
+    )
 
 
 def write_patch(path: Path, diff: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.pypi.gates import build_gates
+from fallback_plugins.pypi.pyproject import NO_BACKEND, unbuildable
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.gates.sandbox import UnsandboxedRunner
 from tests.integration.gate_setup import advisory, needs_registry, needs_sandbox, patched
@@ -185,6 +186,26 @@ def test_no_code_of_the_target_runs_outside_the_sandbox(tmp_path: Path) -> None:
     assert not witness.exists()
     assert verdict.status is GateStatus.SKIPPED
     assert "base commit" in verdict.detail
+
+
+@pytest.mark.registry
+def test_a_projects_own_build_backend_is_neither_fetched_nor_run(tmp_path: Path) -> None:
+    """Two safeguards, either of which holds alone: --no-build, and a stand-in for the backend."""
+    needs_registry("uv")
+    text = (
+        '[project]\nname = "app"\ndynamic = ["version"]\nrequires-python = ">=3.11"\n'
+        'dependencies = ["iniconfig=={}"]\n'
+        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+    )
+    lock = 'version = 1\nrequires-python = ">=3.11"\n'
+    files = {"pyproject.toml": text.format("1.1.1"), "uv.lock": lock}
+    change = {"pyproject.toml": text.format("2.0.0")}
+    with patched(tmp_path, files, change, about=INICONFIG) as case:
+        verdict = case.judge(build_gates())["resolves"]
+    assert verdict.status is GateStatus.SKIPPED
+    assert "Building source distributions for `app` is disabled" in verdict.log
+    assert "hatchling" not in unbuildable("pyproject.toml", text)
+    assert NO_BACKEND in unbuildable("pyproject.toml", text)
 
 
 @pytest.mark.registry

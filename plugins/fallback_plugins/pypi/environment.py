@@ -21,7 +21,7 @@ from fallback_plugins import gating
 from fallback_plugins.gating import TestRun, in_folder
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.metadata import own_metadata
-from fallback_plugins.pypi.pyproject import parse_toml
+from fallback_plugins.pypi.pyproject import parse_toml, unbuildable
 from fallback_tier.ports import CommandResult, GateContext
 from fallback_tier.repo import RepoContext
 
@@ -108,6 +108,8 @@ class Environment:
         with gating.scratch(self.context) as scratch:
             for path, text in self._manifests.items():
                 (scratch / path).parent.mkdir(parents=True, exist_ok=True)
+                if kind_of(path) is Kind.PYPROJECT:
+                    text = unbuildable(path, text)
                 (scratch / path).write_bytes(text.encode())
             (scratch / self.folder).mkdir(parents=True, exist_ok=True)
             # Renamed when it is whole: a killed run leaves no half of one. Hence relocatable.

@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+import tomlkit
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
@@ -14,6 +15,9 @@ from fallback_tier.errors import RecipeError
 
 #: Quotes of a TOML string on one line; requirement strings need no escapes.
 _QUOTES = ('"', "'")
+
+#: A module that is nowhere: what a build would try to import.
+NO_BACKEND = "fallback_tier_builds_nothing"
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,24 @@ def replace_requirement(path: str, text: str, keys: tuple[str | int, ...], new: 
         f"The requirement {old!r} of {path!r} is not written as a plain string.",
         next_step="Change it by hand.",
     )
+
+
+def unbuildable(path: str, manifest: str) -> str:
+    """The manifest with a build backend that does not exist, for scratch folders only.
+
+    ``--no-build`` is not enough: uv builds the project itself all the same when its metadata is
+    dynamic, with whatever backend and requirements it names (measured, uv 0.13), and that would run
+    outside the sandbox. uv.lock records none of this, so a lock stays the project's. Raises
+    RecipeError for text that is no TOML.
+    """
+    parse_toml(path, manifest)
+    document = tomlkit.parse(manifest)
+    uv = document.get("tool", {}).get("uv", {})
+    uv.pop("extra-build-dependencies", None)
+    dynamic = "dynamic" in document.get("project", {})
+    if "build-system" in document or uv.get("package") or dynamic:
+        document["build-system"] = {"requires": [], "build-backend": NO_BACKEND}
+    return tomlkit.dumps(document)
 
 
 def _strings(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:

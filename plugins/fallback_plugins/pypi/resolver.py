@@ -4,9 +4,8 @@ import tomllib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import tomlkit
-
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.pypi.pyproject import NO_BACKEND, unbuildable
 from fallback_plugins.pypi.survey import ECOSYSTEM, unsupported
 from fallback_tier.advisory import sort_key
 from fallback_tier.errors import RecipeError
@@ -14,9 +13,6 @@ from fallback_tier.ports import ClientRunner
 
 #: Seconds for one uv run: seconds in practice; the registry may be slow.
 UV_TIMEOUT_S = 300.0
-
-#: A module that is nowhere: what a build would try to import.
-_NO_BACKEND = "fallback_tier_builds_nothing"
 
 #: How much of uv's own words a refusal repeats.
 _MAX_WORDS = 600
@@ -33,7 +29,7 @@ def refresh_lock(
     with TemporaryDirectory(prefix="fallback-tier-uv-") as folder:
         scratch = Path(folder)
         # Bytes: text mode would change line ends.
-        (scratch / "pyproject.toml").write_bytes(_unbuildable(manifest).encode())
+        (scratch / "pyproject.toml").write_bytes(unbuildable("pyproject.toml", manifest).encode())
         (scratch / "uv.lock").write_bytes(lock.encode())
         result = clients.run(
             "uv",
@@ -48,7 +44,7 @@ def refresh_lock(
             cwd=scratch,
             timeout_s=UV_TIMEOUT_S,
         )
-        if _NO_BACKEND in result.output:
+        if NO_BACKEND in result.output:
             raise unsupported(
                 "uv would have to build the project to know its metadata (`dynamic` in"
                 " pyproject.toml), which would run its code outside the sandbox."
@@ -77,21 +73,6 @@ def resolver_failed(problem: str) -> RecipeError:
         problem,
         next_step="Resolve it by hand with uv, or check that the registry is reachable.",
     )
-
-
-def _unbuildable(manifest: str) -> str:
-    """The manifest with a build backend that does not exist, for the scratch folder only.
-
-    ``--no-build`` is not enough: uv builds the project itself all the same when its metadata is
-    dynamic, with whatever backend and requirements it names (measured, uv 0.13). uv.lock records
-    none of this, so the lock stays the project's.
-    """
-    document = tomlkit.parse(manifest)
-    uv = document.get("tool", {}).get("uv", {})
-    uv.pop("extra-build-dependencies", None)
-    if "build-system" in document or uv.get("package"):
-        document["build-system"] = {"requires": [], "build-backend": _NO_BACKEND}
-    return tomlkit.dumps(document)
 
 
 def _highest_versions(lock: str) -> dict[str, str]:

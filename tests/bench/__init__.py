@@ -1,0 +1,1 @@
+"""Benchmarks: each row pairs ours with a peer, or with a limit, in one run (``make bench``)."""
