@@ -12,10 +12,7 @@ from typing import Any
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """POST of {"package": {"name": …}, "version": …} → the record, if it names the package.
-
-    The caller asks about one vulnerable version, so the version is not looked at.
-    """
+    """POST of {"package": {"name": …}, "version": …} → the record, if it lists that version."""
 
     protocol_version = "HTTP/1.1"
     record: dict[str, Any]
@@ -23,8 +20,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer a query."""
         query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        affected = {entry["package"]["name"] for entry in self.record["affected"]}
-        found = query["package"]["name"] in affected
+        found = any(
+            query["package"]["name"] == entry["package"]["name"]
+            and query["version"] in entry["versions"]
+            for entry in self.record["affected"]
+        )
         body = json.dumps({"vulns": [self.record]} if found else {}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
