@@ -49,17 +49,16 @@ class Renderer:
         self._console = console
 
     def render_log(self, events: Iterable[StoredEvent]) -> None:
-        """One row a gate transition."""
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table("Fix", "Advisory", "Repository", "Attempts", "Outcome", "How")
-        for fix in summarise(events):
-            how = "\n".join(map(_how, fix.attempts)) or "-"
-            cells = (fix.fix_id, fix.advisory_id, fix.repository, str(len(fix.attempts)))
-            row = [visible(cell) for cell in (*cells, fix.outcome)]
-            table.add_row(*map(Text, (*row, how)))
-        self._console.print(table if table.row_count else Text("The audit trail is empty."))
+        """A line a gate transition, a line each of its attempts: nothing is cut off to fit."""
+        fixes = summarise(events)
+        if not fixes:
+            self._line("The audit trail is empty.")
+        for fix in fixes:
+            cells = (fix.fix_id, fix.advisory_id, fix.repository, fix.outcome)
+            style = {"verified": "green"}.get(fix.outcome.partition(":")[0], "yellow")
+            self._line("  ".join(map(visible, cells)), style)
+            for attempt in fix.attempts:
+                self._line(f"    {_how(attempt)}")
 
     def render_fix(self, events: Iterable[StoredEvent]) -> None:
         """The timeline of one fix. A retry says what it is, and what stood in place of examples."""
