@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 
-.PHONY: help setup test lint demo bench lock clean
+.PHONY: help setup test lint demo bench record lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
@@ -29,11 +29,24 @@ $(STAMP): requirements.lock pyproject.toml
 test: setup
 	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
+# The demo runs from the wheel, as a user's would: nothing of this checkout is on its path.
+demo: setup
+	rm -rf dist && $(BIN)/python -m hatchling build -t wheel > /dev/null
+	test -x .venv-demo/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) .venv-demo
+	$(BIN)/uv pip sync --quiet --python .venv-demo/bin/python --require-hashes --compile-bytecode requirements.lock
+	$(BIN)/uv pip install --quiet --python .venv-demo/bin/python --no-deps --offline dist/*.whl
+	.venv-demo/bin/fallback-tier demo
+
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Record every cassette again: MODEL_URL=http://127.0.0.1:8311 (tests/local_model/serve.py), or a key.
+record: setup
+	$(BIN)/python tests/local_model/record.py retry $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
+	$(BIN)/python tests/local_model/record.py demo $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
 
 lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --all-extras --group dev pyproject.toml -o requirements.lock

@@ -1,12 +1,15 @@
 """fallback-tier: fix a known vulnerability, prove the fix, keep a record an auditor can check.
 
-The public names, imported on first use so that the command line starts fast.
+The public names, imported on first use so that the command line starts fast. (``typing`` is as slow
+to import as a whole --help is to print: type checkers take TYPE_CHECKING from its name.)
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from fallback_tier.advisory import Advisory as Advisory
     from fallback_tier.errors import FallbackError as FallbackError
     from fallback_tier.outcome import Applied as Applied
@@ -39,7 +42,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

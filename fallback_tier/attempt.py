@@ -14,6 +14,7 @@ from fallback_tier.outcome import (
     AttemptSummary,
     CallUsage,
     FileChange,
+    NotApplicable,
     Plan,
     RecipeApplication,
     RecipeSelection,
@@ -56,6 +57,14 @@ class Task:
     def over_cap(self) -> bool:
         """A fourth retry was asked for (ADR-0014)."""
         return len(self.prior_attempts) > MAX_RETRIES
+
+    @property
+    def is_own_code(self) -> bool:
+        """The repository is the affected package: its source is to be edited, nothing to be raised."""
+        return (
+            isinstance(self.selection, NotApplicable)
+            and self.selection.reason is RefusalReason.OWN_CODE
+        )
 
     @property
     def shape(self) -> PromptShape:

@@ -65,6 +65,7 @@ class LlmLeaf:
             task.plugin,
             examples=examples,
             prior_attempts=task.prior_attempts,
+            own_code=task.is_own_code,
         )
         ceiling, ledger = CallCeiling(), UsageLedger()
         messages: tuple[Message, ...] = (Message(role="user", content=prompt.user),)

@@ -1,15 +1,16 @@
 """The one wiring module: from a configuration to objects that work together.
 
-Everything else gets what it needs passed in. Imports that cost time (the SDK, the example store) are
-made when the part is first needed, so that a fix by recipe never pays for a model.
+Everything else gets what it needs passed in. Imports that cost time (the SDK, the example store, the
+gates) are made when the part is first needed: an attempt by recipe pays for neither model nor gates.
 """
 
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import entry_points, version
+from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field, SecretStr
 
@@ -20,11 +21,7 @@ from fallback_audit.sqlite_store import SqliteAuditStore
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError, RepositoryError
 from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.common import common_gates
 from fallback_tier.gates.isolation import inspect_repository
-from fallback_tier.gates.runner import GateRunner, Observer
-from fallback_tier.gates.sandbox import BubblewrapSandbox, UnsandboxedRunner
-from fallback_tier.leaf import LlmLeaf
 from fallback_tier.outcome import RecipeSelection
 from fallback_tier.ports import (
     ClientRunner,
@@ -34,9 +31,12 @@ from fallback_tier.ports import (
     Sandbox,
     SolvedExampleRetriever,
 )
-from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.tier import FallbackTier
+
+if TYPE_CHECKING:
+    from fallback_tier.gates.runner import GateRunner, Observer
+    from fallback_tier.leaf import LlmLeaf
 
 ECOSYSTEMS_GROUP = "fallback_tier.ecosystems"
 
@@ -88,9 +88,29 @@ def random_nonce() -> str:
     return secrets.token_hex(NONCE_BYTES)
 
 
-def load_plugins(clients: ClientRunner) -> dict[str, EcosystemPlugin]:
-    """Every installed ecosystem plugin, by its OSV name (ADR-0004)."""
-    return {found.name: found.load()(clients) for found in entry_points(group=ECOSYSTEMS_GROUP)}
+class InstalledPlugins(Mapping[str, EcosystemPlugin]):
+    """Every installed ecosystem plugin, by its OSV name (ADR-0004), loaded when it is asked for."""
+
+    def __init__(self, clients: ClientRunner) -> None:
+        self._clients = clients
+        self._found: dict[str, EntryPoint] = {
+            found.name: found for found in entry_points(group=ECOSYSTEMS_GROUP)
+        }
+        self._loaded: dict[str, EcosystemPlugin] = {}
+
+    def __getitem__(self, ecosystem: str) -> EcosystemPlugin:
+        if ecosystem not in self._loaded:
+            self._loaded[ecosystem] = self._found[ecosystem].load()(self._clients)
+        return self._loaded[ecosystem]
+
+    def __contains__(self, ecosystem: object) -> bool:
+        return ecosystem in self._found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 def build_author(configuration: Configuration) -> PlanAuthor | None:
@@ -182,8 +202,11 @@ class Services:
         """The plugin that serves this advisory. Raises ConfigurationError."""
         return self.tier.plugin_for(advisory)
 
-    def gate_runner(self, advisory: Advisory, observe: Observer) -> GateRunner:
+    def gate_runner(self, advisory: Advisory, observe: "Observer") -> "GateRunner":
         """A runner with this advisory's gates. Raises SandboxError where no sandbox can be had."""
+        from fallback_tier.gates.common import common_gates
+        from fallback_tier.gates.runner import GateRunner
+
         plugin = self.plugin_for(advisory)
         return GateRunner(
             tier=self.tier,
@@ -199,6 +222,8 @@ class Services:
         )
 
     def _sandbox(self) -> Sandbox:
+        from fallback_tier.gates.sandbox import BubblewrapSandbox, UnsandboxedRunner
+
         if self.configuration.sandbox_waiver is not None:
             return UnsandboxedRunner()
         sandbox = BubblewrapSandbox()
@@ -214,22 +239,30 @@ def wire(
 ) -> Services:
     """Put the parts together. ``author`` stands in for the configured model (demo, tests)."""
     clients = SubprocessClients()
-    plugins = load_plugins(clients)
+    plugins = InstalledPlugins(clients)
     author = author or build_author(configuration)
     retriever = build_retriever(configuration)
-    known = (*configuration.secrets, *filter(None, [configuration.api_key]))
-    prompts = PromptBuilder(nonces, frozenset(secret.get_secret_value() for secret in known))
+    leaf = None if author is None else _build_leaf(author, configuration, nonces)
     # Opened last: whatever is wrong with the configuration, no store is left open.
     audit = SqliteAuditStore(audit_db(configuration.state_dir))
     evidence = FileEvidenceStore(evidence_dir(configuration.state_dir))
     tier = FallbackTier(
         plugins=plugins,
         retriever=retriever,
-        leaf=None if author is None else LlmLeaf(author, prompts),
+        leaf=leaf,
         audit=audit,
         evidence=evidence,
     )
     return Services(configuration, clients, plugins, audit, evidence, tier, nonces)
+
+
+def _build_leaf(author: PlanAuthor, configuration: Configuration, nonces: NonceSource) -> "LlmLeaf":
+    from fallback_tier.leaf import LlmLeaf
+    from fallback_tier.prompt.builder import PromptBuilder
+
+    known = (*configuration.secrets, *filter(None, [configuration.api_key]))
+    prompts = PromptBuilder(nonces, frozenset(secret.get_secret_value() for secret in known))
+    return LlmLeaf(author, prompts)
 
 
 @contextmanager

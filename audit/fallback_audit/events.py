@@ -7,7 +7,7 @@ so that every payload has one canonical form (RFC 8785).
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import (
@@ -291,4 +291,6 @@ AuditEvent = Annotated[
 #: Terminal events: each fix ends in exactly one.
 TERMINAL_KINDS = frozenset({"FixVerified", "FixRefused", "FixEscalated"})
 
-event_adapter: TypeAdapter[AuditEvent] = TypeAdapter(AuditEvent)
+event_adapter: TypeAdapter[AuditEvent] = TypeAdapter(
+    AuditEvent, config=ConfigDict(defer_build=True)
+)

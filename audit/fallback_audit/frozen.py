@@ -4,6 +4,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):
-    """Immutable, and closed: an unknown field is an error, never silently dropped."""
+    """Immutable, and closed: an unknown field is an error, never silently dropped.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    A model's validator is built when it is first used: one command needs few of them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from fallback_audit.contract import Violation
 from fallback_audit.describe import AttemptLine, excerpt_of, sentence, summarise, visible
-from fallback_audit.events import TERMINAL_KINDS, AttemptStarted, GateJudged
+from fallback_audit.events import TERMINAL_KINDS, AttemptStarted, GateJudged, ModelCalled
 from fallback_audit.ports import StoredEvent
 from fallback_audit.verify import OpenFix, Problem, VerificationReport
+from fallback_audit.vocabulary import PromptShape
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,10 +63,15 @@ class Renderer:
 
     def render_fix(self, events: Iterable[StoredEvent]) -> None:
         """The timeline of one fix. A retry says what it is, and what stood in place of examples."""
-        for stored in events:
+        links = list(events)
+        asked = {(s.scope, s.payload.attempt) for s in links if isinstance(s.payload, ModelCalled)}
+        for stored in links:
             event = stored.payload
             if isinstance(event, AttemptStarted):
-                self._line(f"── Attempt {event.attempt}: {event.prompt_shape.label}", "bold cyan")
+                # An attempt may end before any model is asked: by a recipe, by a replay, refused.
+                called = (stored.scope, event.attempt) in asked
+                shape = event.prompt_shape if called else PromptShape.NONE
+                self._line(f"── Attempt {event.attempt}: {shape.label}", "bold cyan")
             style = _STYLES.get(event.kind, "")
             if isinstance(event, GateJudged):
                 style = {"passed": "green", "failed": "red"}.get(event.status, "yellow")

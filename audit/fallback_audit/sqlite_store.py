@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fallback_audit.canonical import GENESIS
 from fallback_audit.chain import StoredRow, make_link, read_row
@@ -18,10 +17,13 @@ from fallback_audit.events import AuditEvent
 from fallback_audit.files import create_private, make_private_directory
 from fallback_audit.ports import Scope, StoredEvent
 from fallback_audit.sqlite_errors import explained
-from fallback_audit.sqlite_schema import MIGRATION_NAMES, migrations, schema_problems
-
-if TYPE_CHECKING:
-    from sqlite_utils import Database
+from fallback_audit.sqlite_schema import (
+    MIGRATION_NAMES,
+    applied_migrations,
+    apply_migrations,
+    schema_problems,
+    table_names,
+)
 
 Clock = Callable[[], datetime]
 
@@ -71,7 +73,7 @@ class SqliteSnapshot:
 class SqliteAuditReader:
     """Reads one audit store. Threads may share it."""
 
-    def __init__(self, path: Path, db: "Database", *, snapshot_uri: str) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection, *, snapshot_uri: str) -> None:
         self._path = path
         self._db = db
         self._snapshot_uri = snapshot_uri
@@ -133,7 +135,7 @@ class SqliteAuditStore(SqliteAuditReader):
         with explained(path):
             make_private_directory(path.parent)
             create_private(path)
-            db = _open(_uri(path, "mode=rw"), busy_timeout_s)
+            db = _connect(_uri(path, "mode=rw"), busy_timeout_s)
             try:
                 _prepare(path, db, busy_timeout_s)
             except BaseException:
@@ -148,8 +150,7 @@ class SqliteAuditStore(SqliteAuditReader):
         After an input/output error of the sync itself, the operating system may still have kept the
         event: it was not acknowledged, and ``verify`` shows it if it is there.
         """
-        # Straight to the connection: sqlite-utils reads each statement's first word in Python.
-        connection = self._db.conn
+        connection = self._db
         with self._lock, explained(self._path), _immediate(connection):
             seq, previous_leaf = connection.execute(
                 "SELECT seq, leaf FROM audit_header ORDER BY seq DESC LIMIT 1"
@@ -185,9 +186,9 @@ def open_readonly(path: Path) -> SqliteAuditReader:
     immutable = not has_log and not os.access(path.parent, os.W_OK)
     uri = _uri(path, "immutable=1" if immutable else "mode=ro")
     with explained(path):
-        db = _open(uri, BUSY_TIMEOUT_S)
+        db = _connect(uri)
         try:
-            ours = "audit_header" in db.table_names()
+            ours = "audit_header" in table_names(db)
         except BaseException:
             db.close()
             raise
@@ -211,16 +212,9 @@ def _connect(uri: str, busy_timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connec
     )
 
 
-def _open(uri: str, busy_timeout_s: float) -> "Database":
-    from sqlite_utils import Database
-
-    # No sqlite-utils plugins: nothing foreign may hook into the audit connection.
-    return Database(_connect(uri, busy_timeout_s), execute_plugins=False)
-
-
-def _prepare(path: Path, db: "Database", busy_timeout_s: float) -> None:
+def _prepare(path: Path, db: sqlite3.Connection, busy_timeout_s: float) -> None:
     """Refuse what is not ours, then set durability, then migrate (in this order)."""
-    tables = set(db.table_names())
+    tables = table_names(db)
     if tables and "audit_header" not in tables:
         raise AuditStoreError(
             f"Audit store {path}: it is another program's SQLite database.",
@@ -228,32 +222,32 @@ def _prepare(path: Path, db: "Database", busy_timeout_s: float) -> None:
         )
     db.execute("PRAGMA synchronous = FULL")
     _enable_wal(path, db, busy_timeout_s)
-    numbered = migrations()
-    newer = {migration.name for migration in numbered.applied(db)} - set(MIGRATION_NAMES)
+    applied = applied_migrations(db)
+    newer = applied.difference(MIGRATION_NAMES)
     if newer:
         raise AuditStoreError(
             f"Audit store {path}: a newer version of fallback-tier made it ({', '.join(newer)}).",
             next_step="Upgrade fallback-tier, or name another store.",
         )
-    if numbered.pending(db):
+    if applied != set(MIGRATION_NAMES):
         # Several processes may start at once: the lock makes one of them migrate, the others look.
-        with _immediate(db.conn):
-            numbered.apply(db)
+        with _immediate(db):
+            apply_migrations(db)
 
 
-def _enable_wal(path: Path, db: "Database", busy_timeout_s: float) -> None:
+def _enable_wal(path: Path, db: sqlite3.Connection, busy_timeout_s: float) -> None:
     # SQLite does not call its busy handler for this change, so first starts would race.
     deadline = time.monotonic() + busy_timeout_s
     while True:
         try:
-            db.enable_wal()
+            mode = db.execute("PRAGMA journal_mode = wal").fetchone()[0]
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:
             break
-    if db.journal_mode != "wal":
+    if mode != "wal":
         raise AuditStoreError(
             f"Audit store {path}: this file system has no shared memory for a write-ahead log.",
             next_step="Put the store on a local disk.",

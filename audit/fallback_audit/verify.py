@@ -183,8 +183,7 @@ class _Check:
             seen += len(members)
             self._transitions += 1
             entries = [entry for entry in map(self._entry, members) if entry is not None]
-            scope = _scope(scope_bytes)
-            if scope is not None and len(entries) == len(members):
+            if (scope := _scope(scope_bytes)) is not None and len(entries) == len(members):
                 self._trail(Trail(scope, entries))
         if seen != self._complete:
             reason = f"the index of trails lists {seen} events of {self._complete}"

@@ -1,18 +1,18 @@
 """Exit codes, documented in the README and in ``--help``."""
 
-from typing import Final
+TYPE_CHECKING = False  # as in fallback_tier/__init__.py
+if TYPE_CHECKING:
+    from fallback_audit.vocabulary import RefusalReason
 
-from fallback_audit.vocabulary import RefusalReason
+OK = 0
+BAD_INPUT = 2
+ESCALATED = 3
+REFUSED = 4
+NOT_AFFECTED = 5
+ENVIRONMENT = 6
+TRAIL_BROKEN = 7
 
-OK: Final = 0
-BAD_INPUT: Final = 2
-ESCALATED: Final = 3
-REFUSED: Final = 4
-NOT_AFFECTED: Final = 5
-ENVIRONMENT: Final = 6
-TRAIL_BROKEN: Final = 7
-
-MEANING: Final = {
+MEANING = {
     OK: "fixed and proved (fix), a patch (attempt), intact (audit verify)",
     BAD_INPUT: "bad input; nothing was done",
     ESCALATED: "escalated: a person must decide",
@@ -23,8 +23,10 @@ MEANING: Final = {
 }
 
 
-def of_refusal(reason: RefusalReason) -> int:
+def of_refusal(reason: "RefusalReason") -> int:
     """The exit code of an attempt or a fix that gave no patch."""
+    from fallback_audit.vocabulary import RefusalReason
+
     match reason:
         case RefusalReason.NOT_AFFECTED:
             return NOT_AFFECTED

@@ -5,23 +5,50 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeAlias
 
 from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, TRAIL_BROKEN, epilog
 
+TYPE_CHECKING = False  # as in fallback_tier/__init__.py
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
+
 DESCRIPTION = (
-    "Fix a known vulnerability: a patch, proved in a sandbox, with a record an auditor can check."
+    "Fix a known vulnerability: a patch, proved in a sandbox, with a record an\nauditor can check."
 )
+
+#: Columns of a help text that goes to no terminal (as in shutil.get_terminal_size).
+_NO_TERMINAL = 80
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Asks for the terminal's width itself: argparse imports shutil and its compressors to do so."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Every command's parser is of this class: one formatter."""
+
+    def __init__(self, **options: "Any") -> None:
+        super().__init__(formatter_class=_Help, **options)
+
+
+def _columns() -> int:
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size().columns or _NO_TERMINAL
+    except OSError:
+        return _NO_TERMINAL
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command tree."""
-    parser = argparse.ArgumentParser(
-        prog="fallback-tier",
-        description=DESCRIPTION,
-        epilog=epilog(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = _Parser(prog="fallback-tier", description=DESCRIPTION, epilog=epilog())
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_fix(commands)
@@ -34,18 +61,13 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-if TYPE_CHECKING:
-    Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
-
 def _add_fix(commands: "Commands") -> None:
     fix = commands.add_parser(
         "fix",
         help="fix one advisory in one repository, and prove it",
-        description="Make a patch for an advisory, prove it in a sandbox, and put it on the working "
+        description="Make a patch for an advisory, prove it in a sandbox, and put it on the working\n"
         "tree of REPO (not committed). REPO must be a clean git checkout.",
         epilog=epilog(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     fix.add_argument("repository", metavar="REPO", help="a clean git checkout")
     fix.add_argument("--advisory", required=True, metavar="FILE", help="an OSV record (JSON)")
@@ -68,10 +90,10 @@ def _add_attempt(commands: "Commands") -> None:
     attempt = commands.add_parser(
         "attempt",
         help="one FallbackTier.run, JSON in and out (for an orchestrator in any language)",
-        description="Read one JSON object from standard input: advisory (OSV), repository (path), "
-        "and optionally prior_attempts, fix_id, gate_transition_id. Print one RecipeApplication.",
+        description="Read one JSON object from standard input: advisory (OSV), repository (path),\n"
+        "and optionally prior_attempts, fix_id, gate_transition_id.\n"
+        "Print one RecipeApplication.",
         epilog=epilog(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_model(attempt)
     _add_state(attempt)

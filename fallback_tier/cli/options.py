@@ -4,7 +4,6 @@ import argparse
 import os
 from pathlib import Path
 
-import platformdirs
 from pydantic import SecretStr
 
 from fallback_tier.errors import ConfigurationError
@@ -18,6 +17,8 @@ def state_dir(arguments: argparse.Namespace) -> Path:
     """Where the audit trail, the evidence and the caches are."""
     if arguments.state_dir:
         return Path(arguments.state_dir).absolute()
+    import platformdirs
+
     return platformdirs.user_state_path("fallback-tier")
 
 

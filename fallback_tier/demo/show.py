@@ -68,8 +68,9 @@ REPLAY = Scene(
 )
 RETRY = Scene(
     "4. A fix that fails its gates once, and succeeds from a fresh context",
-    "A small project of ours. [magenta]Replayed by vcrpy from a cassette: the model's HTTP traffic, "
-    "recorded from a real local model (its file says which).[/] Everything else is real.",
+    "A small project of ours, and an example that fits its code but breaks its tests: asking retrieval "
+    "again would give it again. [magenta]Replayed by vcrpy from a cassette: the model's HTTP traffic, "
+    "recorded from a real local model (the file says which).[/] Everything else is real.",
     RETRY_FIX,
     "DEMO-2026-0002",
     lambda place, clients: copy_project("retry", place, clients),
@@ -139,10 +140,7 @@ class Demo:
         return proved
 
     def _play_with_example(self) -> bool:
-        store = self._root / "examples.db"
-        with shipped("solved-example.jsonl") as path:
-            ExampleStore(store).ingest(load_jsonl(path))
-        return self._play(REPLAY, examples=store)
+        return self._play(REPLAY, examples=self._examples())
 
     def _play_retry(self) -> bool:
         with shipped("cassettes/retry.yaml") as path, replayed_author(path) as author:
@@ -150,7 +148,14 @@ class Demo:
 
     def play_retry(self, author: PlanAuthor) -> bool:
         """Scene 4 with any author: also what records its traffic."""
-        return self._play(RETRY, author=author, nonces=recorded_nonces())
+        return self._play(RETRY, examples=self._examples(), author=author, nonces=recorded_nonces())
+
+    def _examples(self) -> Path:
+        """The store of solved examples; ingesting the same ones again changes nothing."""
+        store = self._root / "examples.db"
+        with shipped("solved-examples.jsonl") as path:
+            ExampleStore(store).ingest(load_jsonl(path))
+        return store
 
     def _show_trail(self) -> bool:
         self._console.print(

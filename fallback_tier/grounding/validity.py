@@ -45,9 +45,9 @@ def check_plan(
     """Every problem of a plan, one sentence each that a model can act on; empty: the plan is valid.
 
     ``snippet_ids`` (``S1`` …) and ``example_ids`` (``E1`` …) are what the prompt offered for
-    citation. Never raises for a bad plan.
+    citation, beside the advisory's own id. Never raises for a bad plan.
     """
-    problems = list(_citations(plan, snippet_ids | example_ids))
+    problems = list(_citations(plan, snippet_ids | example_ids | {advisory.id}))
     if isinstance(plan, Refuse):
         if not plan.reason.strip():
             problems.append("`reason` is empty: say in one sentence why no safe fix can be made.")

@@ -74,8 +74,11 @@ class PromptBuilder:
         *,
         examples: Sequence[SolvedExample] = (),
         prior_attempts: Sequence[AttemptSummary] = (),
+        own_code: bool = False,
     ) -> Prompt:
         """The prompt of one attempt: a first one may have examples, a retry has the last failure.
+
+        ``own_code``: the repository is the affected package, so there is no dependency to raise.
 
         Raises ConfigurationError: a retry with examples (ADR-0011), or a wrong template (an unknown
         variable, a block that leaves out what it was given).
@@ -90,6 +93,7 @@ class PromptBuilder:
             advisory, repo, plugin, prior_attempts=prior_attempts, secrets=self._secrets
         )
         variables = self._variables(advisory, plugin.name, snippets, examples, prior_attempts)
+        variables["own_code"] = own_code
         template = plugin.instruction_template()
         system = _render(template, "system", {})
         user = _render(template, "user", variables)

@@ -104,12 +104,7 @@ class Processes:
         """One run of all. Raises BenchError where one fails."""
         for command in self.before:
             command.run()
-        samples = [command.run() for command in self.commands]
-        return Sample(
-            sum(sample.wall_s for sample in samples),
-            sum(sample.cpu_s for sample in samples),
-            max(sample.peak_bytes for sample in samples),
-        )
+        return total([command.run() for command in self.commands])
 
 
 class Worker:
@@ -169,6 +164,15 @@ class Worker:
         sample = Sample(facts.pop("wall_s"), facts.pop("cpu_s"), facts.pop("peak_bytes"))
         self.facts = facts
         return sample
+
+
+def total(samples: Sequence[Sample]) -> Sample:
+    """Samples of commands that ran one after the other, as one."""
+    return Sample(
+        wall_s=sum(sample.wall_s for sample in samples),
+        cpu_s=sum(sample.cpu_s for sample in samples),
+        peak_bytes=max(sample.peak_bytes for sample in samples),
+    )
 
 
 def clean_environment() -> dict[str, str]:

@@ -1,10 +1,10 @@
 """What a row is. A new one is a context manager that yields a Pair, and an entry in ``catalogue``::
 
-    @contextmanager
-    def audit_append(bench: Bench) -> Iterator[Pair]:
-        yield Pair(ours=…, theirs=…)
+@contextmanager
+def audit_append(bench: Bench) -> Iterator[Pair]:
+    yield Pair(ours=…, theirs=…)
 
-    ROWS = (Row("audit-append", "Durable audit append", "9", 2.0, 31, audit_append),)
+ROWS = (Row("audit-append", "Durable audit append", "9", 2.0, 31, audit_append),)
 """
 
 from collections.abc import Callable, Mapping

@@ -8,22 +8,22 @@ from tests.bench.row import Bench, Pair, Row
 
 
 def _help(bench: Bench) -> Processes:
-    argv = [bench.our("fallback-tier"), "--help"]
+    argv = (bench.our("fallback-tier"), "--help")
     return Processes("fallback-tier --help", [Command(argv, bench.place)])
 
 
 @contextmanager
 def against_python(bench: Bench) -> Iterator[Pair]:
     """The same interpreter doing nothing."""
-    argv = [bench.python, "-c", "pass"]
+    argv = (bench.python, "-c", "pass")
     yield Pair(_help(bench), Processes("bare Python", [Command(argv, bench.place)]))
 
 
 @contextmanager
 def against_isolated_python(bench: Bench) -> Iterator[Pair]:
     """Both isolated (-I): neither the environment nor the working directory is looked at."""
-    ours = [bench.python, "-I", bench.our("fallback-tier"), "--help"]
-    theirs = [bench.python, "-I", "-c", "pass"]
+    ours = (bench.python, "-I", bench.our("fallback-tier"), "--help")
+    theirs = (bench.python, "-I", "-c", "pass")
     yield Pair(
         Processes("fallback-tier --help, -I", [Command(ours, bench.place)]),
         Processes("bare Python, -I", [Command(theirs, bench.place)]),

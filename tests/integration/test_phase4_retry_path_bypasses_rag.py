@@ -54,7 +54,7 @@ def test_the_retry_succeeds_by_the_model_alone(simulator: Simulator) -> None:
     assert application.tier is Tier.LLM
     assert application.prompt_shape is PromptShape.RETRY
     assert application.attempt == 2
-    assert application.files == ("notes.py",)
+    assert application.files == ("knobfile.py",)
     assert application.used_few_shot_ref == ()
 
 

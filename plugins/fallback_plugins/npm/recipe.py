@@ -209,7 +209,11 @@ def _peer_options(repo: RepoContext, project: Project) -> tuple[str, ...]:
 def _nothing_to_bump(repo: RepoContext, names: tuple[str, ...]) -> RecipeError:
     what = ", ".join(names)
     if any(is_the_package(repo, name) for name in names):
-        return unsupported(f"This repository is {what} itself: its own source is affected.")
+        return RecipeError(
+            RefusalReason.OWN_CODE,
+            f"This repository is {what} itself: its own source is affected.",
+            next_step="A model can propose an edit; no dependency is to be raised.",
+        )
     if not any(is_manifest(path) for path in repo.tracked_files):
         return RecipeError(
             RefusalReason.MANIFEST_MISSING,

@@ -6,7 +6,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-import tomlkit
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
@@ -99,6 +98,8 @@ def unbuildable(path: str, manifest: str) -> str:
     outside the sandbox. uv.lock records none of this, so a lock stays the project's. Raises
     RecipeError for text that is no TOML.
     """
+    import tomlkit
+
     parse_toml(path, manifest)
     document = tomlkit.parse(manifest)
     uv = document.get("tool", {}).get("uv", {})

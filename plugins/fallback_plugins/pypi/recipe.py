@@ -198,7 +198,11 @@ def _highest(hits: tuple[Finding, ...]) -> str:
 def _nothing_to_bump(repo: RepoContext, names: tuple[str, ...]) -> RecipeError:
     what = ", ".join(names)
     if any(is_the_package(repo, name) for name in names):
-        return unsupported(f"This repository is {what} itself: its own source is affected.")
+        return RecipeError(
+            RefusalReason.OWN_CODE,
+            f"This repository is {what} itself: its own source is affected.",
+            next_step="A model can propose an edit; no dependency is to be raised.",
+        )
     read = [path for path in repo.tracked_files if kind_of(path) is not None]
     if not read:
         return RecipeError(

@@ -68,6 +68,12 @@ def test_an_initial_run_is_called_that(tmp_path: Path) -> None:
     assert "no RAG" not in text
 
 
+def test_an_attempt_without_a_model_is_not_called_a_run(tmp_path: Path) -> None:
+    text = shown("render_fix", stored(tmp_path, t.recipe_verified()))
+    assert "Attempt 1: no model call" in text
+    assert "LLM run" not in text
+
+
 @pytest.mark.parametrize("valid", t.VALID, ids=lambda valid: valid.__name__)
 def test_each_event_has_a_sentence_of_its_own(valid: Callable[[], t.Events]) -> None:
     for event in valid():

@@ -50,7 +50,7 @@ def test_the_lowest_fixed_version_is_selected(tmp_path: Path) -> None:
         ),
         (
             {"package.json": json.dumps({"name": "minimist", "version": "1.0.0"})},
-            RefusalReason.RECIPE_UNSUPPORTED,
+            RefusalReason.OWN_CODE,
             "is minimist itself",
         ),
         (

@@ -93,7 +93,7 @@ from tests.unit.recipes.support import (
         ),
         (
             {"pyproject.toml": pyproject().replace('"app"', '"idna"')},
-            RefusalReason.RECIPE_UNSUPPORTED,
+            RefusalReason.OWN_CODE,
             "is idna itself",
         ),
         ({"pyproject.toml": "idna = ["}, RefusalReason.RECIPE_UNSUPPORTED, "is not TOML"),

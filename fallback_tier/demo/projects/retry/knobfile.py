@@ -1,3 +1,10 @@
+import ast
+
+
+def parse_list(text):
+    return list(ast.literal_eval('[' + text + ']'))
+
+
 def parse_value(text):
     return eval(text.strip())
 

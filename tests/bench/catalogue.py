@@ -1,0 +1,6 @@
+"""Every row, in the order of the goals. A new module of rows is one more line here."""
+
+from tests.bench import rows_loop, rows_recipe, rows_startup
+from tests.bench.row import Row
+
+ROWS: tuple[Row, ...] = (*rows_startup.ROWS, *rows_recipe.ROWS, *rows_loop.ROWS)

@@ -1,0 +1,103 @@
+"""The public surface, pinned: a name that comes, goes or changes is seen in review."""
+
+from typing import get_args
+
+import pytest
+
+import fallback_tier
+from fallback_audit.events import SCHEMA_VERSION, TERMINAL_KINDS, AuditEvent
+from fallback_audit.vocabulary import (
+    CallType,
+    EscalationReason,
+    FailureKind,
+    GateStatus,
+    PromptShape,
+    ProofLevel,
+    Provenance,
+    RefusalReason,
+    RetrievalVerdict,
+    Tier,
+)
+
+
+def test_exported_names() -> None:
+    assert fallback_tier.__all__ == [
+        "Advisory",
+        "Applied",
+        "AttemptSummary",
+        "FallbackError",
+        "FallbackTier",
+        "Finished",
+        "Refused",
+        "RepoContext",
+    ]
+    for name in fallback_tier.__all__:
+        assert getattr(fallback_tier, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        fallback_tier.Nothing  # noqa: B018
+
+
+#: What stands in stored trails: a kind may be added, never renamed or removed.
+EVENT_KINDS = {
+    "AttemptFailed",
+    "AttemptRefused",
+    "AttemptStarted",
+    "ConsumerLeft",
+    "ExampleReplayed",
+    "FixEscalated",
+    "FixRefused",
+    "FixStarted",
+    "FixVerified",
+    "GateJudged",
+    "GroundingNotEvaluated",
+    "ModelAnswered",
+    "ModelCalled",
+    "ModelFailed",
+    "PatchProposed",
+    "PlanRejected",
+    "RagSkippedOnRetry",
+    "RecipeEvaluated",
+    "RepeatedPatchRejected",
+    "RetrievalQueried",
+    "SandboxDisabled",
+}
+
+
+def test_event_kinds() -> None:
+    union, *_ = get_args(AuditEvent)
+    classes = get_args(union)
+    assert {one.model_fields["kind"].default for one in classes} == EVENT_KINDS
+    assert {one.__name__ for one in classes} == EVENT_KINDS
+    assert set(TERMINAL_KINDS) == {"FixEscalated", "FixRefused", "FixVerified"}
+    assert SCHEMA_VERSION == 1
+
+
+CLOSED = {
+    FailureKind: """
+        patch_does_not_apply undeclared_change policy_violation resolution_failed still_vulnerable
+        build_failed tests_failed tests_missing proof_failed gate_timeout plan_invalid repeated_patch
+    """,
+    RefusalReason: """
+        not_affected no_fixed_version ecosystem_unsupported manifest_missing own_code
+        recipe_unsupported resolver_failed tool_missing model_not_configured model_unavailable
+        model_refused plan_invalid repeated_patch nothing_changed retry_cap_reached
+    """,
+    EscalationReason: """
+        retry_cap_reached same_failure_repeated gate_infrastructure model_unavailable retry_refused
+        nothing_proved
+    """,
+    Tier: "recipe rag llm",
+    PromptShape: "initial retry none",
+    CallType: "author judge critique rewrite",
+    Provenance: "live replayed scripted",
+    RetrievalVerdict: "hit degraded miss",
+    GateStatus: "passed failed skipped",
+    ProofLevel: "resolved_tree pins source",
+}
+
+
+@pytest.mark.parametrize("vocabulary", CLOSED, ids=lambda vocabulary: vocabulary.__name__)
+def test_closed_vocabularies(vocabulary: type) -> None:
+    assert [member.value for member in vocabulary] == CLOSED[vocabulary].split()  # type: ignore[attr-defined]
+    for member in vocabulary:  # type: ignore[attr-defined]
+        assert member.name == member.value.upper()
