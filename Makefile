@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
+BENCH := .venv-bench
 
-.PHONY: help setup test lint demo bench record lock clean
+.PHONY: help setup test lint demo bench bench-setup bench-smoke record lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
@@ -43,6 +44,24 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Measured as installed: our wheel with its own dependencies, peers in an environment of theirs.
+bench: bench-setup
+	$(BIN)/python -m tests.bench $(ARGS)
+
+# Does every row still work? Two rounds each: no figures to believe.
+bench-smoke: bench-setup
+	$(BIN)/python -m tests.bench --smoke --json bench-results/smoke.json $(ARGS)
+
+bench-setup: setup $(BENCH)/.peers
+	rm -rf $(BENCH)/dist && $(BIN)/python -m hatchling build -t wheel -d $(BENCH)/dist > /dev/null
+	test -x $(BENCH)/ours/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/ours
+	$(BIN)/uv pip install --quiet --python $(BENCH)/ours/bin/python --constraint requirements.lock --compile-bytecode --reinstall-package fallback-tier $(BENCH)/dist/*.whl
+
+$(BENCH)/.peers: tests/bench/requirements.lock
+	test -x $(BENCH)/peers/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/peers
+	$(BIN)/uv pip sync --quiet --python $(BENCH)/peers/bin/python --require-hashes --compile-bytecode tests/bench/requirements.lock
+	touch $@
+
 # Record every cassette again: MODEL_URL=http://127.0.0.1:8311 (tests/local_model/serve.py), or a key.
 record: setup
 	$(BIN)/python tests/local_model/record.py retry $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
@@ -50,6 +69,7 @@ record: setup
 
 lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --all-extras --group dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header tests/bench/requirements.in -o tests/bench/requirements.lock
 
 clean:
-	rm -rf $(VENV) .venv-demo dist build
+	rm -rf $(VENV) .venv-demo $(BENCH) dist build bench-results

@@ -10,6 +10,7 @@ what was recorded, when and from what, inside the cassette (``metadata``).
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ KEPT_HEADERS: Final = frozenset({"content-type", "anthropic-version"})
 
 #: Key of what a cassette says about itself.
 PROVENANCE_KEY: Final = "provenance"
+
+_MODEL_PATH: Final = re.compile(rb'("model"\s*:\s*")(?:[^"]*/)([^"/]+\.gguf")')
 
 _MATCHED: Final = ("method", "path", "query", "body")
 
@@ -224,8 +227,14 @@ def _scrub_response(response: dict[str, Any]) -> dict[str, Any]:
 
     plain: dict[str, Any] = decode_response(response)
     headers = plain["headers"].items()
+    plain["body"]["string"] = _without_server_path(plain["body"]["string"])
     plain["headers"] = {name: value for name, value in headers if name.lower() in KEPT_HEADERS}
     return plain
+
+
+def _without_server_path(body: bytes) -> bytes:
+    """A local server names its model by the file's place, which is nobody's business."""
+    return _MODEL_PATH.sub(rb"\1\2", body)
 
 
 def _sent(request: Any) -> SentRequest:

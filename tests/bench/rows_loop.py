@@ -26,11 +26,12 @@ def without_sync(bench: Bench) -> Iterator[Pair]:
 
 @contextmanager
 def _pair(bench: Bench, *options: str) -> Iterator[Pair]:
-    ours = (bench.python, _WORKER, "work_fix_loop", bench.place, *options)
-    theirs = (bench.peer("python"), _WORKER, "work_langgraph", bench.place, *options)
+    def work(label: str, python: Path, module: str) -> Worker:
+        return Worker(label, [python, _WORKER, module, bench.place, *options], bench.place)
+
     with (
-        Worker("fix loop, 3 steps", ours, bench.place) as loop,
-        Worker("LangGraph, 3 nodes, SQLite saver", theirs, bench.place) as graph,
+        work("fix loop, 3 steps", bench.python, "work_fix_loop") as loop,
+        work("LangGraph, 3 nodes, SQLite saver", bench.peer("python"), "work_langgraph") as graph,
     ):
         yield Pair(loop, graph, facts=lambda: {"ours": loop.facts, "theirs": graph.facts})
 
