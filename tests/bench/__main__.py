@@ -78,11 +78,9 @@ def _print(run: dict[str, object]) -> None:
 
 
 def _parser(rows: Sequence[Row]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
-    names = [row.name for row in ROWS]
-    parser.add_argument(
-        "rows", nargs="*", choices=[*names, []], metavar="ROW", help=", ".join(names)
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    names = ", ".join(row.name for row in rows)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"all, or some of: {names}")
     parser.add_argument("--rounds", type=int, help="rounds of every row, instead of its own number")
     parser.add_argument("--smoke", action="store_true", help="does every row work? no figures")
     parser.add_argument(

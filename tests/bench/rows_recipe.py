@@ -20,7 +20,8 @@ def _finds(target: Target, text: str) -> Callable[[], None]:
     return check
 
 
-def _pair(bench: Bench, target: Target, theirs: Processes) -> Pair:
+def pair(bench: Bench, target: Target, theirs: Processes) -> Pair:
+    """Our attempt against a peer; the check runs both once more and looks for the fix."""
     ours = Attempt(bench.our("fallback-tier"), target)
     fixed = _finds(target, target.kind.fixed)
 
@@ -43,7 +44,7 @@ def against_git(bench: Bench) -> Iterator[Pair]:
         Command(["git", "apply", patch], target.root),
     ]
     theirs = Processes("bare Python + git apply", commands, [target.reset])
-    yield _pair(bench, target, theirs)
+    yield pair(bench, target, theirs)
 
 
 def _pip_audit(bench: Bench, target: Target, url: str, *options: str) -> Command:
@@ -61,7 +62,7 @@ def against_pip_audit(bench: Bench) -> Iterator[Pair]:
     with osv_server(target.advisory) as url:
         audit = _pip_audit(bench, target, url, "--no-deps", "--disable-pip")
         theirs = Processes("pip-audit --fix --no-deps --disable-pip", [audit], [target.reset])
-        yield _pair(bench, target, theirs)
+        yield pair(bench, target, theirs)
 
 
 @contextmanager
@@ -70,7 +71,7 @@ def against_pip_audit_resolving(bench: Bench) -> Iterator[Pair]:
     target = Target.create(bench.place, REQUIREMENTS)
     with osv_server(target.advisory) as url:
         audit = _pip_audit(bench, target, url)
-        yield _pair(bench, target, Processes("pip-audit --fix", [audit], [target.reset]))
+        yield pair(bench, target, Processes("pip-audit --fix", [audit], [target.reset]))
 
 
 @contextmanager
@@ -80,7 +81,7 @@ def against_npm(bench: Bench) -> Iterator[Pair]:
     install = ["npm", "install", "--package-lock-only", "--save-exact", "lodash@4.17.21"]
     quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     command = Command([*install, *quiet], target.root)
-    yield _pair(
+    yield pair(
         bench, target, Processes("npm install --package-lock-only", [command], [target.reset])
     )
 
@@ -91,7 +92,7 @@ def against_uv(bench: Bench) -> Iterator[Pair]:
     target = Target.create(bench.place, UV, uv=bench.our("uv"))
     lock = ("lock", "--upgrade-package", "jinja2==3.1.4", "--no-progress", "--no-python-downloads")
     command = Command((bench.our("uv"), *lock), target.root)
-    yield _pair(bench, target, Processes("uv lock --upgrade-package", [command], [target.reset]))
+    yield pair(bench, target, Processes("uv lock --upgrade-package", [command], [target.reset]))
 
 
 ROWS = (

@@ -23,7 +23,7 @@ DATA = {
     "fallback_audit/py.typed",
     "fallback_plugins/npm/skills/leaf-llm-instruction.md",
     "fallback_plugins/pypi/skills/leaf-llm-instruction.md",
-    "fallback_tier/demo/solved-example.jsonl",
+    "fallback_tier/demo/solved-examples.jsonl",
 }
 
 

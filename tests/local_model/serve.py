@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -125,6 +126,8 @@ def main() -> int:
     arguments.dir.mkdir(parents=True, exist_ok=True)
     model, server = fetch(arguments.dir)
     base_url = f"http://127.0.0.1:{arguments.port}"
+    # Without this, a terminated script would leave its server behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     process = start(model, server, arguments)
     try:
         wait_until_healthy(process, base_url)

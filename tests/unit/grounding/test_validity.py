@@ -134,7 +134,7 @@ def test_files_that_can_not_be_read(tmp_path: Path) -> None:
     assert "not UTF-8" in found[0]
 
 
-def test_no_citation_can_be_right_where_none_was_offered(tmp_path: Path) -> None:
+def test_only_the_advisory_can_be_cited_where_no_snippet_was_offered(tmp_path: Path) -> None:
     found = check_plan(
         plan_adapter.validate_python(source(edit(), citations=["S1"])),
         advisory=parse_advisory(ADVISORY, "test"),
@@ -143,4 +143,4 @@ def test_no_citation_can_be_right_where_none_was_offered(tmp_path: Path) -> None
         snippet_ids=frozenset(),
         example_ids=frozenset(),
     )
-    assert found == ("Citation 'S1' does not exist; those that do: none.",)
+    assert found == ("Citation 'S1' does not exist; those that do: TEST-1.",)
