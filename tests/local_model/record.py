@@ -22,7 +22,7 @@ from fallback_plugins.claude.author import ClaudeAuthor  # noqa: E402
 from fallback_tier.demo.cassette import use_cassette  # noqa: E402
 from fallback_tier.outcome import Applied  # noqa: E402
 from fallback_tier.ports import PlanAuthor  # noqa: E402
-from tests.local_model.serve import MODEL, MODEL_SHA256, SERVER  # noqa: E402
+from tests.local_model.serve import CPU_LIBRARY, MODEL, MODEL_SHA256, SERVER  # noqa: E402
 
 #: A small model on a busy machine.
 TIMEOUT_S = 1_800.0
@@ -52,7 +52,9 @@ def provenance(arguments: argparse.Namespace) -> dict[str, str]:
     return {
         "model": arguments.model,
         "model_sha256": MODEL_SHA256 if local else "not published",
-        "server": f"llama.cpp's server ({SERVER})" if local else "the provider's API",
+        "server": f"llama.cpp's server ({SERVER}, CPU library of {CPU_LIBRARY})"
+        if local
+        else "the provider's API",
         "recorded": datetime.now(UTC).date().isoformat(),
         "scrubbed": "headers by allow-list; the server's address replaced",
         "selection": arguments.note or "the first recording",

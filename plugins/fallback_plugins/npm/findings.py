@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.bumping import unsupported
 from fallback_plugins.npm.lockfile import dependents
 from fallback_plugins.npm.manifest import PEER_SECTION, Declared
 from fallback_plugins.npm.specs import admits, floor, foreign
-from fallback_plugins.npm.survey import ECOSYSTEM, MANIFEST, Project, survey, unsupported
+from fallback_plugins.npm.survey import ECOSYSTEM, MANIFEST, Project, survey
 from fallback_tier.advisory import Advisory, is_affected, sort_key
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.errors import RecipeError

@@ -4,6 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
+from fallback_plugins.bumping import (
+    check_target,
+    choose_bump,
+    own_code,
+    raise_first_problem,
+    unsupported,
+)
 from fallback_plugins.npm.findings import Finding, findings
 from fallback_plugins.npm.lockfile import installed_versions, lockfile_version
 from fallback_plugins.npm.manifest import PEER_SECTION, replace_spec
@@ -15,17 +22,12 @@ from fallback_plugins.npm.survey import (
     in_folder,
     is_manifest,
     is_the_package,
-    unsupported,
 )
 from fallback_tier.advisory import (
     Advisory,
-    compare_versions,
-    fixed_versions,
     is_affected,
-    lowest_fixed_version,
     sort_key,
 )
-from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import FileChange, RecipeResult, Selected
 from fallback_tier.ports import ClientRunner
@@ -42,21 +44,13 @@ def bump(package: str, version: str) -> Selected:
 
 def select_bump(advisory: Advisory, repo: RepoContext) -> Selected:
     """The bump to the lowest fixed version. Raises RecipeError, saying why there is none."""
-    names = advisory.packages(ECOSYSTEM)
-    found = {name: hits for name in names if (hits := findings(advisory, repo, name))}
-    if not found:
-        raise _nothing_to_bump(repo, names)
-    if len(found) > 1:
-        raise unsupported(f"{advisory.id} affects {' and '.join(found)} here, not one package.")
-    (package, hits), *_ = found.items()
-    if not fixed_versions(advisory, ECOSYSTEM, package):
-        raise _no_fix(advisory, package, "names no fixed version of")
-    for hit in hits:
-        if hit.problem:
-            raise hit.problem
-    version = lowest_fixed_version(advisory, ECOSYSTEM, package, _highest(hits))
-    if version is None:
-        raise _no_fix(advisory, package, f"names no fixed version above {_highest(hits)} of")
+    package, version, _ = choose_bump(
+        ECOSYSTEM,
+        advisory,
+        find=lambda name: findings(advisory, repo, name),
+        highest=_highest,
+        nothing=lambda names: _nothing_to_bump(repo, names),
+    )
     return bump(package, version)
 
 
@@ -69,12 +63,10 @@ def apply_bump(
     """
     package, version = selection.parameters["package"], selection.parameters["version"]
     hits = findings(advisory, repo, package)
-    for hit in hits:
-        if hit.problem:
-            raise hit.problem
     if not hits:
         raise _nothing_to_bump(repo, (package,))
-    _check_target(advisory, package, version, hits)
+    raise_first_problem(hits)
+    check_target(ECOSYSTEM, advisory, package, version, _highest(hits))
     job = _Bump(advisory, repo, clients, package, version)
     changes = tuple(change for hit in hits for change in job.changes(hit.project))
     locked = all(hit.project.lock for hit in hits)
@@ -176,17 +168,6 @@ class _Bump:
         }
 
 
-def _check_target(
-    advisory: Advisory, package: str, version: str, hits: tuple[Finding, ...]
-) -> None:
-    if not is_orderable(ECOSYSTEM, version):
-        raise unsupported(f"{version!r} is not a version of {package}.")
-    if is_affected(advisory, ECOSYSTEM, package, version):
-        raise unsupported(f"{package} {version} is itself affected by {advisory.id}.")
-    if compare_versions(ECOSYSTEM, version, _highest(hits)) <= 0:
-        raise unsupported(f"{package} {version} would be a downgrade from {_highest(hits)}.")
-
-
 def _all_affected(hits: tuple[Finding, ...]) -> tuple[str, ...]:
     versions = {version for hit in hits for version in hit.affected}
     return tuple(sorted(versions, key=lambda version: sort_key(ECOSYSTEM, version)))
@@ -209,11 +190,7 @@ def _peer_options(repo: RepoContext, project: Project) -> tuple[str, ...]:
 def _nothing_to_bump(repo: RepoContext, names: tuple[str, ...]) -> RecipeError:
     what = ", ".join(names)
     if any(is_the_package(repo, name) for name in names):
-        return RecipeError(
-            RefusalReason.OWN_CODE,
-            f"This repository is {what} itself: its own source is affected.",
-            next_step="A model can propose an edit; no dependency is to be raised.",
-        )
+        return own_code(names)
     if not any(is_manifest(path) for path in repo.tracked_files):
         return RecipeError(
             RefusalReason.MANIFEST_MISSING,
@@ -224,12 +201,4 @@ def _nothing_to_bump(repo: RepoContext, names: tuple[str, ...]) -> RecipeError:
         RefusalReason.NOT_AFFECTED,
         f"No package.json or npm lock here asks for an affected version of {what}.",
         next_step="Nothing needs to be done; without a lock, transitive versions are unknown.",
-    )
-
-
-def _no_fix(advisory: Advisory, package: str, what: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.NO_FIXED_VERSION,
-        f"{advisory.id} {what} {package}.",
-        next_step="Replace the dependency, or take the advisory's workaround.",
     )

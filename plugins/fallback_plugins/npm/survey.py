@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.lockfile import installed_versions
 from fallback_plugins.npm.manifest import Declared, declared, parse_manifest
-from fallback_tier.errors import RecipeError
 from fallback_tier.repo import RepoContext
 
 ECOSYSTEM = "npm"
@@ -124,12 +122,3 @@ def _workspace(repo: RepoContext, folder: str) -> str | None:
         if repo.has(path) and "workspaces" in parse_manifest(path, repo.read_text(path)):
             return f"{path} declares workspaces, which this recipe doesn't bump"
     return None
-
-
-def unsupported(problem: str) -> RecipeError:
-    """The typed refusal for what this recipe doesn't do."""
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        problem,
-        next_step="Change it by hand, or let a model propose the change.",
-    )

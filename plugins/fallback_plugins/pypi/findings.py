@@ -8,9 +8,10 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.manifests import Kind
 from fallback_plugins.pypi.pyproject import parse_toml
-from fallback_plugins.pypi.survey import ECOSYSTEM, Place, survey, unsupported
+from fallback_plugins.pypi.survey import ECOSYSTEM, Place, survey
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.errors import RecipeError

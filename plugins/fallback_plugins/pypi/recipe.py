@@ -3,6 +3,13 @@
 from dataclasses import dataclass
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
+from fallback_plugins.bumping import (
+    check_target,
+    choose_bump,
+    own_code,
+    raise_first_problem,
+    unsupported,
+)
 from fallback_plugins.pypi.findings import PYPROJECT, Finding, beside, findings
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pins import pinned_versions
@@ -14,16 +21,12 @@ from fallback_plugins.pypi.pyproject import (
 from fallback_plugins.pypi.requirements import Declaration
 from fallback_plugins.pypi.resolver import downgraded, refresh_lock, resolver_failed
 from fallback_plugins.pypi.rewrite import Edit, apply_edits, edits_for
-from fallback_plugins.pypi.survey import ECOSYSTEM, is_the_package, unsupported
+from fallback_plugins.pypi.survey import ECOSYSTEM, is_the_package
 from fallback_tier.advisory import (
     Advisory,
-    compare_versions,
-    fixed_versions,
     is_affected,
-    lowest_fixed_version,
     sort_key,
 )
-from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import FileChange, RecipeResult, Selected
 from fallback_tier.ports import ClientRunner
@@ -40,19 +43,13 @@ def bump(package: str, version: str) -> Selected:
 
 def select_bump(advisory: Advisory, repo: RepoContext) -> Selected:
     """The bump to the lowest fixed version. Raises RecipeError, saying why there is none."""
-    names = advisory.packages(ECOSYSTEM)
-    found = {name: hits for name in names if (hits := findings(advisory, repo, name))}
-    if not found:
-        raise _nothing_to_bump(repo, names)
-    if len(found) > 1:
-        raise unsupported(f"{advisory.id} affects {' and '.join(found)} here, not one package.")
-    (package, hits), *_ = found.items()
-    if not fixed_versions(advisory, ECOSYSTEM, package):
-        raise _no_fix(advisory, package, "names no fixed version of")
-    _raise_first_problem(hits)
-    version = lowest_fixed_version(advisory, ECOSYSTEM, package, _highest(hits))
-    if version is None:
-        raise _no_fix(advisory, package, f"names no fixed version above {_highest(hits)} of")
+    package, version, hits = choose_bump(
+        ECOSYSTEM,
+        advisory,
+        find=lambda name: findings(advisory, repo, name),
+        highest=_highest,
+        nothing=lambda names: _nothing_to_bump(repo, names),
+    )
     # Said now, not when it is applied: a declaration that excludes the version can't be raised.
     _Bump(advisory, repo, package, version).texts(hits)
     return bump(package, version)
@@ -69,8 +66,8 @@ def apply_bump(
     hits = findings(advisory, repo, package)
     if not hits:
         raise _nothing_to_bump(repo, (package,))
-    _raise_first_problem(hits)
-    _check_target(advisory, package, version, hits)
+    raise_first_problem(hits)
+    check_target(ECOSYSTEM, advisory, package, version, _highest(hits))
     job = _Bump(advisory, repo, package, version)
     texts = job.texts(hits)
     locks = sorted({hit.place.path for hit in hits if hit.place.kind is Kind.UV_LOCK})
@@ -168,23 +165,6 @@ def _manifest_of(hit: Finding) -> str:
     return beside(place.path, PYPROJECT) if place.kind is Kind.UV_LOCK else place.path
 
 
-def _raise_first_problem(hits: tuple[Finding, ...]) -> None:
-    for hit in hits:
-        if hit.problem:
-            raise hit.problem
-
-
-def _check_target(
-    advisory: Advisory, package: str, version: str, hits: tuple[Finding, ...]
-) -> None:
-    if not is_orderable(ECOSYSTEM, version):
-        raise unsupported(f"{version!r} is not a version of {package}.")
-    if is_affected(advisory, ECOSYSTEM, package, version):
-        raise unsupported(f"{package} {version} is itself affected by {advisory.id}.")
-    if compare_versions(ECOSYSTEM, version, _highest(hits)) <= 0:
-        raise unsupported(f"{package} {version} would be a downgrade from {_highest(hits)}.")
-
-
 def _held(hits: tuple[Finding, ...]) -> tuple[str, ...]:
     """The affected versions that are held, lowest first."""
     versions = {hit.place.current for hit in hits if hit.place.current}
@@ -198,11 +178,7 @@ def _highest(hits: tuple[Finding, ...]) -> str:
 def _nothing_to_bump(repo: RepoContext, names: tuple[str, ...]) -> RecipeError:
     what = ", ".join(names)
     if any(is_the_package(repo, name) for name in names):
-        return RecipeError(
-            RefusalReason.OWN_CODE,
-            f"This repository is {what} itself: its own source is affected.",
-            next_step="A model can propose an edit; no dependency is to be raised.",
-        )
+        return own_code(names)
     read = [path for path in repo.tracked_files if kind_of(path) is not None]
     if not read:
         return RecipeError(
@@ -214,12 +190,4 @@ def _nothing_to_bump(repo: RepoContext, names: tuple[str, ...]) -> RecipeError:
         RefusalReason.NOT_AFFECTED,
         f"No manifest or lock here holds an affected version of {what} ({len(read)} read).",
         next_step="Nothing needs to be done; without a lock, transitive versions are unknown.",
-    )
-
-
-def _no_fix(advisory: Advisory, package: str, what: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.NO_FIXED_VERSION,
-        f"{advisory.id} {what} {package}.",
-        next_step="Replace the dependency, or take the advisory's workaround.",
     )

@@ -5,8 +5,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.pyproject import NO_BACKEND, unbuildable
-from fallback_plugins.pypi.survey import ECOSYSTEM, unsupported
+from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_tier.advisory import sort_key
 from fallback_tier.errors import RecipeError
 from fallback_tier.ports import ClientRunner

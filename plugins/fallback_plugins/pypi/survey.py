@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pins import pinned_versions
 from fallback_plugins.pypi.pyproject import foreign_declaration, parse_toml, requirement_strings
 from fallback_plugins.pypi.requirements import Declaration, declaration_in, declarations
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import PYPI
-from fallback_tier.errors import RecipeError
 from fallback_tier.repo import RepoContext
 
 ECOSYSTEM = PYPI
@@ -83,15 +81,6 @@ def current_of(declaration: Declaration) -> str | None:
         return declaration.pin.version
     bounds = [clause.version for clause in declaration.floors]
     return max(bounds, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
-
-
-def unsupported(problem: str) -> RecipeError:
-    """The typed refusal for what this recipe doesn't do."""
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        problem,
-        next_step="Change it by hand, or let a model propose the change.",
-    )
 
 
 def _read_requirements(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
