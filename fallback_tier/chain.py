@@ -28,7 +28,7 @@ from fallback_tier.errors import (
     ToolMissingError,
 )
 from fallback_tier.leaf import LlmLeaf
-from fallback_tier.limits import MAX_EXAMPLES
+from fallback_tier.limits import MAX_EXAMPLES, MAX_PATCH_BYTES
 from fallback_tier.outcome import Applied, NotApplicable, Refused, Selected
 from fallback_tier.patch.diff import unified_diff
 from fallback_tier.patch.edits import apply_edits
@@ -36,6 +36,9 @@ from fallback_tier.patch.identity import replayable
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.ports import RagMiss, Retrieval, SolvedExample, SolvedExampleRetriever
 from fallback_tier.prompt.redact import excerpt
+
+#: Longest sentence of a refusal: a client's own words fit, a log does not.
+MAX_SENTENCE_CHARS = 1_500
 
 
 def rag_skipped(task: Task) -> RagSkippedOnRetry:
@@ -141,6 +144,12 @@ def seal(
         llm = proposal.tier is Tier.LLM
         reason = RefusalReason.PLAN_INVALID if llm else RefusalReason.RECIPE_UNSUPPORTED
         raise Refusal(reason, str(error), proposal.usage) from error
+    if len(diff.encode()) > MAX_PATCH_BYTES:
+        raise Refusal(
+            RefusalReason.RECIPE_UNSUPPORTED,
+            f"The patch has more than {MAX_PATCH_BYTES:,} bytes, which nobody reviews.",
+            proposal.usage,
+        )
     if not diff:
         raise Refusal(
             RefusalReason.NOTHING_CHANGED,
@@ -181,7 +190,8 @@ def refuse(task: Task, refusal: Refusal, record: Recorder) -> Generator[TierEven
         prompt_shape=task.shape if record.asked_model else PromptShape.NONE,
         usage=refusal.usage,
         reason=refusal.reason,
-        sentence=refusal.sentence,
+        # It may hold a model's words, or a client's.
+        sentence=excerpt(refusal.sentence, MAX_SENTENCE_CHARS),
     )
     yield record(
         AttemptRefused(

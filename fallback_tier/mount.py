@@ -4,7 +4,7 @@ Plain data goes in (a configuration, paths, prior attempts as dicts); what comes
 attribute or as JSON (``model_dump``). ADR-0004.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ class MountedTier(FallbackTier):
         recipe_selection: RecipeSelection,
         *,
         prior_attempts: Sequence[PriorAttempt] = (),
-    ) -> Iterator[TierEvent]:
+    ) -> Generator[TierEvent, None, None]:
         """As ``FallbackTier.stream``."""
         prior = _summaries(prior_attempts)
         return super().stream(advisory, repo_ctx, recipe_selection, prior_attempts=prior)

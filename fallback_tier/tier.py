@@ -17,7 +17,8 @@ What the caller must do: pass the prior attempts of this gate transition, prove 
 before believing it (``fallback_tier.gates``), and distil a failure before asking again.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 
 from fallback_audit.events import AttemptStarted, ConsumerLeft
 from fallback_audit.ports import AuditStore, EvidenceStore
@@ -76,11 +77,11 @@ class FallbackTier:
         Raises AttemptHistoryError for a broken history, ConfigurationError for an ecosystem that no
         plugin serves, AuditStoreError where an event can't be made durable.
         """
-        for event in self.stream(
-            advisory, repo_ctx, recipe_selection, prior_attempts=prior_attempts
-        ):
-            if isinstance(event, Finished):
-                return event.application
+        events = self.stream(advisory, repo_ctx, recipe_selection, prior_attempts=prior_attempts)
+        with closing(events):
+            for event in events:
+                if isinstance(event, Finished):
+                    return event.application
         raise AssertionError("a stream ends with Finished")
 
     def stream(
@@ -90,7 +91,7 @@ class FallbackTier:
         recipe_selection: RecipeSelection,
         *,
         prior_attempts: Sequence[AttemptSummary] = (),
-    ) -> Iterator[TierEvent]:
+    ) -> Generator[TierEvent, None, None]:
         """The attempt as it happens; every event is durable before it is yielded.
 
         The last event is ``Finished``. A consumer that goes away before the outcome leaves
@@ -105,7 +106,7 @@ class FallbackTier:
             application = yield from self._attempt(task, record)
         except Refusal as refusal:
             application = yield from chain.refuse(task, refusal, record)
-        except GeneratorExit:
+        except (GeneratorExit, KeyboardInterrupt):
             if not record.has_outcome:
                 record(ConsumerLeft(attempt=task.number, resume_rule=RESUME_RULE))
             raise

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from fallback_audit.vocabulary import EscalationReason, RefusalReason
+from fallback_audit.vocabulary import EscalationReason, ProofLevel, RefusalReason
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import configuration
@@ -70,6 +70,13 @@ def report(result: FixResult, console: Console, *, delivered: bool) -> None:
                 f"{result.attempts} attempt(s); proof: {application.proof_level}",
                 highlight=False,
             )
+            if application.proof_level is ProofLevel.SOURCE:
+                # A passing suite shows that nothing broke; only a test of the flaw shows it gone.
+                console.print(
+                    "  the base commit's tests pass with the patch; whether one of them shows the "
+                    "vulnerability is for a reviewer to say",
+                    highlight=False,
+                )
             for verdict in skipped:
                 console.print(
                     f"  not proved by {escape(verdict.gate)}: {escape(verdict.detail)}",

@@ -18,7 +18,7 @@ def deliver(application: Applied, repo: RepoContext, clients: ClientRunner) -> N
     """Put the patch on the working tree, uncommitted.
 
     Raises RepositoryError where HEAD or the tree changed since the fix began, PatchError where git
-    refuses; in both cases the tree is as it was (git checks the whole patch before it writes).
+    refuses or fails; the tree is as it was then, or the error says how to put it back.
     """
     now = inspect_repository(repo.root, clients)
     if now.base_commit != repo.base_commit:
@@ -45,8 +45,29 @@ def deliver(application: Applied, repo: RepoContext, clients: ClientRunner) -> N
     if not done.ok:
         raise PatchError(
             f"git could not put the proved patch on {repo.root}: {done.output.strip()}",
-            next_step="The working tree is unchanged; use --dry-run to print the patch.",
+            next_step=_put_back(application, repo, clients),
         )
+
+
+def _put_back(application: Applied, repo: RepoContext, clients: ClientRunner) -> str:
+    """git checks a whole patch before it writes, but a full disk stops it in the middle.
+
+    The tree was clean a moment ago, so the index has what stood there. Returns what to tell.
+    """
+    for path in application.files:
+        if not repo.has(path):
+            (repo.root / path).unlink(missing_ok=True)
+    restored = clients.run(
+        "git",
+        ["checkout-index", "--force", "--", *filter(repo.has, application.files)],
+        cwd=repo.root,
+        timeout_s=APPLY_TIMEOUT_S,
+        env=USERS_CONFIGURATION,
+    )
+    if restored.ok:
+        return "The working tree was put back as it was; use --dry-run to print the patch."
+    names = " ".join(application.files)
+    return f"Free some space, then put the tree back: `git checkout -- {names}`."
 
 
 def check_output(path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import Self
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import PatchError, RepositoryError, ToolFailedError
 from fallback_tier.limits import MAX_TRACKED_FILES
+from fallback_tier.patch.parse import parse_patch
 from fallback_tier.ports import ClientRunner, CommandResult
 from fallback_tier.repo import RepoContext
 
@@ -94,8 +95,10 @@ class Worktree:
     def apply(self, diff: str) -> None:
         """Apply a unified diff to index and files, exactly where it says: no fuzz, no offset.
 
-        Raises PatchError with git's own words; the worktree is as before then.
+        What isn't strictly of the kind we make never reaches git. Raises PatchError, with git's own
+        words where it was git; the worktree is as before then.
         """
+        parse_patch(diff)
         patch = self._place / "patch.diff"
         patch.write_text(diff, encoding="utf-8", newline="")
         options = ["apply", "--index", "--whitespace=nowarn"]
@@ -106,6 +109,14 @@ class Worktree:
                 next_step="Make it from the files of the base commit.",
             )
         self._git([*options, "--", str(patch)])
+
+    def restore(self) -> None:
+        """Tracked files as the patch left them, whatever a command did to them since.
+
+        What a command installed stays. Without this a gate's command could rewrite what the next
+        gate reads, and the proof would be of something else than the patch.
+        """
+        self._git(["checkout-index", "--all", "--force", "--quiet"])
 
     def changed(self) -> tuple[RawChange, ...]:
         """How the index differs from the base commit, by path."""

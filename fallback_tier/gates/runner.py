@@ -6,6 +6,7 @@ attempt is distilled, deterministically, into the next attempt's context; nothin
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -130,7 +131,8 @@ class _Fix:
             if key.gate is not None:
                 return self._gate(key.gate, state)
         except ToolError as error:
-            question = f"Step {key.name!r} could not be run: {error} Repair this and run again?"
+            said = excerpt(str(error), MAX_EXCERPT_CHARS)
+            question = f"Step {key.name!r} could not be run: {said} Repair this and run again?"
             return self._carry_out(Ask(EscalationReason.GATE_INFRASTRUCTURE, question), state)
         return self._carry_out(decide(state), state)
 
@@ -138,10 +140,11 @@ class _Fix:
         events = self._runner.tier.stream(
             self._advisory, self._repo, self._selection, prior_attempts=state.prior_attempts
         )
-        for event in events:
-            self._runner.observe(event)
-            if isinstance(event, Finished):
-                return replace(state, application=event.application)
+        with closing(events):
+            for event in events:
+                self._runner.observe(event)
+                if isinstance(event, Finished):
+                    return replace(state, application=event.application)
         raise AssertionError("a stream ends with Finished")
 
     def _isolate(self, state: FixState) -> FixState:
@@ -161,6 +164,7 @@ class _Fix:
         if name == APPLIES:
             verdict = _apply(application, worktree)
         else:
+            worktree.restore()
             gate = next(gate for gate in self._runner.gates if gate.name == name)
             verdict = gate.judge(self._context(application, worktree))
         took_ms = (time.monotonic_ns() - began) // 1_000_000

@@ -8,6 +8,7 @@ import json
 import re
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -155,7 +156,9 @@ def judge_tests(
         return failed(gate, FailureKind.TESTS_FAILED, f"tests failed{ran}", log)
     if ours.count is None:
         return passed(gate, "tests pass; the runner does not tell how many ran", log)
-    before = _base_count(context, folder, run)
+    before = _base_count(gate, context, folder, run)
+    if before is None and not ours.result.ok:
+        return failed(gate, FailureKind.TESTS_FAILED, "the test run failed before any test", log)
     if before is not None and ours.count < before:
         what = f"{ours.count} test(s) ran, {before} at the base commit"
         return failed(gate, FailureKind.TESTS_MISSING, what, log)
@@ -165,10 +168,14 @@ def judge_tests(
 
 
 def _base_count(
-    context: GateContext, folder: str, run: Callable[[RepoContext], TestRun | None]
+    gate: str, context: GateContext, folder: str, run: Callable[[RepoContext], TestRun | None]
 ) -> int | None:
     """How many tests ran at the base commit, counted once a commit; None: it can't be told."""
-    place = context.cache / "counts" / content_key(context.repo.base_commit, folder)
+    place = (
+        context.cache
+        / "counts"
+        / content_key(context.repo.base_commit, folder, gate, run.__module__, sys.version)
+    )
     if place.exists():
         return json.loads(place.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
     with _base_tree(context) as tree:

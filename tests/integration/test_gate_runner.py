@@ -83,7 +83,7 @@ class Bench:
             evidence=tier._evidence,
             workspace=self.state,
             tool_version="0",
-            observe=lambda event: self.steps.append(event) if isinstance(event, StepKey) else None,
+            observe=self.seen,
         )
         repo = RepoContext(
             root=self.repo_root,
@@ -98,6 +98,10 @@ class Bench:
         )
         self.check_contract()
         return result
+
+    def seen(self, event: object) -> None:
+        if isinstance(event, StepKey):
+            self.steps.append(event)
 
     def check_contract(self) -> None:
         """Whatever happened, the trail keeps its contract, and the repository is untouched."""

@@ -6,7 +6,7 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.pypi.gates import build_gates
-from fallback_plugins.pypi.pyproject import NO_BACKEND, unbuildable
+from fallback_plugins.pypi.pyproject import NO_BACKEND, harmless
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.gates.sandbox import UnsandboxedRunner
 from tests.integration.gate_setup import advisory, needs_registry, needs_sandbox, patched
@@ -204,8 +204,8 @@ def test_a_projects_own_build_backend_is_neither_fetched_nor_run(tmp_path: Path)
         verdict = case.judge(build_gates())["resolves"]
     assert verdict.status is GateStatus.SKIPPED
     assert "Building source distributions for `app` is disabled" in verdict.log
-    assert "hatchling" not in unbuildable("pyproject.toml", text)
-    assert NO_BACKEND in unbuildable("pyproject.toml", text)
+    assert "hatchling" not in harmless("pyproject.toml", text)
+    assert NO_BACKEND in harmless("pyproject.toml", text)
 
 
 @pytest.mark.registry

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from fallback_audit.errors import FallbackError
 from fallback_audit.vocabulary import Provenance
-from fallback_plugins.claude.parse import parse_plan
+from fallback_plugins.claude.parse import parse_plan, well_formed
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.outcome import Plan
 from fallback_tier.ports import Message as Turn
@@ -191,7 +191,7 @@ def _read(answer: "Message", url: str) -> PlanAnswer:
     from fallback_plugins.claude.failures import not_an_answer
 
     try:
-        text = "".join(block.text for block in answer.content if block.type == "text")
+        text = well_formed("".join(block.text for block in answer.content if block.type == "text"))
         stop_reason = answer.stop_reason or "unknown"
         usage = Usage(
             input_tokens=answer.usage.input_tokens,

@@ -31,6 +31,13 @@ _OBJECT_START: Final = re.compile(r"\{(?=\s*[\"'}])")
 _ONE_OBJECT: Final = "Answer with exactly one JSON object and nothing else."
 
 
+def well_formed(text: str) -> str:
+    """The text with ``?`` for what isn't a character: a lone surrogate has no UTF-8, so it can
+    neither be hashed, recorded nor written to a file.
+    """
+    return text.encode("utf-8", "replace").decode()
+
+
 def parse_plan(text: str) -> tuple[Plan | None, tuple[str, ...]]:
     """The plan in ``text``, or what is wrong with it: exactly one of the two.
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from fallback_audit.vocabulary import Provenance
-from fallback_plugins.claude.parse import parse_plan
+from fallback_plugins.claude.parse import parse_plan, well_formed
 from fallback_tier.errors import ConfigurationError, ModelError
 from fallback_tier.ports import PlanAnswer, PlanRequest, Usage
 
@@ -56,7 +56,7 @@ class ScriptedAuthor:
                 f"The script has {len(self._answers)} answer(s), and this is request {asked}.",
                 next_step="Add an answer to the script, or use a model.",
             )
-        text = self._answers[asked - 1]
+        text = well_formed(self._answers[asked - 1])
         plan, problems = parse_plan(text)
         return PlanAnswer(
             text=text, plan=plan, problems=problems, usage=Usage(), stop_reason="end_turn"

@@ -6,11 +6,12 @@ code runs. The environment lies in the cache, read-only to what runs inside.
 """
 
 import os
+import posixpath
 import re
 import secrets
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import distributions
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,7 +22,7 @@ from fallback_plugins import gating
 from fallback_plugins.gating import TestRun, in_folder
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.metadata import own_metadata
-from fallback_plugins.pypi.pyproject import parse_toml, unbuildable
+from fallback_plugins.pypi.pyproject import harmless, parse_toml
 from fallback_tier.ports import CommandResult, GateContext
 from fallback_tier.repo import RepoContext
 
@@ -35,6 +36,12 @@ _PROGRAMS = ("setup.py", "setup.cfg")
 
 #: Folder of an environment with the project's own metadata: the project itself is not installed.
 _OWN_METADATA = "own-metadata"
+
+#: Options of a requirements file that name a file or a folder; and its variables.
+_PATH_OPTION = re.compile(
+    r"\s*(?:-r|-c|-e|-f|--requirement|--constraint|--editable|--find-links)[\s=]*(?P<path>\S+)"
+)
+_VARIABLE = re.compile(r"\$\{\w+\}")
 
 _TEST_FILE = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test|tests?)\.py")
 _PYTEST_ENDING = re.compile(r"^=*\s*(.*?) in [\d.]+s(?: \([\d:]+\))?\s*=*$", re.MULTILINE)
@@ -104,12 +111,14 @@ class Environment:
         """Make the environment, once for these manifests. Raises ToolMissingError."""
         if self._environment.is_dir():
             return CommandResult(argv=("uv",), exit_code=0, output="", duration_ms=0)
+        if stray := next(self._stray_lines(), None):
+            return CommandResult(argv=("uv",), exit_code=2, output=stray, duration_ms=0)
         made = self._environment.with_name(f"{self._environment.name}.{secrets.token_hex(4)}")
         with gating.scratch(self.context) as scratch:
             for path, text in self._manifests.items():
                 (scratch / path).parent.mkdir(parents=True, exist_ok=True)
                 if kind_of(path) is Kind.PYPROJECT:
-                    text = unbuildable(path, text)
+                    text = harmless(path, text)
                 (scratch / path).write_bytes(text.encode())
             (scratch / self.folder).mkdir(parents=True, exist_ok=True)
             # Renamed when it is whole: a killed run leaves no half of one. Hence relocatable.
@@ -126,6 +135,22 @@ class Environment:
         else:
             shutil.rmtree(made, ignore_errors=True)
         return result.model_copy(update={"output": output})
+
+    def _stray_lines(self) -> Iterator[str]:
+        """Lines of requirements files that would lead uv out of them: to files, or to variables, of ours.
+
+        uv quotes a file that it can't read as requirements, and puts variables into addresses.
+        """
+        for path, text in self._manifests.items():
+            if kind_of(path) is not Kind.REQUIREMENTS:
+                continue
+            for number, line in enumerate(text.splitlines(), start=1):
+                option = _PATH_OPTION.match(line)
+                target = option and posixpath.normpath(
+                    posixpath.join(posixpath.dirname(path), option["path"].strip("'\""))
+                )
+                if (target and target not in self._manifests) or _VARIABLE.search(line):
+                    yield f"{path}, line {number} leads out of the repository's requirements files"
 
     def installed(self, package: str) -> tuple[str, ...]:
         """Versions in the environment, if it was made; its metadata is read, nothing imported."""
@@ -179,7 +204,8 @@ class Environment:
         else:
             files = [word for path in self.sources for word in ("-r", self._relative(path))]
             options = ["pip", "install", *files]
-        return [*options, "--no-build", *self._groups, "--python"]
+        # Compiling would start the new environment's Python, and every .pth file in it, out here.
+        return [*options, "--no-build", "--no-compile-bytecode", *self._groups, "--python"]
 
     @property
     def _groups(self) -> list[str]:

@@ -54,7 +54,7 @@ class ResolvesGate:
             return gating.failed(
                 self.name, FailureKind.RESOLUTION_FAILED, f"uv: {said}", result.output
             )
-        started = project.sandboxed(["-c", "import sys"])
+        started = project.sandboxed(["-I", "-c", "import sys"])
         if started.timed_out:
             return gating.timed_out(self.name, started, context)
         if not started.ok:

@@ -4,6 +4,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from packaging.utils import canonicalize_name
@@ -14,6 +15,19 @@ from fallback_tier.errors import RecipeError
 
 #: Quotes of a TOML string on one line; requirement strings need no escapes.
 _QUOTES = ('"', "'")
+
+#: The settings of ``[tool.uv]`` that say what is resolved. All others say where uv writes, what it starts
+#: and whom it asks for keys: in a target's manifest they are a stranger's words about our machine.
+_UV_SETTINGS = frozenset(
+    {"conflicts", "constraint-dependencies", "default-groups", "dependency-groups"}
+    | {"dependency-metadata", "dev-dependencies", "environments", "exclude-dependencies"}
+    | {"exclude-newer", "exclude-newer-package", "extra-index-url", "fork-strategy", "index"}
+    | {"index-strategy", "index-url", "managed", "override-dependencies", "package", "prerelease"}
+    | {"required-environments", "resolution", "sources", "workspace"}
+)
+
+#: Parsed documents that are kept. One bump asks for its lock seven times, and a lock is megabytes.
+_DOCUMENTS = 8
 
 #: A module that is nowhere: what a build would try to import.
 NO_BACKEND = "fallback_tier_builds_nothing"
@@ -28,16 +42,21 @@ class RequirementString:
     declaration: Declaration
 
 
-def parse_toml(path: str, text: str) -> dict[str, Any]:
+def parse_toml(path: str, text: str) -> Mapping[str, Any]:
     """The document. Raises RecipeError, naming the file, where it isn't TOML."""
     try:
-        return tomllib.loads(text)
+        return _parsed(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,
             f"{path!r} is not TOML: {error}.",
             next_step="Repair the file first.",
         ) from error
+
+
+@lru_cache(maxsize=_DOCUMENTS)
+def _parsed(text: str) -> Mapping[str, Any]:
+    return tomllib.loads(text)
 
 
 def requirement_strings(path: str, text: str, package: str) -> tuple[RequirementString, ...]:
@@ -90,8 +109,12 @@ def replace_requirement(path: str, text: str, keys: tuple[str | int, ...], new: 
     )
 
 
-def unbuildable(path: str, manifest: str) -> str:
-    """The manifest with a build backend that does not exist, for scratch folders only.
+def harmless(path: str, manifest: str) -> str:
+    """The manifest as uv may read it outside the sandbox, in scratch folders only.
+
+    ``[tool.uv]`` keeps what decides the resolution and nothing else: ``compile-bytecode`` starts the
+    environment's Python (and every ``.pth`` file in it), ``pip.target`` and ``cache-dir`` write where
+    they say (measured). The build backend becomes one that does not exist.
 
     ``--no-build`` is not enough: uv builds the project itself all the same when its metadata is
     dynamic, with whatever backend and requirements it names (measured, uv 0.13), and that would run
@@ -103,7 +126,8 @@ def unbuildable(path: str, manifest: str) -> str:
     parse_toml(path, manifest)
     document = tomlkit.parse(manifest)
     uv = document.get("tool", {}).get("uv", {})
-    uv.pop("extra-build-dependencies", None)
+    for key in [key for key in uv if key not in _UV_SETTINGS]:
+        del uv[key]
     dynamic = "dynamic" in document.get("project", {})
     if "build-system" in document or uv.get("package") or dynamic:
         document["build-system"] = {"requires": [], "build-backend": NO_BACKEND}

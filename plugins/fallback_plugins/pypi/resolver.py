@@ -1,12 +1,11 @@
 """Lock refreshes by the real uv, in a scratch folder that holds two manifest files and no more."""
 
-import tomllib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import unsupported
-from fallback_plugins.pypi.pyproject import NO_BACKEND, unbuildable
+from fallback_plugins.pypi.pyproject import NO_BACKEND, harmless, parse_toml
 from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_tier.advisory import sort_key
 from fallback_tier.errors import RecipeError
@@ -30,7 +29,7 @@ def refresh_lock(
     with TemporaryDirectory(prefix="fallback-tier-uv-") as folder:
         scratch = Path(folder)
         # Bytes: text mode would change line ends.
-        (scratch / "pyproject.toml").write_bytes(unbuildable("pyproject.toml", manifest).encode())
+        (scratch / "pyproject.toml").write_bytes(harmless("pyproject.toml", manifest).encode())
         (scratch / "uv.lock").write_bytes(lock.encode())
         result = clients.run(
             "uv",
@@ -78,7 +77,7 @@ def resolver_failed(problem: str) -> RecipeError:
 
 def _highest_versions(lock: str) -> dict[str, str]:
     highest: dict[str, str] = {}
-    for table in tomllib.loads(lock).get("package", ()):
+    for table in parse_toml("uv.lock", lock).get("package", ()):
         name, version = table["name"], table.get("version", "0")
         highest[name] = max(
             highest.get(name, version), version, key=lambda it: sort_key(ECOSYSTEM, it)
