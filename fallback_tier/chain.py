@@ -6,6 +6,7 @@ link should try. A ``Refusal`` ends the attempt.
 
 import hashlib
 from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
 
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
@@ -27,7 +28,6 @@ from fallback_tier.errors import (
     ToolError,
     ToolMissingError,
 )
-from fallback_tier.leaf import LlmLeaf
 from fallback_tier.limits import MAX_EXAMPLES, MAX_PATCH_BYTES
 from fallback_tier.outcome import Applied, NotApplicable, Refused, Selected
 from fallback_tier.patch.diff import unified_diff
@@ -36,6 +36,10 @@ from fallback_tier.patch.identity import replayable
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.ports import RagMiss, Retrieval, SolvedExample, SolvedExampleRetriever
 from fallback_tier.prompt.redact import excerpt
+
+if TYPE_CHECKING:
+    # A fix by recipe never pays for importing what asks a model.
+    from fallback_tier.leaf import LlmLeaf
 
 #: Longest sentence of a refusal: a client's own words fit, a log does not.
 MAX_SENTENCE_CHARS = 1_500
@@ -120,7 +124,7 @@ def replay(
 
 
 def ask_model(
-    leaf: LlmLeaf | None,
+    leaf: "LlmLeaf | None",
     task: Task,
     examples: Sequence[SolvedExample],
     declined: NotApplicable | None,

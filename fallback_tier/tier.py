@@ -19,6 +19,7 @@ before believing it (``fallback_tier.gates``), and distil a failure before askin
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from fallback_audit.events import AttemptStarted, ConsumerLeft
 from fallback_audit.ports import AuditStore, EvidenceStore
@@ -35,11 +36,14 @@ from fallback_tier.attempt import (
     check_history,
 )
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.leaf import LlmLeaf
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import AttemptSummary, NotApplicable, RecipeApplication, RecipeSelection
 from fallback_tier.ports import EcosystemPlugin, SolvedExample, SolvedExampleRetriever
 from fallback_tier.repo import RepoContext
+
+if TYPE_CHECKING:
+    # A fix by recipe never pays for importing what asks a model.
+    from fallback_tier.leaf import LlmLeaf
 
 __all__ = ["FallbackTier", "Finished", "TierEvent"]
 
@@ -54,7 +58,7 @@ class FallbackTier:
         *,
         plugins: Mapping[str, EcosystemPlugin],
         retriever: SolvedExampleRetriever | None,
-        leaf: LlmLeaf | None,
+        leaf: "LlmLeaf | None",
         audit: AuditStore,
         evidence: EvidenceStore,
     ) -> None:

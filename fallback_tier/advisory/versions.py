@@ -7,13 +7,15 @@ an affected version is affected.
 
 import re
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
-from semantic_version import Version as SemVer
 
 from fallback_tier.errors import AdvisoryError
+
+if TYPE_CHECKING:
+    from semantic_version import Version as SemVer
 
 NPM = "npm"
 PYPI = "PyPI"
@@ -58,7 +60,9 @@ def sort_key(ecosystem: str, version: str) -> SortKey:
     )
 
 
-def _semver(version: str) -> SemVer:
+def _semver(version: str) -> "SemVer":
+    from semantic_version import Version as SemVer
+
     text = _LOOSE_PREFIX.sub("", version, count=1) if version[:1] in " =v\t" else version
     if _FOUR_NUMBERS.match(text):
         raise ValueError(version)
