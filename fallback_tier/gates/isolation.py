@@ -19,7 +19,6 @@ from typing import Self
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import PatchError, RepositoryError, ToolFailedError
 from fallback_tier.limits import MAX_TRACKED_FILES
-from fallback_tier.patch.parse import parse_patch
 from fallback_tier.ports import ClientRunner, CommandResult
 from fallback_tier.repo import RepoContext
 
@@ -95,10 +94,8 @@ class Worktree:
     def apply(self, diff: str) -> None:
         """Apply a unified diff to index and files, exactly where it says: no fuzz, no offset.
 
-        What isn't strictly of the kind we make never reaches git. Raises PatchError, with git's own
-        words where it was git; the worktree is as before then.
+        Raises PatchError with git's own words; the worktree is as before then.
         """
-        parse_patch(diff)
         patch = self._place / "patch.diff"
         patch.write_text(diff, encoding="utf-8", newline="")
         options = ["apply", "--index", "--whitespace=nowarn"]

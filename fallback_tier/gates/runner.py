@@ -31,6 +31,7 @@ from fallback_tier.gates.isolation import Worktree
 from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
 from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeSelection
+from fallback_tier.patch.parse import parse_patch
 from fallback_tier.ports import ClientRunner, Gate, GateContext, GateVerdict, Sandbox
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.repo import RepoContext
@@ -270,8 +271,13 @@ class _Fix:
 
 
 def _apply(application: Applied, worktree: Worktree) -> GateVerdict:
-    """Putting the patch on the base commit is the first gate."""
+    """Putting the patch on the base commit is the first gate.
+
+    What isn't strictly of the kind that we make never reaches git; what git made of it, the gates
+    that follow look at.
+    """
     try:
+        parse_patch(application.diff)
         worktree.apply(application.diff)
     except PatchError as error:
         return GateVerdict(
