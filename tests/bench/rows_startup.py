@@ -31,6 +31,17 @@ def against_isolated_python(bench: Bench) -> Iterator[Pair]:
 
 
 @contextmanager
+def pydantic_alone(bench: Bench) -> Iterator[Pair]:
+    """What any command with a model in it pays before its first line of ours."""
+    ours = (bench.python, "-c", "from pydantic import BaseModel, Field, TypeAdapter")
+    theirs = (bench.python, "-c", "pass")
+    yield Pair(
+        Processes("importing pydantic, no more", [Command(ours, bench.place)]),
+        Processes("bare Python", [Command(theirs, bench.place)]),
+    )
+
+
+@contextmanager
 def against_mini(bench: Bench) -> Iterator[Pair]:
     """A peer with the same job for its --help: to say what it can do."""
     settings = {
@@ -45,5 +56,6 @@ def against_mini(bench: Bench) -> Iterator[Pair]:
 ROWS = (
     Row("help-python", "--help against bare Python", "1", 3.0, 41, against_python),
     Row("help-python-isolated", "The same, isolated", "1", None, 41, against_isolated_python),
+    Row("import-pydantic", "The floor under every other command", "2", None, 21, pydantic_alone),
     Row("help-mini", "--help against mini-swe-agent's", "1", 0.15, 11, against_mini),
 )
