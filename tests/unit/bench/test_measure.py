@@ -1,6 +1,7 @@
 """A side's figures come from the operating system, and only for work that was done."""
 
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -38,13 +39,18 @@ def test_a_hang_is_no_figure(tmp_path: Path) -> None:
         python("import time; time.sleep(600)", tmp_path).run(timeout_s=0.2)
 
 
+def own_peak_mib() -> int:
+    """A child starts with its parent's high-water mark: sizes are told apart above that only."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
 def test_memory_and_processor_time_include_children(tmp_path: Path) -> None:
-    # More than a test worker has itself: a child starts with its parent's high-water mark.
-    work = "sum(range(10**6)); bytearray(512 * 2**20)"
+    size = own_peak_mib() + 96
+    work = f"sum(range(10**6)); bytearray({size} * 2**20)"
     idle = python("", tmp_path).run()
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {work!r}], check=True)"
     busy = python(parent, tmp_path).run()
-    assert busy.peak_bytes > 512 * MIB
+    assert busy.peak_bytes > size * MIB
     assert busy.peak_bytes > idle.peak_bytes
     assert busy.cpu_s > 0
 
@@ -70,10 +76,11 @@ def test_keys_and_python_settings_stay_out(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_commands_of_a_side_add_up_and_what_goes_before_does_not(tmp_path: Path) -> None:
-    before = python("bytearray(200 * 2**20)", tmp_path)
-    small, large = (python(f"bytearray({size} * 2**20)", tmp_path) for size in (48, 96))
+    own = own_peak_mib()
+    before = python(f"bytearray({own + 300} * 2**20)", tmp_path)
+    small, large = (python(f"bytearray({own + size} * 2**20)", tmp_path) for size in (48, 96))
     sample = Processes("two", [large, small], [before]).measure()
-    assert 96 * MIB < sample.peak_bytes < 200 * MIB
+    assert (own + 96) * MIB < sample.peak_bytes < (own + 300) * MIB
     assert sample.wall_s > large.run().wall_s / 10
 
 
