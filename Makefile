@@ -35,7 +35,7 @@ demo: setup
 	rm -rf dist && $(BIN)/python -m hatchling build -t wheel > /dev/null
 	test -x .venv-demo/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) .venv-demo
 	$(BIN)/uv pip sync --quiet --python .venv-demo/bin/python --require-hashes --compile-bytecode requirements.lock
-	$(BIN)/uv pip install --quiet --python .venv-demo/bin/python --no-deps --offline dist/*.whl
+	$(BIN)/uv pip install --quiet --python .venv-demo/bin/python --no-deps --offline --compile-bytecode dist/*.whl
 	.venv-demo/bin/fallback-tier demo
 
 lint: setup

@@ -26,7 +26,7 @@ _UV_SETTINGS = frozenset(
     | {"required-environments", "resolution", "sources", "workspace"}
 )
 
-#: Parsed documents that are kept. One bump asks for its lock seven times, and a lock is megabytes.
+#: Parsed documents that are kept. One bump reads two locks five times, and a lock is megabytes.
 _DOCUMENTS = 8
 
 #: A module that is nowhere: what a build would try to import.
