@@ -142,13 +142,9 @@ def seal(
     proposal: Proposal, task: Task, evidence: EvidenceStore, record: Recorder
 ) -> Generator[TierEvent, None, Applied]:
     """Compute the diff, keep it as evidence, and only then hand it out."""
-    try:
-        diff = unified_diff(proposal.changes)
-    except PatchError as error:
-        llm = proposal.tier is Tier.LLM
-        reason = RefusalReason.PLAN_INVALID if llm else RefusalReason.RECIPE_UNSUPPORTED
-        raise Refusal(reason, str(error), proposal.usage) from error
-    if len(diff.encode()) > MAX_PATCH_BYTES:
+    diff = _diff(proposal)
+    content = diff.encode()
+    if len(content) > MAX_PATCH_BYTES:
         raise Refusal(
             RefusalReason.RECIPE_UNSUPPORTED,
             f"The patch has more than {MAX_PATCH_BYTES:,} bytes, which nobody reviews.",
@@ -166,7 +162,7 @@ def seal(
         usage=proposal.usage,
         tier=proposal.tier,
         diff=diff,
-        patch_sha256=evidence.put(diff.encode()),
+        patch_sha256=evidence.put(content),
         edit_digest=edit_digest(proposal.changes),
         files=tuple(sorted(change.path for change in proposal.changes)),
         proof_level=proposal.proof_level,
@@ -185,6 +181,15 @@ def seal(
         )
     )
     return application
+
+
+def _diff(proposal: Proposal) -> str:
+    try:
+        return unified_diff(proposal.changes)
+    except PatchError as error:
+        llm = proposal.tier is Tier.LLM
+        reason = RefusalReason.PLAN_INVALID if llm else RefusalReason.RECIPE_UNSUPPORTED
+        raise Refusal(reason, str(error), proposal.usage) from error
 
 
 def refuse(task: Task, refusal: Refusal, record: Recorder) -> Generator[TierEvent, None, Refused]:

@@ -164,7 +164,6 @@ class Services:
     audit: AuditStore
     evidence: EvidenceStore
     tier: FallbackTier
-    nonces: NonceSource
 
     def inputs(
         self,
@@ -253,7 +252,7 @@ def wire(
         audit=audit,
         evidence=evidence,
     )
-    return Services(configuration, clients, plugins, audit, evidence, tier, nonces)
+    return Services(configuration, clients, plugins, audit, evidence, tier)
 
 
 def _build_leaf(author: PlanAuthor, configuration: Configuration, nonces: NonceSource) -> "LlmLeaf":

@@ -12,9 +12,6 @@ from fallback_audit.events import (
     AttemptRefused,
     AttemptStarted,
     ExampleReplayed,
-    FixEscalated,
-    FixRefused,
-    FixVerified,
     GateJudged,
     ModelAnswered,
     ModelCalled,
@@ -108,7 +105,5 @@ def describe(event: TierEvent) -> str | None:
             return f"  [yellow]no patch[/]   {escape(sentence)}"
         case AttemptFailed(failure_kind=kind):
             return f"  attempt failed ({kind}); distilled for the next context"
-        case FixVerified() | FixRefused() | FixEscalated():
-            return None
-        case _:
+        case _:  # what ends a fix is told by the report
             return None
