@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
-.PHONY: help setup test lint demo bench bench-setup bench-smoke record lock clean
+.PHONY: help setup test lint demo bench bench-setup bench-smoke record record-registry lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
 	@echo "make test   run the test suite (sockets blocked except loopback)"
 	@echo "make lint   format, lint, types, layers"
 	@echo "make bench  measure against peers in the same run"
+	@echo "make bench-recipes DATA=../shared/data   run the recipe cases with the real clients"
 	@echo "make lock   renew requirements.lock from pyproject.toml"
 
 setup: $(STAMP)
@@ -26,8 +27,12 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --offline -e .
 	touch $@
 
+# What registries answer the tests, recorded once (only this asks them); without, those are skipped.
+.registry/.stamp: tests/registry/recorded.txt | setup
+	$(BIN)/python -m tests.registry.fetch
+
 # env -u: no test may depend on a key that happens to be set.
-test: setup
+test: setup .registry/.stamp
 	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 # The demo runs from the wheel, as a user's would: nothing of this checkout is on its path.
@@ -52,6 +57,10 @@ bench: bench-setup
 bench-smoke: bench-setup
 	$(BIN)/python -m tests.bench --smoke --json bench-results/smoke.json $(ARGS)
 
+# Every recipe case with the real clients, judged: ONLY=text for some, ARGS=--resume to go on.
+bench-recipes: setup
+	$(BIN)/python -m tests.recipes_bench $(or $(DATA),../shared/data) --report docs/recipe-coverage.md $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
 bench-setup: setup $(BENCH)/.peers
 	rm -rf $(BENCH)/dist && $(BIN)/python -m hatchling build -t wheel -d $(BENCH)/dist > /dev/null
 	test -x $(BENCH)/ours/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/ours
@@ -67,9 +76,13 @@ record: setup
 	$(BIN)/python tests/local_model/record.py retry $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
 	$(BIN)/python tests/local_model/record.py demo $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
 
+# The same for the registries' answers: asks the real ones for whatever the tests ask for now.
+record-registry: setup
+	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m tests.registry.fetch --record $(ARGS)
+
 lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --all-extras --group dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header tests/bench/requirements.in -o tests/bench/requirements.lock
 
 clean:
-	rm -rf $(VENV) .venv-demo $(BENCH) dist build bench-results
+	rm -rf $(VENV) .venv-demo $(BENCH) dist build bench-results .registry

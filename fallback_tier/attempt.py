@@ -17,6 +17,7 @@ from fallback_tier.outcome import (
     NotApplicable,
     Plan,
     RecipeApplication,
+    RecipeResult,
     RecipeSelection,
 )
 from fallback_tier.ports import EcosystemPlugin
@@ -80,6 +81,7 @@ class Proposal:
     changes: tuple[FileChange, ...]
     proof_level: ProofLevel
     plan: Plan | None = None
+    recipe: RecipeResult | None = None
     usage: tuple[CallUsage, ...] = ()
     example_ids: tuple[str, ...] = ()
 

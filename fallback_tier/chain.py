@@ -29,7 +29,14 @@ from fallback_tier.errors import (
     ToolMissingError,
 )
 from fallback_tier.limits import MAX_EXAMPLES, MAX_PATCH_BYTES
-from fallback_tier.outcome import Applied, NotApplicable, Refused, Selected
+from fallback_tier.outcome import (
+    Applied,
+    NotApplicable,
+    RecipeResult,
+    Refused,
+    Remediation,
+    Selected,
+)
 from fallback_tier.patch.diff import unified_diff
 from fallback_tier.patch.edits import apply_edits
 from fallback_tier.patch.identity import replayable
@@ -66,7 +73,11 @@ def apply_recipe(
     recipe = selection.recipe if isinstance(selection, Selected) else None
     outcome = _try_recipe(task)
     if isinstance(outcome, Proposal):
-        yield record(RecipeEvaluated(attempt=task.number, selected=True, recipe=recipe))
+        moves = outcome.recipe.moves if outcome.recipe else ()
+        steps = tuple(dict.fromkeys(move.step for move in moves))
+        yield record(
+            RecipeEvaluated(attempt=task.number, selected=True, recipe=recipe, steps=steps)
+        )
         return outcome, None
     yield record(
         RecipeEvaluated(attempt=task.number, selected=False, recipe=recipe, reason=outcome.sentence)
@@ -89,7 +100,10 @@ def _try_recipe(task: Task) -> Proposal | NotApplicable:
         return NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=str(error))
     except RepositoryError as error:
         return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
-    return Proposal(Tier.RECIPE, result.changes, result.proof_level)
+    if result.left:
+        # Half a fix is none: whoever fixes a bundle first leaves out what can't be mended.
+        return NotApplicable(reason=result.left[0].reason, sentence=result.left[0].sentence)
+    return Proposal(Tier.RECIPE, result.changes, result.proof_level, recipe=result)
 
 
 def retrieve(
@@ -156,6 +170,7 @@ def seal(
             f"The {proposal.tier} tier changed nothing, so nothing is fixed.",
             proposal.usage,
         )
+    remediation = _remediation(proposal.recipe, evidence)
     application = Applied(
         attempt=task.number,
         prompt_shape=task.shape if proposal.tier is Tier.LLM else PromptShape.NONE,
@@ -167,6 +182,7 @@ def seal(
         files=tuple(sorted(change.path for change in proposal.changes)),
         proof_level=proposal.proof_level,
         plan=proposal.plan,
+        remediation=remediation,
         citations=proposal.plan.citations if proposal.plan else (),
         used_few_shot_ref=proposal.example_ids,
     )
@@ -178,9 +194,24 @@ def seal(
             patch_sha256=application.patch_sha256,
             edit_digest=application.edit_digest,
             files=application.files,
+            remediation_sha256=remediation.evidence_sha256 if remediation else None,
         )
     )
     return application
+
+
+def _remediation(recipe: RecipeResult | None, evidence: EvidenceStore) -> Remediation | None:
+    """The account of a recipe: whole as evidence, with its trees; the readable part for the result."""
+    if recipe is None:
+        return None
+    document = recipe.model_dump_json(exclude={"changes"}).encode("utf-8", "replace")
+    return Remediation(
+        moves=recipe.moves,
+        cleared=recipe.cleared,
+        left=recipe.left,
+        notes=recipe.notes,
+        evidence_sha256=evidence.put(document),
+    )
 
 
 def _diff(proposal: Proposal) -> str:

@@ -25,7 +25,7 @@ from fallback_tier.errors import (
     ToolMissingError,
 )
 from fallback_tier.grounding.validity import check_plan
-from fallback_tier.outcome import FileChange, Refuse, SourceEdit
+from fallback_tier.outcome import FileChange, RecipeResult, Refuse, SourceEdit
 from fallback_tier.patch.diff import patch_digest
 from fallback_tier.patch.edits import apply_edits, merge_edits
 from fallback_tier.patch.normalise import edit_digest
@@ -131,6 +131,7 @@ class LlmLeaf:
             outcome.changes,
             outcome.proof_level,
             plan=answer.plan,
+            recipe=outcome.recipe,
             usage=ledger.totals(),
             example_ids=prompt.example_ids,
         )
@@ -178,6 +179,7 @@ class LlmLeaf:
 class _Changes(NamedTuple):
     changes: tuple[FileChange, ...]
     proof_level: ProofLevel
+    recipe: RecipeResult | None = None
 
 
 def _turn_into_changes(
@@ -203,7 +205,8 @@ def _turn_into_changes(
         # A model's bump takes the recipe's own road; its call-site edits come on top.
         bump = task.plugin.bump(plan.package, plan.version)
         result = task.plugin.apply(bump, task.advisory, task.repo)
-        return _Changes(merge_edits(task.repo, result.changes, plan.edits), result.proof_level)
+        changes = merge_edits(task.repo, result.changes, plan.edits)
+        return _Changes(changes, result.proof_level, result)
     except ToolMissingError as error:
         raise Refusal(RefusalReason.TOOL_MISSING, str(error)) from error
     except (EditError, RecipeError, RepositoryError, ToolError) as error:

@@ -9,6 +9,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import (
     CallType,
     FailureKind,
+    LadderStep,
     PromptShape,
     ProofLevel,
     RefusalReason,
@@ -49,14 +50,86 @@ class FileChange(Frozen):
     after: str | None
 
 
+class StepDeclined(Frozen):
+    """A rung of the ladder that did not serve, and why, in one sentence."""
+
+    step: LadderStep
+    reason: str
+
+
+class Move(Frozen):
+    """One package brought from affected versions to a safe one, in one manifest or lock.
+
+    ``after`` None: the fix takes the package out of the tree. ``raised`` names what was changed to get
+    there where that is another package (a parent bump). ``declined``: the cheaper rungs, in order.
+    """
+
+    package: str
+    manifest: RelativePath
+    step: LadderStep
+    before: tuple[str, ...]
+    after: str | None
+    raised: tuple[str, ...] = ()
+    declined: tuple[StepDeclined, ...] = ()
+
+
+class Left(Frozen):
+    """An affected package that no rung could mend, and why."""
+
+    package: str
+    manifest: RelativePath | None = None
+    advisory_ids: tuple[str, ...] = ()
+    reason: RefusalReason
+    sentence: str
+    next_step: str = ""
+    declined: tuple[StepDeclined, ...] = ()
+
+
+class ClearedPath(Frozen):
+    """One way from a root to an affected version, and how it went away.
+
+    ``path`` begins with the root's name; every further part is ``name version``. ``outcome`` is a clause:
+    "now ini 1.3.6", "no longer installed".
+    """
+
+    manifest: RelativePath
+    advisory_ids: tuple[str, ...]
+    path: tuple[str, ...]
+    outcome: str
+
+
+class Outline(Frozen):
+    """What the files alone tell: the rungs that would be tried first. Nothing was resolved."""
+
+    moves: tuple[Move, ...] = ()
+    left: tuple[Left, ...] = ()
+
+
 class RecipeResult(Frozen):
-    """What a recipe changed, and how much that proves."""
+    """What a recipe changed, how much that proves, and how each affected package went away.
+
+    ``left`` is not empty only for a bundle of advisories: what of it could not be mended. The trees are
+    texts, one installed package a line; empty where only pins could be read.
+    """
 
     changes: tuple[FileChange, ...]
     proof_level: ProofLevel
-    package: str
-    before_versions: tuple[str, ...]
-    after_version: str
+    moves: Annotated[tuple[Move, ...], Field(min_length=1)]
+    cleared: tuple[ClearedPath, ...] = ()
+    left: tuple[Left, ...] = ()
+    notes: tuple[str, ...] = ()
+    tree_before: str = ""
+    tree_after: str = ""
+
+
+class Remediation(Frozen):
+    """The part of a recipe's result that a reader needs: all but files and trees (they are evidence)."""
+
+    moves: tuple[Move, ...]
+    cleared: tuple[ClearedPath, ...] = ()
+    left: tuple[Left, ...] = ()
+    notes: tuple[str, ...] = ()
+    evidence_sha256: Digest
 
 
 # --- Plans: the only thing a model may emit -------------------------------------------------------
@@ -168,6 +241,7 @@ class Applied(_Application):
     files: tuple[str, ...]
     proof_level: ProofLevel
     plan: Plan | None = None
+    remediation: Remediation | None = None
     citations: tuple[str, ...] = ()
     grounded: bool | None = None
     faithfulness_score: float | None = None

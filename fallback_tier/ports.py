@@ -9,10 +9,11 @@ from pydantic import Field
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
-from fallback_audit.vocabulary import CallType, FailureKind, GateStatus, Provenance
+from fallback_audit.vocabulary import CallType, FailureKind, GateStatus, ProofLevel, Provenance
 from fallback_tier.advisory import Advisory
 from fallback_tier.outcome import (
     Applied,
+    Outline,
     Plan,
     RecipeResult,
     RecipeSelection,
@@ -220,6 +221,8 @@ class GateVerdict(Frozen):
     status: GateStatus
     detail: str
     failure_kind: FailureKind | None = None
+    #: How much a passed verdict on versions proves; None: the gate says nothing about versions.
+    proof_level: ProofLevel | None = None
     log: str = ""
     duration_ms: int = 0
 
@@ -256,8 +259,17 @@ class EcosystemPlugin(Protocol):
         """Choose the deterministic fix, or say in one sentence why there is none."""
         ...
 
+    def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
+        """What the files alone tell about a fix: nothing is resolved, no client runs. For a bundle of
+        any size; never raises for a manifest that can't be read (that is in ``left``)."""
+        ...
+
     def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
-        """Make the change, in memory: the repository is not written. Raises RecipeError, ToolError."""
+        """Climb the ladder, in memory: the repository is not written.
+
+        One advisory: wholly cleared, or RecipeError. A bundle: what can be cleared, the rest in
+        ``left``; RecipeError where nothing can. Raises RecipeError, RepositoryError, ToolError.
+        """
         ...
 
     def bump(self, package: str, version: str) -> Selected:

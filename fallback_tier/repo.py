@@ -13,6 +13,8 @@ class Settings(Frozen):
 
     max_output_tokens: int = 2_048
     snippet_budget_bytes: int = 12_000
+    #: Ask no registry where the files alone suffice: a yanked release can't be noticed then.
+    offline: bool = False
 
 
 class RepoContext(Frozen):

@@ -7,8 +7,8 @@ gates) are made when the part is first needed: an attempt by recipe pays for nei
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points, version
+from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +18,12 @@ from fallback_audit.evidence import FileEvidenceStore
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory
-from fallback_tier.errors import ConfigurationError, RepositoryError
-from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.isolation import inspect_repository
-from fallback_tier.outcome import RecipeSelection
+from fallback_tier.errors import AdvisoryError, ConfigurationError
+from fallback_tier.installed import clients_and_plugins, look_at, new_id
+from fallback_tier.outcome import NotApplicable, RecipeSelection
+from fallback_tier.planning import parts
 from fallback_tier.ports import (
     ClientRunner,
     EcosystemPlugin,
@@ -38,13 +39,8 @@ if TYPE_CHECKING:
     from fallback_tier.gates.runner import GateRunner, Observer
     from fallback_tier.leaf import LlmLeaf
 
-ECOSYSTEMS_GROUP = "fallback_tier.ecosystems"
-
-#: Random bytes of a fence nonce (128 bit, DESIGN §6) and of an identifier (64 bit).
-NONCE_BYTES, ID_BYTES = 16, 8
-
-#: Changed files that an error names: enough to recognise one's own work.
-MAX_DIRTY_NAMED = 5
+#: Random bytes of a fence nonce (128 bit, DESIGN §6).
+NONCE_BYTES = 16
 
 
 class Configuration(Frozen):
@@ -86,31 +82,6 @@ class Inputs:
 def random_nonce() -> str:
     """A fresh fence nonce."""
     return secrets.token_hex(NONCE_BYTES)
-
-
-class InstalledPlugins(Mapping[str, EcosystemPlugin]):
-    """Every installed ecosystem plugin, by its OSV name (ADR-0004), loaded when it is asked for."""
-
-    def __init__(self, clients: ClientRunner) -> None:
-        self._clients = clients
-        self._found: dict[str, EntryPoint] = {
-            found.name: found for found in entry_points(group=ECOSYSTEMS_GROUP)
-        }
-        self._loaded: dict[str, EcosystemPlugin] = {}
-
-    def __getitem__(self, ecosystem: str) -> EcosystemPlugin:
-        if ecosystem not in self._loaded:
-            self._loaded[ecosystem] = self._found[ecosystem].load()(self._clients)
-        return self._loaded[ecosystem]
-
-    def __contains__(self, ecosystem: object) -> bool:
-        return ecosystem in self._found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
 
 
 def build_author(configuration: Configuration) -> PlanAuthor | None:
@@ -176,30 +147,79 @@ class Services:
         """Look at a repository and choose the recipe.
 
         Raises RepositoryError (not a git repository, dirty, no commit), ConfigurationError where no
-        plugin serves the advisory's ecosystems.
+        plugin serves the advisory's ecosystems, AdvisoryError where it concerns two of them here.
         """
-        plugin = self.plugin_for(advisory)
-        facts = inspect_repository(repository, self.clients)
-        if facts.dirty:
-            raise RepositoryError(
-                f"{facts.root} has uncommitted changes: {', '.join(facts.dirty[:MAX_DIRTY_NAMED])}.",
-                next_step="Commit or stash them: a fix starts from a commit and is put on top of it.",
+        self.plugin_for(advisory)
+        repo = look_at(repository, self.clients, self.configuration.settings)
+        concerned = self.concerned(advisory, repo)
+        if len(concerned) > 1:
+            names = " and ".join(part.ecosystems[0] for part in concerned)
+            raise AdvisoryError(
+                f"{advisory.id} concerns {names} packages of this repository, and one attempt is for "
+                "one ecosystem.",
+                next_step="Use `fallback-tier fix`, which proves one patch an ecosystem.",
             )
-        repo = RepoContext(
-            root=facts.root,
-            base_commit=facts.base_commit,
-            tracked_files=facts.tracked_files,
-            tracked_files_cut=facts.tracked_files_cut,
-            manifests=plugin.manifests(facts.tracked_files),
-            fix_id=fix_id or f"fix-{secrets.token_hex(ID_BYTES)}",
-            gate_transition_id=gate_transition_id or f"gate-{secrets.token_hex(ID_BYTES)}",
-            settings=self.configuration.settings,
+        return self.inputs_on(
+            repo, concerned[0], fix_id=fix_id, gate_transition_id=gate_transition_id
         )
-        return Inputs(advisory, repo, plugin.select(advisory, repo))
+
+    def concerned(self, advisory: Advisory, repo: RepoContext) -> tuple[Advisory, ...]:
+        """The advisory's parts, by ecosystem, that concern the repository; the first where none does.
+
+        Raises ConfigurationError where no plugin serves any of them.
+        """
+        self.plugin_for(advisory)
+        found = tuple(parts(advisory, repo, self.plugins).values())
+        if len(found) == 1:
+            return found
+        return tuple(part for part in found if self._affected(part, repo)) or found[:1]
+
+    def _affected(self, advisory: Advisory, repo: RepoContext) -> bool:
+        match self.inputs_on(repo, advisory).recipe_selection:
+            case NotApplicable(reason=RefusalReason.NOT_AFFECTED):
+                return False
+            case _:
+                return True
+
+    def inputs_on(
+        self,
+        repo: RepoContext,
+        advisory: Advisory,
+        *,
+        fix_id: str | None = None,
+        gate_transition_id: str | None = None,
+    ) -> Inputs:
+        """As ``inputs``, on a repository that was looked at already. Raises ConfigurationError."""
+        plugin = self.plugin_for(advisory)
+        own = repo.model_copy(
+            update={
+                "manifests": plugin.manifests(repo.tracked_files),
+                "fix_id": fix_id or new_id("fix"),
+                "gate_transition_id": gate_transition_id or new_id("gate"),
+            }
+        )
+        return Inputs(advisory, own, plugin.select(advisory, own))
 
     def plugin_for(self, advisory: Advisory) -> EcosystemPlugin:
         """The plugin that serves this advisory. Raises ConfigurationError."""
         return self.tier.plugin_for(advisory)
+
+    @property
+    def has_model(self) -> bool:
+        """A model is configured."""
+        return bool(self.configuration.model or self.configuration.script)
+
+    def recipes_only(self) -> "Services":
+        """The same, without a model to ask: for several advisories at once, which no plan of a
+        model's can fix."""
+        tier = FallbackTier(
+            plugins=self.plugins,
+            retriever=None,
+            leaf=None,
+            audit=self.audit,
+            evidence=self.evidence,
+        )
+        return replace(self, tier=tier)
 
     def gate_runner(self, advisory: Advisory, observe: "Observer") -> "GateRunner":
         """A runner with this advisory's gates. Raises SandboxError where no sandbox can be had."""
@@ -210,7 +230,7 @@ class Services:
         return GateRunner(
             tier=self.tier,
             gates=(*common_gates(plugin), *plugin.gates()),
-            sandbox=self._sandbox(),
+            sandbox=self.sandbox(),
             clients=self.clients,
             audit=self.audit,
             evidence=self.evidence,
@@ -220,7 +240,8 @@ class Services:
             observe=observe,
         )
 
-    def _sandbox(self) -> Sandbox:
+    def sandbox(self) -> Sandbox:
+        """The sandbox, or what was chosen in its place. Raises SandboxError where none can be had."""
         from fallback_tier.gates.sandbox import BubblewrapSandbox, UnsandboxedRunner
 
         if self.configuration.sandbox_waiver is not None:
@@ -237,8 +258,7 @@ def wire(
     author: PlanAuthor | None = None,
 ) -> Services:
     """Put the parts together. ``author`` stands in for the configured model (demo, tests)."""
-    clients = SubprocessClients()
-    plugins = InstalledPlugins(clients)
+    clients, plugins = clients_and_plugins()
     author = author or build_author(configuration)
     retriever = build_retriever(configuration)
     leaf = None if author is None else _build_leaf(author, configuration, nonces)

@@ -1,20 +1,21 @@
 """What every test runs under: no network, no model key, no write to the user's home.
 
 * **Sockets** (pytest-socket): this process connects to loopback and to Unix sockets only. Programs
-  that a test starts (npm, uv, the console script) are not covered; only tests marked ``registry``
-  start one that needs a network.
+  that a test starts are not covered: their registry, and their proxy, is a port that nobody listens
+  on. For a test marked ``registry`` it is a registry on loopback that replays what real ones
+  answered (``tests/registry/recording.py``); asking it for anything else is an error that names it.
 * **Keys**: with a model's key in the environment the session does not start. ``make test`` unsets it.
-* **Home**: a fresh folder a session. npm and uv read the user's configuration (it says where their
-  registry is) and keep their caches with pytest's, so that a second session is quick.
-* **Markers**: ``registry`` and ``sandbox`` tests are skipped, with the reason, where none can be had.
-  In CI (``CI=true``) a missing sandbox is a failure: skipped gates prove nothing.
+* **Home**: a fresh folder a session. npm and uv find no configuration in it, and no cache.
+* **Markers**: ``registry`` and ``sandbox`` tests are skipped, with the reason, where the answers are
+  not recorded, their client is missing, or no sandbox can be had. In CI (``CI=true``) a missing
+  sandbox is a failure: skipped gates prove nothing.
 """
 
-import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +25,9 @@ from fallback_tier.errors import SandboxError, ToolMissingError
 from fallback_tier.gates.clients import SubprocessClients
 from fallback_tier.gates.sandbox import BubblewrapSandbox
 from tests.e2e.wheel import Installed, build_wheel, install
+from tests.registry.fetch import RECORDER
+from tests.registry.recording import DEAD, Recording, client_environ, serve_recorded
+from tests.registry.store import Store
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,19 +40,19 @@ _SETTINGS = (
     "ANTHROPIC_BASE_URL",
     "ANTHROPIC_CUSTOM_HEADERS",
     "FALLBACK_TIER_API_KEY",
+    "NPM_CONFIG_USERCONFIG",
     "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
     "XDG_STATE_HOME",
 )
 
-#: One small question a client, that only a registry can answer.
-_PROBES = {
-    "npm": ["view", "ms@2.1.3", "version"],
-    "uv": ["pip", "compile", "--quiet", "--no-deps", "--no-header", "--refresh", "one.in"],
-}
-_PROBE_TIMEOUT_S = 60.0
+#: The clients that a ``registry`` test needs, unless its mark names some.
+_CLIENTS = ("npm", "uv")
 
 _home = pytest.StashKey[Path]()
+_open = pytest.StashKey[ExitStack]()
+_recording = pytest.StashKey[Recording]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.option.allow_hosts = LOOPBACK
     config.option.allow_unix_socket = True
+    config.stash[_open] = ExitStack()
     if hasattr(config, "workerinput"):  # xdist: the environment is inherited
         return
     present = [key for key in KEYS if key in os.environ]
@@ -75,6 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if (opened := config.stash.get(_open, None)) is not None:
+        opened.close()
     if (home := config.stash.get(_home, None)) is not None:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -86,9 +93,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.fail(f"CI must have a sandbox. {problem}", pytrace=False)
         pytest.skip(problem)
     marker = item.get_closest_marker("registry")
-    for tool in (marker.args or _PROBES) if marker else ():
-        if problem := registry_problem(tool):
-            pytest.skip(problem)
+    if marker and (problem := _registry_problem(*(marker.args or _CLIENTS))):
+        pytest.skip(problem)
+    _turn_clients(_replay(item.config) if marker else client_environ(DEAD, Path.home()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    yield
+    recording = item.config.stash.get(_recording, None)
+    if recording is not None and (asked := recording.take_missing()):
+        pytest.fail(
+            f"Asked of a registry, and not recorded: {', '.join(asked)}. `make record-registry` "
+            "records what the tests ask now.",
+            pytrace=False,
+        )
 
 
 @pytest.fixture(scope="session")
@@ -108,19 +127,30 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def _move_home() -> Path:
-    user = Path.home()
     home = Path(tempfile.mkdtemp(prefix="fallback-tier-home-"))
-    caches = ROOT / ".pytest_cache" / "clients"
     for name in _SETTINGS:
         os.environ.pop(name, None)
-    os.environ.setdefault("XDG_CONFIG_HOME", str(user / ".config"))
-    if (user / ".npmrc").is_file():
-        os.environ.setdefault("NPM_CONFIG_USERCONFIG", str(user / ".npmrc"))
-    os.environ["NPM_CONFIG_CACHE"] = str(caches / "npm")
-    os.environ["UV_CACHE_DIR"] = str(caches / "uv")
     os.environ["HOME"] = str(home)
     (home / "private.txt").write_text("what a sandboxed command must not see\n")
     return home
+
+
+def _replay(config: pytest.Config) -> Mapping[str, str]:
+    """The clients' environment: the recorder's where one records, else a replay of our own."""
+    if url := os.environ.get(RECORDER):
+        return client_environ(url, Path.home() / f"clients-{os.getpid()}")
+    if _recording not in config.stash:
+        config.stash[_recording] = config.stash[_open].enter_context(serve_recorded(Store()))
+    return config.stash[_recording].environ
+
+
+def _turn_clients(environ: Mapping[str, str]) -> None:
+    """Fixtures of any scope see it: it is set before the first of them is made."""
+    for name, value in environ.items():
+        if value:
+            os.environ[name] = value
+        else:
+            os.environ.pop(name, None)
 
 
 @cache
@@ -133,27 +163,11 @@ def _sandbox_problem() -> str | None:
 
 
 @cache
-def registry_problem(tool: str) -> str | None:
-    """Why ``tool`` reaches no registry; None where it does. Asked once a session, all workers."""
-    return _once(Path.home() / f"registry-{tool}", lambda: _probe(tool)) or None
-
-
-def _probe(tool: str) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "one.in").write_text("iniconfig==2.0.0\n")
+def _registry_problem(*tools: str) -> str | None:
+    """Why a test that starts these clients can't run here; None where it can."""
+    for tool in tools:
         try:
-            done = SubprocessClients().run(
-                tool, _PROBES[tool], cwd=Path(folder), timeout_s=_PROBE_TIMEOUT_S
-            )
+            SubprocessClients().run(tool, ["--version"], cwd=Path.home(), timeout_s=60)
         except ToolMissingError as error:
             return error.problem
-    return "" if done.ok else f"{tool} reaches no registry: {done.output.strip()[-200:]}"
-
-
-def _once(answer: Path, ask: Callable[[], str]) -> str:
-    """One worker asks and leaves the answer; the others wait for it."""
-    with answer.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not answer.exists():
-            answer.write_text(ask())
-        return answer.read_text()
+    return None if RECORDER in os.environ else Store().problem()

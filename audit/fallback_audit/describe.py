@@ -132,7 +132,8 @@ def _attempt_sentence(event: events.AuditEvent) -> str:
         case events.AttemptStarted():
             return f"attempt {event.attempt} started, {event.prior_attempt_count} before it"
         case events.RecipeEvaluated():
-            said = f"selected {event.recipe}" if event.selected else f"no: {event.reason}"
+            rungs = f" ({', '.join(step.label for step in event.steps)})" if event.steps else ""
+            said = f"selected {event.recipe}{rungs}" if event.selected else f"no: {event.reason}"
             return f"recipe: {said}"
         case events.RetrievalQueried():
             found = ", ".join(event.example_ids) or "no example"

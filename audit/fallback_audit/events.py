@@ -15,6 +15,7 @@ from fallback_audit.vocabulary import (
     EscalationReason,
     FailureKind,
     GateStatus,
+    LadderStep,
     PromptShape,
     ProofLevel,
     Provenance,
@@ -23,9 +24,8 @@ from fallback_audit.vocabulary import (
     Tier,
 )
 
-#: Readers accept every version up to this one; a payload change raises it (fixtures of old versions
-#: stay in the tests).
-SCHEMA_VERSION = 1
+#: Readers accept every version up to this one; a payload change raises it.
+SCHEMA_VERSION = 2
 
 #: Longest excerpt of untrusted text that an event may carry: enough to triage, too short to leak a
 #: file. The whole text is evidence.
@@ -66,13 +66,14 @@ class AttemptStarted(Frozen):
 
 
 class RecipeEvaluated(Frozen):
-    """First attempt, step 1: did a deterministic recipe apply?"""
+    """First attempt, step 1: did a deterministic recipe apply, by which rungs (ADR-0016)?"""
 
     kind: Literal["RecipeEvaluated"] = "RecipeEvaluated"
     attempt: Attempt
     selected: bool
     recipe: str | None = None
     reason: str | None = None
+    steps: tuple[LadderStep, ...] = ()
 
 
 class RetrievalQueried(Frozen):
@@ -176,7 +177,7 @@ class GroundingNotEvaluated(Frozen):
 
 
 class PatchProposed(Frozen):
-    """The attempt's outcome: a patch, to be proved by gates."""
+    """The attempt's outcome: a patch, to be proved; ``remediation_sha256``: a recipe's own account."""
 
     kind: Literal["PatchProposed"] = "PatchProposed"
     attempt: Attempt
@@ -185,6 +186,7 @@ class PatchProposed(Frozen):
     patch_sha256: Digest
     edit_digest: Digest
     files: tuple[str, ...]
+    remediation_sha256: Digest | None = None
 
 
 class AttemptRefused(Frozen):

@@ -268,7 +268,7 @@ def _kept(event: AuditEvent) -> tuple[Digest, ...]:
     """
     match event:
         case PatchProposed():
-            return (event.patch_sha256,)
+            return tuple(filter(None, (event.patch_sha256, event.remediation_sha256)))
         case GateJudged(evidence_sha256=str(digest)):
             return (digest,)
         case AttemptFailed():

@@ -85,6 +85,7 @@ class RefusalReason(StrEnum):
     NO_FIXED_VERSION = "no_fixed_version"
     ECOSYSTEM_UNSUPPORTED = "ecosystem_unsupported"
     MANIFEST_MISSING = "manifest_missing"
+    BLOCKED_BY_CONSTRAINT = "blocked_by_constraint"
     OWN_CODE = "own_code"
     RECIPE_UNSUPPORTED = "recipe_unsupported"
     RESOLVER_FAILED = "resolver_failed"
@@ -134,3 +135,24 @@ class ProofLevel(StrEnum):
     RESOLVED_TREE = "resolved_tree"
     PINS = "pins"
     SOURCE = "source"
+
+
+class LadderStep(StrEnum):
+    """The rungs of the minimal-fix ladder (ADR-0016), cheapest first."""
+
+    LOCK_REFRESH = "lock_refresh"
+    DIRECT_BUMP = "direct_bump"
+    PARENT_BUMP = "parent_bump"
+    OVERRIDE = "override"
+    LOCK_EDIT = "lock_edit"
+
+    @property
+    def label(self) -> str:
+        """What every reader prints."""
+        return {
+            LadderStep.LOCK_REFRESH: "in-range lock refresh",
+            LadderStep.DIRECT_BUMP: "direct bump",
+            LadderStep.PARENT_BUMP: "parent bump",
+            LadderStep.OVERRIDE: "override or constraint",
+            LadderStep.LOCK_EDIT: "exact edit of a lock",
+        }[self]

@@ -4,11 +4,13 @@ Unknown fields are ignored here, unlike at our own boundaries: OSV grows, and it
 ours to refuse.
 """
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from fallback_tier.advisory.matching import PackageMatcher
 from fallback_tier.advisory.versions import base_ecosystem, canonical_name
 from fallback_tier.errors import AdvisoryError
 from fallback_tier.limits import MAX_ADVISORY_BYTES
@@ -20,7 +22,7 @@ _SHOWN_FAULTS = 3
 
 
 class _Osv(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class Event(_Osv):
@@ -58,12 +60,6 @@ class Affected(_Osv):
     @classmethod
     def _null_is_empty(cls, value: Any) -> Any:
         return () if value is None else value
-
-    def names(self, ecosystem: str, package: str) -> bool:
-        """Is this entry about the package?"""
-        if self.package is None or base_ecosystem(self.package.ecosystem) != ecosystem:
-            return False
-        return canonical_name(ecosystem, self.package.name) == canonical_name(ecosystem, package)
 
 
 class Severity(_Osv):
@@ -103,6 +99,7 @@ class Advisory(_Osv):
     severity: tuple[Severity, ...] = ()
     references: tuple[Reference, ...] = ()
     database_specific: DatabaseSpecific = DatabaseSpecific()
+    modified: str = ""
     withdrawn: str | None = None
 
     @field_validator("aliases", "severity", "references", mode="before")
@@ -115,21 +112,45 @@ class Advisory(_Osv):
     def _other_databases(cls, value: Any) -> Any:
         return value if isinstance(value, dict | DatabaseSpecific) else {}
 
+    @cached_property
+    def _by_package(self) -> dict[str, dict[str, PackageMatcher]]:
+        """Ecosystem, then canonical name: a lookup costs the same whatever the record's size."""
+        entries: dict[str, dict[str, list[Affected]]] = {}
+        for entry in self.affected:
+            if entry.package is not None:
+                ecosystem = base_ecosystem(entry.package.ecosystem)
+                name = canonical_name(ecosystem, entry.package.name)
+                entries.setdefault(ecosystem, {}).setdefault(name, []).append(entry)
+        return {
+            ecosystem: {name: PackageMatcher(ecosystem, found) for name, found in names.items()}
+            for ecosystem, names in entries.items()
+        }
+
+    def matcher(self, ecosystem: str, package: str) -> PackageMatcher | None:
+        """What the record says of a package's versions; None: it does not name the package."""
+        names = self._by_package.get(ecosystem)
+        return None if names is None else names.get(canonical_name(ecosystem, package))
+
     @property
     def ecosystems(self) -> tuple[str, ...]:
         """Ecosystems that the record names, in its order, each once."""
-        named = (entry.package for entry in self.affected)
-        return tuple(dict.fromkeys(base_ecosystem(p.ecosystem) for p in named if p))
+        return tuple(self._by_package)
 
     def packages(self, ecosystem: str) -> tuple[str, ...]:
         """Canonical names of the packages affected in an ecosystem, in the record's order."""
-        named = (entry.package for entry in self.affected)
-        return tuple(
-            dict.fromkeys(
-                canonical_name(ecosystem, p.name)
-                for p in named
-                if p and base_ecosystem(p.ecosystem) == ecosystem
-            )
+        return tuple(self._by_package.get(ecosystem, ()))
+
+    @property
+    def says_nothing(self) -> bool:
+        """No version of any package is called affected: commits only (``GIT`` ranges), or no range.
+
+        Such a record can't be held against a lock, which is not the same as "not affected"; a fix of
+        the package's own source is still possible.
+        """
+        return all(
+            matcher.says_nothing
+            for names in self._by_package.values()
+            for matcher in names.values()
         )
 
     @property
@@ -141,6 +162,11 @@ class Advisory(_Osv):
     def cwe(self) -> tuple[str, ...]:
         """Weaknesses (``CWE-79``), where the database gives them."""
         return self.database_specific.cwe_ids
+
+    def ids_affecting(self, ecosystem: str, package: str, version: str) -> tuple[str, ...]:
+        """Which records say that this version is affected: this one, or those of a bundle."""
+        matcher = self.matcher(ecosystem, package)
+        return (self.id,) if matcher is not None and matcher.covers(version) else ()
 
 
 def load_advisory(path: Path) -> Advisory:
@@ -171,6 +197,19 @@ def parse_advisory(data: bytes, source: str) -> Advisory:
         advisory = Advisory.model_validate_json(data)
     except ValidationError as error:
         raise AdvisoryError(_what_it_is_not(error, source), next_step=_GET_OSV) from error
+    return _usable(advisory, source)
+
+
+def advisory_from(record: object, source: str) -> Advisory:
+    """As ``parse_advisory``, from JSON that was read already."""
+    try:
+        advisory = Advisory.model_validate(record)
+    except ValidationError as error:
+        raise AdvisoryError(_what_it_is_not(error, source), next_step=_GET_OSV) from error
+    return _usable(advisory, source)
+
+
+def _usable(advisory: Advisory, source: str) -> Advisory:
     if advisory.withdrawn:
         raise AdvisoryError(
             f"The advisory {advisory.id} ({source!r}) was withdrawn on {advisory.withdrawn}.",

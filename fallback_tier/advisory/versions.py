@@ -29,6 +29,13 @@ _LOOSE_PREFIX = re.compile(r"[\s=v]+")
 #: A fourth number would silently become build metadata, that is, equal to the first three.
 _FOUR_NUMBERS = re.compile(r"\d+\.\d+\.\d+\.")
 
+#: A release as nearly all are published. The library takes ten times as long over one, and a lock
+#: has thousands; what does not look like this is left to it.
+_PLAIN_SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
+
+#: In place of pre-release identifiers: above every one of them.
+_RELEASE = ((2, ""),)
+
 
 def canonical_name(ecosystem: str, name: str) -> str:
     """The name that identifies a package: PEP 503 for PyPI, as it is for npm."""
@@ -49,15 +56,26 @@ def sort_key(ecosystem: str, version: str) -> SortKey:
     base = base_ecosystem(ecosystem)
     try:
         if base == PYPI:
-            return 1, Version(Version(version).public)
+            parsed = Version(version)
+            return 1, parsed if parsed.local is None else Version(parsed.public)
         if base == NPM:
-            return 1, _semver(version).truncate("prerelease").precedence_key
+            return 1, _semver_key(version)
     except (InvalidVersion, ValueError):
         return 0, version
     raise AdvisoryError(
         f"Versions of ecosystem {ecosystem!r} can't be ordered.",
         next_step=f"Ecosystems that can be: {NPM}, {PYPI}.",
     )
+
+
+def _semver_key(version: str) -> tuple[Any, ...]:
+    """SemVer 2.0.0, section 11, as tuples: numeric identifiers are below the others."""
+    plain = _PLAIN_SEMVER.fullmatch(version)
+    if plain:
+        return (*map(int, plain.groups()), _RELEASE)
+    parsed = _semver(version)
+    identifiers = tuple((0, int(it)) if it.isdigit() else (1, it) for it in parsed.prerelease)
+    return parsed.major, parsed.minor, parsed.patch, identifiers or _RELEASE
 
 
 def _semver(version: str) -> "SemVer":
@@ -78,6 +96,34 @@ def compare_versions(ecosystem: str, left: str, right: str) -> int:
     """-1, 0 or 1, as ``left`` is below, equal to or above ``right``."""
     a, b = sort_key(ecosystem, left), sort_key(ecosystem, right)
     return (a > b) - (a < b)
+
+
+def successor(ecosystem: str, version: str) -> str:
+    """The lowest version above this one: nothing that the ecosystem can order lies between.
+
+    For ranges that begin *after* a version; OSV's ``introduced`` is inclusive. Raises AdvisoryError
+    where the text is no version.
+    """
+    if not is_orderable(ecosystem, version):
+        raise AdvisoryError(
+            f"{version!r} is not a version of ecosystem {ecosystem!r}.",
+            next_step="Look at the range that names it.",
+        )
+    if base_ecosystem(ecosystem) == PYPI:
+        return _pep440_successor(Version(version))
+    parsed = _semver(version)
+    if parsed.prerelease:
+        return f"{parsed.truncate('prerelease')}.0"
+    return f"{parsed.major}.{parsed.minor}.{parsed.patch + 1}-0"
+
+
+def _pep440_successor(version: Version) -> str:
+    base = version.public
+    if version.dev is not None:
+        return f"{base.rpartition('.dev')[0]}.dev{version.dev + 1}"
+    if version.post is not None:
+        return f"{base.rpartition('.post')[0]}.post{version.post + 1}.dev0"
+    return f"{base}.post0.dev0"
 
 
 def is_prerelease(ecosystem: str, version: str) -> bool:

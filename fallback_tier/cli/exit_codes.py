@@ -13,10 +13,10 @@ ENVIRONMENT = 6
 TRAIL_BROKEN = 7
 
 MEANING = {
-    OK: "fixed and proved (fix), a patch (attempt), intact (audit verify)",
+    OK: "fixed and proved (fix), all can be fixed (plan), a patch (attempt), intact (audit verify)",
     BAD_INPUT: "bad input; nothing was done",
     ESCALATED: "escalated: a person must decide",
-    REFUSED: "refused: no patch can be had, with the reason",
+    REFUSED: "refused: no patch can be had, or not for all, with the reason",
     NOT_AFFECTED: "not affected: nothing to fix",
     ENVIRONMENT: "a tool, the sandbox or a store is missing or failed",
     TRAIL_BROKEN: "the audit trail is damaged, or breaks its contract",

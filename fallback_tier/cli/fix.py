@@ -5,45 +5,97 @@ import sys
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
 from fallback_audit.vocabulary import EscalationReason, ProofLevel, RefusalReason
-from fallback_tier.advisory import load_advisory
+from fallback_tier.advisory import Advisory, AdvisorySet, load_advisory
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import configuration
+from fallback_tier.cli.options import advisories, configuration
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import FixProgress
+from fallback_tier.cli.remediation import line, safe, show_remediation
+from fallback_tier.errors import AdvisoryError
 from fallback_tier.gates.delivery import check_output, deliver, write_patch
 from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
-from fallback_tier.wiring import open_services
+from fallback_tier.installed import look_at
+from fallback_tier.outcome import Applied
+from fallback_tier.repo import RepoContext
+from fallback_tier.wiring import Services, open_services
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fix, prove, deliver, report. The exit code says how it ended."""
-    advisory = load_advisory(Path(arguments.advisory))
+    given = _given(arguments)
     if arguments.output:
         check_output(Path(arguments.output))
-    errors = Console(stderr=True, quiet=arguments.json)
     with open_services(configuration(arguments)) as services:
-        inputs = services.inputs(advisory, Path(arguments.repository))
-        with FixProgress(errors) as progress:
-            runner = services.gate_runner(advisory, progress)
-            result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
-        delivered = False
-        if isinstance(result, Verified):
-            if arguments.output:
-                write_patch(Path(arguments.output), result.application.diff)
-            if not arguments.dry_run:
-                deliver(result.application, inputs.repo_ctx, services.clients)
-                delivered = True
+        return run_with(given, services, arguments)
+
+
+def run_with(given: AdvisorySet, services: Services, arguments: argparse.Namespace) -> int:
+    """One advisory goes down the whole chain; several are planned together."""
+    if len(given.advisories) == 1 and not given.findings:
+        services.plugin_for(given.advisories[0])  # an ecosystem that nobody serves: bad input
+    settings = services.configuration.settings
+    repo = look_at(Path(arguments.repository), services.clients, settings)
+    only = _only_one(given, repo, services)
+    if only is None:
+        from fallback_tier.cli.fix_several import fix_several
+
+        return fix_several(given, repo, services, arguments)
+    if given.skipped and not arguments.json:
+        from fallback_tier.cli.plan import show_unused
+
+        show_unused(Console(stderr=True), given)
+    return _fix_one(only, repo, services, arguments)
+
+
+def _given(arguments: argparse.Namespace) -> AdvisorySet:
+    """All that --advisory names; one record that names only commits is for the package's own source."""
+    try:
+        return advisories(arguments)
+    except AdvisoryError:
+        if len(arguments.advisory) > 1:
+            raise
+        try:
+            return AdvisorySet(advisories=(load_advisory(Path(arguments.advisory[0])),))
+        except AdvisoryError:
+            pass
+        raise
+
+
+def _only_one(given: AdvisorySet, repo: RepoContext, services: Services) -> Advisory | None:
+    """The one advisory to fix, narrowed to the one ecosystem that it concerns here; None: several."""
+    if len(given.advisories) != 1 or given.findings:
+        return None
+    concerned = services.concerned(given.advisories[0], repo)
+    return concerned[0] if len(concerned) == 1 else None
+
+
+def _fix_one(
+    advisory: Advisory, repo: RepoContext, services: Services, arguments: argparse.Namespace
+) -> int:
+    inputs = services.inputs_on(repo, advisory)
+    with FixProgress(Console(stderr=True, quiet=arguments.json)) as progress:
+        runner = services.gate_runner(advisory, progress)
+        result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
+    delivered = False
+    if isinstance(result, Verified):
+        if arguments.output:
+            write_patch(Path(arguments.output), result.application.diff)
+        if not arguments.dry_run:
+            deliver(result.application, inputs.repo_ctx, services.clients)
+            delivered = True
     code = exit_code(result)
     if arguments.json:
-        # Logs are evidence, found by digest; a result for machines stays small.
-        document = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
-        print_json({**document, "delivered": delivered, "exit_code": code})
+        print_json({**document(result), "delivered": delivered, "exit_code": code})
     else:
         report(result, Console(), delivered=delivered)
     return code
+
+
+def document(result: FixResult) -> dict[str, object]:
+    """For machines. Logs are evidence, found by digest; a result stays small."""
+    return result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
 
 
 def exit_code(result: FixResult) -> int:
@@ -61,41 +113,57 @@ def exit_code(result: FixResult) -> int:
 
 def report(result: FixResult, console: Console, *, delivered: bool) -> None:
     """The end of the story, for a person."""
-    head = escape(result.advisory_id)
+    report_end(result, console)
+    if isinstance(result, Verified):
+        report_patch(result.application, console, delivered=delivered)
+    report_record(result, console)
+
+
+def report_end(result: FixResult, console: Console) -> None:
+    """How it ended, and what was done."""
+    head = safe(result.advisory_id)
     match result:
-        case Verified(application=application, verdicts=verdicts):
-            skipped = [v for v in verdicts if v.status.value == "skipped"]
-            console.print(
-                f"[bold green]fixed and proved[/]  {head} by the {application.tier} tier in "
-                f"{result.attempts} attempt(s); proof: {application.proof_level}",
-                highlight=False,
-            )
-            if application.proof_level is ProofLevel.SOURCE:
-                # A passing suite shows that nothing broke; only a test of the flaw shows it gone.
-                console.print(
-                    "  the base commit's tests pass with the patch; whether one of them shows the "
-                    "vulnerability is for a reviewer to say",
-                    highlight=False,
-                )
-            for verdict in skipped:
-                console.print(
-                    f"  not proved by {escape(verdict.gate)}: {escape(verdict.detail)}",
-                    highlight=False,
-                )
-            if delivered:
-                console.print(
-                    f"  on the working tree, not committed: {escape(', '.join(application.files))}",
-                    highlight=False,
-                )
-            else:
-                sys.stdout.write(application.diff)
+        case Verified():
+            _report_verified(result, head, console)
         case Escalated(reason=reason, question=question):
-            console.print(f"[bold yellow]escalated[/]  {head} ({reason})", highlight=False)
-            console.print(f"  {escape(question)}", highlight=False)
+            line(console, f"[bold yellow]escalated[/]  {head} ({reason})")
+            line(console, f"  {safe(question)}")
         case RefusedFix(reason=reason, sentence=sentence):
             what = "not affected" if reason is RefusalReason.NOT_AFFECTED else "no patch"
-            console.print(f"[bold]{what}[/]  {head} ({reason})", highlight=False)
-            console.print(f"  {escape(sentence)}", highlight=False)
-    console.print(
-        f"  [dim]record: fallback-tier audit show {escape(result.fix_id)}[/]", highlight=False
+            line(console, f"[bold]{what}[/]  {head} ({reason})")
+            line(console, f"  {safe(sentence)}")
+
+
+def _report_verified(result: Verified, head: str, console: Console) -> None:
+    application = result.application
+    line(
+        console,
+        f"[bold green]fixed and proved[/]  {head} by the {application.tier} tier in "
+        f"{result.attempts} attempt(s); proof: {application.proof_level}",
     )
+    if application.remediation is not None:
+        show_remediation(console, application.remediation)
+    if application.proof_level is ProofLevel.SOURCE:
+        # A passing suite shows that nothing broke; only a test of the flaw shows it gone.
+        line(
+            console,
+            "  the base commit's tests pass with the patch; whether one of them shows the "
+            "vulnerability is for a reviewer to say",
+        )
+    for verdict in result.verdicts:
+        if verdict.status.value == "skipped":
+            line(console, f"  not proved by {safe(verdict.gate)}: {safe(verdict.detail)}")
+
+
+def report_patch(application: Applied, console: Console, *, delivered: bool) -> None:
+    """Where the patch is now: on the working tree, or printed."""
+    if delivered:
+        files = safe(", ".join(application.files))
+        line(console, f"  on the working tree, not committed: {files}")
+    else:
+        sys.stdout.write(application.diff)
+
+
+def report_record(result: FixResult, console: Console) -> None:
+    """Where the record is."""
+    line(console, f"  [dim]record: fallback-tier audit show {safe(result.fix_id)}[/]")

@@ -53,6 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_fix(commands)
+    _add_plan(commands)
     _add_attempt(commands)
     _add_audit(commands)
     _add_examples(commands)
@@ -65,13 +66,14 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_fix(commands: "Commands") -> None:
     fix = commands.add_parser(
         "fix",
-        help="fix one advisory in one repository, and prove it",
+        help="fix advisories in one repository, and prove it",
         description="Make a patch for an advisory, prove it in a sandbox, and put it on the working\n"
-        "tree of REPO (not committed). REPO must be a clean git checkout.",
+        "tree of REPO (not committed). REPO must be a clean git checkout. Several\n"
+        "advisories are planned together and fixed by recipe, one patch an ecosystem;\n"
+        "what can't be fixed so is reported, each with its reason.",
         epilog=epilog(),
     )
-    fix.add_argument("repository", metavar="REPO", help="a clean git checkout")
-    fix.add_argument("--advisory", required=True, metavar="FILE", help="an OSV record (JSON)")
+    _add_subject(fix)
     fix.add_argument(
         "--dry-run", action="store_true", help="prove the patch and print it; leave REPO as it is"
     )
@@ -81,10 +83,32 @@ def _add_fix(commands: "Commands") -> None:
         action="store_true",
         help="run the target's own commands unprotected (recorded in the audit trail)",
     )
+    _add_offline(fix)
     _add_model(fix)
     _add_state(fix)
     _add_json(fix)
     fix.set_defaults(handler="fallback_tier.cli.fix:run")
+
+
+def _add_plan(commands: "Commands") -> None:
+    plan = commands.add_parser(
+        "plan",
+        help="show what fix would do by recipe, and why",
+        description="Climb the minimal-fix ladder for all advisories together and show each move, why\n"
+        "the cheaper steps did not serve, and what can't be fixed. The package clients\n"
+        "run, but nothing is written: not to REPO, and not to the audit trail.",
+        epilog=epilog(),
+    )
+    _add_subject(plan)
+    plan.add_argument(
+        "--no-resolve",
+        action="store_true",
+        help="predict from the files alone: no client runs, and nothing is resolved",
+    )
+    _add_offline(plan)
+    plan.add_argument("--state-dir", metavar="DIR", help="as for fix; a plan keeps nothing there")
+    _add_json(plan)
+    plan.set_defaults(handler="fallback_tier.cli.plan:run")
 
 
 def _add_attempt(commands: "Commands") -> None:
@@ -96,6 +120,7 @@ def _add_attempt(commands: "Commands") -> None:
         "Print one RecipeApplication.",
         epilog=epilog(),
     )
+    _add_offline(attempt)
     _add_model(attempt)
     _add_state(attempt)
     attempt.set_defaults(handler="fallback_tier.cli.attempt:run", json=True)
@@ -122,6 +147,26 @@ def _add_examples(commands: "Commands") -> None:
     ingest.add_argument("--store", required=True, metavar="DB", help="the store, made if absent")
     _add_json(ingest)
     ingest.set_defaults(handler="fallback_tier.cli.examples:ingest")
+
+
+def _add_subject(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("repository", metavar="REPO", help="a clean git checkout")
+    parser.add_argument(
+        "--advisory",
+        required=True,
+        action="append",
+        metavar="PATH",
+        help="an OSV record (JSON), a folder of them, or a scanner's report (osv-scanner, "
+        "pip-audit, npm audit, SARIF); may be given again",
+    )
+
+
+def _add_offline(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="ask no registry where the files suffice; a yanked release can't be noticed then",
+    )
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:

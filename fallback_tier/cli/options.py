@@ -6,7 +6,9 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from fallback_tier.errors import ConfigurationError
+from fallback_tier.advisory import AdvisorySet, load_advisories
+from fallback_tier.errors import AdvisoryError, ConfigurationError
+from fallback_tier.repo import Settings
 from fallback_tier.wiring import Configuration
 
 #: The provider's key is never sent to another server: one behind --base-url has a variable of its own.
@@ -20,6 +22,24 @@ def state_dir(arguments: argparse.Namespace) -> Path:
     import platformdirs
 
     return platformdirs.user_state_path("fallback-tier")
+
+
+def advisories(arguments: argparse.Namespace) -> AdvisorySet:
+    """All that --advisory names. Raises AdvisoryError where something was given, and none of it can
+    be used; an empty report is fine."""
+    given = load_advisories([Path(path) for path in arguments.advisory])
+    if given.skipped and not (given.advisories or given.findings):
+        first = given.skipped[0]
+        raise AdvisoryError(
+            f"Nothing that --advisory names can be used: {first.source}: {first.reason}",
+            next_step="Give an OSV record, a folder of them, or a scanner's report.",
+        )
+    return given
+
+
+def settings(arguments: argparse.Namespace) -> Settings:
+    """What the options say about an attempt."""
+    return Settings(offline=arguments.offline)
 
 
 def configuration(arguments: argparse.Namespace) -> Configuration:
@@ -42,4 +62,5 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
         script=Path(arguments.script) if arguments.script else None,
         examples=Path(arguments.examples) if arguments.examples else None,
         sandbox_waiver=waiver,
+        settings=settings(arguments),
     )

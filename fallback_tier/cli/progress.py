@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
+from fallback_audit.describe import visible
 from fallback_audit.events import (
     AttemptFailed,
     AttemptRefused,
@@ -64,6 +65,35 @@ class FixProgress:
             self._console.print(line, highlight=False)
 
 
+class PlanProgress:
+    """What is being planned, and for how long. Use as a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        self._progress = Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        )
+        self._task = self._progress.add_task("planning", total=None)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, step: str) -> None:
+        """Show the step in hand."""
+        self._progress.update(self._task, description=escape(visible(step)))
+
+
 def describe(event: TierEvent) -> str | None:
     """One line of markup for an event; None where the line would say nothing new."""
     match event:
@@ -72,8 +102,9 @@ def describe(event: TierEvent) -> str | None:
             return f"[bold]attempt {number}[/]{how}"
         case SandboxDisabled(reason=reason):
             return f"  [red]no sandbox[/]: {escape(reason)}"
-        case RecipeEvaluated(selected=True, recipe=recipe):
-            return f"  recipe     {escape(recipe or '')}"
+        case RecipeEvaluated(selected=True, recipe=recipe, steps=steps):
+            rungs = f": {', '.join(step.label for step in steps)}" if steps else ""
+            return f"  recipe     {escape(recipe or '')}{rungs}"
         case RecipeEvaluated(reason=reason):
             return f"  recipe     none: {escape(reason or '')}"
         case RetrievalQueried(verdict=verdict, reason=reason):

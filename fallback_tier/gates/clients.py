@@ -1,4 +1,5 @@
-"""Runs git, npm and uv outside the sandbox: they need the registries, we give them nothing else.
+"""Runs git, npm, uv and node (for yarn and pnpm) outside the sandbox: they need the registries, we give
+them nothing else.
 
 Clients never run a target's code here: the callers pass ``--ignore-scripts`` and ``--no-build``,
 and git is hardened by construction (no hooks, no filters, only the repository's configuration).
@@ -28,9 +29,14 @@ _ENVIRONMENT = re.compile(
     re.VERBOSE,
 )
 
-#: What only the client that it is for may know (registries, caches, their tokens).
+#: Registries, caches and their tokens, as npm reads them; yarn and pnpm read the same.
+_NPM_SETTINGS = r"(?i:npm_config_.+)|NPM_TOKEN|NODE_AUTH_TOKEN"
+
+#: What only the client that it is for may know. node runs the yarn and the pnpm that the npm plugin
+#: has provisioned, and nothing else.
 _ENVIRONMENT_OF = {
-    "npm": re.compile(r"(?i:npm_config_.+)|NPM_TOKEN|NODE_AUTH_TOKEN"),
+    "npm": re.compile(_NPM_SETTINGS),
+    "node": re.compile(_NPM_SETTINGS + r"|(?i:yarn_registry)"),
     "uv": re.compile(r"UV_(?!PUBLISH_).+|PIP_.+"),
 }
 
@@ -60,6 +66,7 @@ _GIT_ENVIRONMENT = {
 _HOW_TO_INSTALL = {
     "git": "Install git (https://git-scm.com/downloads) and make sure it is on PATH.",
     "npm": "Install Node.js with npm (https://nodejs.org) and make sure it is on PATH.",
+    "node": "Install Node.js with npm (https://nodejs.org) and make sure it is on PATH.",
     "uv": "Install uv (`pip install uv`): it belongs beside the Python that runs fallback-tier.",
 }
 

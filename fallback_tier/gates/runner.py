@@ -22,7 +22,7 @@ from fallback_audit.events import (
     SandboxDisabled,
 )
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
+from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus, ProofLevel
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import Finished, Recorder, TierEvent
 from fallback_tier.errors import PatchError, ToolError
@@ -206,7 +206,7 @@ class _Fix:
                         attempt=attempt,
                         tier=application.tier,
                         patch_sha256=application.patch_sha256,
-                        proof_level=application.proof_level,
+                        proof_level=_shown_by(state.verdicts) or application.proof_level,
                         gates_passed=passed,
                         gates_skipped=skipped,
                     )
@@ -290,3 +290,9 @@ def _apply(application: Applied, worktree: Worktree) -> GateVerdict:
     return GateVerdict(
         gate=APPLIES, status=GateStatus.PASSED, detail="git applied the patch to the base commit"
     )
+
+
+def _shown_by(verdicts: Sequence[GateVerdict]) -> ProofLevel | None:
+    """What a gate has seen counts more than what the attempt said of itself; None: no gate looked."""
+    levels = [verdict.proof_level for verdict in verdicts if verdict.status is GateStatus.PASSED]
+    return next((level for level in levels if level is not None), None)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.ports import CommandResult, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
@@ -35,9 +35,13 @@ _UNREACHABLE = re.compile(
 )
 
 
-def passed(gate: str, detail: str, log: str = "") -> GateVerdict:
-    """The gate's condition holds."""
-    return GateVerdict(gate=gate, status=GateStatus.PASSED, detail=detail, log=log)
+def passed(
+    gate: str, detail: str, log: str = "", *, proof_level: ProofLevel | None = None
+) -> GateVerdict:
+    """The gate's condition holds; ``proof_level`` where it says which versions are there."""
+    return GateVerdict(
+        gate=gate, status=GateStatus.PASSED, detail=detail, log=log, proof_level=proof_level
+    )
 
 
 def skipped(gate: str, reason: str, log: str = "") -> GateVerdict:
@@ -214,4 +218,7 @@ def _base_tree(context: GateContext) -> Iterator[Path]:
 def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
     details = "; ".join(verdict.detail for verdict in verdicts)
     logs = "\n".join(verdict.log for verdict in verdicts if verdict.log)
-    return verdicts[0].model_copy(update={"detail": details, "log": logs})
+    levels = {verdict.proof_level for verdict in verdicts}
+    # The weakest counts: a whole is proved no better than its parts.
+    level = ProofLevel.PINS if ProofLevel.PINS in levels else verdicts[0].proof_level
+    return verdicts[0].model_copy(update={"detail": details, "log": logs, "proof_level": level})

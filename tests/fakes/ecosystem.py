@@ -1,12 +1,21 @@
 """An ecosystem whose manifest is one line a dependency: ``name version``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fallback_audit.vocabulary import ProofLevel, RefusalReason
-from fallback_tier.advisory import Advisory
-from fallback_tier.errors import RecipeError
-from fallback_tier.outcome import FileChange, RecipeResult, RecipeSelection, Selected
+from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
+from fallback_tier.advisory import Advisory, AdvisoryBundle, is_affected, lowest_fixed_version
+from fallback_tier.errors import FallbackError, RecipeError
+from fallback_tier.outcome import (
+    FileChange,
+    Left,
+    Move,
+    NotApplicable,
+    Outline,
+    RecipeResult,
+    RecipeSelection,
+    Selected,
+)
 from fallback_tier.ports import Gate
 from fallback_tier.repo import RepoContext
 
@@ -40,6 +49,9 @@ class FakeEcosystem:
     def bump(self, package: str, version: str) -> Selected:
         return Selected(recipe="direct-bump", parameters={"package": package, "version": version})
 
+    def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
+        return Outline()
+
     def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
         if self.recipe_error is not None:
             raise self.recipe_error
@@ -55,9 +67,15 @@ class FakeEcosystem:
         return RecipeResult(
             changes=(FileChange(path=MANIFEST, before=before, after=after),),
             proof_level=ProofLevel.PINS,
-            package=package,
-            before_versions=(old.split()[1],),
-            after_version=version,
+            moves=(
+                Move(
+                    package=package,
+                    manifest=MANIFEST,
+                    step=LadderStep.DIRECT_BUMP,
+                    before=(old.split()[1],),
+                    after=version,
+                ),
+            ),
         )
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
@@ -71,3 +89,116 @@ class FakeEcosystem:
 
     def mentions(self, package: str, path: str, text: str) -> bool:
         return f"import {package}" in text
+
+
+@dataclass
+class LadderEcosystem(FakeEcosystem):
+    """A ladder of one rung over ``<ecosystem>.txt``: every pin to the lowest fixed version.
+
+    ``blocked`` packages can't be raised although the files don't tell; ``own`` is the repository's own
+    name; ``failing`` maps a package to what climbing for it raises. ``climbed`` notes each climb's ids.
+    """
+
+    blocked: frozenset[str] = frozenset()
+    own: str | None = None
+    failing: Mapping[str, FallbackError] = field(default_factory=dict)
+    unreadable: tuple[Left, ...] = ()
+    touches: tuple[str, ...] = ()
+    unlocked: bool = False
+    selects: int = 0
+    climbed: list[tuple[str, ...]] = field(default_factory=list)
+    outlined: int = 0
+
+    @property
+    def manifest(self) -> str:
+        return f"{self.name.lower()}.txt"
+
+    def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
+        return tuple(path for path in tracked_files if path == self.manifest)
+
+    def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
+        self.selects += 1
+        if self.own in advisory.packages(self.name):
+            return NotApplicable(reason=RefusalReason.OWN_CODE, sentence=f"{self.own} is this.")
+        if not self._affected(advisory, repo) and not self.unlocked:
+            return NotApplicable(reason=RefusalReason.NOT_AFFECTED, sentence="Not affected.")
+        return Selected(recipe="ladder")
+
+    def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
+        self.outlined += 1
+        moves, left = self._moves(advisory, repo, frozenset())
+        return Outline(moves=moves, left=(*left, *self.unreadable))
+
+    def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+        members = advisory.members if isinstance(advisory, AdvisoryBundle) else (advisory,)
+        self.climbed.append(tuple(member.id for member in members))
+        for package in self._affected(advisory, repo):
+            if package in self.failing:
+                raise self.failing[package]
+        moves, left = self._moves(advisory, repo, self.blocked)
+        if left and not (moves and isinstance(advisory, AdvisoryBundle)):
+            raise RecipeError(left[0].reason, left[0].sentence, next_step=left[0].next_step)
+        before = after = repo.read_text(self.manifest)
+        for move in moves:
+            after = after.replace(
+                f"{move.package} {move.before[0]}\n", f"{move.package} {move.after}\n"
+            )
+        changes = [FileChange(path=self.manifest, before=before, after=after)]
+        for path in self.touches:
+            text = repo.read_text(path)
+            changes.append(FileChange(path=path, before=text, after=f"{text}{self.name}\n"))
+        return RecipeResult(
+            changes=tuple(changes),
+            proof_level=ProofLevel.PINS,
+            moves=moves,
+            left=(*left, *self.unreadable),
+        )
+
+    def editable_keys(self, path: str) -> tuple[str, ...] | None:
+        return () if path == self.manifest else None
+
+    def _affected(self, advisory: Advisory, repo: RepoContext) -> dict[str, str]:
+        if not repo.has(self.manifest):
+            return {}
+        lines = (line.split() for line in repo.read_text(self.manifest).splitlines())
+        pins = dict(tuple(line) for line in lines)
+        names = advisory.packages(self.name)
+        return {
+            name: version
+            for name, version in pins.items()
+            if name in names and is_affected(advisory, self.name, name, version)
+        }
+
+    def _moves(
+        self, advisory: Advisory, repo: RepoContext, blocked: frozenset[str]
+    ) -> tuple[tuple[Move, ...], tuple[Left, ...]]:
+        moves, left = [], []
+        for name, version in self._affected(advisory, repo).items():
+            fixed = lowest_fixed_version(advisory, self.name, name, version)
+            if fixed is not None and name not in blocked:
+                moves.append(
+                    Move(
+                        package=name,
+                        manifest=self.manifest,
+                        step=LadderStep.DIRECT_BUMP,
+                        before=(version,),
+                        after=fixed,
+                    )
+                )
+                continue
+            reason = (
+                RefusalReason.NO_FIXED_VERSION
+                if fixed is None
+                else RefusalReason.BLOCKED_BY_CONSTRAINT
+            )
+            left.append(
+                Left(
+                    package=name,
+                    manifest=self.manifest,
+                    advisory_ids=advisory.ids_affecting(self.name, name, version),
+                    reason=reason,
+                    sentence=f"{name} {version} can't be raised: {reason}.",
+                    next_step="Look at it.",
+                )
+            )
+        return tuple(moves), tuple(left)

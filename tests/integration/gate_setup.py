@@ -1,7 +1,6 @@
 """A real repository, a real patch on a real worktree, and the gates' view of it."""
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,24 +37,6 @@ def _sandbox_problem() -> str | None:
 def needs_sandbox() -> None:
     """Skip, with the reason, where no sandbox can be had."""
     if problem := _sandbox_problem():
-        pytest.skip(problem)
-
-
-@cache
-def _registry_problem(tool: str) -> str | None:
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "one.in").write_text("iniconfig==2.0.0\n")
-        args = {
-            "npm": ["view", "ms@2.1.3", "version"],
-            "uv": ["pip", "compile", "--quiet", "--no-deps", "--no-header", "one.in"],
-        }
-        done = SubprocessClients().run(tool, args[tool], cwd=Path(folder), timeout_s=60)
-    return None if done.ok else f"{tool} reaches no registry: {done.output[-200:]}"
-
-
-def needs_registry(tool: str) -> None:
-    """Skip, with the reason, where the client reaches no registry."""
-    if problem := _registry_problem(tool):
         pytest.skip(problem)
 
 

@@ -64,8 +64,8 @@ def as_error(ended: Ended, *, code: str, exit_code: int = exit_codes.BAD_INPUT) 
         (b"", "is not JSON"),
         (b"{nope", "is not JSON"),
         (b"\x89PNG\r\n\x1a\n\x00", "is not JSON"),
-        (b"[]", "is not an OSV record: the record: Input should be an object"),
-        (b'{"cve": "CVE-2026-1"}', "is not an OSV record: id: Field required"),
+        (b'"text"', "is no advisory and no report that we know"),
+        (b'{"cve": "CVE-2026-1"}', "is no advisory and no report that we know"),
         (b'{"id": "X-1", "affected": "all"}', "is not an OSV record: affected"),
         (osv("left", withdrawn="2026-02-01T00:00:00Z"), "was withdrawn on 2026-02-01"),
     ],
@@ -83,10 +83,29 @@ def test_an_advisory_for_another_ecosystem(desk: Desk) -> None:
     assert problem == "Advisory TEST-2026-1 is about crates.io; this tier serves PyPI, npm."
 
 
-@pytest.mark.parametrize(("name", "reason"), [("absent.json", "No such file"), (".", "Is a dir")])
-def test_an_advisory_that_cannot_be_read(desk: Desk, name: str, reason: str) -> None:
-    ended = desk("fix", desk.repo, "--advisory", desk.place / name, "--json")
+@pytest.mark.parametrize(
+    ("name", "reason"), [("absent.json", "No such file"), ("repo", "holds no .json")]
+)
+@pytest.mark.parametrize("command", ["fix", "plan"])
+def test_an_advisory_that_cannot_be_read(desk: Desk, command: str, name: str, reason: str) -> None:
+    ended = desk(command, desk.repo, "--advisory", desk.place / name, "--json")
     assert reason in as_error(ended, code="advisory")
+
+
+@pytest.mark.parametrize("command", ["fix", "plan"])
+def test_advisories_none_of_which_can_be_used(desk: Desk, command: str) -> None:
+    folder = desk.place / "advisories"
+    write(folder, {"a.json": osv("left", withdrawn="2026-02-01T00:00:00Z"), "b.json": "{nope"})
+    ended = desk(command, desk.repo, "--advisory", folder, "--json")
+    problem = as_error(ended, code="advisory")
+    assert problem.startswith("Nothing that --advisory names can be used: ")
+    assert "a.json" in problem
+
+
+def test_a_plan_of_a_repository_that_cannot_be_used(desk: Desk) -> None:
+    root = dirty(desk.place)
+    ended = desk("plan", root, "--advisory", desk.advisory(osv("left")), "--json", repo=root)
+    assert "has uncommitted changes: app.py" in as_error(ended, code="repository")
 
 
 def no_folder(place: Path) -> Path:
@@ -158,7 +177,7 @@ def test_a_repository_that_cannot_be_used(
         (FILES, osv("right"), "not_affected", exit_codes.NOT_AFFECTED),
         (FILES, osv("left", fixed="1.0.0"), "not_affected", exit_codes.NOT_AFFECTED),
         (
-            {"requirements.txt": "left==1.0.0 --hash=sha256:" + "0" * 64},
+            {"requirements.txt": "left @ git+https://example.invalid/left.git@v1.0.0"},
             osv("left"),
             "recipe_unsupported",
             exit_codes.REFUSED,
@@ -204,9 +223,10 @@ def test_a_script_that_is_none(desk: Desk) -> None:
 
 def test_no_command_and_no_advisory(desk: Desk) -> None:
     assert run().code == exit_codes.BAD_INPUT
-    ended = run("fix", desk.repo)
-    assert ended.code == exit_codes.BAD_INPUT
-    assert "--advisory" in ended.err
+    for command in ("fix", "plan"):
+        ended = run(command, desk.repo)
+        assert ended.code == exit_codes.BAD_INPUT
+        assert "--advisory" in ended.err
 
 
 # --- attempt: JSON in ---------------------------------------------------------------------------
@@ -283,6 +303,20 @@ def test_an_attempt_on_bad_input(desk: Desk) -> None:
     assert "was withdrawn" in as_error(ended, code="advisory")
     ended = desk("attempt", stdin=request(desk.place / "absent"))
     assert "is not a folder" in as_error(ended, code="repository")
+
+
+def test_an_attempt_on_an_advisory_that_concerns_two_ecosystems(desk: Desk) -> None:
+    """One attempt is one ecosystem's: half a fix is none, so it is not even begun."""
+    package = json.dumps({"name": "a", "version": "1.0.0", "dependencies": {"left": "1.0.0"}})
+    root = repository(desk.place / "two", {**FILES, "package.json": package})
+    parts = [json.loads(osv("left", ecosystem=name)) for name in ("PyPI", "npm")]
+    both = {**parts[0], "affected": [*parts[0]["affected"], *parts[1]["affected"]]}
+    ended = desk("attempt", stdin=request(root, advisory=both), repo=root)
+    problem = as_error(ended, code="advisory")
+    assert problem.startswith("TEST-2026-1 concerns PyPI and npm packages of this repository")
+    # In a repository of one of them it is an attempt like any other.
+    ended = desk("attempt", stdin=request(desk.repo, advisory=both))
+    assert ended.json["outcome"] == "applied"
 
 
 # --- the checks can fail ------------------------------------------------------------------------

@@ -62,7 +62,9 @@ def request_text(tmp_path_factory: pytest.TempPathFactory) -> str:
     return json.dumps({"advisory": json.loads(osv("left")), "repository": str(repo)})
 
 
-@pytest.mark.parametrize("command", [["--help"], ["--version"], ["fix", "--help"]])
+@pytest.mark.parametrize(
+    "command", [["--help"], ["--version"], ["fix", "--help"], ["plan", "--help"]]
+)
 def test_asking_for_help_loads_nothing(command: list[str]) -> None:
     assert loaded(*command) == set()
 
@@ -71,6 +73,14 @@ def test_a_fix_by_recipe_loads_no_model(state: Path, request_text: str) -> None:
     heavy = loaded("attempt", "--state-dir", state, stdin=request_text)
     assert heavy.isdisjoint({"anthropic", "httpx2", "vcr", "rich", "jinja2"})
     assert heavy >= {"pydantic", "sqlite_utils"}
+
+
+def test_a_plan_loads_no_model_and_no_store(tmp_path: Path, request_text: str) -> None:
+    request = json.loads(request_text)
+    advisory = tmp_path / "advisory.json"
+    advisory.write_text(json.dumps(request["advisory"]))
+    heavy = loaded("plan", request["repository"], "--advisory", advisory, "--offline", "--json")
+    assert heavy.isdisjoint({"anthropic", "httpx2", "vcr", "jinja2", "sqlite_utils"})
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])

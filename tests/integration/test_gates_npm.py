@@ -10,7 +10,7 @@ from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.gates import build_gates
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.gates.clients import SubprocessClients
-from tests.integration.gate_setup import advisory, needs_registry, needs_sandbox, patched
+from tests.integration.gate_setup import advisory, needs_sandbox, patched
 
 pytestmark = [
     pytest.mark.sandbox,
@@ -167,9 +167,8 @@ def locked(place: Path, version: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.registry
+@pytest.mark.registry("npm")
 def test_a_bump_installs_offline_is_no_longer_affected_and_passes(tmp_path: Path) -> None:
-    needs_registry("npm")
     files = locked(tmp_path / "a", "2.1.2") | {"test/ms.test.js": MS_TEST}
     change = locked(tmp_path / "b", "2.1.3")
     with patched(tmp_path, files, change, about=MS, manifests=tuple(change)) as case:
@@ -185,9 +184,8 @@ def test_a_bump_installs_offline_is_no_longer_affected_and_passes(tmp_path: Path
     assert verdicts["tests"].detail == "1 test(s) pass"
 
 
-@pytest.mark.registry
+@pytest.mark.registry("npm")
 def test_a_bump_to_an_affected_version_is_still_vulnerable(tmp_path: Path) -> None:
-    needs_registry("npm")
     files = locked(tmp_path / "a", "2.1.1")
     change = locked(tmp_path / "b", "2.1.2")
     with patched(tmp_path, files, change, about=MS, manifests=tuple(change)) as case:
@@ -196,9 +194,8 @@ def test_a_bump_to_an_affected_version_is_still_vulnerable(tmp_path: Path) -> No
     assert "node_modules/ms is 2.1.2" in verdict.detail
 
 
-@pytest.mark.registry
+@pytest.mark.registry("npm")
 def test_a_lock_that_does_not_match_its_manifest_fails_to_resolve(tmp_path: Path) -> None:
-    needs_registry("npm")
     files = locked(tmp_path / "a", "2.1.2")
     change = {"package.json": files["package.json"].replace("2.1.2", "2.1.3")}
     with patched(tmp_path, files, change, about=MS, manifests=tuple(files)) as case:
@@ -207,9 +204,8 @@ def test_a_lock_that_does_not_match_its_manifest_fails_to_resolve(tmp_path: Path
     assert str(tmp_path) not in verdict.log
 
 
-@pytest.mark.registry
+@pytest.mark.registry("npm")
 def test_without_a_lock_what_npm_installed_is_judged(tmp_path: Path) -> None:
-    needs_registry("npm")
     files = project(dependencies={"ms": "2.1.1"})
     change = {"package.json": project(dependencies={"ms": "2.1.2"})["package.json"]}
     manifests = ("package.json",)
@@ -219,11 +215,10 @@ def test_without_a_lock_what_npm_installed_is_judged(tmp_path: Path) -> None:
     assert verdicts["not_vulnerable"].failure_kind is FailureKind.STILL_VULNERABLE
 
 
-@pytest.mark.registry
+@pytest.mark.registry("npm")
 def test_what_the_base_commit_can_not_install_either_is_no_verdict_on_the_patch(
     tmp_path: Path,
 ) -> None:
-    needs_registry("npm")
     files = project(dependencies={"ms": "99.0.0"})
     change = {"package.json": project(dependencies={"ms": "98.0.0"})["package.json"]}
     manifests = ("package.json",)
@@ -235,9 +230,8 @@ def test_what_the_base_commit_can_not_install_either_is_no_verdict_on_the_patch(
     assert verdicts["tests"].status is GateStatus.SKIPPED
 
 
-@pytest.mark.registry
+@pytest.mark.registry("npm")
 def test_neither_scripts_nor_npmrc_of_the_target_run_outside_the_sandbox(tmp_path: Path) -> None:
-    needs_registry("npm")
     witness = tmp_path / "ran"
     touch = f"touch {witness}"
     scripts = {"test": "node --test", "preinstall": touch, "prepare": touch, "install": touch}
@@ -251,9 +245,8 @@ def test_neither_scripts_nor_npmrc_of_the_target_run_outside_the_sandbox(tmp_pat
     assert not witness.exists()
 
 
-@pytest.mark.registry
+@pytest.mark.registry("npm")
 def test_a_cache_that_was_cleaned_is_no_verdict_and_is_filled_again(tmp_path: Path) -> None:
-    needs_registry("npm")
     files = project(dependencies={"ms": "2.1.2"})
     change = {"package.json": project(dependencies={"ms": "2.1.3"})["package.json"]}
     manifests = ("package.json",)

@@ -9,7 +9,7 @@ from fallback_plugins.pypi.gates import build_gates
 from fallback_plugins.pypi.pyproject import NO_BACKEND, harmless
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.gates.sandbox import UnsandboxedRunner
-from tests.integration.gate_setup import advisory, needs_registry, needs_sandbox, patched
+from tests.integration.gate_setup import advisory, needs_sandbox, patched
 
 pytestmark = pytest.mark.sandbox
 
@@ -138,9 +138,8 @@ REQUIREMENTS = {
 INICONFIG = advisory("iniconfig", "PyPI", fixed="2.0.0")
 
 
-@pytest.mark.registry
+@pytest.mark.registry("uv")
 def test_a_bump_resolves_is_no_longer_affected_and_passes_pytest(tmp_path: Path) -> None:
-    needs_registry("uv")
     change = {"requirements.txt": "iniconfig==2.0.0  # config\n"}
     with patched(tmp_path, REQUIREMENTS, change, about=INICONFIG) as case:
         verdicts = case.judge(build_gates())
@@ -154,9 +153,8 @@ def test_a_bump_resolves_is_no_longer_affected_and_passes_pytest(tmp_path: Path)
     assert [v.status for v in again.values()] == [GateStatus.PASSED] * 3
 
 
-@pytest.mark.registry
+@pytest.mark.registry("uv")
 def test_a_bump_to_an_affected_version_is_still_vulnerable(tmp_path: Path) -> None:
-    needs_registry("uv")
     files = REQUIREMENTS | {"requirements.txt": "iniconfig==1.0.0\n"}
     change = {"requirements.txt": "iniconfig==1.1.1\n"}
     with patched(tmp_path, files, change, about=INICONFIG) as case:
@@ -164,9 +162,8 @@ def test_a_bump_to_an_affected_version_is_still_vulnerable(tmp_path: Path) -> No
     assert verdict.failure_kind is FailureKind.STILL_VULNERABLE
 
 
-@pytest.mark.registry
+@pytest.mark.registry("uv")
 def test_a_version_that_does_not_exist_fails_to_resolve(tmp_path: Path) -> None:
-    needs_registry("uv")
     change = {"requirements.txt": "iniconfig==99.0.0\n"}
     with patched(tmp_path, REQUIREMENTS, change, about=INICONFIG) as case:
         verdict = case.judge(build_gates())["resolves"]
@@ -174,9 +171,8 @@ def test_a_version_that_does_not_exist_fails_to_resolve(tmp_path: Path) -> None:
     assert "99.0.0" in verdict.log
 
 
-@pytest.mark.registry
+@pytest.mark.registry("uv")
 def test_no_code_of_the_target_runs_outside_the_sandbox(tmp_path: Path) -> None:
-    needs_registry("uv")
     witness = tmp_path / "ran"
     setup = f"open({str(witness)!r}, 'w')\nfrom setuptools import setup\nsetup(name='app')\n"
     files = REQUIREMENTS | {"requirements.txt": "iniconfig==1.1.1\n-e .\n", "setup.py": setup}
@@ -188,10 +184,9 @@ def test_no_code_of_the_target_runs_outside_the_sandbox(tmp_path: Path) -> None:
     assert "base commit" in verdict.detail
 
 
-@pytest.mark.registry
+@pytest.mark.registry("uv")
 def test_a_projects_own_build_backend_is_neither_fetched_nor_run(tmp_path: Path) -> None:
     """Two safeguards, either of which holds alone: --no-build, and a stand-in for the backend."""
-    needs_registry("uv")
     text = (
         '[project]\nname = "app"\ndynamic = ["version"]\nrequires-python = ">=3.11"\n'
         'dependencies = ["iniconfig=={}"]\n'
@@ -208,9 +203,8 @@ def test_a_projects_own_build_backend_is_neither_fetched_nor_run(tmp_path: Path)
     assert NO_BACKEND in harmless("pyproject.toml", text)
 
 
-@pytest.mark.registry
+@pytest.mark.registry("uv")
 def test_a_stale_uv_lock_fails_to_resolve_and_a_fresh_one_passes(tmp_path: Path) -> None:
-    needs_registry("uv")
     pyproject = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n{}\n'
     before = pyproject.format('dependencies = ["iniconfig==1.1.1"]')
     after = pyproject.format('dependencies = ["iniconfig==2.0.0"]')

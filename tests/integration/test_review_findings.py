@@ -88,7 +88,7 @@ def test_installing_starts_no_python_of_the_target(
     wheel_with_hook(tmp_path / "wheels", witness)
     for name, value in {
         "UV_COMPILE_BYTECODE": "1",
-        "UV_NO_INDEX": "1",
+        "UV_DEFAULT_INDEX": (tmp_path / "no-index").as_uri(),
         "UV_FIND_LINKS": str(tmp_path / "wheels"),
     }.items():
         monkeypatch.setenv(name, value)

@@ -1,23 +1,36 @@
 """The behaviour suite: what every runtime of an attempt must do (DESIGN §2, ADR-0005, -0011, -0014)."""
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
 from fallback_audit.errors import AuditStoreError
+from fallback_audit.events import PatchProposed, RecipeEvaluated
 from fallback_audit.vocabulary import (
     FailureKind,
+    LadderStep,
     PromptShape,
     ProofLevel,
     Provenance,
     RefusalReason,
     Tier,
 )
+from fallback_tier.advisory import Advisory
 from fallback_tier.errors import AttemptHistoryError, ConfigurationError, RecipeError
 from fallback_tier.limits import MAX_AUTHOR_CALLS, MAX_FAILURE_SUMMARY_BYTES, MAX_RETRIES
-from fallback_tier.outcome import Applied, NotApplicable, Refused, SearchReplace, Selected
+from fallback_tier.outcome import (
+    Applied,
+    Left,
+    NotApplicable,
+    RecipeResult,
+    Refused,
+    SearchReplace,
+    Selected,
+)
 from fallback_tier.ports import RagDegraded, RagHit, RagMiss, SolvedExample
+from fallback_tier.repo import RepoContext
 from tests.fakes.audit import MemoryAudit
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.memory import FixedRetriever, UntouchableRetriever
@@ -69,6 +82,46 @@ def test_recipe_ends_the_chain(call: FallbackTierCallable) -> None:
     assert "+vulnerable 1.0.1" in done.application.diff
     assert done.audit.kinds == ["AttemptStarted", "RecipeEvaluated", "PatchProposed"]
     assert not done.author.requests
+
+
+def test_a_recipes_account_is_evidence_that_its_event_names(call: FallbackTierCallable) -> None:
+    """The rungs on record, the moves in the result, the whole account under the event's digest."""
+    done = call(selection=BUMP)
+    assert isinstance(done.application, Applied)
+    assert done.application.remediation is not None
+    (move,) = done.application.remediation.moves
+    assert (move.package, move.before, move.after) == ("vulnerable", ("1.0.0",), "1.0.1")
+    evaluated, proposed = (event.payload for event in list(done.audit.events())[1:3])
+    assert isinstance(evaluated, RecipeEvaluated)
+    assert evaluated.steps == (LadderStep.DIRECT_BUMP,)
+    assert isinstance(proposed, PatchProposed)
+    digest = proposed.remediation_sha256
+    assert digest is not None
+    assert digest == done.application.remediation.evidence_sha256
+    account = json.loads(call.evidence.get(digest))
+    assert account["moves"][0]["step"] == "direct_bump"
+    assert "changes" not in account  # the patch has them
+
+
+def test_half_a_bundle_is_no_patch(call: FallbackTierCallable) -> None:
+    """What of a bundle is left would be handed out as fixed."""
+
+    class Halfway(FakeEcosystem):
+        def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+            left = Left(
+                package="other", reason=RefusalReason.BLOCKED_BY_CONSTRAINT, sentence="top pins it."
+            )
+            return super().apply(selection, advisory, repo).model_copy(update={"left": (left,)})
+
+    call.plugin = Halfway()
+    call.with_model = False
+    done = call(selection=BUMP)
+    assert isinstance(done.application, Refused)
+    assert "PatchProposed" not in done.audit.kinds
+    evaluated = next(e.payload for e in done.audit.events() if e.kind == "RecipeEvaluated")
+    assert isinstance(evaluated, RecipeEvaluated)
+    assert not evaluated.selected
+    assert evaluated.reason == "top pins it."
 
 
 def test_replay_ends_the_chain(call: FallbackTierCallable) -> None:

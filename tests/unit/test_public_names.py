@@ -11,6 +11,7 @@ from fallback_audit.vocabulary import (
     EscalationReason,
     FailureKind,
     GateStatus,
+    LadderStep,
     PromptShape,
     ProofLevel,
     Provenance,
@@ -69,7 +70,7 @@ def test_event_kinds() -> None:
     assert {one.model_fields["kind"].default for one in classes} == EVENT_KINDS
     assert {one.__name__ for one in classes} == EVENT_KINDS
     assert set(TERMINAL_KINDS) == {"FixEscalated", "FixRefused", "FixVerified"}
-    assert SCHEMA_VERSION == 1
+    assert SCHEMA_VERSION == 2
 
 
 CLOSED = {
@@ -78,9 +79,10 @@ CLOSED = {
         build_failed tests_failed tests_missing proof_failed gate_timeout plan_invalid repeated_patch
     """,
     RefusalReason: """
-        not_affected no_fixed_version ecosystem_unsupported manifest_missing own_code
-        recipe_unsupported resolver_failed tool_missing model_not_configured model_unavailable
-        model_refused plan_invalid repeated_patch nothing_changed retry_cap_reached
+        not_affected no_fixed_version ecosystem_unsupported manifest_missing blocked_by_constraint
+        own_code recipe_unsupported resolver_failed tool_missing model_not_configured
+        model_unavailable model_refused plan_invalid repeated_patch nothing_changed
+        retry_cap_reached
     """,
     EscalationReason: """
         retry_cap_reached same_failure_repeated gate_infrastructure model_unavailable retry_refused
@@ -93,6 +95,7 @@ CLOSED = {
     RetrievalVerdict: "hit degraded miss",
     GateStatus: "passed failed skipped",
     ProofLevel: "resolved_tree pins source",
+    LadderStep: "lock_refresh direct_bump parent_bump override lock_edit",
 }
 
 

@@ -6,19 +6,22 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.npm import recipe, usage
+from fallback_plugins.npm import usage
+from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST, is_manifest
 from fallback_plugins.npm.manifest import SECTIONS
-from fallback_plugins.npm.survey import ECOSYSTEM, MANIFEST, is_manifest
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.outcome import NotApplicable, RecipeResult, RecipeSelection, Selected
+from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, RecipeSelection, Selected
 from fallback_tier.ports import ClientRunner, Gate
 from fallback_tier.repo import RepoContext
+
+#: Keys of package.json by which a fix decides what is installed: npm's, yarn's, pnpm's.
+_EDITABLE = (*SECTIONS, "overrides", "resolutions", "pnpm.overrides")
 
 
 @dataclass(frozen=True)
 class NpmEcosystem:
-    """package.json, package-lock.json and npm-shrinkwrap.json, resolved by the real npm."""
+    """package.json and its locks, resolved by the clients that wrote them (npm, yarn, pnpm)."""
 
     clients: ClientRunner
 
@@ -32,27 +35,40 @@ class NpmEcosystem:
         return tuple(path for path in tracked_files if is_manifest(path))
 
     def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
-        """The direct bump to the lowest fixed version, or why there is none."""
+        """The ladder where an affected version is, or may be; or why there is nothing to do."""
+        from fallback_plugins.npm import recipe
+
         try:
-            return recipe.select_bump(advisory, repo)
+            return recipe.select(advisory, repo, self.clients)
         except RecipeError as error:
             return NotApplicable(reason=error.reason, sentence=str(error))
         except RepositoryError as error:
             return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
 
+    def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
+        """The rungs that would be tried first, from the files alone."""
+        from fallback_plugins.npm.outline import outline
+
+        return outline(advisory, repo, self.clients)
+
     def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
-        """Make the change, in memory. Raises RecipeError, RepositoryError, ToolError."""
-        return recipe.apply_bump(selection, advisory, repo, self.clients)
+        """Climb the ladder, in memory. Raises RecipeError, RepositoryError, ToolError."""
+        from fallback_plugins.npm import recipe
+
+        return recipe.apply(selection, advisory, repo, self.clients)
 
     def bump(self, package: str, version: str) -> Selected:
         """The selection that raises ``package`` to ``version``."""
+        from fallback_plugins.npm import recipe
+
         return recipe.bump(package, version)
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
-        """The dependency sections of package.json; none in a lock, which only npm writes."""
+        """The dependency sections and overrides of package.json; none in a lock, which only a client
+        writes."""
         if not is_manifest(path):
             return None
-        return SECTIONS if PurePosixPath(path).name == MANIFEST else ()
+        return _EDITABLE if PurePosixPath(path).name == MANIFEST else ()
 
     def gates(self) -> Sequence[Gate]:
         """npm's gates, cheapest first."""

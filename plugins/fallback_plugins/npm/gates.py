@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from fallback_audit.vocabulary import FailureKind
+from fallback_audit.vocabulary import FailureKind, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.gating import TestRun, in_folder
 from fallback_plugins.npm.installation import Installation
@@ -28,6 +28,9 @@ _COUNT = re.compile(r"^[#\u2139] (tests|skipped) (\d+)$", re.MULTILINE)
 
 #: npm writes what it installed here, whether or not the project has a lock.
 _HIDDEN_LOCK = "node_modules/.package-lock.json"
+
+
+_LEVELS = {"pins": ProofLevel.PINS, "resolved tree": ProofLevel.RESOLVED_TREE}
 
 
 def build_gates() -> tuple[Gate, ...]:
@@ -121,12 +124,15 @@ class NotVulnerableGate:
         if held:
             level = "pins" if "pins" in levels else "resolved tree"
             return gating.passed(
-                self.name, f"{level}: {package} {', '.join(sorted(set(held.values())))}"
+                self.name,
+                f"{level}: {package} {', '.join(sorted(set(held.values())))}",
+                proof_level=_LEVELS[level],
             )
         if is_the_package(repo, package):
             return gating.skipped(self.name, f"{package} is this repository: its tests must tell")
         if survey(context.repo, package):
-            return gating.passed(self.name, f"resolved tree: {package} is no longer in it")
+            what = f"resolved tree: {package} is no longer in it"
+            return gating.passed(self.name, what, proof_level=ProofLevel.RESOLVED_TREE)
         return gating.skipped(self.name, f"{package} is not a dependency of this repository")
 
 

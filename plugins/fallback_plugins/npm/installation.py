@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 
 from fallback_plugins import gating
 from fallback_plugins.gating import in_folder
+from fallback_plugins.npm.layout import FOREIGN_LOCKS, LOCKS, MANIFEST
 from fallback_plugins.npm.manifest import SECTIONS, parse_manifest
-from fallback_plugins.npm.survey import FOREIGN_LOCKS, LOCKS, MANIFEST
 from fallback_tier.ports import CommandResult, GateContext
 from fallback_tier.repo import RepoContext
 
@@ -78,8 +78,8 @@ class Installation:
                 "npm", arguments, cwd=scratch / self.folder, timeout_s=self._context.timeout_s
             )
             output = gating.relative_log(result, scratch)
-        if result.ok:
-            done.touch()
+            if result.ok:
+                done.write_text(self._registry(scratch))
         return result.model_copy(update={"output": output})
 
     def forget(self) -> None:
@@ -87,8 +87,10 @@ class Installation:
         self._mark().unlink(missing_ok=True)
 
     def install(self) -> CommandResult:
-        """Install into the tree, inside the sandbox, from the cache alone."""
-        command = ["npm", *self._arguments(), "--offline"]
+        """Install into the tree, inside the sandbox, from the cache alone. The cache knows what it
+        holds by URL, and the user's configuration, which says where that is, stays outside."""
+        registry = self._mark().read_text()
+        command = ["npm", *self._arguments(), "--offline", f"--registry={registry}"]
         return self.sandboxed(["sh", "-c", _WITH_CACHE, "sh", str(self._cache), *command])
 
     def ready(self) -> bool:
@@ -118,8 +120,15 @@ class Installation:
             and PurePosixPath(path).is_relative_to(self.folder)
         }
 
+    def _registry(self, folder: Path) -> str:
+        """Where npm fetches from, in a folder without a configuration of its own."""
+        ask = ["config", "get", "registry", "--loglevel=error"]
+        return self._context.clients.run(
+            "npm", ask, cwd=folder, timeout_s=self._context.timeout_s
+        ).output.strip()
+
     def _mark(self) -> Path:
-        """The file that says that this was fetched."""
+        """The file that says that this was fetched, and where from."""
         key = gating.content_key(self._manifests(), self.folder, self._arguments())
         return self._cache / f"fetched-{key}"
 

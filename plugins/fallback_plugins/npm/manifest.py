@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.jsontext import set_value
 from fallback_tier.errors import RecipeError
 
 #: Sections that a direct bump edits.
@@ -14,6 +15,9 @@ SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
 
 #: A demand on whoever installs this package; raising it is a decision about its users.
 PEER_SECTION = "peerDependencies"
+
+#: What a project or workspace member asks for and gets installed, peers last.
+MEMBER_SECTIONS = (*SECTIONS, PEER_SECTION)
 
 _BOM = "\ufeff"
 
@@ -42,28 +46,40 @@ def declared(manifest: Mapping[str, Any], package: str) -> tuple[Declared, ...]:
     """Where the package is declared, by its own name or through an alias, peers included."""
     return tuple(
         Declared(section, key, spec)
-        for section in (*SECTIONS, PEER_SECTION)
+        for section in MEMBER_SECTIONS
         for key, spec in _entries(manifest.get(section))
         if key == package or re.match(rf"npm:{re.escape(package)}(@|$)", spec)
     )
 
 
 def replace_spec(path: str, text: str, place: Declared, new: str) -> str:
-    """The text with one spec replaced, every other byte kept.
+    """The text with one spec replaced, every other byte kept. Raises RecipeError."""
+    return with_value(path, text, (place.section, place.key), new)
 
-    The place is found by trying: the right occurrence is the one whose replacement changes exactly
-    this value of the parsed object. Raises RecipeError where none does (an escaped key).
+
+def with_value(path: str, text: str, keys: Sequence[str], value: str) -> str:
+    """The text with a string at ``keys``, every other byte kept; held against the parsed objects.
+
+    Raises RecipeError where the text can't be edited so.
     """
-    manifest = parse_manifest(path, text)
-    wanted = {**manifest, place.section: {**manifest[place.section], place.key: new}}
-    entry = re.compile(rf'"{re.escape(place.key)}"\s*:\s*"({re.escape(place.spec)})"')
-    for match in entry.finditer(text):
-        candidate = text[: match.start(1)] + new + text[match.end(1) :]
-        if json.loads(candidate.removeprefix(_BOM)) == wanted:
-            return candidate
-    raise RecipeError(
+    wanted = json.loads(json.dumps(parse_manifest(path, text)))
+    try:
+        edited = set_value(text, keys, value)
+        inner = wanted
+        for key in keys[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[keys[-1]] = value
+    except (ValueError, AttributeError, TypeError) as error:
+        raise _unwritable(path, keys) from error
+    if parse_manifest(path, edited) != wanted:
+        raise _unwritable(path, keys)
+    return edited
+
+
+def _unwritable(path: str, keys: Sequence[str]) -> RecipeError:
+    return RecipeError(
         RefusalReason.RECIPE_UNSUPPORTED,
-        f"{place.section}.{place.key} of {path!r} is not written as a plain string.",
+        f"{'.'.join(keys)} of {path!r} is not written as a plain string.",
         next_step="Change it by hand.",
     )
 

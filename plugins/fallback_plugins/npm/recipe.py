@@ -1,196 +1,176 @@
-"""The direct bump: raise a declared dependency to the lowest fixed version, its lock too."""
+"""The npm ladder over a repository: is there something to mend, and mending it."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-from fallback_audit.vocabulary import ProofLevel, RefusalReason
-from fallback_plugins.bumping import (
-    check_target,
-    choose_bump,
-    own_code,
-    raise_first_problem,
-    unsupported,
-)
-from fallback_plugins.npm.findings import Finding, findings
-from fallback_plugins.npm.lockfile import installed_versions, lockfile_version
-from fallback_plugins.npm.manifest import PEER_SECTION, replace_spec
-from fallback_plugins.npm.resolver import Npm, downgraded, resolver_failed
-from fallback_plugins.npm.specs import admits, raised
-from fallback_plugins.npm.survey import (
-    ECOSYSTEM,
-    Project,
-    in_folder,
-    is_manifest,
-    is_the_package,
-)
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.ladder import climb_all, combined, refuse
+from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST, is_manifest
+from fallback_plugins.npm.manifest import SECTIONS, parse_manifest
+from fallback_plugins.npm.near import no_fix, unsupported
+from fallback_plugins.npm.pins import pinned, raise_pins
+from fallback_plugins.npm.project import NpmProject, declared_in
+from fallback_plugins.npm.projects import Site, discover
+from fallback_plugins.npm.survey import is_the_package
+from fallback_plugins.npm.targets import Targets
+from fallback_plugins.tree import Node
 from fallback_tier.advisory import (
     Advisory,
+    AdvisoryBundle,
     is_affected,
-    sort_key,
 )
+from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
-from fallback_tier.outcome import FileChange, RecipeResult, Selected
+from fallback_tier.outcome import RecipeResult, Selected
 from fallback_tier.ports import ClientRunner
 from fallback_tier.repo import RepoContext
 
 #: The recipe's name in selections and events.
-DIRECT_BUMP = "npm-direct-bump"
+LADDER = "npm-ladder"
+
+#: Stands for what will be published later: affected, where an advisory leaves its range open.
+_ABOVE_ALL = "999999.0.0"
 
 
 def bump(package: str, version: str) -> Selected:
-    """The selection that raises ``package`` to ``version``."""
-    return Selected(recipe=DIRECT_BUMP, parameters={"package": package, "version": version})
+    """The selection that raises ``package`` to exactly ``version``: a model's choice."""
+    return Selected(recipe=LADDER, parameters={"package": package, "version": version})
 
 
-def select_bump(advisory: Advisory, repo: RepoContext) -> Selected:
-    """The bump to the lowest fixed version. Raises RecipeError, saying why there is none."""
-    package, version, _ = choose_bump(
-        ECOSYSTEM,
-        advisory,
-        find=lambda name: findings(advisory, repo, name),
-        highest=_highest,
-        nothing=lambda names: _nothing_to_bump(repo, names),
-    )
-    return bump(package, version)
+def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
+    """The ladder, where something may be mended; no client runs. Raises RecipeError: nothing is."""
+    unknown = False
+    error: RecipeError | None = None
+    for site in discover(repo):
+        try:
+            held = _is_held(NpmProject(site, repo, clients), advisory)
+        except RecipeError as problem:
+            error = error or problem
+            continue
+        if held:
+            return Selected(recipe=LADDER)
+        unknown = unknown or (site.lock is None and _has_dependencies(site, repo))
+    if error is not None:
+        raise error
+    if unknown and not repo.settings.offline and not _is_own(advisory, repo):
+        return Selected(recipe=LADDER)  # what it pulls in, only a resolver can tell
+    raise _nothing(advisory, repo)
 
 
-def apply_bump(
+def apply(
     selection: Selected, advisory: Advisory, repo: RepoContext, clients: ClientRunner
 ) -> RecipeResult:
-    """Make the bump in memory. Everything is checked again: a model may have chosen the version.
-
-    Raises RecipeError; the repository is not written.
-    """
-    package, version = selection.parameters["package"], selection.parameters["version"]
-    hits = findings(advisory, repo, package)
-    if not hits:
-        raise _nothing_to_bump(repo, (package,))
-    raise_first_problem(hits)
-    check_target(ECOSYSTEM, advisory, package, version, _highest(hits))
-    job = _Bump(advisory, repo, clients, package, version)
-    changes = tuple(change for hit in hits for change in job.changes(hit.project))
-    locked = all(hit.project.lock for hit in hits)
-    return RecipeResult(
-        changes=changes,
-        proof_level=ProofLevel.RESOLVED_TREE if locked else ProofLevel.PINS,
-        package=package,
-        before_versions=_all_affected(hits),
-        after_version=version,
+    """Climb every project, in memory. Raises RecipeError, RepositoryError, ToolError."""
+    only = None
+    if selection.parameters:
+        only = selection.parameters["package"], selection.parameters["version"]
+        _check_choice(advisory, *only)
+        advisory = _about(advisory, only[0])
+    projects = [NpmProject(site, repo, clients, only) for site in discover(repo)]
+    nothing = _nothing(advisory, repo)
+    return combined(
+        ECOSYSTEM, advisory, repo, climb_all(advisory, projects, nothing=lambda: nothing)
     )
 
 
-@dataclass(frozen=True)
-class _Bump:
-    """One package raised to one version, project by project."""
+def _is_held(project: NpmProject, advisory: Advisory) -> bool:
+    """Is an affected version here, and not hopeless? Raises RecipeError: here, and hopeless."""
+    site, names = project.site, advisory.packages(ECOSYSTEM)
+    if not site.names_any(project.repo, names):
+        return False
+    if site.lock is None:
+        return _pins_held(project, advisory)
+    client = project.client  # the refusal of a lock that none of ours resolves
+    affected = list(client.tree(project.files).affected(advisory, ECOSYSTEM))
+    if not affected:
+        return False
+    manifest = project.files.root_manifest
+    if manifest not in project.files.manifests and declared_in(project.files) is None:
+        raise RecipeError(
+            RefusalReason.MANIFEST_MISSING,
+            f"{site.lock} locks {affected[0].label}, but no {MANIFEST} is beside it.",
+            next_step="Add the manifest that the lock was made from.",
+        )
+    hopeless = [node for node in affected if _is_hopeless(advisory, node)]
+    if hopeless and (len(hopeless) == len(affected) or not isinstance(advisory, AdvisoryBundle)):
+        _refuse_unless_removable(project, hopeless)
+    return True
 
-    advisory: Advisory
-    repo: RepoContext
-    clients: ClientRunner
-    package: str
-    version: str
 
-    def changes(self, project: Project) -> Iterator[FileChange]:
-        """package.json where its spec doesn't admit the version; the lock where there is one."""
-        before = self.repo.read_text(project.manifest)
-        after = self._declare(project, before, exact=False)
-        if after != before:
-            yield FileChange(path=project.manifest, before=before, after=after)
-        if project.lock:
-            old = self.repo.read_text(project.lock)
-            new = self._resolve(project, project.lock, old, after)
-            yield FileChange(path=project.lock, before=old, after=new)
+def _pins_held(project: NpmProject, advisory: Advisory) -> bool:
+    if not pinned(project.files, advisory):
+        return False
+    fix = raise_pins(project.files, advisory, Targets(advisory, None), None)
+    if fix is None:
+        return False
+    hard = [item for item in fix.left if item.reason is not RefusalReason.NO_FIXED_VERSION] or [
+        item for item in fix.left if is_affected(advisory, ECOSYSTEM, item.package, _ABOVE_ALL)
+    ]
+    if hard and (not fix.moves or not isinstance(advisory, AdvisoryBundle)):
+        refuse(hard[0])
+    return True
 
-    def _declare(self, project: Project, text: str, *, exact: bool) -> str:
-        """package.json asking for the version; ``exact``: for no other, whatever it asked for."""
-        for place in project.declared:
-            if place.section == PEER_SECTION:
-                if not admits(place.spec, self.version):
-                    raise unsupported(
-                        f"{PEER_SECTION} of {project.manifest} asks for {self.package}"
-                        f" {place.spec!r}, which does not admit {self.version}."
-                    )
-                continue
-            fits = project.lock is not None and admits(place.spec, self.version)
-            new = (
-                self.version if exact else place.spec if fits else raised(place.spec, self.version)
-            )
-            if new is None:
-                raise unsupported(
-                    f"{project.manifest} asks for {self.package} {place.spec!r}, a range that"
-                    f" does not admit {self.version} and is not one version to raise."
-                )
-            if new != place.spec:
-                text = replace_spec(project.manifest, text, place, new)
-        return text
 
-    def _resolve(self, project: Project, lock: str, old: str, manifest: str) -> str:
-        """The lock, resolved by npm: first asked for exactly this version, then as declared.
+def _is_hopeless(advisory: Advisory, node: Node) -> bool:
+    """Nothing above it is fixed, and nothing that may be published either."""
+    above = Targets(advisory, None).named(node.name, node.version)
+    if not is_orderable(ECOSYSTEM, node.version):
+        return True
+    return not above and is_affected(advisory, ECOSYSTEM, node.name, _ABOVE_ALL)
 
-        Asked for a range, npm takes the highest version in it; one that is locked already it keeps.
-        A version 1 lock doesn't say what was asked for, so the second run would change nothing (and
-        ask the registry about every package once more).
-        """
-        npm = Npm(self.clients, lock.rpartition("/")[2], _peer_options(self.repo, project))
-        exact = self._declare(project, self.repo.read_text(project.manifest), exact=True)
-        new = npm.install(exact, old)
-        if manifest != exact and lockfile_version(new) > 1:
-            new = npm.install(manifest, new)
-        if self._remaining(new):
-            new = npm.update(self.package, manifest, new)
-        self._check_lock(lock, old, new)
-        return new
 
-    def _check_lock(self, lock: str, old: str, new: str) -> None:
-        left = self._remaining(new)
-        if left:
-            where, version = next(iter(left.items()))
+def _refuse_unless_removable(project: NpmProject, hopeless: list[Node]) -> None:
+    """A package without a fix can still go away with the parent that asks for it."""
+    tree = project.client.tree(project.files)
+    for node in hopeless:
+        if not is_orderable(ECOSYSTEM, node.version):
             raise unsupported(
-                f"With {self.package} raised to {self.version}, {lock} would still install"
-                f" {version} at {where}; its parent asks for it, which a direct bump can't change."
+                f"{node.name} in {project.path} is locked to {node.version!r}, which is no version"
+                " of a registry."
             )
-        if not installed_versions(new, self.package):
-            raise resolver_failed(f"npm dropped {self.package} from {lock}.")
-        lower = downgraded(old, new)
-        if lower:
-            raise resolver_failed(f"The bump of {self.package} is no pure upgrade: {lower}.")
-        if new == old:
-            raise RecipeError(
-                RefusalReason.NOTHING_CHANGED,
-                f"npm left {lock} as it was.",
-                next_step="Look at what pins the package there.",
-            )
-
-    def _remaining(self, lock_text: str) -> dict[str, str]:
-        return {
-            path: version
-            for path, version in installed_versions(lock_text, self.package).items()
-            if is_affected(self.advisory, ECOSYSTEM, self.package, version)
-        }
+        if any(tree.is_root(asker) for asker, _ in tree.askers(node.key)):
+            raise no_fix(node)
 
 
-def _all_affected(hits: tuple[Finding, ...]) -> tuple[str, ...]:
-    versions = {version for hit in hits for version in hit.affected}
-    return tuple(sorted(versions, key=lambda version: sort_key(ECOSYSTEM, version)))
+def _about(advisory: Advisory, package: str) -> Advisory:
+    """What the record says of one package: a model's bump raises nothing else."""
+    entries = tuple(
+        entry
+        for entry in advisory.affected
+        if entry.package is not None and entry.package.name == package
+    )
+    return Advisory(id=advisory.id, aliases=advisory.aliases, affected=entries)
 
 
-def _highest(hits: tuple[Finding, ...]) -> str:
-    """The highest version that projects ask for themselves: a bump must not go below it."""
-    own = [hit.project.root_version or hit.affected[-1] for hit in hits]
-    return max(own, key=lambda version: sort_key(ECOSYSTEM, version))
+def _check_choice(advisory: Advisory, package: str, version: str) -> None:
+    """A version that somebody else chose: real, and not affected. Raises RecipeError."""
+    if not is_orderable(ECOSYSTEM, version):
+        raise unsupported(f"{version!r} is not a version of {package}.")
+    if is_affected(advisory, ECOSYSTEM, package, version):
+        raise unsupported(f"{package} {version} is itself affected by {advisory.id}.")
 
 
-def _peer_options(repo: RepoContext, project: Project) -> tuple[str, ...]:
-    """The one setting of the repository's .npmrc that changes what fits together."""
-    npmrc = in_folder(project.folder, ".npmrc")
-    lines = repo.read_text(npmrc).splitlines() if repo.has(npmrc) else []
-    settings = {line.replace(" ", "") for line in lines}
-    return ("--legacy-peer-deps",) if "legacy-peer-deps=true" in settings else ()
+def _has_dependencies(site: Site, repo: RepoContext) -> bool:
+    for path in site.manifests:
+        try:
+            manifest = parse_manifest(path, repo.read_text(path))
+        except RecipeError:
+            continue  # said by whoever needs it
+        if any(manifest.get(section) for section in SECTIONS):
+            return True
+    return False
 
 
-def _nothing_to_bump(repo: RepoContext, names: tuple[str, ...]) -> RecipeError:
+def _is_own(advisory: Advisory, repo: RepoContext) -> bool:
+    return any(is_the_package(repo, name) for name in advisory.packages(ECOSYSTEM))
+
+
+def _nothing(advisory: Advisory, repo: RepoContext) -> RecipeError:
+    names = advisory.packages(ECOSYSTEM)
     what = ", ".join(names)
-    if any(is_the_package(repo, name) for name in names):
-        return own_code(names)
+    if _is_own(advisory, repo):
+        return RecipeError(
+            RefusalReason.OWN_CODE,
+            f"This repository is {what} itself: its own source is affected.",
+            next_step="A model can propose an edit; no dependency is to be raised.",
+        )
     if not any(is_manifest(path) for path in repo.tracked_files):
         return RecipeError(
             RefusalReason.MANIFEST_MISSING,
@@ -199,6 +179,6 @@ def _nothing_to_bump(repo: RepoContext, names: tuple[str, ...]) -> RecipeError:
         )
     return RecipeError(
         RefusalReason.NOT_AFFECTED,
-        f"No package.json or npm lock here asks for an affected version of {what}.",
-        next_step="Nothing needs to be done; without a lock, transitive versions are unknown.",
+        f"No npm project here asks for or installs an affected version of {what}.",
+        next_step="Nothing needs to be done.",
     )

@@ -1,9 +1,12 @@
 """npm's version specs: what one asks for, and the same ask raised to another version."""
 
 import re
+from functools import lru_cache
 
 from semantic_version import NpmSpec
 from semantic_version import Version as SemVer
+
+from fallback_tier.advisory.versions import is_orderable
 
 #: One comparator with a version: what can be raised without changing its meaning. A bare "1.2" is
 #: an x-range, not a version; ">= 1.2" is a floor.
@@ -13,9 +16,17 @@ _SIMPLE = re.compile(
 )
 _FULL = re.compile(r"\d+\.\d+\.\d+")
 
+#: "1", "1.2", "1.x", "~1.2.x": raised, it becomes a caret or tilde range of the same width.
+_WILDCARD = re.compile(r"[\^~]?\s*v?\d+(?P<minor>\.\d+)?(\.[xX*])*")
+
+#: A dist-tag ("latest", "next"): neither a number, nor a wildcard, nor a word of the range grammar.
+_TAG = re.compile(r"(?![vV]\d|[xX]$)[A-Za-z][A-Za-z0-9_-]*")
+
+_ALIAS = "npm:"
+
 #: Spec prefixes that name something else than a version of this package.
 _FOREIGN = (
-    ("npm:", "an alias"),
+    (_ALIAS, "an alias"),
     ("workspace:", "a workspace"),
     ("catalog:", "a catalog entry"),
     ("file:", "a local folder"),
@@ -27,34 +38,81 @@ _FOREIGN = (
 )
 
 
+def split_alias(spec: str) -> tuple[str, str]:
+    """``npm:real@^1`` as (``npm:real@``, ``^1``); any other spec as ("", itself)."""
+    if not spec.startswith(_ALIAS):
+        return "", spec
+    at = spec.find("@", len(_ALIAS) + 1)
+    return (spec + "@", "") if at < 0 else (spec[: at + 1], spec[at + 1 :])
+
+
 def foreign(spec: str) -> str | None:
-    """What the spec names instead of a version range (an alias, a URL …), if anything."""
+    """What the spec names instead of a version range (a folder, a URL …), if anything.
+
+    An alias names a range after all: that of the package that it stands for.
+    """
+    text = split_alias(spec)[1]
     for prefix, what in _FOREIGN:
-        if spec.startswith(prefix):
+        if text.startswith(prefix):
             return what
     # git URLs (git+ssh://, git://), and the user/repo shorthand.
-    return "a git repository or path" if "/" in spec or spec.startswith("git") else None
+    return "a git repository or path" if "/" in text or text.startswith("git") else None
+
+
+def is_tag(spec: str) -> bool:
+    """Does the spec follow a dist-tag instead of a range?"""
+    return _TAG.fullmatch(spec) is not None
 
 
 def floor(spec: str) -> str | None:
     """The version that the spec starts from; None where it isn't one simple comparator."""
-    match = _simple(spec)
+    match = _simple(split_alias(spec)[1])
     return match["version"] if match else None
 
 
 def raised(spec: str, version: str) -> str | None:
-    """The spec with its version replaced, operator and spacing kept; None: not a simple one."""
-    match = _simple(spec)
-    return f"{match['operator']}{match['gap']}{version}" if match else None
+    """The spec with its version replaced, operator, spacing and alias kept; None: not a simple one."""
+    alias, text = split_alias(spec)
+    match = _simple(text)
+    if match:
+        return f"{alias}{match['operator']}{match['gap']}{version}"
+    wildcard = _WILDCARD.fullmatch(text)
+    if wildcard is None:
+        return None
+    return f"{alias}{'~' if wildcard['minor'] else '^'}{version}"
 
 
 def admits(spec: str, version: str) -> bool:
     """Does npm's range accept the version? False also where the range can't be read (a tag)."""
+    read, number = _range(split_alias(spec)[1]), _version(version)
+    return read is not None and number is not None and bool(read.match(number))
+
+
+def compatible(version: str, other: str) -> bool:
+    """Are both in one compatible range: the same major, below 1.0 the same minor?"""
+    left, right = _version(version), _version(other)
+    if left is None or right is None:
+        return False
+    if left.major or right.major:
+        return bool(left.major == right.major)
+    return bool(left.minor == right.minor)
+
+
+@lru_cache(maxsize=16_384)
+def _range(spec: str) -> NpmSpec | None:
     text = re.sub(r"([<>=~^])\s+", r"\1", " ".join(spec.split()))
     try:
-        return bool(NpmSpec(text or "*").match(SemVer(version)))
+        return NpmSpec(text or "*")
     except ValueError:
-        return False
+        return None
+
+
+@lru_cache(maxsize=16_384)
+def _version(version: str) -> SemVer | None:
+    try:
+        return SemVer(version) if is_orderable("npm", version) else None
+    except ValueError:
+        return None
 
 
 def _simple(spec: str) -> re.Match[str] | None:

@@ -1,32 +1,29 @@
-"""Where an npm project holds a package: what can be bumped, and what stands in the way."""
+"""Where npm projects hold a package, as the gates see it: declared, and installed."""
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from fallback_plugins.npm.layout import (
+    BINARY_LOCKS,
+    ECOSYSTEM,
+    FOREIGN_LOCKS,
+    LOCKS,
+    MANIFEST,
+    in_folder,
+    is_manifest,
+)
 from fallback_plugins.npm.lockfile import installed_versions
 from fallback_plugins.npm.manifest import Declared, declared, parse_manifest
+from fallback_plugins.npm.projects import locked_members
 from fallback_tier.repo import RepoContext
-
-ECOSYSTEM = "npm"
-MANIFEST = "package.json"
-
-#: npm reads the first of these that exists.
-LOCKS = ("npm-shrinkwrap.json", "package-lock.json")
-
-#: Locks and workspaces of other clients; one of them beside a manifest decides what is installed.
-FOREIGN_LOCKS = ("yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb")
-BINARY_LOCKS = frozenset({"bun.lockb"})
-FOREIGN_WORKSPACES = ("pnpm-workspace.yaml", "lerna.json")
-
-_INSTALLED = "node_modules"
 
 
 @dataclass(frozen=True)
 class Project:
     """One folder with a package.json or a lock, where the package is declared or installed.
 
-    ``installed`` is the lock's word: npm path → version. ``unread``: another client's lock, which
-    says more. ``blocker``: why this recipe can't bump here. Both are clauses.
+    ``installed`` is the lock's word: npm path → version. ``unread``, a clause: another client's lock,
+    which says more.
     """
 
     folder: str
@@ -34,25 +31,11 @@ class Project:
     declared: tuple[Declared, ...]
     installed: dict[str, str]
     unread: str | None = None
-    blocker: str | None = None
 
     @property
     def manifest(self) -> str:
         """Path of the package.json."""
         return in_folder(self.folder, MANIFEST)
-
-    @property
-    def root_version(self) -> str | None:
-        """The version that the project itself gets, as the lock has it."""
-        keys = {place.key for place in self.declared}
-        found = (self.installed.get(f"{_INSTALLED}/{key}") for key in keys)
-        return next((version for version in found if version), None)
-
-
-def is_manifest(path: str) -> bool:
-    """Does this file declare or lock dependencies (and isn't part of an installed package)?"""
-    pure = PurePosixPath(path)
-    return pure.name in {MANIFEST, *LOCKS, *FOREIGN_LOCKS} and _INSTALLED not in pure.parts
 
 
 def survey(repo: RepoContext, package: str) -> tuple[Project, ...]:
@@ -63,7 +46,9 @@ def survey(repo: RepoContext, package: str) -> tuple[Project, ...]:
     """
     manifests = [path for path in repo.tracked_files if is_manifest(path)]
     folders = sorted({str(PurePosixPath(path).parent) for path in manifests})
-    projects = (_project(repo, folder, package) for folder in folders)
+    # A member's dependencies stand in the lock of its workspace.
+    members = locked_members(repo)
+    projects = (_project(repo, folder, package) for folder in folders if folder not in members)
     return tuple(project for project in projects if project is not None)
 
 
@@ -72,11 +57,6 @@ def is_the_package(repo: RepoContext, package: str) -> bool:
     if not repo.has(MANIFEST):
         return False
     return parse_manifest(MANIFEST, repo.read_text(MANIFEST)).get("name") == package
-
-
-def in_folder(folder: str, name: str) -> str:
-    """The path of a file in a folder; "." is the root."""
-    return name if folder == "." else f"{folder}/{name}"
 
 
 def _project(repo: RepoContext, folder: str, package: str) -> Project | None:
@@ -91,10 +71,7 @@ def _project(repo: RepoContext, folder: str, package: str) -> Project | None:
     unread = _unread_lock(repo, folder, package, declared=bool(places))
     if not (places or installed or unread):
         return None
-    blocker = _workspace(repo, folder)
-    if len(locks) > 1:
-        blocker = f"{locks[0]} and {locks[1]} stand side by side"
-    return Project(folder, locks[0] if locks else None, places, installed, unread, blocker)
+    return Project(folder, locks[0] if locks else None, places, installed, unread)
 
 
 def _naming(repo: RepoContext, path: str, package: str) -> str | None:
@@ -111,14 +88,14 @@ def _unread_lock(repo: RepoContext, folder: str, package: str, *, declared: bool
     return None
 
 
-def _workspace(repo: RepoContext, folder: str) -> str | None:
-    """Workspaces share one lock at the top: a member can't be bumped by itself."""
-    pure = PurePosixPath(folder)
-    for above in (pure, *pure.parents):
-        for name in FOREIGN_WORKSPACES:
-            if repo.has(path := in_folder(str(above), name)):
-                return f"{path} makes it part of a workspace"
-        path = in_folder(str(above), MANIFEST)
-        if repo.has(path) and "workspaces" in parse_manifest(path, repo.read_text(path)):
-            return f"{path} declares workspaces, which this recipe doesn't bump"
-    return None
+__all__ = [
+    "ECOSYSTEM",
+    "FOREIGN_LOCKS",
+    "LOCKS",
+    "MANIFEST",
+    "Project",
+    "in_folder",
+    "is_manifest",
+    "is_the_package",
+    "survey",
+]

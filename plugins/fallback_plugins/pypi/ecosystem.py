@@ -7,20 +7,29 @@ from importlib.resources import files
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi import recipe, usage
 from fallback_plugins.pypi.manifests import Kind, kind_of
+from fallback_plugins.pypi.pyproject import UV_ARRAYS
 from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.outcome import NotApplicable, RecipeResult, RecipeSelection, Selected
+from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, RecipeSelection, Selected
 from fallback_tier.ports import ClientRunner, Gate
 from fallback_tier.repo import RepoContext
 
-#: The arrays of pyproject.toml that the recipe edits.
-_PYPROJECT_KEYS = ("project.dependencies", "project.optional-dependencies", "dependency-groups")
+#: The parts of pyproject.toml that the ladder edits.
+_PYPROJECT_KEYS = (
+    "project.dependencies",
+    "project.optional-dependencies",
+    "dependency-groups",
+    "tool.poetry.dependencies",
+    "tool.poetry.dev-dependencies",
+    "tool.poetry.group",
+    *(f"tool.uv.{key}" for key in UV_ARRAYS),
+)
 
 
 @dataclass(frozen=True)
 class PyPIEcosystem:
-    """Requirements files, pyproject.toml (PEP 621) and uv.lock, resolved by the real uv."""
+    """Requirements files, pyproject.toml, Pipfile, setup.cfg and locks, resolved by the real clients."""
 
     clients: ClientRunner
 
@@ -34,24 +43,28 @@ class PyPIEcosystem:
         return tuple(path for path in tracked_files if kind_of(path) is not None)
 
     def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
-        """The direct bump to the lowest fixed version, or why there is none."""
+        """The minimal-fix ladder, or why there is nothing for it to climb. Nothing is resolved."""
         try:
-            return recipe.select_bump(advisory, repo)
+            return recipe.select(advisory, repo, self.clients)
         except RecipeError as error:
             return NotApplicable(reason=error.reason, sentence=str(error))
         except RepositoryError as error:
             return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
 
+    def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
+        """What the files alone tell; nothing is resolved."""
+        return recipe.outline(advisory, repo, self.clients)
+
     def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
-        """Make the change, in memory. Raises RecipeError, RepositoryError, ToolError."""
-        return recipe.apply_bump(selection, advisory, repo, self.clients)
+        """Climb the ladder, in memory. Raises RecipeError, RepositoryError, ToolError."""
+        return recipe.apply(selection, advisory, repo, self.clients)
 
     def bump(self, package: str, version: str) -> Selected:
-        """The selection that raises ``package`` to ``version``."""
+        """The selection that raises ``package`` to exactly ``version``."""
         return recipe.bump(package, version)
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
-        """The dependency arrays of pyproject.toml; requirements files have lines, not keys."""
+        """The dependency arrays and tables of pyproject.toml; requirements files have lines, not keys."""
         kind = kind_of(path)
         if kind is None:
             return None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fallback_audit.vocabulary import FailureKind
+from fallback_audit.vocabulary import FailureKind, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.gating import TestRun
 from fallback_plugins.pypi.environment import Environment, is_test
@@ -105,16 +105,18 @@ class NotVulnerableGate:
             what = f"{package} is still affected: {', '.join(bad[:3])}"
             return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(bad))
         if held:
-            level = "resolved tree" if installed else "pins"
+            level = ProofLevel.RESOLVED_TREE if installed else ProofLevel.PINS
             versions = ", ".join(sorted({version for _, version in held}))
-            return gating.passed(self.name, f"{level}: {package} {versions}")
+            what = f"{level.replace('_', ' ')}: {package} {versions}"
+            return gating.passed(self.name, what, proof_level=level)
         if places:
             where = ", ".join(sorted({place.path for place in places}))
             return gating.skipped(self.name, f"{where} tells no version of {package}")
         if is_the_package(repo, package):
             return gating.skipped(self.name, f"{package} is this repository: its tests must tell")
         if survey(context.repo, package):
-            return gating.passed(self.name, f"pins: {package} is no longer declared")
+            what = f"pins: {package} is no longer declared"
+            return gating.passed(self.name, what, proof_level=ProofLevel.PINS)
         return gating.skipped(self.name, f"{package} is not a dependency of this repository")
 
 

@@ -1,4 +1,4 @@
-"""The requirement strings of a pyproject.toml (PEP 621, PEP 735), and exact edits of one."""
+"""What a pyproject.toml asks for (PEP 621, PEP 735, Poetry's tables, uv's arrays), and exact edits."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -10,6 +10,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.pypi.poetry_tables import poetry_entries
 from fallback_plugins.pypi.requirements import Declaration, declaration_in
 from fallback_tier.errors import RecipeError
 
@@ -33,9 +34,13 @@ _DOCUMENTS = 8
 NO_BACKEND = "fallback_tier_builds_nothing"
 
 
+#: The arrays of ``[tool.uv]`` that hold requirement strings.
+UV_ARRAYS = ("constraint-dependencies", "override-dependencies", "dev-dependencies")
+
+
 @dataclass(frozen=True)
 class RequirementString:
-    """One string of a dependency array: the keys that lead to it, its value, what it declares."""
+    """One string that asks for a package: the keys that lead to it, its value, what it declares."""
 
     keys: tuple[str | int, ...]
     value: str
@@ -60,28 +65,31 @@ def _parsed(text: str) -> Mapping[str, Any]:
 
 
 def requirement_strings(path: str, text: str, package: str) -> tuple[RequirementString, ...]:
-    """Where the file declares the package, in its dependency arrays."""
-    return tuple(
+    """Where the file asks for the package: PEP 621, dependency groups, Poetry's tables, uv's arrays.
+
+    In Poetry's tables ``value`` is the specifier alone, in Poetry's own grammar.
+    """
+    document = parse_toml(path, text)
+    wanted = canonicalize_name(package)
+    arrays = tuple(
         RequirementString(keys, value, declaration)
-        for keys, value in _strings(parse_toml(path, text))
+        for keys, value in requirement_arrays(document)
         if (declaration := declaration_in(value, package)) is not None
     )
+    tables = tuple(
+        RequirementString(entry.keys, entry.value, entry.declaration)
+        for entry in poetry_entries(document)
+        if canonicalize_name(entry.name) == wanted
+    )
+    return arrays + tables
 
 
 def foreign_declaration(path: str, text: str, package: str) -> str | None:
-    """The table outside PEP 621 that declares the package (``tool.poetry…``), if any."""
+    """The table that takes the package from elsewhere than a registry (``tool.uv.sources``), if any."""
     tool = _table(parse_toml(path, text).get("tool"))
+    sources = _table(_table(tool.get("uv")).get("sources"))
     wanted = canonicalize_name(package)
-    for keys, table in _foreign_tables(tool):
-        if any(canonicalize_name(name) == wanted for name in table):
-            return keys
-    uv = _table(tool.get("uv"))
-    if any(canonicalize_name(name) == wanted for name in _table(uv.get("sources"))):
-        return "tool.uv.sources"
-    for key in ("override-dependencies", "constraint-dependencies", "dev-dependencies"):
-        if any(declaration_in(item, package) for item in _text_items(uv.get(key))):
-            return f"tool.uv.{key}"
-    return None
+    return "tool.uv.sources" if any(canonicalize_name(name) == wanted for name in sources) else None
 
 
 def replace_requirement(path: str, text: str, keys: tuple[str | int, ...], new: str) -> str:
@@ -91,9 +99,9 @@ def replace_requirement(path: str, text: str, keys: tuple[str | int, ...], new: 
     this value of the parsed document. Raises RecipeError where none does (an escaped string).
     """
     document = parse_toml(path, text)
-    old = _value_at(document, keys)
+    old = value_at(document, keys)
     wanted = deepcopy(document)
-    _value_at(wanted, keys[:-1])[keys[-1]] = new
+    value_at(wanted, keys[:-1])[keys[-1]] = new
     for quote in _QUOTES:
         literal = f"{quote}{old}{quote}"
         position = text.find(literal)
@@ -134,7 +142,10 @@ def harmless(path: str, manifest: str) -> str:
     return tomlkit.dumps(document)
 
 
-def _strings(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def requirement_arrays(
+    document: Mapping[str, Any],
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every requirement string of the dependency arrays, with the keys that lead to it."""
     project = _table(document.get("project"))
     arrays: list[tuple[tuple[str | int, ...], Any]] = [
         (("project", "dependencies"), project.get("dependencies"))
@@ -143,21 +154,16 @@ def _strings(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...
         arrays.append((("project", "optional-dependencies", group), items))
     for group, items in _table(document.get("dependency-groups")).items():
         arrays.append((("dependency-groups", group), items))
+    uv = _table(_table(document.get("tool")).get("uv"))
+    arrays += [(("tool", "uv", key), uv.get(key)) for key in UV_ARRAYS]
     for keys, items in arrays:
         for index, item in enumerate(items if isinstance(items, list) else ()):
             if isinstance(item, str):
                 yield (*keys, index), item
 
 
-def _foreign_tables(tool: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    poetry = _table(tool.get("poetry"))
-    for key in ("dependencies", "dev-dependencies"):
-        yield f"tool.poetry.{key}", _table(poetry.get(key))
-    for group, content in _table(poetry.get("group")).items():
-        yield f"tool.poetry.group.{group}", _table(_table(content).get("dependencies"))
-
-
-def _value_at(document: Any, keys: tuple[str | int, ...]) -> Any:
+def value_at(document: Any, keys: tuple[str | int, ...]) -> Any:
+    """What stands at the end of these keys."""
     for key in keys:
         document = document[key]
     return document
@@ -172,7 +178,3 @@ def _parses_to(text: str, wanted: Mapping[str, Any]) -> bool:
 
 def _table(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _text_items(value: Any) -> Iterator[str]:
-    return (item for item in (value if isinstance(value, list) else ()) if isinstance(item, str))

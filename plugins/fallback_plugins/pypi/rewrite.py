@@ -1,9 +1,9 @@
-"""A declaration raised to another version, as text: nothing but the version's span changes."""
+"""A declaration raised to another version, as text: nothing but versions and their operators change."""
 
 import re
 from dataclasses import dataclass
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from fallback_plugins.pypi.requirements import Clause, Declaration
 
@@ -11,6 +11,11 @@ from fallback_plugins.pypi.requirements import Clause, Declaration
 _ALIGNED = 3
 
 _BLANKS_BEFORE_COMMENT = re.compile(r" +(?=#)")
+
+#: Upper bounds: they move with the version where they would exclude it.
+_BOUNDS = frozenset({"<", "<="})
+
+_RELEASE = re.compile(r"v?\d+(?:\.\d+)*")
 
 
 @dataclass(frozen=True)
@@ -25,14 +30,14 @@ class Edit:
 def edits_for(declaration: Declaration, version: str) -> tuple[Edit, ...] | None:
     """The edits that raise a declaration to ``version``; None where none would admit it.
 
-    A pin moves; else every lower bound below the version does. Other clauses (``<2``, ``!=1.5``)
-    stay, so a declaration that excludes the version is not one to be raised.
+    A pin moves; else every lower bound below the version does, and each upper bound that excludes it, in
+    the style that it is written in (``>=1.0,<2.0`` to 2.1: ``>=2.1,<3.0``; ``==1.*``: ``==2.*``). Other
+    clauses (``!=1.5``) stay, so a declaration whose exclusion names the version can't be raised.
     """
-    clauses = (declaration.pin,) if declaration.pin else _low_floors(declaration, version)
-    edits = tuple(edit for clause in clauses for edit in _edits(clause, version))
-    moved = {clause.start for clause in clauses}
-    kept = tuple(clause for clause in declaration.clauses if clause.start not in moved)
-    return edits if edits and Declaration(kept).admits(version) else None
+    moved = tuple(clause for clause in declaration.clauses if _moves(clause, declaration, version))
+    edits = tuple(edit for clause in moved for edit in _edits(clause, version))
+    kept = (clause for clause in declaration.clauses if clause not in moved)
+    return edits if edits and all(clause.admits(version) for clause in kept) else None
 
 
 def apply_edits(text: str, edits: tuple[Edit, ...]) -> str:
@@ -43,18 +48,39 @@ def apply_edits(text: str, edits: tuple[Edit, ...]) -> str:
     return text
 
 
-def _low_floors(declaration: Declaration, version: str) -> tuple[Clause, ...]:
+def _moves(clause: Clause, declaration: Declaration, version: str) -> bool:
+    if clause is declaration.pin:
+        return True
     wanted = Version(version)
-    return tuple(clause for clause in declaration.floors if Version(clause.version) < wanted)
+    if clause.operator in _BOUNDS:
+        return not clause.admits(version)
+    if clause.is_wildcard and clause.operator != "!=":
+        return not clause.admits(version) and Version(clause.version[:-2]) < wanted
+    return (
+        declaration.pin is None
+        and clause in declaration.floors
+        and Version(clause.version) < wanted
+    )
 
 
 def _edits(clause: Clause, version: str) -> tuple[Edit, ...]:
-    moved = Edit(clause.start, clause.end, version)
     if clause.operator == ">":
-        return Edit(clause.operator_start, clause.operator_start + 1, ">="), moved
+        raised = Edit(clause.operator_start, clause.operator_start + 1, ">=")
+        return raised, Edit(clause.start, clause.end, version)
+    new = version
     if clause.operator == "~=":
-        return (Edit(clause.start, clause.end, _compatible(clause.version, version)),)
-    return (moved,)
+        new = _compatible(clause.version, version)
+    elif clause.operator == "<":
+        new = _bound_above(clause.version, version)
+    elif clause.is_wildcard:
+        new = _wildcard(clause.version, version)
+    elif clause.operator == "~" and "." not in clause.version:
+        # ``~1`` reaches to 2, ``~1.4`` only to 1.5.
+        return (
+            Edit(clause.operator_start, clause.operator_start + 1, ">="),
+            Edit(clause.start, clause.end, f"{version},<{Version(version).major + 1}"),
+        )
+    return (Edit(clause.start, clause.end, new),)
 
 
 def _compatible(old: str, version: str) -> str:
@@ -66,6 +92,24 @@ def _compatible(old: str, version: str) -> str:
     if len(release) == kept:
         return version
     return ".".join(map(str, release[:kept])) + f",>={version}"
+
+
+def _bound_above(old: str, version: str) -> str:
+    """``<`` moved above the version: the same component is counted on, as many are written."""
+    match = _RELEASE.match(old)
+    if match is None:
+        raise InvalidVersion(old)
+    parts = [int(part) for part in match[0].lstrip("v").split(".")]
+    place = max((at for at, part in enumerate(parts) if part), default=0)
+    release = (*Version(version).release, *(0,) * len(parts))
+    moved = (*release[:place], release[place] + 1, *(0,) * (len(parts) - place - 1))
+    return ".".join(map(str, moved)) + old[match.end() :]
+
+
+def _wildcard(old: str, version: str) -> str:
+    kept = old.count(".")
+    release = (*Version(version).release, *(0,) * kept)
+    return ".".join(map(str, release[:kept])) + ".*"
 
 
 def _realigned(tail: str, grown: int) -> str:

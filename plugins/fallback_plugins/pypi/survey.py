@@ -2,30 +2,28 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pins import pinned_versions
+from fallback_plugins.pypi.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.pyproject import foreign_declaration, parse_toml, requirement_strings
 from fallback_plugins.pypi.requirements import Declaration, declaration_in, declarations
-from fallback_tier.advisory import sort_key
+from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.advisory.versions import PYPI
 from fallback_tier.repo import RepoContext
 
 ECOSYSTEM = PYPI
 
-#: Why a place of these kinds isn't edited; the sentence is "<path> holds <package> …, but <this>."
-_NOT_DRIVEN = {
-    Kind.POETRY_LOCK: "only poetry writes it",
-    Kind.PDM_LOCK: "only pdm writes it",
-    Kind.PYLOCK: "only the client that made it writes it",
-    Kind.PIPFILE_LOCK: "only pipenv writes it",
-    Kind.PIPFILE: "this recipe doesn't edit it",
-    Kind.SETUP_CFG: "this recipe doesn't edit it",
-    Kind.SETUP_PY: "it is a program, which this recipe doesn't edit",
-}
+#: Texts whose words are kept.
+_TEXTS = 32
+
+_WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _QUOTED = re.compile(r"""(?P<quote>['"])(?P<text>[^'"\n]*)(?P=quote)""")
 
 
@@ -33,7 +31,8 @@ _QUOTED = re.compile(r"""(?P<quote>['"])(?P<text>[^'"\n]*)(?P=quote)""")
 class Place:
     """One place that holds the package in ``current`` (None: no version can be read there).
 
-    ``keys`` lead to a string of pyproject.toml; ``blocker`` says why the place can't be changed.
+    ``keys`` lead to a string of a TOML file; ``blocker`` says why the place can't be changed: the
+    sentence is "<path> asks for <package> …, but <this>.".
     """
 
     path: str
@@ -53,10 +52,25 @@ def survey(repo: RepoContext, package: str) -> tuple[Place, ...]:
     named = name_pattern(package)
     places: list[Place] = []
     for path in sorted(repo.tracked_files):
-        kind = kind_of(path)
-        if kind is not None and named.search(text := repo.read_text(path)):
-            places.extend(_READERS.get(kind, _read_lock)(path, kind, text, package))
+        if kind_of(path) is not None and named.search(text := repo.read_text(path)):
+            places.extend(places_in(path, text, package))
     return tuple(places)
+
+
+def places_in(path: str, text: str, package: str) -> tuple[Place, ...]:
+    """Every place of one manifest or lock that holds the package, top down. Raises RecipeError."""
+    kind = kind_of(path)
+    return () if kind is None else tuple(_READERS.get(kind, _read_lock)(path, kind, text, package))
+
+
+def mentioned(text: str, packages: frozenset[str]) -> frozenset[str]:
+    """Those of the packages (canonical names) whose name stands in a text: one pass for any number."""
+    return _words(text) & packages
+
+
+@lru_cache(maxsize=_TEXTS)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(canonicalize_name(word) for word in set(_WORD.findall(text)))
 
 
 def name_pattern(package: str) -> re.Pattern[str]:
@@ -83,48 +97,70 @@ def current_of(declaration: Declaration) -> str | None:
     return max(bounds, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
 
 
+def highest_named(advisory: Advisory, package: str, admits: Callable[[str], bool]) -> str | None:
+    """The highest affected version that the record names and ``admits`` accepts."""
+    matcher = advisory.matcher(ECOSYSTEM, package)
+    named = reversed(matcher.named) if matcher else ()
+    return next((it for it in named if admits(it) and matcher and matcher.covers(it)), None)
+
+
 def _read_requirements(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
     for declaration in declarations(text, package):
         yield _declared(path, kind, declaration)
 
 
 def _read_pyproject(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
+    source = foreign_declaration(path, text, package)
     for string in requirement_strings(path, text, package):
-        yield _declared(path, kind, string.declaration, string.keys)
-    table = foreign_declaration(path, text, package)
-    if table is not None:
-        yield Place(
-            path, kind, None, blocker=f"it does so in [{table}], which this recipe doesn't edit"
-        )
+        place = _declared(path, kind, string.declaration, string.keys)
+        if source and not place.blocker:
+            place = replace(place, blocker=f"[{source}] takes it from elsewhere than a registry")
+        yield place
 
 
 def _read_lock(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
     for version in pinned_versions(path, text, package):
-        yield Place(path, kind, version, blocker=_NOT_DRIVEN.get(kind))
+        yield Place(path, kind, version)
 
 
 def _read_pipfile(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    document = parse_toml(path, text)
-    for section in ("packages", "dev-packages"):
-        table = document.get(section)
-        for name, asked in table.items() if isinstance(table, dict) else ():
-            spec = asked.get("version", "*") if isinstance(asked, dict) else asked
-            declaration = declaration_in(f"{name}{spec}".removesuffix("*"), package)
-            if declaration is not None and declaration.clauses:
-                yield Place(path, kind, current_of(declaration), blocker=_NOT_DRIVEN[kind])
+    wanted = canonicalize_name(package)
+    for entry in pipfile_entries(parse_toml(path, text)):
+        if canonicalize_name(entry.name) == wanted:
+            yield _declared(path, kind, entry.declaration, entry.keys)
 
 
 def _read_setup_cfg(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    for declaration in declarations(text, package):
-        if declaration.clauses:
-            yield Place(path, kind, current_of(declaration), blocker=_NOT_DRIVEN[kind])
+    written = declarations(text, package)
+    known = [line for line in setup_cfg_requirements(text) if declaration_in(line, package)]
+    for declaration in written:
+        place = _declared(path, kind, declaration)
+        if len(known) != len(written):
+            place = replace(place, blocker="it does so elsewhere than one requirement a line")
+        yield place
+    if known and not written:
+        yield Place(path, kind, None, blocker="it does so elsewhere than one requirement a line")
 
 
 def _read_setup_py(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
     for match in _QUOTED.finditer(text):
         declaration = declaration_in(match["text"], package)
         if declaration is not None and declaration.clauses:
-            yield Place(path, kind, current_of(declaration), blocker=_NOT_DRIVEN[kind])
+            why = "it is a program, which no recipe edits"
+            yield Place(path, kind, current_of(declaration), blocker=why)
+
+
+def setup_cfg_requirements(text: str) -> tuple[str, ...]:
+    """The requirement lines of ``install_requires`` and ``extras_require``; none where it can't be read."""
+    parser = ConfigParser(interpolation=None)
+    try:
+        parser.read_string(text)
+    except ConfigParserError:
+        return ()
+    values = [parser.get("options", "install_requires", fallback="")]
+    if parser.has_section("options.extras_require"):
+        values += [value for _, value in parser.items("options.extras_require")]
+    return tuple(line.strip() for value in values for line in value.splitlines() if line.strip())
 
 
 def _declared(

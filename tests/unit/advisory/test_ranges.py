@@ -12,6 +12,7 @@ from fallback_tier.advisory import (
     fixed_versions,
     is_affected,
     lowest_fixed_version,
+    lowest_safe,
 )
 from tests.unit.recipes.support import advisory
 
@@ -151,3 +152,59 @@ def test_several_fixed_lines_never_downgrade() -> None:
 def _last_affected(version: str) -> list[dict[str, Any]]:
     events = [{"introduced": "0"}, {"last_affected": version}]
     return [{"type": "ECOSYSTEM", "events": events}]
+
+
+@given(records(), st.sampled_from(UNIVERSE), st.sets(st.sampled_from(UNIVERSE)))
+def test_lowest_safe_is_the_lowest_published_one_that_is_not_affected(
+    drawn: tuple[str, Advisory, set[int]], current: int, published: set[int]
+) -> None:
+    ecosystem, record, affected = drawn
+    texts = [spelled(ecosystem, number) for number in published]
+    version = lowest_safe(record, ecosystem, "pkg", spelled(ecosystem, current), texts)
+    safe = sorted(it for it in published if it > current and it not in affected)
+    assert version == (spelled(ecosystem, safe[0]) if safe else None)
+
+
+def test_above_last_affected_the_next_published_version_is_safe() -> None:
+    record = advisory("PyPI", "pkg", ranges=_last_affected("1.5"))
+    assert lowest_fixed_version(record, "PyPI", "pkg", "1.4") is None
+    published = ["1.6rc1", "not a version", "1.7", "1.6", "1.5", "1.0"]
+    assert lowest_safe(record, "PyPI", "pkg", "1.4", published) == "1.6"
+    assert lowest_safe(record, "PyPI", "pkg", "1.5rc1", published) == "1.6rc1"
+    assert lowest_safe(record, "PyPI", "pkg", "1.4", ["1.3", "1.5"]) is None
+    assert lowest_safe(record, "PyPI", "pkg", "a branch", published) is None
+
+
+def test_beyond_its_limit_a_range_says_nothing() -> None:
+    events = [{"introduced": "1.0.0"}, {"limit": "2.0.0"}]
+    record = advisory("npm", "pkg", ranges=[{"type": "SEMVER", "events": events}])
+    assert is_affected(record, "npm", "pkg", "1.9.9")
+    assert not is_affected(record, "npm", "pkg", "2.0.0")
+    assert lowest_safe(record, "npm", "pkg", "1.0.0", ["1.5.0", "2.1.0"]) == "2.1.0"
+    several = [*events, {"limit": "3.0.0"}]
+    record = advisory("npm", "pkg", ranges=[{"type": "SEMVER", "events": several}])
+    assert is_affected(record, "npm", "pkg", "2.5.0")
+
+
+@pytest.mark.parametrize("same", ["2.0", "v2.0.0", "02.0", "0!2.0.0", "2.0.0.0+local"])
+def test_a_listed_version_is_found_however_it_is_spelled(same: str) -> None:
+    record = advisory("PyPI", "pkg", versions=["1.0", "2.0", "20.0"])
+    assert is_affected(record, "PyPI", "pkg", same)
+    assert not is_affected(record, "PyPI", "pkg", "2.1")
+    assert is_affected(advisory("PyPI", "pkg", versions=[same]), "PyPI", "pkg", "2")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"ranges": [{"type": "GIT", "events": [{"introduced": "0"}, {"fixed": "a" * 40}]}]},
+        {"ranges": []},
+        {"ranges": [{"type": "SEMVER", "events": []}]},
+    ],
+)
+def test_commits_alone_say_nothing_of_versions(entries: dict[str, Any]) -> None:
+    record = advisory("npm", "pkg", **entries)
+    assert record.says_nothing
+    assert not is_affected(record, "npm", "pkg", "1.0.0")
+    assert not advisory("npm", "pkg", **entries, versions=["1.0.0"]).says_nothing
+    assert not advisory("npm", "pkg", [("0", None)]).says_nothing

@@ -3,9 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from semantic_version import Version as SemVer
 
 from fallback_tier.advisory import canonical_name, compare_versions, sort_key
-from fallback_tier.advisory.versions import is_orderable, is_prerelease
+from fallback_tier.advisory.versions import is_orderable, is_prerelease, successor
 from fallback_tier.errors import AdvisoryError
 
 numbers = st.integers(0, 30)
@@ -101,3 +102,49 @@ def test_prereleases(ecosystem: str, version: str, expected: bool) -> None:
 def test_names() -> None:
     assert canonical_name("PyPI", "Zope.Interface__x") == "zope-interface-x"
     assert canonical_name("npm", "@Scope/Some.Thing") == "@Scope/Some.Thing"
+
+
+plain_or_not = semver | st.from_regex(
+    r"[0-9]{1,3}\.[0-9]\.[0-9](-[0-9a-b.-]{0,5})?", fullmatch=True
+)
+
+
+@given(plain_or_not, plain_or_not)
+def test_our_semver_keys_order_as_the_library_does(left: str, right: str) -> None:
+    if not is_orderable("npm", left) or not is_orderable("npm", right):
+        return
+    theirs = [SemVer.coerce(it.lstrip(" =v")).truncate("prerelease") for it in (left, right)]
+    expected = (theirs[0] > theirs[1]) - (theirs[0] < theirs[1])
+    assert compare_versions("npm", left, right) == expected
+
+
+@given(
+    st.one_of(st.tuples(st.just("npm"), semver, semver), st.tuples(st.just("PyPI"), pep440, pep440))
+)
+def test_nothing_lies_between_a_version_and_its_successor(drawn: tuple[str, str, str]) -> None:
+    ecosystem, version, other = drawn
+    after = successor(ecosystem, version)
+    assert compare_versions(ecosystem, version, after) == -1
+    assert compare_versions(ecosystem, other, version) <= 0 or (
+        compare_versions(ecosystem, other, after) >= 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("ecosystem", "version", "expected"),
+    [
+        ("npm", "1.2.3", "1.2.4-0"),
+        ("npm", "1.2.3-rc+b", "1.2.3-rc.0"),
+        ("PyPI", "1.0", "1.0.post0.dev0"),
+        ("PyPI", "1.0rc1", "1.0rc1.post0.dev0"),
+        ("PyPI", "1!1.0.post2+local", "1!1.0.post3.dev0"),
+        ("PyPI", "1.0.post1.dev4", "1.0.post1.dev5"),
+    ],
+)
+def test_successors(ecosystem: str, version: str, expected: str) -> None:
+    assert successor(ecosystem, version) == expected
+
+
+def test_what_is_no_version_has_no_successor() -> None:
+    with pytest.raises(AdvisoryError, match="latest"):
+        successor("npm", "latest")

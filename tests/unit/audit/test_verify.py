@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.canonical import leaf_digest
+from fallback_audit.events import SCHEMA_VERSION
 from fallback_audit.evidence import FileEvidenceStore
 from fallback_audit.sqlite_store import SqliteAuditStore, open_readonly
 from fallback_audit.verify import MAX_LISTED, verify
@@ -254,7 +255,7 @@ def test_an_event_of_the_future_is_named(path: Path) -> None:
         payload = b'{"kind":"Prophecy"}'
         head, _, tail = header.partition(b'"payload_sha256":"')
         header = head + b'"payload_sha256":"' + payload_digest(payload).encode() + tail[64:]
-        header = header.replace(b'"schema_version":1', b'"schema_version":9')
+        header = header.replace(b'"schema_version":%d' % SCHEMA_VERSION, b'"schema_version":9')
         connection.execute(
             "UPDATE audit_header SET header = ?, leaf = ? WHERE seq = ?",
             (header, leaf_digest(header), EVENTS),

@@ -173,5 +173,7 @@ def test_limits_are_the_goals() -> None:
         "recipe-pip-audit": 0.25,
         "recipe-npm": 1.3,
         "recipe-uv": 1.3,
+        "plan-npm": 10.0,
+        "plan-uv": 10.0,
         "loop-langgraph": 0.25,
     }

@@ -43,8 +43,10 @@ COMMON = {
     "HOME": "/h", "LANG": "C.UTF-8", "LC_ALL": "C", "https_proxy": "p", "NO_PROXY": "n",
     "SSL_CERT_FILE": "c", "NODE_EXTRA_CA_CERTS": "c",
 }  # fmt: skip
+NPM = {"npm_config_registry": "r", "NPM_CONFIG_CACHE": "c", "NPM_TOKEN": "t"}
 OWN = {
-    "npm": {"npm_config_registry": "r", "NPM_CONFIG_CACHE": "c", "NPM_TOKEN": "t"},
+    "npm": NPM,
+    "node": NPM | {"YARN_REGISTRY": "y"},  # it runs yarn and pnpm
     "uv": {"UV_INDEX_URL": "r", "UV_DEFAULT_INDEX": "d", "PIP_INDEX_URL": "p"},
     "other": {},
 }

@@ -1,14 +1,10 @@
 """Small pypi files for the recipe tests."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from fallback_tier.repo import RepoContext
-from tests.unit.recipes.support import (
-    FakeClients,
-    advisory,
-    repository,
-)
+from fallback_tier.repo import RepoContext, Settings
+from tests.unit.recipes.support import advisory, repository
 
 RECORD = advisory("PyPI", "idna", [("0", "2.9"), ("3.0", "3.7")])
 
@@ -21,24 +17,7 @@ def pyproject(*requirements: str, more: str = "") -> str:
     )
 
 
-def lock(*packages: tuple[str, str], asks: str = "") -> str:
-    tables = [f'[[package]]\nname = "{name}"\nversion = "{number}"\n' for name, number in packages]
-    return "version = 1\n" + "".join(tables) + asks
-
-
-def locking(answer: str) -> FakeClients:
-    """A uv that answers with this lock."""
-
-    def act(tool: str, args: Sequence[str], cwd: Path) -> tuple[int, str]:
-        (cwd / "uv.lock").write_text(answer)
-        return 0, ""
-
-    return FakeClients(act)
-
-
-def locked(tmp_path: Path, requirement: str = "idna>=3.0") -> RepoContext:
-    files = {
-        "pyproject.toml": pyproject(requirement),
-        "uv.lock": lock(("idna", "3.1"), ("six", "1.16")),
-    }
-    return repository(tmp_path, files)
+def offline(root: Path, files: Mapping[str, str]) -> RepoContext:
+    """The files as a repository whose fixes ask no registry."""
+    repo = repository(root, files)
+    return repo.model_copy(update={"settings": Settings(offline=True)})

@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pins import pinned_versions
 from fallback_plugins.pypi.pyproject import replace_requirement, requirement_strings
-from fallback_plugins.pypi.requirements import declaration_in, declarations
+from fallback_plugins.pypi.requirements import declaration_in, declarations, poetry_specifier_in
 from fallback_plugins.pypi.rewrite import apply_edits, edits_for
 from fallback_plugins.pypi.usage import mentions
 from fallback_tier.errors import RecipeError
@@ -68,7 +68,67 @@ def test_bumps(line: str, new: str) -> None:
     assert bumped(text, "six", "1.16.1") == text.replace(line, new)
 
 
-@pytest.mark.parametrize("line", ["six", "six<2", "six<1.12", "six==1.*", "six>=1.10,<1.12"])
+@pytest.mark.parametrize(
+    ("line", "version", "new"),
+    [
+        ("six>=1.10,<2.0", "2.1", "six>=2.1,<3.0"),
+        ("six>=1.10, < 2", "2.1", "six>=2.1, < 3"),
+        ("six>=1,<2.0.0", "3.4.5", "six>=3.4.5,<4.0.0"),
+        ("six>=1.10,<1.12", "1.16.1", "six>=1.16.1,<1.17"),
+        ("six<1.12.3", "1.16.1", "six<1.16.2"),
+        ("six<=1.12", "1.16.1", "six<=1.16.1"),
+        ("six==1.*", "2.1", "six==2.*"),
+        ("six==1.10.*", "2", "six==2.0.*"),
+        ("six<2.0rc1", "2.1", "six<3.0rc1"),
+        ("six>=1,!=1.5,<2", "2.1", "six>=2.1,!=1.5,<3"),
+    ],
+)
+def test_a_bound_moves_in_its_own_style(line: str, version: str, new: str) -> None:
+    assert bumped(line, "six", version) == new
+
+
+@pytest.mark.parametrize(
+    ("spec", "version", "new"),
+    [
+        ("^1.2", "1.4", "^1.4"),
+        ("^1.2", "2.1.3", "^2.1.3"),
+        ("~1.2", "1.3.1", "~1.3.1"),
+        ("~1", "1.3.1", ">=1.3.1,<2"),
+        ("1.2.3", "2.1", "2.1"),
+        ("1.*", "2.1", "2.*"),
+        (">=1.2,<2.0", "2.1", ">=2.1,<3.0"),
+        ("~=1.2.0", "1.3.1", "~=1.3.1"),
+    ],
+)
+def test_poetrys_own_operators(spec: str, version: str, new: str) -> None:
+    declaration = poetry_specifier_in(spec)
+    assert declaration.refusal is None
+    edits = edits_for(declaration, version)
+    assert edits is not None
+    assert apply_edits(spec, edits) == new
+    assert poetry_specifier_in(new).admits(version)
+
+
+@pytest.mark.parametrize(
+    ("spec", "admitted", "refused"),
+    [
+        ("^1.2", "1.9", "2.0"),
+        ("^0.2.3", "0.2.9", "0.3"),
+        ("^0.0.3", "0.0.3", "0.0.4"),
+        ("^0", "0.9", "1.0"),
+        ("~1.2.3", "1.2.9", "1.3"),
+        ("~1", "1.9", "2.0"),
+        ("1.2", "1.2", "1.2.1"),
+        ("*", "9", None),
+    ],
+)
+def test_poetrys_ranges(spec: str, admitted: str, refused: str | None) -> None:
+    declaration = poetry_specifier_in(spec)
+    assert declaration.admits(admitted)
+    assert refused is None or not declaration.admits(refused)
+
+
+@pytest.mark.parametrize("line", ["six", "six<2", "six!=1.16.1", "six>=1.10,!=1.16.1"])
 def test_what_cant_be_raised_is_left_alone(line: str) -> None:
     (declaration,) = declarations(line, "six")
     assert declaration.refusal is None
@@ -78,8 +138,6 @@ def test_what_cant_be_raised_is_left_alone(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("six==1.10.0 --hash=sha256:00", "hash-pinned"),
-        ("six==1.10.0 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11", "hash-pinned"),
         ("six @ https://host/six.whl", "URL"),
         ("git+https://host/six.git#egg=six", "URL"),
         ("-e git+https://host/six.git#egg=Six&subdirectory=x", "URL"),
@@ -139,6 +197,39 @@ def _without_versions(line: str) -> str:
     return head + mark + tail
 
 
+ranges = st.lists(
+    st.builds(
+        "{}{}".format,
+        st.sampled_from([">=", ">", "<", "<=", "~=", "!=", "=="]),
+        st.sampled_from(["1.0", "1.2.3", "2.0", "3.0.0", "1.4.*"]),
+    ),
+    max_size=3,
+    unique=True,
+)
+
+
+@given(ranges, st.sampled_from(["1.5", "2.5.1", "3.1", "10.0"]))
+def test_a_raised_range_admits_the_version(clauses: list[str], version: str) -> None:
+    asked = "six" + ",".join(clauses)
+    (declaration,) = declarations(asked, "six")
+    edits = None if declaration.refusal else edits_for(declaration, version)
+    if edits is None:
+        return
+    new = apply_edits(asked, edits)
+    (raised,) = declarations(new, "six")
+    assert raised.admits(version)
+    # Operators stay, but for ">" (a bound is named as it is) and what "~=" needs to be exact.
+    kept = [clause.operator for clause in raised.clauses]
+    floors = {">", ">="}
+    assert [it for it in kept if it not in floors] == [
+        it.operator for it in declaration.clauses if it.operator not in floors
+    ]
+    # What was excluded by name stays excluded.
+    assert [it for it in new.split(",") if "!=" in it] == [
+        it for it in asked.split(",") if "!=" in it
+    ]
+
+
 @given(spec, st.sampled_from(["1.5", "2.5.1", "3.1"]))
 def test_a_raised_declaration_admits_the_version_and_nothing_lower(
     asked: str, version: str
@@ -149,6 +240,8 @@ def test_a_raised_declaration_admits_the_version_and_nothing_lower(
         return
     new = SpecifierSet(apply_edits(f"six{asked}", edits).removeprefix("six"))
     assert new.contains(version)
+    if not declaration.floors and not declaration.pin:
+        return
     assert not any(new.contains(lower) for lower in ("1.0", "1.1", "1.2", "1.2.3", "1.4"))
 
 

@@ -1,116 +1,92 @@
-"""What the pypi direct bump selects, and what it refuses by name."""
+"""What the Python ladder selects, what it outlines, and what it refuses by name. No client runs."""
 
 from pathlib import Path
 
 import pytest
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi import build_ecosystem
-from tests.unit.recipes.pypi_files import RECORD, lock, pyproject
-from tests.unit.recipes.support import (
-    FakeClients,
-    advisory,
-    refusal,
-    repository,
-)
+from fallback_tier.advisory import bundle
+from fallback_tier.outcome import NotApplicable, Selected
+from tests.unit.recipes.pypi_files import RECORD, offline, pyproject
+from tests.unit.recipes.support import FakeClients, advisory, refusal, repository
+
+UNSUPPORTED = RefusalReason.RECIPE_UNSUPPORTED
+NOT_AFFECTED = RefusalReason.NOT_AFFECTED
 
 
 @pytest.mark.parametrize(
     ("files", "reason", "words"),
     [
         ({"README.md": "idna==3.1"}, RefusalReason.MANIFEST_MISSING, "requirements"),
-        ({"requirements.txt": "six==1.0\n"}, RefusalReason.NOT_AFFECTED, "idna"),
-        ({"requirements.txt": "idna==3.7\n"}, RefusalReason.NOT_AFFECTED, "idna"),
-        ({"requirements.txt": "idna\n"}, RefusalReason.NOT_AFFECTED, "idna"),
-        ({"requirements.txt": "idna<4\n"}, RefusalReason.NOT_AFFECTED, "idna"),
-        ({"requirements.txt": "idna<3.7\n"}, RefusalReason.RECIPE_UNSUPPORTED, "upper end"),
+        ({"requirements.txt": "six==1.0\n"}, NOT_AFFECTED, "idna"),
+        ({"requirements.txt": "idna==3.7\n"}, NOT_AFFECTED, "idna"),
+        ({"requirements.txt": "idna\n"}, NOT_AFFECTED, "idna"),
+        ({"requirements.txt": "idna<4\n"}, NOT_AFFECTED, "idna"),
         (
-            {"requirements.txt": "idna>=3.1,<3.5\n"},
-            RefusalReason.RECIPE_UNSUPPORTED,
-            "not admit 3.7",
+            {"requirements.txt": "idna>=3.1,!=3.7\n"},
+            RefusalReason.NO_FIXED_VERSION,
+            "no fixed version above 3.1",
+        ),
+        ({"requirements.txt": "idna @ git+x\n"}, UNSUPPORTED, "URL"),
+        (
+            {"pdm.lock": '[[package]]\nname = "idna"\nversion = "3.1"\n'},
+            UNSUPPORTED,
+            "pdm.lock holds idna 3.1, but only pdm writes it",
         ),
         (
-            {"requirements.txt": "idna==3.1 --hash=sha256:0\n"},
-            RefusalReason.RECIPE_UNSUPPORTED,
-            "hash-pinned",
-        ),
-        ({"requirements.txt": "idna @ git+x\n"}, RefusalReason.RECIPE_UNSUPPORTED, "URL"),
-        ({"uv.lock": lock(("idna", "3.1"))}, RefusalReason.MANIFEST_MISSING, "uv.lock locks idna"),
-        (
-            {
-                "pyproject.toml": pyproject("requests"),
-                "uv.lock": lock(
-                    ("idna", "3.1"),
-                    asks='[[package]]\nname = "requests"\ndependencies = [{ name = "idna" }]\n',
-                ),
-            },
-            RefusalReason.RECIPE_UNSUPPORTED,
-            "transitive dependency of requests",
+            {"pylock.toml": '[[packages]]\nname = "idna"\nversion = "3.1"\n'},
+            UNSUPPORTED,
+            "only the client that made it writes it",
         ),
         (
             {
-                "pyproject.toml": pyproject("idna", more='[tool.uv.workspace]\nmembers = ["a"]\n'),
-                "uv.lock": lock(("idna", "3.1")),
+                "pdm.lock": '[[package]]\nname = "idna"\nversion = "3.7"\n',
+                "pyproject.toml": pyproject("idna>=3.0"),
             },
-            RefusalReason.RECIPE_UNSUPPORTED,
-            "workspace",
+            NOT_AFFECTED,
+            "idna",
         ),
         (
             {
                 "pyproject.toml": pyproject(
-                    "idna", more='[tool.uv.sources]\nidna = { git = "https://host/idna" }\n'
-                ),
-                "uv.lock": lock(("idna", "3.1")),
+                    "idna==3.1", more='[tool.uv.sources]\nidna = { git = "https://host/idna" }\n'
+                )
             },
-            RefusalReason.RECIPE_UNSUPPORTED,
-            "tool.uv.sources",
+            UNSUPPORTED,
+            "[tool.uv.sources] takes it",
         ),
         (
-            {"poetry.lock": lock(("idna", "3.1"))},
-            RefusalReason.RECIPE_UNSUPPORTED,
-            "only poetry writes it",
+            {"pyproject.toml": '[tool.poetry.dependencies]\nidna = { git = "https://host" }\n'},
+            UNSUPPORTED,
+            "a checkout",
         ),
         (
-            {"pyproject.toml": '[tool.poetry.dependencies]\nidna = "^3.1"\n'},
-            RefusalReason.RECIPE_UNSUPPORTED,
-            "tool.poetry.dependencies",
+            {"pyproject.toml": '[tool.poetry.dependencies]\nidna = "^2.0 || ^3.1"\n'},
+            UNSUPPORTED,
+            "a choice of ranges",
         ),
+        ({"Pipfile": '[packages]\nidna = {path = "../idna"}\n'}, UNSUPPORTED, "a checkout"),
         (
-            {"Pipfile.lock": '{"default": {"idna": {"version": "==3.1"}}}'},
-            RefusalReason.RECIPE_UNSUPPORTED,
-            "only pipenv writes it",
+            {"setup.cfg": "[options]\ninstall_requires = idna>=3.1\n"},
+            UNSUPPORTED,
+            "elsewhere than one requirement a line",
         ),
-        ({"Pipfile": '[packages]\nidna = "==3.1"\n'}, RefusalReason.RECIPE_UNSUPPORTED, "Pipfile"),
-        (
-            {"setup.cfg": "[options]\ninstall_requires =\n    idna>=3.1\n"},
-            RefusalReason.RECIPE_UNSUPPORTED,
-            "setup.cfg",
-        ),
-        (
-            {"setup.py": "setup(install_requires=['idna==3.1'])\n"},
-            RefusalReason.RECIPE_UNSUPPORTED,
-            "a program",
-        ),
+        ({"setup.py": "setup(install_requires=['idna==3.1'])\n"}, UNSUPPORTED, "a program"),
         (
             {"pyproject.toml": pyproject().replace('"app"', '"idna"')},
             RefusalReason.OWN_CODE,
             "is idna itself",
         ),
-        ({"pyproject.toml": "idna = ["}, RefusalReason.RECIPE_UNSUPPORTED, "is not TOML"),
+        ({"pyproject.toml": "idna = ["}, UNSUPPORTED, "is not TOML"),
     ],
 )
 def test_refusals_by_name(
     tmp_path: Path, files: dict[str, str], reason: RefusalReason, words: str
 ) -> None:
-    told = refusal(build_ecosystem(FakeClients()), RECORD, repository(tmp_path, files))
+    told = refusal(build_ecosystem(FakeClients()), RECORD, offline(tmp_path, files))
     assert told.reason is reason, told
     assert words in told.sentence
-
-
-def test_a_lock_speaks_for_the_pyproject_beside_it(tmp_path: Path) -> None:
-    files = {"pyproject.toml": pyproject("idna>=3.1"), "uv.lock": lock(("idna", "3.7"))}
-    told = refusal(build_ecosystem(FakeClients()), RECORD, repository(tmp_path, files))
-    assert told.reason is RefusalReason.NOT_AFFECTED
 
 
 def test_no_fixed_version(tmp_path: Path) -> None:
@@ -122,13 +98,54 @@ def test_no_fixed_version(tmp_path: Path) -> None:
     assert refusal(plugin, below, repo).reason is RefusalReason.NO_FIXED_VERSION
 
 
-def test_two_affected_packages_are_not_one_bump(tmp_path: Path) -> None:
-    one, other = RECORD, advisory("PyPI", "six", [("0", "1.16")])
-    both = one.model_copy(update={"affected": one.affected + other.affected})
-    repo = repository(tmp_path, {"requirements.txt": "idna==3.1\nsix==1.0\n"})
-    told = refusal(build_ecosystem(FakeClients()), both, repo)
-    assert told.reason is RefusalReason.RECIPE_UNSUPPORTED
-    assert "idna and six" in told.sentence
+@pytest.mark.parametrize(
+    ("files", "selected"),
+    [
+        # What isn't named may come in with six: only a resolved tree tells.
+        ({"requirements.txt": "six\n"}, True),
+        ({"requirements.txt": "six==1.0\n"}, True),
+        ({"requirements.txt": "six==1.0  # idna comes with it\n"}, True),
+        ({"pyproject.toml": pyproject("six")}, True),
+        ({"Pipfile": '[packages]\nsix = "*"\n'}, True),
+        # Compiled and hash-pinned sets name all that they install; constraints install nothing.
+        ({"requirements.txt": "# This file is autogenerated by pip-compile\nsix==1.0\n"}, False),
+        ({"requirements.txt": "six==1.0\n    # via app\n"}, False),
+        ({"requirements.txt": "six==1.0 --hash=sha256:0\n"}, False),
+        ({"requirements.in": "six\n", "requirements.txt": "six==1.0  # via app\n"}, False),
+        ({"constraints.txt": "six==1.0\n"}, False),
+        ({"pyproject.toml": "[tool.black]\n"}, False),
+    ],
+)
+def test_what_only_a_resolved_tree_could_tell_is_selected(
+    tmp_path: Path, files: dict[str, str], selected: bool
+) -> None:
+    plugin = build_ecosystem(FakeClients())
+    outcome = plugin.select(RECORD, repository(tmp_path / "on", files))
+    assert isinstance(outcome, Selected if selected else NotApplicable), outcome
+    # Without a registry nothing can be resolved.
+    unasked = plugin.select(RECORD, offline(tmp_path / "off", files))
+    assert isinstance(unasked, NotApplicable)
+    assert unasked.reason is NOT_AFFECTED
+
+
+def test_the_outline_of_several_advisories(tmp_path: Path) -> None:
+    records = [RECORD, advisory("PyPI", "six", [("0", "1.16")]), advisory("PyPI", "attrs")]
+    records.append(advisory("PyPI", "tox", [("0", None)]))
+    both = bundle([it.model_copy(update={"id": f"A-{n}"}) for n, it in enumerate(records)])
+    files = {
+        "requirements.txt": "idna==3.1\nsix~=1.12.0\nattrs==1\n",
+        "Pipfile": '[packages]\ntox = "==1.0"\n',
+        "broken/pyproject.toml": 'x = ["idna',
+    }
+    told = build_ecosystem(FakeClients()).outline(both, repository(tmp_path, files))
+    assert [(move.package, move.before, move.after, move.step) for move in told.moves] == [
+        ("idna", ("3.1",), "3.7", LadderStep.DIRECT_BUMP),
+        ("six", ("1.12.0",), "1.16", LadderStep.DIRECT_BUMP),
+    ]
+    assert [(item.manifest, item.reason, item.advisory_ids) for item in told.left] == [
+        ("Pipfile", RefusalReason.NO_FIXED_VERSION, ("A-3",)),
+        ("broken/pyproject.toml", UNSUPPORTED, ()),
+    ]
 
 
 def test_what_the_plugin_says_of_itself() -> None:
@@ -138,10 +155,10 @@ def test_what_the_plugin_says_of_itself() -> None:
         "requirements.txt",
         "uv.lock",
     )
-    assert plugin.editable_keys("pyproject.toml") == (
-        "project.dependencies",
-        "project.optional-dependencies",
-        "dependency-groups",
-    )
+    keys = plugin.editable_keys("pyproject.toml")
+    assert keys is not None
+    assert {"project.dependencies", "tool.poetry.group", "tool.uv.constraint-dependencies"} < {
+        *keys
+    }
     assert plugin.editable_keys("requirements.txt") == ()
     assert plugin.editable_keys("a.py") is None

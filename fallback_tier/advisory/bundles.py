@@ -1,0 +1,131 @@
+"""Several advisories as one record, each flaw once."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from fallback_tier.advisory.osv import Advisory, DatabaseSpecific
+from fallback_tier.advisory.versions import canonical_name
+from fallback_tier.errors import AdvisoryError
+
+#: Identifiers that a bundle's own id names before it counts the rest.
+_NAMED_IN_BUNDLE = 3
+
+#: What an id may take of a bundle's: three of them, joined, and the count stay below the limit of an id.
+_SHOWN_OF_AN_ID = 60
+
+
+class AdvisoryBundle(Advisory):
+    """Several advisories that are fixed together: affected is what any of them covers.
+
+    OSV's own semantics: a record's ``affected`` entries are a union, and so is the bundle's.
+    """
+
+    members: tuple[Advisory, ...]
+
+    @cached_property
+    def _members_of(self) -> dict[tuple[str, str], list[Advisory]]:
+        found: dict[tuple[str, str], list[Advisory]] = {}
+        for member in self.members:
+            for ecosystem in member.ecosystems:
+                for package in member.packages(ecosystem):
+                    found.setdefault((ecosystem, package), []).append(member)
+        return found
+
+    def ids_affecting(self, ecosystem: str, package: str, version: str) -> tuple[str, ...]:
+        """The members that cover this version."""
+        members = self._members_of.get((ecosystem, canonical_name(ecosystem, package)), ())
+        found = (member.ids_affecting(ecosystem, package, version) for member in members)
+        return tuple(dict.fromkeys(name for names in found for name in names))
+
+
+def bundle(advisories: Sequence[Advisory]) -> Advisory:
+    """One record of several: a single flaw stays (or becomes) one record, more an AdvisoryBundle.
+
+    Raises AdvisoryError where there is none.
+    """
+    members = one_per_flaw(advisories)
+    if not members:
+        raise AdvisoryError(
+            "There is no advisory to plan for.", next_step="Give at least one that can be used."
+        )
+    if len(members) == 1:
+        return members[0]
+    return AdvisoryBundle(
+        id=_bundle_id(members),
+        aliases=_once(alias for member in members for alias in member.aliases),
+        details="\n\n".join(f"{member.id}: {member.text}" for member in members),
+        affected=tuple(entry for member in members for entry in member.affected),
+        members=members,
+    )
+
+
+def one_per_flaw(advisories: Iterable[Advisory]) -> tuple[Advisory, ...]:
+    """Records of the same flaw (an id or alias in common) as one, in the order of the first of each.
+
+    OSV's aliases are symmetric and transitive. The union of what they cover stays: databases disagree,
+    and what one calls affected is not called safe.
+    """
+    return tuple(merged(records) for records in by_flaw(advisories))
+
+
+def by_flaw(advisories: Iterable[Advisory]) -> tuple[tuple[Advisory, ...], ...]:
+    """Records that are linked by ids and aliases, grouped, in the order of the first of each group."""
+    given = tuple(advisories)
+    parent: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while parent.setdefault(name, name) != name:
+            # Each step halves the way, so that a long chain of aliases costs no more than a short one.
+            parent[name] = name = parent[parent[name]]
+        return name
+
+    for advisory in given:
+        for alias in advisory.aliases:
+            parent[root(alias)] = root(advisory.id)
+    groups: dict[str, list[Advisory]] = {}
+    for advisory in given:
+        groups.setdefault(root(advisory.id), []).append(advisory)
+    return tuple(map(tuple, groups.values()))
+
+
+def merged(records: Sequence[Advisory]) -> Advisory:
+    """One record of several about one flaw: the first one's id, the others' as aliases.
+
+    OSV: of two records with the same id, the one modified later is authoritative.
+    """
+    records = _current(records)
+    first = records[0]
+    if len(records) == 1:
+        return first
+    names = _once(name for record in records for name in (record.id, *record.aliases))
+    return Advisory(
+        id=first.id,
+        aliases=tuple(name for name in names if name != first.id),
+        summary=next((record.summary for record in records if record.summary), ""),
+        details=next((record.details for record in records if record.details), ""),
+        affected=tuple(dict.fromkeys(entry for record in records for entry in record.affected)),
+        severity=next((record.severity for record in records if record.severity), ()),
+        references=tuple(dict.fromkeys(link for record in records for link in record.references)),
+        database_specific=DatabaseSpecific(
+            cwe_ids=_once(cwe for record in records for cwe in record.cwe)
+        ),
+        modified=max(record.modified for record in records),
+    )
+
+
+def _current(records: Sequence[Advisory]) -> list[Advisory]:
+    """Without those of which a later version is there. A report's has no date, and stays."""
+    latest: dict[str, str] = {}
+    for record in records:
+        latest[record.id] = max(record.modified, latest.get(record.id, ""))
+    return [it for it in records if it.modified in ("", latest[it.id])]
+
+
+def _bundle_id(members: Sequence[Advisory]) -> str:
+    shown = "+".join(member.id[:_SHOWN_OF_AN_ID] for member in members[:_NAMED_IN_BUNDLE])
+    more = len(members) - _NAMED_IN_BUNDLE
+    return f"{shown}+{more}-more" if more > 0 else shown
+
+
+def _once(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))

@@ -1,0 +1,154 @@
+"""OSV's evaluation algorithm (schema 1.7, "Evaluation") for one package, compiled once.
+
+A lock of thousands of packages is held against hundreds of records: bounds are parsed and sorted when a
+package is first asked about, never again. Library ranges aren't used: they called a vulnerable
+``1.0.0+b`` safe and raised on overlaps.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from fallback_tier.advisory.versions import SortKey, is_orderable, sort_key
+
+if TYPE_CHECKING:
+    from fallback_tier.advisory.osv import Affected, Event, Range
+
+#: OSV: "introduced": "0" is below every version, pre-releases of 0 included.
+_BEFORE_ALL: SortKey = (-1, "")
+
+#: The first number of a version, zeros before it left out. Equal versions have it in common.
+_FIRST_NUMBER = re.compile(r"\D*?0*(\d+)")
+
+#: PEP 440: ``0!1.0`` is ``1.0``. The first number of an epoch's version says nothing.
+_EPOCH = "!"
+
+
+class _Span(NamedTuple):
+    """One range: its bounds in order, each with its kind of event; and its limits."""
+
+    bounds: tuple[tuple[SortKey, str], ...]
+    #: None: no limit. Otherwise a version has to be below one of them.
+    limits: tuple[SortKey, ...] | None
+
+
+class PackageMatcher:
+    """What one record (or bundle) says of one package's versions."""
+
+    def __init__(self, ecosystem: str, entries: Sequence["Affected"]) -> None:
+        self._ecosystem = ecosystem
+        self._entries = entries
+
+    def covers(self, version: str) -> bool:
+        """Is this version affected? A text that can't be ordered is, as soon as there is a range."""
+        key = sort_key(self._ecosystem, version)
+        spans = self._spans
+        if not key[0]:
+            return bool(spans) or version in self._listed
+        return any(_holds(span, key) for span in spans) or self._lists(version, key)
+
+    @property
+    def says_nothing(self) -> bool:
+        """The record has commits only (``GIT`` ranges), or nothing: no version is called affected."""
+        return not self._listed and not any(a_range.events for a_range in self._ranges())
+
+    @cached_property
+    def fixed(self) -> tuple[str, ...]:
+        """Versions named as fixed, lowest first, each once."""
+        named = (event.fixed for event in self._events())
+        return self._sorted({it for it in named if it and is_orderable(self._ecosystem, it)})
+
+    @cached_property
+    def named(self) -> tuple[str, ...]:
+        """Every version that the record names as affected, last affected or fixed, lowest first."""
+        bounds = (
+            bound
+            for event in self._events()
+            for bound in (event.introduced, event.fixed, event.last_affected)
+        )
+        named = {*self._listed, *filter(None, bounds)}
+        return self._sorted({it for it in named if is_orderable(self._ecosystem, it)})
+
+    def _sorted(self, versions: set[str]) -> tuple[str, ...]:
+        # The text breaks ties ("1.0" and "1.0.0"), so that the answer doesn't depend on set order.
+        return tuple(sorted(versions, key=lambda it: (sort_key(self._ecosystem, it), it)))
+
+    def _ranges(self) -> Iterator["Range"]:
+        for entry in self._entries:
+            yield from (a_range for a_range in entry.ranges if a_range.type != "GIT")
+
+    def _events(self) -> Iterator["Event"]:
+        for a_range in self._ranges():
+            yield from a_range.events
+
+    @cached_property
+    def _spans(self) -> tuple[_Span, ...]:
+        return tuple(_span(self._ecosystem, a_range) for a_range in self._ranges())
+
+    @cached_property
+    def _listed(self) -> frozenset[str]:
+        return frozenset(version for entry in self._entries for version in entry.versions)
+
+    @cached_property
+    def _listed_by_number(self) -> dict[str, list[str]]:
+        """PyPI's records list hundreds of versions; parsing the few that could be equal is enough."""
+        found: dict[str, list[str]] = {}
+        for version in self._listed:
+            found.setdefault(_first_number(version), []).append(version)
+        return found
+
+    def _lists(self, version: str, key: SortKey) -> bool:
+        if not any(entry.versions for entry in self._entries):
+            return False
+        if version in self._listed:
+            return True
+        number = _first_number(version)
+        groups = self._listed_by_number
+        alike = (
+            self._listed if number == _EPOCH else (*groups.get(number, ()), *groups.get(_EPOCH, ()))
+        )
+        return any(sort_key(self._ecosystem, it) == key for it in alike)
+
+
+def _first_number(version: str) -> str:
+    if _EPOCH in version:
+        return _EPOCH
+    found = _FIRST_NUMBER.match(version)
+    return found[1] if found else ""
+
+
+def _span(ecosystem: str, a_range: "Range") -> _Span:
+    """A closing bound that can't be ordered is left out: the range stays open. So does a limit (``*``,
+    a tag): it limits nothing."""
+    bounds: list[tuple[SortKey, str]] = []
+    limits: list[SortKey] = []
+    for event in a_range.events:
+        if event.introduced is not None:
+            bounds.append((_bound(ecosystem, event.introduced), "introduced"))
+        for text, kind in ((event.fixed, "fixed"), (event.last_affected, "last_affected")):
+            if text is not None and (key := sort_key(ecosystem, text))[0]:
+                bounds.append((key, kind))
+        if event.limit is not None:
+            limits.append(sort_key(ecosystem, event.limit))
+    if len(bounds) > 1:
+        # Ties stay as listed, but a version can only be the last one after it was introduced.
+        bounds.sort(key=lambda bound: (bound[0], bound[1] == "last_affected"))
+    limited = limits and all(key[0] for key in limits)
+    return _Span(tuple(bounds), tuple(limits) if limited else None)
+
+
+def _holds(span: _Span, key: SortKey) -> bool:
+    if span.limits is not None and not any(key < limit for limit in span.limits):
+        return False
+    affected = False
+    for bound, kind in span.bounds:
+        if kind == "last_affected":
+            affected = affected and key <= bound
+        elif key >= bound:
+            affected = kind == "introduced"
+    return affected
+
+
+def _bound(ecosystem: str, text: str) -> SortKey:
+    return _BEFORE_ALL if text == "0" else sort_key(ecosystem, text)

@@ -1,0 +1,239 @@
+"""SARIF 2.1.0: findings in source code (CodeQL, Semgrep …), and dependencies as scanners put them there.
+
+SARIF has no place for "package X, version Y". osv-scanner, Trivy and Grype each write it in words of
+their own into the message, the rule's help and the property bags; it is read from there, and a result
+that names a lockfile but no package is skipped with that reason.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from fallback_tier.advisory.found import (
+    MAX_MESSAGE_LENGTH,
+    CodeFinding,
+    Found,
+    Reported,
+    Skipped,
+    mapping,
+    mappings,
+    ranges_up_to,
+    records,
+    text,
+    texts,
+)
+from fallback_tier.advisory.packages import (
+    Installed,
+    ecosystem_of_file,
+    ecosystem_of_type,
+    from_purl,
+)
+from fallback_tier.advisory.sarif_log import Result, result_of, words
+
+SARIF_VERSION = "2.1.0"
+
+#: How osv-scanner, Trivy and Grype name a package in a result's message.
+_MESSAGES = (
+    re.compile(r"Package '(?P<name>[^']+)@(?P<version>[^'@]+)' is vulnerable to '(?P<id>[^']+)'"),
+    re.compile(
+        r"Package: (?P<name>\S+)\nInstalled Version: (?P<version>\S+)\nVulnerability (?P<id>\S+)"
+    ),
+    re.compile(
+        r"vulnerability in (?P<type>\S+) package: (?P<name>\S+), version (?P<version>\S+) was found"
+    ),
+)
+_ALSO_KNOWN_AS = re.compile(r"\(also known as ([^)]*)\)")
+_QUOTED = re.compile(r"'([^']+)'")
+
+#: Fixed versions: Trivy's message and help, Grype's help; several are parted by commas.
+_FIXED = re.compile(r"^Fix(?:ed)? Version: *(.+)$", re.MULTILINE)
+
+#: A row of osv-scanner's table, split at its bars: nothing, advisory, package, version, nothing.
+_CELLS = 5
+
+#: Identifiers that databases give; Grype appends the package's name to them.
+_IDENTIFIER = re.compile(r"(?:CVE|PYSEC|MAL)-\d{4}-\d+|GHSA(?:-[0-9a-z]{4}){3}")
+_CWE = re.compile(r"\bcwe[-/]0*(\d+)", re.IGNORECASE)
+
+#: Results that say "no problem here", or "not any more".
+_NO_FINDING = frozenset({"pass", "notApplicable", "informational"})
+
+
+def read(log: Mapping[str, Any], source: str) -> Iterator[Found]:
+    """Everything that the runs of a log found."""
+    for number, run in enumerate(mappings(log.get("runs"))):
+        yield from _unfinished(run, f"{source}: runs[{number}]")
+        for place, result in enumerate(mappings(run.get("results"))):
+            where = f"{source}: runs[{number}].results[{place}]"
+            yield from _found(result_of(run, result), where)
+
+
+def _unfinished(run: Mapping[str, Any], where: str) -> Iterator[Skipped]:
+    """SARIF: a run that found nothing has an empty array; one without results was not carried out."""
+    if not isinstance(run.get("results"), list):
+        yield Skipped(source=where, reason="The run has no results: it was not carried out.")
+    calls = mappings(run.get("invocations"))
+    if any(call.get("executionSuccessful") is False for call in calls):
+        yield Skipped(source=where, reason="The run failed, so its results may be incomplete.")
+
+
+def _found(item: Result, where: str) -> Iterator[Found]:
+    set_aside = _set_aside(item.result)
+    package = _package(item)
+    if set_aside:
+        yield Skipped(source=where, reason=f"{item.rule_id or 'A result'}: {set_aside}.")
+    elif isinstance(package, Installed):
+        yield from records(iter((_reported(item, package),)), where)
+    elif isinstance(package, str):
+        yield Skipped(source=where, reason=f"{item.rule_id or 'A result'}: {package}.")
+    else:
+        yield _code_finding(item, where)
+
+
+def _set_aside(result: Mapping[str, Any]) -> str:
+    """Why the report itself does not count a result, as a clause; empty where it does."""
+    kind = text(result.get("kind"))
+    if kind in _NO_FINDING:
+        return f"the report calls it {kind!r}"
+    if text(result.get("baselineState")) == "absent":
+        return "the report says that it is gone"
+    accepted = [
+        it
+        for it in mappings(result.get("suppressions"))
+        if text(it.get("status")) not in ("underReview", "rejected")
+    ]
+    return "it is suppressed in the report" if accepted else ""
+
+
+# --- A dependency ---------------------------------------------------------------------------------
+
+
+def _package(item: Result) -> Installed | str | None:
+    """The package a result is about; a clause where it can't be told; None: it is about source."""
+    stated = _stated(item)
+    files = [path for path, _region in item.locations]
+    by_file = next(filter(None, map(ecosystem_of_file, files)), "")
+    if stated is None:
+        return "it points into a dependency file and names no package" if by_file else None
+    ecosystem = stated.ecosystem or by_file
+    if not ecosystem:
+        return f"the ecosystem of {stated.name} {stated.version} can't be told from it"
+    return stated._replace(ecosystem=ecosystem)
+
+
+def _stated(item: Result) -> Installed | None:
+    """From a package URL, else from the message, else from properties; the ecosystem may be open."""
+    bags = mapping(item.result.get("properties")), mapping(item.rule.get("properties"))
+    urls = [purl for bag in bags for purl in _purls(bag)]
+    named = _from_message(item.message) or _from_properties(bags[0])
+    if named is None:
+        # A rule's package URLs are those of all its results: alone they tell only if there is one.
+        return urls[0] if len(set(urls)) == 1 else None
+    known = next((url for url in urls if named.version == url.version and _alike(named, url)), None)
+    return known or named
+
+
+def _alike(named: Installed, url: Installed) -> bool:
+    return named.name in (url.name, url.name.rpartition("/")[2])
+
+
+def _purls(bag: Mapping[str, Any]) -> Iterator[Installed]:
+    for key, value in bag.items():
+        if key.lower() in ("purl", "purls", "packageurl"):
+            yield from filter(None, map(from_purl, texts(value)))
+
+
+def _from_message(message: str) -> Installed | None:
+    for form in _MESSAGES:
+        found = form.search(message)
+        if found:
+            groups = found.groupdict()
+            ecosystem = ecosystem_of_type(groups.get("type") or "")
+            return Installed(ecosystem, groups["name"], groups["version"])
+    return None
+
+
+def _from_properties(bag: Mapping[str, Any]) -> Installed | None:
+    plain = {re.sub(r"[^a-z]", "", key.lower()): text(value) for key, value in bag.items()}
+    name = plain.get("packagename") or plain.get("pkgname") or plain.get("package")
+    version = plain.get("packageversion") or plain.get("installedversion") or plain.get("version")
+    if not name or not version:
+        return None
+    kind = plain.get("ecosystem") or plain.get("packagetype") or ""
+    return Installed(ecosystem_of_type(kind), name, version)
+
+
+def _reported(item: Result, package: Installed) -> Reported:
+    found = next((it for form in _MESSAGES if (it := form.search(item.message))), None)
+    stated = found.groupdict().get("id") if found else None
+    identifier = _IDENTIFIER.match(item.rule_id)
+    aliases = _ALSO_KNOWN_AS.search(item.message)
+    return Reported(
+        id=stated or (identifier[0] if identifier else item.rule_id),
+        ecosystem=package.ecosystem,
+        package=package.name,
+        ranges=ranges_up_to(package.ecosystem, package.version, _fixes(item, package.name)),
+        versions=(package.version,),
+        aliases=_QUOTED.findall(aliases[1]) if aliases else (),
+        summary=words(item.rule.get("shortDescription")),
+        details=words(item.rule.get("fullDescription")),
+        cwe=_cwe(item.rule),
+        url=text(item.rule.get("helpUri")),
+    )
+
+
+def _fixes(item: Result, package: str) -> tuple[str, ...]:
+    """Fixed versions: from the message, the rule's help, or a property; none where none is named."""
+    help_text = words(item.rule.get("help"))
+    bag = mapping(item.result.get("properties"))
+    stated = [
+        value for key, value in bag.items() if key.lower() in ("fixedversion", "fixedversions")
+    ]
+    lines = _FIXED.findall(item.message) or _FIXED.findall(help_text)
+    found = [*lines, *(it for value in stated for it in texts(value))]
+    parts = (part.strip() for it in found for part in it.split(","))
+    return tuple(dict.fromkeys([*filter(None, parts), *_table(help_text, package)]))
+
+
+def _table(help_text: str, package: str) -> Iterator[str]:
+    """osv-scanner's rows of advisory, package and fixed version."""
+    _, _, table = help_text.partition("Fixed Version")
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) == _CELLS and cells[2] == package and cells[3]:
+            yield cells[3]
+
+
+# --- Source code ----------------------------------------------------------------------------------
+
+
+def _code_finding(item: Result, where: str) -> Found:
+    rule = item.rule_id or "A result"
+    for path, region in item.locations:
+        start = region.get("startLine")
+        if not isinstance(start, int) or start < 1:
+            continue
+        if not path or ".." in PurePosixPath(path).parts:
+            return Skipped(source=where, reason=f"{rule}: its path {path!r} leaves the repository.")
+        end = region.get("endLine")
+        return CodeFinding(
+            path=path,
+            start_line=start,
+            end_line=end if isinstance(end, int) and end >= start else start,
+            rule_id=rule,
+            message=item.message[:MAX_MESSAGE_LENGTH],
+            cwe=_cwe(item.rule),
+        )
+    return Skipped(source=where, reason=f"{rule}: it names neither a package nor a line of a file.")
+
+
+def _cwe(rule: Mapping[str, Any]) -> tuple[str, ...]:
+    """From tags (``external/cwe/cwe-079``, ``CWE-79: …``) or from a relationship to the CWE taxonomy."""
+    bag = mapping(rule.get("properties"))
+    words = [*texts(bag.get("tags")), *texts(bag.get("cwe"))]
+    for relation in mappings(rule.get("relationships")):
+        target = mapping(relation.get("target"))
+        if text(mapping(target.get("toolComponent")).get("name")).upper() == "CWE":
+            words.append(f"CWE-{text(target.get('id')).upper().removeprefix('CWE-')}")
+    return tuple(dict.fromkeys(f"CWE-{number}" for it in words for number in _CWE.findall(it)))

@@ -1,0 +1,246 @@
+"""Advisories from whatever is at hand: OSV records, folders of them, scanner reports.
+
+The form is told by content, never by a file's name. Nothing is left out silently: what gives no
+advisory is ``skipped``, with a reason.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.advisory.bundles import by_flaw, merged
+from fallback_tier.advisory.found import CodeFinding, Found, Record, Skipped, mapping, text
+from fallback_tier.advisory.osv import Advisory, advisory_from
+from fallback_tier.errors import AdvisoryError
+
+#: One report. osv-scanner writes every record out in full: a few MB for a large repository. Parsed, it
+#: takes about eight times as much memory.
+MAX_REPORT_BYTES = 32 * 1024 * 1024
+
+#: Files of one folder: about as many as a whole database has for PyPI. A plan is made for those that
+#: concern one repository.
+MAX_FOLDER_FILES = 20_000
+
+#: All files of one folder together.
+MAX_FOLDER_BYTES = 128 * 1024 * 1024
+
+#: Files of a folder that are looked at.
+_SUFFIXES = (".json", ".jsonl", ".sarif")
+
+_FORMS = (
+    "OSV (a record, an array, JSON lines, an API's answer), osv-scanner JSON, pip-audit JSON, "
+    "npm audit JSON, SARIF 2.1.0"
+)
+
+
+class AdvisorySet(Frozen):
+    """All that the given inputs say: each flaw once, findings in source code, and what was left out."""
+
+    advisories: tuple[Advisory, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    findings: tuple[CodeFinding, ...] = ()
+
+
+def load_advisories(paths: Sequence[Path]) -> AdvisorySet:
+    """Read files and folders, each in any form that we know.
+
+    Records of the same flaw become one; where a whole OSV record is in hand, what a report says of the
+    same flaw and package is dropped for it. Raises AdvisoryError: a path that can't be read, is over
+    its limit or has none of the forms; a file that is one OSV record and can't be used. What can't be
+    used *inside* a folder or a report is skipped.
+    """
+    found = [item for path in paths for item in _read(path)]
+    records = [item for item in found if isinstance(item, Record)]
+    skipped = [item for item in found if isinstance(item, Skipped)]
+    advisories = []
+    for advisory in _one_per_flaw(records):
+        if advisory.says_nothing:
+            skipped.append(_says_nothing(advisory))
+        else:
+            advisories.append(advisory)
+    return AdvisorySet(
+        advisories=tuple(advisories),
+        skipped=tuple(dict.fromkeys(skipped)),
+        findings=tuple(dict.fromkeys(item for item in found if isinstance(item, CodeFinding))),
+    )
+
+
+def _one_per_flaw(records: Sequence[Record]) -> Iterator[Advisory]:
+    """Whole records win over what reports say, package by package."""
+    whole = {id(record.advisory) for record in records if record.whole}
+    for group in by_flaw(record.advisory for record in records):
+        stated = {
+            (ecosystem, package)
+            for advisory in group
+            if id(advisory) in whole
+            for ecosystem in advisory.ecosystems
+            for package in advisory.packages(ecosystem)
+        }
+        kept = [it for it in group if id(it) in whole or not _packages(it) <= stated]
+        # The whole record's id and words come first.
+        yield merged(sorted(kept, key=lambda it: id(it) not in whole))
+
+
+def _packages(advisory: Advisory) -> set[tuple[str, str]]:
+    return {(it, package) for it in advisory.ecosystems for package in advisory.packages(it)}
+
+
+def _says_nothing(advisory: Advisory) -> Skipped:
+    return Skipped(
+        source=advisory.id,
+        reason=(
+            "It says which commits are affected, not which versions, so no dependency can be held "
+            "against it. A fix of the package's own source takes this record alone."
+        ),
+    )
+
+
+# --- Files and folders ----------------------------------------------------------------------------
+
+
+def _read(path: Path) -> Iterator[Found]:
+    if path.is_dir():
+        yield from _read_folder(path)
+    else:
+        yield from _read_document(_bytes(path), str(path))
+
+
+def _read_folder(folder: Path) -> Iterator[Found]:
+    left = MAX_FOLDER_BYTES
+    for number, path in enumerate(_files(folder)):
+        if path.is_symlink():
+            yield Skipped(source=str(path), reason="It is a symbolic link, which is not followed.")
+            continue
+        if not path.is_file():
+            raise AdvisoryError(
+                f"The input {str(path)!r} is not a regular file.",
+                next_step="Take it out of the folder.",
+            )
+        data = _bytes(path)
+        left -= len(data)
+        if number >= MAX_FOLDER_FILES or left < 0:
+            raise AdvisoryError(
+                f"The folder {str(folder)!r} holds more than {MAX_FOLDER_FILES:,} files or "
+                f"{MAX_FOLDER_BYTES:,} bytes of advisories.",
+                next_step="Give a folder with the advisories that concern this repository.",
+            )
+        try:
+            yield from _read_document(data, str(path))
+        except AdvisoryError as error:
+            yield Skipped(source=str(path), reason=error.problem)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Files to look at, in an order that does not depend on the disk."""
+
+    def stop(error: OSError) -> None:
+        raise _unreadable(Path(error.filename), error) from error
+
+    nothing = True
+    for place, folders, names in os.walk(folder, onerror=stop):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(_SUFFIXES):
+                nothing = False
+                yield Path(place, name)
+    if nothing:
+        raise AdvisoryError(
+            f"The folder {str(folder)!r} holds no {', '.join(_SUFFIXES)} file.",
+            next_step="Give the folder that has the advisories.",
+        )
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_REPORT_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if len(data) > MAX_REPORT_BYTES:
+        raise AdvisoryError(
+            f"The input {str(path)!r} is larger than {MAX_REPORT_BYTES:,} bytes.",
+            next_step="Give the advisories or the report in smaller files.",
+        )
+    return data
+
+
+def _unreadable(path: Path, error: OSError) -> AdvisoryError:
+    return AdvisoryError(
+        f"The input {str(path)!r} can't be read: {error.strerror}.",
+        next_step="Check the path and its permissions.",
+    )
+
+
+# --- Forms ----------------------------------------------------------------------------------------
+
+
+def _read_document(data: bytes, source: str) -> Iterator[Found]:
+    # Only now: most commands read one OSV record, and no report.
+    from fallback_tier.advisory import reports
+
+    document = _parsed(data, source)
+    if isinstance(document, list):
+        return reports.array(document, source)
+    answer = mapping(document)
+    if isinstance(answer.get("runs"), list):
+        return _sarif(answer, source)
+    reader = reports.reader_of(answer)
+    if reader is not None:
+        return reader(answer, source)
+    if "id" in answer:
+        return iter((Record(advisory_from(answer, source)),))
+    raise _unknown(answer, source)
+
+
+def _sarif(log: Mapping[str, Any], source: str) -> Iterator[Found]:
+    from fallback_tier.advisory import sarif
+
+    if log.get("version") != sarif.SARIF_VERSION:
+        raise AdvisoryError(
+            f"The input {source!r} is SARIF {text(log.get('version'))!r}, not {sarif.SARIF_VERSION}.",
+            next_step=f"Have the scanner write SARIF {sarif.SARIF_VERSION}.",
+        )
+    return sarif.read(log, source)
+
+
+def _unknown(answer: Mapping[str, Any], source: str) -> AdvisoryError:
+    said = text(mapping(answer.get("error")).get("summary")) or text(answer.get("message"))
+    if said:
+        return AdvisoryError(
+            f"The input {source!r} is a scanner's error, not a report: {said[:200]!r}.",
+            next_step="Run the scanner again and give its report.",
+        )
+    return AdvisoryError(
+        f"The input {source!r} is no advisory and no report that we know.",
+        next_step=f"Give one of: {_FORMS}.",
+    )
+
+
+def _parsed(data: bytes, source: str) -> object:
+    """JSON, or an array of what JSON lines hold. Any depth, any encoding that JSON may have."""
+    try:
+        words = data.decode(json.detect_encoding(data))
+        try:
+            return json.loads(words)
+        except json.JSONDecodeError as error:
+            # Not splitlines(): JSON strings may hold what Python calls line ends (U+2028).
+            lines = [line for line in words.split("\n") if line.strip()]
+            if len(lines) < 2 or not error.msg.startswith("Extra data"):
+                raise
+            return _lines(lines)
+    except (ValueError, RecursionError) as error:
+        raise AdvisoryError(
+            f"The input {source!r} is not JSON: {_short(error)}.",
+            next_step=f"Give one of: {_FORMS}.",
+        ) from error
+
+
+def _lines(lines: Iterable[str]) -> list[Any]:
+    return [json.loads(line) for line in lines]
+
+
+def _short(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -1,0 +1,143 @@
+"""``fallback-tier plan``: what a fix would do, and why, before anything is done.
+
+The ladder is climbed with real clients, in scratch folders; no gate runs, nothing is written to the
+repository, and there is no record in the audit trail: a plan proves nothing, so nobody should cite it.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_tier.advisory import AdvisorySet
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.options import advisories, settings
+from fallback_tier.cli.output import print_json
+from fallback_tier.cli.progress import PlanProgress
+from fallback_tier.cli.remediation import (
+    change,
+    how,
+    line,
+    names,
+    safe,
+    show_cleared,
+    show_left,
+    show_notes,
+    why_not_cheaper,
+)
+from fallback_tier.installed import clients_and_plugins, look_at
+from fallback_tier.planning import EcosystemPlan, RemediationPlan, plan
+
+#: Inputs left out and findings in code that are listed; JSON has them all.
+MAX_LISTED = 10
+
+COLUMNS = ("manifest", "package", "from → to", "step", "proof", "advisories")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan, print. The exit code says whether all of it can be done."""
+    given = advisories(arguments)
+    clients, plugins = clients_and_plugins()
+    repo = look_at(Path(arguments.repository), clients, settings(arguments))
+    errors = Console(stderr=True, quiet=arguments.json)
+    with PlanProgress(errors) as progress:
+        planned = plan(given, repo, plugins, resolve=not arguments.no_resolve, observe=progress)
+    code = exit_code(planned)
+    if arguments.json:
+        print_json({**planned.model_dump(mode="json"), "exit_code": code})
+    else:
+        show(planned, Console())
+    return code
+
+
+def exit_code(planned: RemediationPlan) -> int:
+    """The documented exit code of a plan. A finding in code is something that no recipe fixes."""
+    if any(item.reason is RefusalReason.TOOL_MISSING for item in planned.left):
+        return exit_codes.ENVIRONMENT
+    if planned.left or planned.findings:
+        return exit_codes.REFUSED
+    return exit_codes.OK if planned.fixes or planned.undecided else exit_codes.NOT_AFFECTED
+
+
+def show(planned: RemediationPlan, console: Console) -> None:
+    """The plan as a table, for a person."""
+    commit = planned.base_commit[:12]
+    line(console, f"[bold]plan[/] for {safe(planned.repository)} at {commit}{_how_sure(planned)}")
+    if planned.fixes:
+        _show_moves(planned, console)
+    for fix in planned.fixes:
+        show_cleared(console, fix.cleared)
+        show_notes(console, fix.notes)
+    show_left(console, planned.left)
+    show_rest(console, planned)
+
+
+def show_rest(console: Console, planned: RemediationPlan) -> None:
+    """What of the input needs nothing, and what could not be used."""
+    if planned.not_affected:
+        line(console, f"not affected: {len(planned.not_affected)} of the advisories")
+    if planned.undecided:
+        line(
+            console,
+            f"undecided: {names(planned.undecided)}; not everything is locked, so only resolving tells",
+        )
+    show_unused(console, planned)
+
+
+def show_unused(console: Console, given: RemediationPlan | AdvisorySet) -> None:
+    """Inputs that gave no advisory, and findings in source code, bounded."""
+    for skipped in given.skipped[:MAX_LISTED]:
+        line(console, f"skipped: {safe(skipped.source)}: {safe(skipped.reason)}")
+    _more(console, len(given.skipped), "skipped")
+    for finding in given.findings[:MAX_LISTED]:
+        line(console, f"finding: {safe(finding.sentence)}")
+    _more(console, len(given.findings), "finding")
+
+
+def _more(console: Console, count: int, what: str) -> None:
+    if count > MAX_LISTED:
+        line(console, f"{what}: and {count - MAX_LISTED} more (--json has them all)")
+
+
+def _how_sure(planned: RemediationPlan) -> str:
+    if not planned.resolved:
+        return ": [yellow]from the files alone, nothing was resolved[/]"
+    return ": offline, so a yanked release can't be noticed" if planned.offline else ""
+
+
+def _show_moves(planned: RemediationPlan, console: Console) -> None:
+    """A table, with the reasons below the row that they are about."""
+    moves = [(fix, move) for fix in planned.fixes for move in fix.moves]
+    rows = [
+        (
+            safe(move.manifest),
+            safe(move.package),
+            change(move),
+            how(move),
+            _proof(fix),
+            names(move.advisory_ids),
+        )
+        for fix, move in moves
+    ]
+    widths = [max(map(_width, column)) for column in zip(COLUMNS, *rows, strict=True)]
+    line(console, f"[bold]{_padded(COLUMNS, widths)}[/]")
+    for (_fix, move), row in zip(moves, rows, strict=True):
+        line(console, _padded(row, widths))
+        for reason in why_not_cheaper(move):
+            line(console, f"  [dim]{reason}[/]")
+
+
+def _padded(cells: Sequence[str], widths: Sequence[int]) -> str:
+    pairs = zip(cells, widths, strict=True)
+    return "  ".join(cell + " " * (width - _width(cell)) for cell, width in pairs).rstrip()
+
+
+def _width(markup: str) -> int:
+    return Text.from_markup(markup).cell_len
+
+
+def _proof(fix: EcosystemPlan) -> str:
+    return "not resolved" if fix.proof_level is None else fix.proof_level.replace("_", " ")

@@ -1,0 +1,97 @@
+"""What a recipe does, for a person: moves, why not cheaper, paths cleared, what is left.
+
+Names, versions and clients' words are untrusted: neutralised, and never read as markup.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+
+from fallback_audit.describe import visible
+from fallback_tier.outcome import ClearedPath, Left, Move, Remediation
+
+#: Cleared paths and advisory names that are printed; JSON has them all.
+MAX_PATHS_SHOWN = 5
+MAX_NAMES_SHOWN = 4
+
+
+def safe(text: str) -> str:
+    """Untrusted text as markup that says just that."""
+    return escape(visible(text))
+
+
+def line(console: Console, markup: str) -> None:
+    """One line; numbers and paths in it are not coloured."""
+    console.print(markup, highlight=False, soft_wrap=True)
+
+
+def change(move: Move) -> str:
+    """``1.3.5 → 1.3.6``."""
+    before = ", ".join(move.before) or "any"
+    return safe(f"{before} → {move.after or 'no longer installed'}")
+
+
+def how(move: Move) -> str:
+    """The rung, and what was raised where that is another package."""
+    raised = f" of {safe(', '.join(move.raised))}" if move.raised else ""
+    return f"{move.step.label}{raised}"
+
+
+def why_not_cheaper(item: Move | Left) -> list[str]:
+    """One line a rung that was tried before."""
+    said = item.sentence if isinstance(item, Left) else None
+    return [
+        f"no {declined.step.label}: {safe(declined.reason)}"
+        for declined in item.declined
+        if declined.reason != said
+    ]
+
+
+def names(ids: Sequence[str]) -> str:
+    """Advisories by name, bounded."""
+    shown = safe(", ".join(ids[:MAX_NAMES_SHOWN]))
+    more = len(ids) - MAX_NAMES_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def show_remediation(console: Console, remediation: Remediation) -> None:
+    """The account of a recipe that was applied."""
+    for move in remediation.moves:
+        line(
+            console, f"  {safe(move.package)} {change(move)} ({how(move)}) in {safe(move.manifest)}"
+        )
+        for reason in why_not_cheaper(move):
+            line(console, f"    [dim]{reason}[/]")
+    show_cleared(console, remediation.cleared)
+    show_notes(console, remediation.notes)
+
+
+def show_cleared(console: Console, cleared: Sequence[ClearedPath]) -> None:
+    """How each way from a root to an affected version went away, bounded."""
+    for item in cleared[:MAX_PATHS_SHOWN]:
+        line(console, f"  cleared: {safe(' → '.join(item.path))}: {safe(item.outcome)}")
+    if len(cleared) > MAX_PATHS_SHOWN:
+        line(console, f"  and {len(cleared) - MAX_PATHS_SHOWN} more paths (--json has them all)")
+
+
+def show_notes(console: Console, notes: Iterable[str]) -> None:
+    """What a reader should know besides."""
+    for note in notes:
+        line(console, f"  note: {safe(note)}")
+
+
+def show_left(console: Console, left: Iterable[Left]) -> None:
+    """What stays, with its typed reason and its sentence."""
+    for item in left:
+        where = f" in {safe(item.manifest)}" if item.manifest else ""
+        line(
+            console,
+            f"[bold yellow]left[/]  {safe(item.package) or 'unknown packages'}{where}"
+            f" ({names(item.advisory_ids)}): {item.reason}",
+        )
+        line(console, f"  {safe(item.sentence)}")
+        for reason in why_not_cheaper(item):
+            line(console, f"    [dim]{reason}[/]")
+        if item.next_step:
+            line(console, f"  next: {safe(item.next_step)}")

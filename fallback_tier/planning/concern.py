@@ -1,0 +1,120 @@
+"""Which advisories a move or something left is about."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_tier.advisory import Advisory, bundle, canonical_name
+from fallback_tier.advisory.versions import base_ecosystem
+from fallback_tier.errors import RepositoryError
+from fallback_tier.outcome import Left, Move, NotApplicable, RecipeSelection
+from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.repo import RepoContext
+
+#: The package of something left where nobody can say which one it is.
+UNKNOWN = ""
+
+
+class Concern:
+    """An index of advisories by the packages that they name, in one ecosystem."""
+
+    def __init__(self, ecosystem: str, advisories: Sequence[Advisory], repo: RepoContext) -> None:
+        self._ecosystem, self._advisories, self._repo = ecosystem, advisories, repo
+        self._naming: dict[str, list[Advisory]] = {}
+        for advisory in advisories:
+            for package in advisory.packages(ecosystem):
+                self._naming.setdefault(package, []).append(advisory)
+
+    def ids(self, item: Move | Left) -> tuple[str, ...]:
+        """The advisories that a move clears, or that something left keeps open."""
+        if isinstance(item, Left) and item.advisory_ids:
+            return item.advisory_ids
+        if not item.package:
+            return self._named_in(item.manifest)
+        naming = self._naming.get(self.canonical(item.package), ())
+        versions = item.before if isinstance(item, Move) else ()
+        found = (
+            advisory.id
+            for advisory in naming
+            if not versions or self._covers(advisory, item.package, versions)
+        )
+        return tuple(dict.fromkeys(found))
+
+    def canonical(self, package: str) -> str:
+        """The name that identifies a package; UNKNOWN stays it."""
+        return canonical_name(self._ecosystem, package) if package else UNKNOWN
+
+    def of_silent(
+        self, advisories: Sequence[Advisory], plugin: EcosystemPlugin
+    ) -> Iterator[tuple[Advisory, RecipeSelection]]:
+        """Those that may concern the repository although its files show no affected version: by its
+        own code, or (Selected) by what isn't locked, so that only resolving tells.
+
+        Asked for all at once, then by halves: nearly always the first question is the last.
+        """
+        if not advisories:
+            return
+        selection = plugin.select(bundle(advisories), self._repo)
+        if isinstance(selection, NotApplicable):
+            if selection.reason is RefusalReason.NOT_AFFECTED:
+                return
+            alike = selection.reason is RefusalReason.MANIFEST_MISSING
+            named: Sequence[Advisory] = () if alike else advisories
+        else:
+            named = self._named_anywhere(advisories)
+        asked = {one.id for one in named}
+        yield from ((one, selection) for one in advisories if one.id not in asked)
+        if len(named) == 1:
+            yield named[0], plugin.select(named[0], self._repo)
+        elif named:
+            middle = len(named) // 2
+            yield from self.of_silent(named[:middle], plugin)
+            yield from self.of_silent(named[middle:], plugin)
+
+    def _named_anywhere(self, advisories: Sequence[Advisory]) -> list[Advisory]:
+        """Those whose package some manifest names (as a dependency, or as its own name)."""
+        texts = [self._text(path) or "" for path in self._repo.manifests]
+        return [
+            advisory
+            for advisory in advisories
+            if any(name in text for name in advisory.packages(self._ecosystem) for text in texts)
+        ]
+
+    def _text(self, path: str | None) -> str | None:
+        """A manifest's text with names as they are compared; None: it can't be read."""
+        try:
+            return canonical_text(self._ecosystem, self._repo.read_text(path or ""))
+        except RepositoryError:
+            return None
+
+    def _covers(self, advisory: Advisory, package: str, versions: Sequence[str]) -> bool:
+        return any(advisory.ids_affecting(self._ecosystem, package, one) for one in versions)
+
+    def _named_in(self, manifest: str | None) -> tuple[str, ...]:
+        """A project that can't be read keeps open what its text names; without a text, everything."""
+        text = self._text(manifest)
+        if text is None:
+            return tuple(dict.fromkeys(advisory.id for advisory in self._advisories))
+        named = (found for name, found in self._naming.items() if name in text)
+        return tuple(dict.fromkeys(advisory.id for found in named for advisory in found))
+
+
+def canonical_text(ecosystem: str, text: str) -> str:
+    """A text in which every package name that stands in it stands canonical."""
+    if canonical_name(ecosystem, "A_b") == "A_b":
+        return text
+    return re.sub(r"[-_.]+", "-", text).lower()
+
+
+def narrowed(advisory: Advisory, ecosystem: str, packages: Sequence[str] | None = None) -> Advisory:
+    """The record with only an ecosystem's packages, or only these of them (canonical names)."""
+    kept = tuple(
+        entry
+        for entry in advisory.affected
+        if entry.package is not None
+        and base_ecosystem(entry.package.ecosystem) == ecosystem
+        and (packages is None or canonical_name(ecosystem, entry.package.name) in packages)
+    )
+    if len(kept) == len(advisory.affected):
+        return advisory
+    return Advisory.model_validate({**dict(advisory), "affected": kept})

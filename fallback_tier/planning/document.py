@@ -1,0 +1,56 @@
+"""The plan as a document: what ``fallback-tier plan --json`` prints. Its names are an interface."""
+
+from pydantic import Field
+
+from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import ProofLevel
+from fallback_tier.advisory import Advisory, CodeFinding, Skipped
+from fallback_tier.outcome import ClearedPath, Left, Move
+
+
+class PlannedMove(Move):
+    """A move, and the advisories that it clears."""
+
+    advisory_ids: tuple[str, ...]
+
+
+class Remaining(Left):
+    """What can't be mended. ``advisory_ids``: those that it keeps open."""
+
+    ecosystem: str
+
+
+class EcosystemPlan(Frozen):
+    """What one gate transition would fix. ``proof_level`` None: nothing was resolved.
+
+    ``advisory`` is all of it as one record, for the tier; it stands in no document.
+    """
+
+    ecosystem: str
+    advisory_ids: tuple[str, ...]
+    proof_level: ProofLevel | None
+    files: tuple[str, ...]
+    moves: tuple[PlannedMove, ...]
+    cleared: tuple[ClearedPath, ...] = ()
+    notes: tuple[str, ...] = ()
+    advisory: Advisory = Field(exclude=True, repr=False)
+
+
+class RemediationPlan(Frozen):
+    """The whole plan: every advisory is in ``fixes``, ``left``, ``not_affected`` or ``undecided``.
+
+    ``resolved`` False: predicted from the files alone, no client ran; whether an ``undecided`` advisory
+    concerns what isn't locked, only resolving tells. ``skipped`` are inputs that gave no
+    advisory, ``findings`` a scanner's findings in source code, which no recipe fixes.
+    """
+
+    repository: str
+    base_commit: str
+    resolved: bool
+    offline: bool
+    fixes: tuple[EcosystemPlan, ...] = ()
+    left: tuple[Remaining, ...] = ()
+    not_affected: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    findings: tuple[CodeFinding, ...] = ()

@@ -1,0 +1,275 @@
+"""One ecosystem's part of a plan: triage, then climbs of what remains, until nothing of it is left over."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fallback_audit.vocabulary import ProofLevel, RefusalReason
+from fallback_tier.advisory import Advisory, AdvisoryBundle, bundle
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError, ToolMissingError
+from fallback_tier.outcome import ClearedPath, Left, Move, NotApplicable
+from fallback_tier.planning.concern import UNKNOWN, Concern, narrowed
+from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remaining
+from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.repo import RepoContext
+
+#: Climbs of one ecosystem's bundle. Each further one has fewer advisories, and the second nearly always
+#: leaves nothing over.
+MAX_ROUNDS = 5
+
+#: Where a bundle can't be climbed at all, this many advisories are climbed one by one, for reasons of
+#: their own. Each takes real clients; beyond it the bundle's reason stands for all.
+MAX_ALONE = 20
+
+#: What a climb of the ladder may end with.
+ClimbError = RecipeError | RepositoryError | ToolError
+_CLIMB_ERRORS = (RecipeError, RepositoryError, ToolError)
+
+
+@dataclass(frozen=True)
+class _Climbed:
+    """What a climb, or an outline in its place, came to."""
+
+    moves: tuple[Move, ...]
+    left: tuple[Left, ...]
+    files: tuple[str, ...]
+    proof_level: ProofLevel | None = None
+    cleared: tuple[ClearedPath, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class EcosystemPlanner:
+    """Advisories of one ecosystem (each narrowed to it) for one repository.
+
+    *Targets* are to be fixed together. All others are *guards*: they don't concern the repository as it
+    is, and no fix may change that, so they climb with the targets.
+    """
+
+    def __init__(
+        self,
+        plugin: EcosystemPlugin,
+        repo: RepoContext,
+        advisories: tuple[Advisory, ...],
+        *,
+        resolve: bool,
+        observe: Callable[[str], None],
+    ) -> None:
+        self.left: list[Remaining] = []
+        #: Only resolving tells whether these concern the repository.
+        self.undecided: set[str] = set()
+        self._plugin, self._repo, self._advisories = plugin, repo, advisories
+        self._resolve, self._observe = resolve, observe
+        self._concern = Concern(plugin.name, advisories, repo)
+        #: Which of an advisory's packages the repository holds in an affected version.
+        self._held: dict[str, set[str]] = {}
+        self._targets: list[Advisory] = []
+        self._outline: _Climbed | None = None
+        self._asked_alone = False
+        self._fix: EcosystemPlan | None = None
+        self._stale = True
+
+    @property
+    def left_ids(self) -> set[str]:
+        """Advisories that something in ``left`` keeps open."""
+        return {name for item in self.left for name in item.advisory_ids}
+
+    def triage(self) -> None:
+        """From the files alone: which advisories concern this repository."""
+        self._observe(f"{self._plugin.name}: reading the manifests")
+        outline = self._outlined(bundle(self._advisories))
+        found: tuple[Move | Left, ...] = (*outline.moves, *outline.left)
+        for item in found:
+            for name in self._concern.ids(item):
+                self._held.setdefault(name, set()).add(self._concern.canonical(item.package))
+        silent = [advisory for advisory in self._advisories if advisory.id not in self._held]
+        for advisory, selection in self._concern.of_silent(silent, self._plugin):
+            if isinstance(selection, NotApplicable):
+                self._held[advisory.id] = {UNKNOWN}
+                self._leave([self._whole(advisory, selection.reason, selection.sentence)])
+            else:
+                self.undecided.add(advisory.id)
+        left = self.left_ids
+        self._targets = [
+            advisory
+            for advisory in self._advisories
+            if advisory.id not in left
+            and (advisory.id in self._held or (self._resolve and advisory.id in self.undecided))
+        ]
+        # Where no client is to run, this is the first climb already.
+        self._outline = None if self._resolve or left else outline
+
+    def climb(self) -> EcosystemPlan | None:
+        """What can be done for the targets together; what can't goes to ``left``. None: nothing can."""
+        if self._stale:
+            self._fix, self._stale = self._rounds(), False
+        return self._fix
+
+    def drop(self, names: set[str]) -> bool:
+        """Give these up: another ecosystem leaves them. True where that changes anything here."""
+        kept = [advisory for advisory in self._targets if advisory.id not in names]
+        changed = len(kept) < len(self._targets)
+        self._targets, self._stale = kept, self._stale or changed
+        return changed
+
+    def _rounds(self) -> EcosystemPlan | None:
+        for _ in range(MAX_ROUNDS):
+            if not self._targets:
+                return None
+            advisory = self._together(self._targets)
+            self._observe(f"{self._plugin.name}: {len(self._targets)} advisories together")
+            try:
+                climbed = self._climbed(advisory)
+            except _CLIMB_ERRORS as error:
+                self._one_by_one(error)
+                continue
+            if not climbed.left:
+                return self._planned(climbed)
+            before = len(self._targets)
+            self._leave(self._remaining(item) for item in climbed.left)
+            if len(self._targets) == before:
+                # What is left names none of them, so nobody knows which it concerns: unknown, not clean.
+                first = climbed.left[0]
+                self._give_up(first.reason, first.sentence, first.next_step)
+        self._give_up(
+            RefusalReason.RESOLVER_FAILED,
+            f"{MAX_ROUNDS} rounds of planning each left something over.",
+            "Fix these one by one.",
+        )
+        return None
+
+    def _climbed(self, advisory: Advisory) -> _Climbed:
+        if not self._resolve:
+            outline, self._outline = self._outline, None
+            return outline or self._outlined(advisory)
+        selection = self._plugin.select(advisory, self._repo)
+        if isinstance(selection, NotApplicable):
+            raise RecipeError(selection.reason, selection.sentence, next_step="")
+        result = self._plugin.apply(selection, advisory, self._repo)
+        return _Climbed(
+            moves=result.moves,
+            left=result.left,
+            files=tuple(sorted(change.path for change in result.changes)),
+            proof_level=result.proof_level,
+            cleared=result.cleared,
+            notes=result.notes,
+        )
+
+    def _outlined(self, advisory: Advisory) -> _Climbed:
+        outline = self._plugin.outline(advisory, self._repo)
+        files = tuple(dict.fromkeys(move.manifest for move in outline.moves))
+        return _Climbed(outline.moves, outline.left, files)
+
+    def _one_by_one(self, error: ClimbError) -> None:
+        """They can't be climbed together: ask each for its own reason. Those that can stay targets."""
+        alone = 1 < len(self._targets) <= MAX_ALONE and not self._asked_alone
+        if not alone or isinstance(error, ToolMissingError):
+            self._give_up(_reason(error), error.problem, error.next_step)
+            return
+        self._asked_alone = True
+        for advisory in tuple(self._targets):
+            self._observe(f"{self._plugin.name}: {advisory.id} by itself")
+            try:
+                left = self._climbed(self._together([advisory])).left
+            except _CLIMB_ERRORS as own:
+                self._leave([self._whole(advisory, _reason(own), own.problem, own.next_step)])
+            else:
+                self._leave(self._remaining(item, (advisory.id,)) for item in left)
+
+    def _give_up(self, reason: RefusalReason, sentence: str, next_step: str) -> None:
+        self._leave(
+            self._whole(advisory, reason, sentence, next_step) for advisory in self._targets
+        )
+
+    def _leave(self, items: Iterable[Remaining]) -> None:
+        """These advisories are no targets any more. Who turns out unaffected is not *left*."""
+        for item in tuple(items):
+            if item.reason is not RefusalReason.NOT_AFFECTED:
+                self._note(item)
+            self._targets = [one for one in self._targets if one.id not in item.advisory_ids]
+
+    def _note(self, item: Remaining) -> None:
+        """What keeps several advisories open in the same way is said once."""
+        for number, known in enumerate(self.left):
+            ids = tuple(dict.fromkeys((*known.advisory_ids, *item.advisory_ids)))
+            if known == item.model_copy(update={"advisory_ids": known.advisory_ids}):
+                self.left[number] = known.model_copy(update={"advisory_ids": ids})
+                return
+        self.left.append(item)
+
+    def _together(self, targets: Sequence[Advisory]) -> Advisory:
+        """One record of targets and guards, which is called by the targets' names."""
+        chosen = {advisory.id for advisory in targets}
+        guards = [
+            part
+            for advisory in self._advisories
+            if advisory.id not in chosen and (part := self._guard(advisory)) is not None
+        ]
+        core = bundle(targets)
+        if not guards:
+            return core
+        said = {
+            **dict(core),
+            "affected": (*core.affected, *(e for g in guards for e in g.affected)),
+        }
+        return AdvisoryBundle.model_validate({**said, "members": (*targets, *guards)})
+
+    def _guard(self, advisory: Advisory) -> Advisory | None:
+        """The part of an advisory that doesn't concern the repository, and must not come to."""
+        held = self._held.get(advisory.id, set())
+        name = self._plugin.name
+        kept = [package for package in advisory.packages(name) if package not in held]
+        return narrowed(advisory, name, kept) if kept and UNKNOWN not in held else None
+
+    def _remaining(self, item: Left, ids: tuple[str, ...] = ()) -> Remaining:
+        named = tuple(dict.fromkeys((*self._concern.ids(item), *ids)))
+        facts: Mapping[str, object] = {**dict(item), "advisory_ids": named}
+        return Remaining.model_validate({**facts, "ecosystem": self._plugin.name})
+
+    def _whole(
+        self, advisory: Advisory, reason: RefusalReason, sentence: str, next_step: str = ""
+    ) -> Remaining:
+        held = filter(None, self._held.get(advisory.id, ()))
+        return Remaining(
+            ecosystem=self._plugin.name,
+            package=", ".join(sorted(held)),
+            advisory_ids=(advisory.id,),
+            reason=reason,
+            sentence=sentence,
+            next_step=next_step,
+        )
+
+    def _planned(self, climbed: _Climbed) -> EcosystemPlan:
+        ids = [self._concern.ids(move) for move in climbed.moves]
+        # The tree is resolved now: what nothing in it is about, doesn't concern the repository.
+        about = {*self._held, *(name for names in ids for name in names)}
+        about.update(name for path in climbed.cleared for name in path.advisory_ids)
+        self._targets = [target for target in self._targets if target.id in about]
+        fixed = tuple(dict.fromkeys(target.id for target in self._targets))
+        moves = (
+            PlannedMove.model_validate(
+                {**dict(move), "advisory_ids": tuple(name for name in names if name in fixed)}
+            )
+            for move, names in zip(climbed.moves, ids, strict=True)
+        )
+        return EcosystemPlan(
+            ecosystem=self._plugin.name,
+            advisory_ids=fixed,
+            proof_level=climbed.proof_level,
+            files=climbed.files,
+            moves=tuple(moves),
+            cleared=climbed.cleared,
+            notes=climbed.notes,
+            advisory=self._together(self._targets),
+        )
+
+
+def _reason(error: ClimbError) -> RefusalReason:
+    """As the tier would refuse it."""
+    match error:
+        case RecipeError(reason=reason):
+            return reason
+        case ToolMissingError():
+            return RefusalReason.TOOL_MISSING
+        case ToolError():
+            return RefusalReason.RESOLVER_FAILED
+        case _:
+            return RefusalReason.RECIPE_UNSUPPORTED

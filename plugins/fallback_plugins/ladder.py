@@ -1,0 +1,258 @@
+"""What climbing the minimal-fix ladder (ADR-0016) has in common in every ecosystem.
+
+A *project* is what one client resolves together: a manifest with its lock, a workspace, a requirements
+file with what it includes. Each is climbed by itself, on texts in memory; ``combined`` puts the projects
+of a repository together and holds every result against what a fix must never do.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn, Protocol
+
+from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
+from fallback_plugins.tree import Tree, cleared_paths, downgraded
+from fallback_tier.advisory import (
+    Advisory,
+    AdvisoryBundle,
+    compare_versions,
+    is_affected,
+)
+from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.outcome import (
+    ClearedPath,
+    FileChange,
+    Left,
+    Move,
+    RecipeResult,
+    StepDeclined,
+)
+from fallback_tier.repo import RepoContext
+
+#: Said in every result that was made with ``Settings.offline``.
+OFFLINE_NOTE = "Offline: whether a chosen release was yanked or deprecated could not be noticed."
+
+
+@dataclass(frozen=True)
+class ProjectFix:
+    """What climbing did to one project: new texts by path, and the account of it.
+
+    ``before``/``after`` are the resolved trees; None where only pins could be read. ``cleared`` is taken
+    from the trees where there are two; a project without trees gives its own.
+    """
+
+    texts: Mapping[str, str]
+    moves: tuple[Move, ...]
+    left: tuple[Left, ...] = ()
+    before: Tree | None = None
+    after: Tree | None = None
+    cleared: tuple[ClearedPath, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def proof_level(self) -> ProofLevel:
+        """A client resolved it, or only declared pins could be read."""
+        return ProofLevel.PINS if self.after is None else ProofLevel.RESOLVED_TREE
+
+
+class Project(Protocol):
+    """One set of files that a client resolves together. ``path`` names it in every message."""
+
+    @property
+    def path(self) -> str:
+        """The lock, or the manifest where there is none."""
+        ...
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:
+        """Bring the project out of the advisory's (or bundle's) reach; None: it isn't affected.
+
+        Package by package, cheapest rung first; what can't be mended is in ``left``. Raises RecipeError
+        where the project as a whole can't be read or resolved, ToolError.
+        """
+        ...
+
+
+@dataclass
+class Tried:
+    """Collects the rungs that did not serve, in order; the last one's reason becomes the refusal."""
+
+    steps: list[StepDeclined] = field(default_factory=list)
+    errors: list[RecipeError] = field(default_factory=list)
+
+    def no(self, step: LadderStep, error: RecipeError | str) -> None:
+        """This rung did not serve."""
+        if isinstance(error, RecipeError):
+            self.errors.append(error)
+        said = error.problem if isinstance(error, RecipeError) else error
+        self.steps.append(StepDeclined(step=step, reason=said))
+
+    @property
+    def declined(self) -> tuple[StepDeclined, ...]:
+        """For ``Move.declined`` and ``Left.declined``."""
+        return tuple(self.steps)
+
+
+def combined(
+    ecosystem: str, advisory: Advisory, repo: RepoContext, fixes: Sequence[ProjectFix]
+) -> RecipeResult:
+    """One result from the fixes of a repository's projects.
+
+    Raises RecipeError: something is left of a single advisory, nothing was mended, nothing changed, or a
+    fix did what none may do (a downgrade, a version that is itself affected).
+    """
+    left = tuple(item for fix in fixes for item in fix.left)
+    moves = tuple(move for fix in fixes for move in fix.moves)
+    if left and (not moves or not isinstance(advisory, AdvisoryBundle)):
+        refuse(left[0])
+    texts = {path: text for fix in fixes for path, text in fix.texts.items()}
+    changes = tuple(
+        FileChange(path=path, before=before, after=after)
+        for path, after in sorted(texts.items())
+        if (before := repo.read_text(path)) != after
+    )
+    if not changes or not moves:
+        raise RecipeError(
+            RefusalReason.NOTHING_CHANGED,
+            "The recipe changed no file, so nothing is fixed.",
+            next_step="Look at what pins the package.",
+        )
+    for fix in fixes:
+        _check(ecosystem, advisory, fix)
+    pins = any(fix.proof_level is ProofLevel.PINS for fix in fixes)
+    return RecipeResult(
+        changes=changes,
+        proof_level=ProofLevel.PINS if pins else ProofLevel.RESOLVED_TREE,
+        moves=moves,
+        cleared=tuple(path for fix in fixes for path in _cleared(ecosystem, advisory, fix)),
+        left=left,
+        notes=tuple(dict.fromkeys(_notes(repo, fixes))),
+        tree_before=_listing(fix.before for fix in fixes),
+        tree_after=_listing(fix.after for fix in fixes),
+    )
+
+
+def climb_all(
+    advisory: Advisory, projects: Iterable[Project], *, nothing: Callable[[], RecipeError]
+) -> list[ProjectFix]:
+    """Climb every project. Half a fix is none: a project that can't be climbed stops a single advisory,
+    and is ``left`` for a bundle. ``nothing`` says why there was nothing to do."""
+    fixes: list[ProjectFix] = []
+    for project in projects:
+        try:
+            fix = project.climb(advisory)
+        except (RecipeError, RepositoryError) as error:
+            if not isinstance(advisory, AdvisoryBundle):
+                raise
+            fix = ProjectFix(texts={}, moves=(), left=(whole_project_left(project.path, error),))
+        if fix is not None:
+            fixes.append(fix)
+    if not fixes:
+        raise nothing()
+    return fixes
+
+
+def whole_project_left(path: str, error: RecipeError | RepositoryError) -> Left:
+    """A project that could not be read or resolved, as something left."""
+    reason = error.reason if isinstance(error, RecipeError) else RefusalReason.RECIPE_UNSUPPORTED
+    return Left(
+        package="",
+        manifest=path,
+        reason=reason,
+        sentence=error.problem,
+        next_step=error.next_step,
+    )
+
+
+def left_behind(
+    advisory: Advisory,
+    ecosystem: str,
+    *,
+    package: str,
+    versions: Iterable[str],
+    manifest: str,
+    error: RecipeError,
+    tried: Tried,
+) -> Left:
+    """What no rung could mend, with the rungs that were tried."""
+    ids = {
+        found: None
+        for version in versions
+        for found in advisory.ids_affecting(ecosystem, package, version)
+    }
+    return Left(
+        package=package,
+        manifest=manifest,
+        advisory_ids=tuple(ids),
+        reason=error.reason,
+        sentence=error.problem,
+        next_step=error.next_step,
+        declined=tried.declined,
+    )
+
+
+def blocked(package: str, version: str, *, parent: str, spec: str, where: str) -> RecipeError:
+    """The typed refusal that names the constraint and the parent that make it."""
+    return RecipeError(
+        RefusalReason.BLOCKED_BY_CONSTRAINT,
+        f"{parent} in {where} asks for {package} {spec}, which does not admit {version}.",
+        next_step=f"Raise or replace {parent}, or let a model propose the change.",
+    )
+
+
+def refuse(left: Left) -> NoReturn:
+    """What is left of a single advisory is its refusal."""
+    raise RecipeError(left.reason, left.sentence, next_step=left.next_step)
+
+
+def _cleared(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> tuple[ClearedPath, ...]:
+    if fix.before is None or fix.after is None:
+        return fix.cleared
+    return cleared_paths(fix.before, fix.after, advisory, ecosystem, fix.after.source)
+
+
+def _check(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> None:
+    """What no fix may do, whichever rung made it."""
+    for move in fix.moves:
+        _check_move(ecosystem, advisory, move)
+    if fix.before is None or fix.after is None:
+        return
+    lower = downgraded(fix.before, fix.after, ecosystem)
+    if lower:
+        raise _not_pure(f"The fix is no pure upgrade: in {fix.after.source} {lower}.")
+    kept = {item.package for item in fix.left}
+    old = {(node.name, node.version) for node in fix.before.nodes.values()}
+    for node in fix.after.affected(advisory, ecosystem):
+        if node.name in kept and (node.name, node.version) in old:
+            continue
+        ids = ", ".join(advisory.ids_affecting(ecosystem, node.name, node.version))
+        raise _not_pure(f"{fix.after.source} would still hold {node.label}, affected by {ids}.")
+
+
+def _check_move(ecosystem: str, advisory: Advisory, move: Move) -> None:
+    if move.after is None:
+        return
+    if is_affected(advisory, ecosystem, move.package, move.after):
+        raise _not_pure(f"{move.package} {move.after} is itself affected.")
+    for version in move.before:
+        comparable = is_orderable(ecosystem, version) and is_orderable(ecosystem, move.after)
+        if comparable and compare_versions(ecosystem, move.after, version) <= 0:
+            raise _not_pure(f"{move.package} would go from {version} to {move.after}.")
+
+
+def _not_pure(problem: str) -> RecipeError:
+    return RecipeError(
+        RefusalReason.RESOLVER_FAILED,
+        problem,
+        next_step="Resolve it by hand with the package client.",
+    )
+
+
+def _notes(repo: RepoContext, fixes: Sequence[ProjectFix]) -> Iterator[str]:
+    if repo.settings.offline:
+        yield OFFLINE_NOTE
+    for fix in fixes:
+        yield from fix.notes
+
+
+def _listing(trees: Iterable[Tree | None]) -> str:
+    return "".join(f"# {tree.source}\n{tree.listing()}" for tree in trees if tree is not None)

@@ -1,0 +1,93 @@
+"""What the npm ladder asks of a package client (npm, yarn, pnpm), as a protocol.
+
+A client works on texts: its lock is resolved in a scratch folder, never in the repository, without
+anybody's scripts and without the repository's own client configuration (it can name programs).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from fallback_plugins.tree import Tree
+
+#: (package, version) → the exact version that its copies are to get.
+Wishes = Mapping[tuple[str, str], str]
+
+
+@dataclass(frozen=True)
+class Files:
+    """One project's texts by path in the repository.
+
+    ``manifests``: the package.json of the root and of every workspace member. ``lock`` None: no lock.
+    """
+
+    folder: str
+    manifests: Mapping[str, str]
+    lock: str | None = None
+    lock_text: str = ""
+    #: Further files that decide what resolves (pnpm-workspace.yaml, the harmless lines of .npmrc).
+    settings: Mapping[str, str] | None = None
+
+    @property
+    def root_manifest(self) -> str:
+        """Path of the root's package.json."""
+        return "package.json" if self.folder == "." else f"{self.folder}/package.json"
+
+    def with_manifest(self, path: str, text: str) -> "Files":
+        """The same project with one manifest's text replaced."""
+        return replace(self, manifests={**self.manifests, path: text})
+
+    def with_lock(self, text: str) -> "Files":
+        """The same project with another lock text."""
+        return replace(self, lock_text=text)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Every text by path, the lock among them."""
+        return {**self.manifests, **({self.lock: self.lock_text} if self.lock else {})}
+
+
+@dataclass(frozen=True)
+class OverridePlace:
+    """An override that a manifest has: ``keys`` lead to it, ``spec`` is what it forces."""
+
+    keys: tuple[str, ...]
+    package: str
+    spec: str
+
+
+class Client(Protocol):
+    """One client over its own kind of lock. Every method raises RecipeError, ToolError."""
+
+    @property
+    def name(self) -> str:
+        """As messages call it: ``npm``, ``yarn``, ``pnpm``."""
+        ...
+
+    def tree(self, files: Files) -> Tree:
+        """The lock as a resolved tree. ``Node.key`` is the lock's own; no client runs."""
+        ...
+
+    def resolve(self, files: Files, wishes: Wishes | None = None) -> Files:
+        """The lock made to fit the manifests, as little changed as the client can.
+
+        ``wishes``: each copy of a package at that version gets exactly the wished version, where the ranges
+        of everyone who asks for that copy admit it; a wish that can't be granted is simply not granted
+        (look at the tree). Manifests stay as they are.
+        """
+        ...
+
+    def update(self, files: Files, packages: Sequence[str]) -> Files:
+        """The lock with every copy of these packages raised as far as its askers' ranges allow."""
+        ...
+
+    def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:
+        """The overrides (resolutions) that the root manifest has for a package."""
+        ...
+
+    def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:
+        """The root manifest with an override added: ``package`` below ``parent`` becomes ``version``.
+
+        Text is edited, nothing is resolved; formatting, order and every other byte stay.
+        """
+        ...

@@ -1,0 +1,26 @@
+"""Names and places of npm's files."""
+
+from pathlib import PurePosixPath
+
+ECOSYSTEM = "npm"
+MANIFEST = "package.json"
+
+#: npm reads the first of these that exists.
+LOCKS = ("npm-shrinkwrap.json", "package-lock.json")
+
+#: Locks of other clients; one of them beside a manifest decides what is installed.
+FOREIGN_LOCKS = ("yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb")
+BINARY_LOCKS = frozenset({"bun.lockb"})
+
+_INSTALLED = "node_modules"
+
+
+def is_manifest(path: str) -> bool:
+    """Does this file declare or lock dependencies (and isn't part of an installed package)?"""
+    pure = PurePosixPath(path)
+    return pure.name in {MANIFEST, *LOCKS, *FOREIGN_LOCKS} and _INSTALLED not in pure.parts
+
+
+def in_folder(folder: str, name: str) -> str:
+    """The path of a file in a folder; "." is the root."""
+    return name if folder == "." else f"{folder}/{name}"

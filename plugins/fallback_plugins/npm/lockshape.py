@@ -1,0 +1,140 @@
+"""A lock that npm wrote, brought back to the shape in which it was found, wherever that says the same.
+
+Newer clients respell and reorder what they don't change. What a fix doesn't need isn't in its diff.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fallback_plugins.npm.manifest import MEMBER_SECTIONS
+
+_INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
+_COMMIT = re.compile(r"#(?:semver:)?([0-9a-f]{40})$")
+
+#: What an entry is installed for; without one, always.
+_FLAGS = ("dev", "optional", "devOptional", "peer")
+
+#: (asker's key, name) → the spec that the asker really has.
+Specs = Mapping[tuple[str, str], str]
+
+
+def edited(text: str, edit: Callable[[dict[str, Any]], None]) -> str:
+    """The lock with an edit made on its object, written as it was. A text that can't be is kept as is."""
+    lock = json.loads(text)
+    if _written(lock, text) != text:
+        return text
+    edit(lock)
+    return _written(lock, text)
+
+
+def as_found(old: str, new: str, specs: Specs) -> str:
+    """``new`` with the asks' own words put back, and what npm only respelled."""
+
+    def edit(lock: dict[str, Any]) -> None:
+        _put_back_flat(lock.get("packages"), specs)
+        if "packages" not in lock or "dependencies" in lock:
+            found = json.loads(old).get("dependencies") if old else None
+            _put_back_nested(lock, "", specs)
+            _respell(found, lock)
+
+    text = edited(new, edit)
+    # npm takes line ends from the package.json beside it.
+    text = text.replace("\r\n", "\n")
+    return text.replace("\n", "\r\n") if "\r\n" in old else text
+
+
+def _put_back_flat(packages: Any, specs: Specs) -> None:
+    for key, entry in packages.items() if isinstance(packages, dict) else ():
+        for section in MEMBER_SECTIONS:
+            _put_back(entry.get(section), key, specs)
+
+
+def _put_back_nested(parent: Mapping[str, Any], place: str, specs: Specs) -> None:
+    for name, entry in (parent.get("dependencies") or {}).items():
+        key = f"{place}node_modules/{name}"
+        _put_back(entry.get("requires"), key, specs)
+        _put_back_nested(entry, f"{key}/", specs)
+
+
+def _put_back(asked: Any, key: str, specs: Specs) -> None:
+    for name in asked if isinstance(asked, dict) else ():
+        if (key, name) in specs:
+            asked[name] = specs[key, name]
+
+
+def _respell(old: Any, parent: dict[str, Any]) -> None:
+    """Recursively: the order of entries, git addresses of one commit, empty ``requires``."""
+    new = parent.get("dependencies")
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return
+    parent["dependencies"] = ordered = _in_order(old, new)
+    for name, entry in ordered.items():
+        found = old.get(name)
+        if not isinstance(found, dict):
+            continue
+        if _commit(found) is not None and _commit(found) == _commit(entry):
+            for field in ("version", "from", "resolved", "integrity"):
+                _as_in(found, entry, field)
+        _put_back_flags(found, entry)
+        if entry.get("requires") == {} and "requires" not in found:
+            del entry["requires"]
+        if isinstance(entry.get("requires"), dict) and isinstance(found.get("requires"), dict):
+            entry["requires"] = _in_order(found["requires"], entry["requires"])
+        _respell(found.get("dependencies"), entry)
+
+
+def _put_back_flags(found: Mapping[str, Any], entry: dict[str, Any]) -> None:
+    """Newer clients mark more entries as optional. What an entry was installed for stays, where the
+    mark is no broader than before: an unmarked entry is always installed."""
+    if found.get("version") != entry.get("version"):
+        return
+    if found.get("dev") and entry.get("dev"):
+        narrower: tuple[str, ...] = ("optional", "peer")
+    elif not entry.get("dev") and not any(found.get(flag) for flag in _FLAGS):
+        narrower = _FLAGS
+    else:
+        return
+    for flag in narrower:
+        if flag not in found:
+            entry.pop(flag, None)
+
+
+def _in_order(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """``new`` in the order of ``old``; an added key stays behind the one that it follows."""
+    order = [name for name in old if name in new]
+    known = set(order)
+    before = None
+    for name in new:
+        if name not in known:
+            order.insert(0 if before is None else order.index(before) + 1, name)
+        before = name
+    return {name: new[name] for name in order}
+
+
+def _as_in(found: Mapping[str, Any], entry: dict[str, Any], field: str) -> None:
+    if field in found:
+        entry[field] = found[field]
+    else:
+        entry.pop(field, None)
+
+
+def _commit(entry: Mapping[str, Any]) -> str | None:
+    """The commit that a git dependency is locked to."""
+    version = entry.get("version")
+    match = _COMMIT.search(version) if isinstance(version, str) else None
+    return match.group(1) if match else None
+
+
+def _written(lock: Any, like: str) -> str:
+    """As npm's JSON writer: indentation, line ends and final newline of the text it is like."""
+    found = _INDENT.search(like)
+    text = json.dumps(
+        lock,
+        indent=found.group(1) if found else None,
+        ensure_ascii=False,
+        separators=None if found else (",", ":"),
+    )
+    text += "\n" * (len(like) - len(like.rstrip("\r\n")) > 0)
+    return text.replace("\n", "\r\n") if "\r\n" in like else text

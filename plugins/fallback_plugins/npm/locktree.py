@@ -1,0 +1,164 @@
+"""npm's locks (versions 1, 2, 3) as the resolved tree that the ladder climbs in."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from fallback_plugins.npm.lockfile import lockfile_version, parse_lock
+from fallback_plugins.npm.manifest import MEMBER_SECTIONS, PEER_SECTION, parse_manifest
+from fallback_plugins.npm.specs import split_alias
+from fallback_plugins.tree import Ask, Node, Tree
+
+_INSTALLED = "node_modules/"
+_OPTIONAL = "optionalDependencies"
+
+#: What an installed package asks for; its devDependencies aren't installed.
+_ASKED = ("dependencies", _OPTIONAL, PEER_SECTION)
+
+#: Deeper than any real tree; a nested version 1 tree is walked recursively.
+_MAX_DEPTH = 200
+
+_Entry = Mapping[str, Any]
+#: (key of the asker, name) → key of what answers.
+_Find = Callable[[str, str], str | None]
+
+
+def lock_tree(source: str, lock_text: str, manifests: Mapping[str, str], root: str) -> Tree:
+    """The tree that a lock describes. Raises RecipeError where it can't be read.
+
+    ``manifests``: texts by path, ``root`` the path of the root's own. Version 1 doesn't say what the root
+    asks for: its manifest does.
+    """
+    lockfile_version(lock_text)
+    lock = parse_lock(lock_text)
+    packages = lock.get("packages")
+    if isinstance(packages, dict):
+        return _flat(source, packages)
+    manifest = parse_manifest(root, manifests[root]) if root in manifests else {}
+    return _nested(source, lock, manifest)
+
+
+def deprecated(lock_text: str) -> frozenset[tuple[str, str]]:
+    """(package, version) of the entries that versions 2 and 3 mark as deprecated."""
+    packages = parse_lock(lock_text).get("packages")
+    return frozenset(
+        (_name(key, entry), _text(entry.get("version")))
+        for key, entry in (packages.items() if isinstance(packages, dict) else ())
+        if isinstance(entry, dict) and entry.get("deprecated")
+    )
+
+
+def _flat(source: str, packages: Mapping[str, Any]) -> Tree:
+    entries = {key: entry for key, entry in packages.items() if isinstance(entry, dict)}
+    links = {
+        key: target
+        for key, entry in entries.items()
+        if entry.get("link") and isinstance(target := entry.get("resolved"), str)
+    }
+
+    def find(asker: str, name: str) -> str | None:
+        key = _nearest(entries, asker, name)
+        return links.get(key, key) if key is not None else None
+
+    nodes: dict[str, Node] = {}
+    roots = []
+    for key, entry in entries.items():
+        if key in links:
+            continue
+        inside = _INSTALLED in key
+        sections = _ASKED if inside else MEMBER_SECTIONS
+        node = Node(
+            key=key,
+            name=_name(key, entry),
+            version=_text(entry.get("version")),
+            asks=tuple(_asks(key, entry, sections, find)),
+        )
+        if not inside:
+            roots.append(node)
+        elif node.version:
+            nodes[key] = node
+    return Tree(source=source, nodes=nodes, roots=tuple(roots))
+
+
+def _nested(source: str, lock: _Entry, manifest: _Entry) -> Tree:
+    entries = dict(_walk(lock, "", 0))
+
+    def find(asker: str, name: str) -> str | None:
+        return _nearest(entries, asker, name)
+
+    nodes = {}
+    for key, entry in entries.items():
+        name, version = _tail(key), _text(entry.get("version"))
+        if version.startswith("npm:"):
+            alias, version = split_alias(version)
+            name = alias.removeprefix("npm:").removesuffix("@")
+        if version and not version.startswith("file:"):
+            requires = {"dependencies": entry.get("requires")}
+            asks = tuple(_asks(key, requires, ("dependencies",), find))
+            nodes[key] = Node(key=key, name=name, version=version, asks=asks)
+    root = Node(
+        key="",
+        name=_text(manifest.get("name")) or _text(lock.get("name")) or "the project",
+        version=_text(manifest.get("version")),
+        asks=tuple(_asks("", manifest, MEMBER_SECTIONS, find)),
+    )
+    return Tree(source=source, nodes=nodes, roots=(root,))
+
+
+def _asks(key: str, entry: _Entry, sections: tuple[str, ...], find: _Find) -> Iterator[Ask]:
+    told = entry.get("peerDependenciesMeta")
+    seen = set()
+    for section in sections:
+        asked = entry.get(section)
+        for name, spec in asked.items() if isinstance(asked, dict) else ():
+            peer = section == PEER_SECTION
+            # A peer that is also a dependency is installed as a dependency.
+            if not isinstance(spec, str) or (peer and name in seen):
+                continue
+            seen.add(name)
+            about = told.get(name) if peer and isinstance(told, dict) else None
+            optional = section == _OPTIONAL or (
+                isinstance(about, dict) and bool(about.get("optional"))
+            )
+            to = find(key, name)
+            if to is not None or not optional:
+                yield Ask(name=name, spec=spec, to=to, optional=optional, peer=peer)
+
+
+def _nearest(entries: Mapping[str, Any], asker: str, name: str) -> str | None:
+    """Node's own look-up: the folder's node_modules, then those above."""
+    folder = asker
+    while True:
+        key = f"{folder}/{_INSTALLED}{name}" if folder else f"{_INSTALLED}{name}"
+        if key in entries:
+            return key
+        if not folder:
+            return None
+        above = folder.rfind(f"/{_INSTALLED}")
+        # Out of the innermost node_modules; a workspace member lies below the root itself.
+        folder = folder[:above] if above >= 0 else ""
+
+
+def _walk(parent: _Entry, place: str, depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    children = parent.get("dependencies")
+    if depth > _MAX_DEPTH or not isinstance(children, dict):
+        return
+    for name, entry in children.items():
+        if isinstance(entry, dict):
+            key = f"{place}{_INSTALLED}{name}"
+            yield key, entry
+            yield from _walk(entry, f"{key}/", depth + 1)
+
+
+def _name(key: str, entry: _Entry) -> str:
+    if not key:
+        return _text(entry.get("name")) or "the project"
+    # An alias or a workspace member carries its real name; else the path ends with it.
+    return _text(entry.get("name")) or (_tail(key) if _INSTALLED in key else key)
+
+
+def _tail(key: str) -> str:
+    return key.rpartition(_INSTALLED)[2]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

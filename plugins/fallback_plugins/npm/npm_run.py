@@ -1,0 +1,123 @@
+"""The real npm, run over copies of a project's manifests in a scratch folder that holds nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.lockfile import lockfile_version
+from fallback_tier.errors import RecipeError
+from fallback_tier.ports import ClientRunner
+
+#: Seconds for one npm run. A version 1 lock makes npm ask the registry about every package in it.
+NPM_TIMEOUT_S = 300.0
+
+#: How much of npm's own words a refusal repeats: an ERESOLVE names its peers within this.
+_MAX_WORDS = 900
+
+#: npm's lock where the project has none.
+DEFAULT_LOCK = "package-lock.json"
+
+#: What a fresh lock is written as: the version that says most, and needs no second look at the registry.
+_FRESH_VERSION = 3
+
+
+@dataclass
+class NpmRunner:
+    """Runs npm; the repository is never the place.
+
+    No script of anyone's runs, no git repository is cloned (npm prepares a clone by another install),
+    and the repository's .npmrc is not there: it can name programs.
+    """
+
+    clients: ClientRunner
+    #: Whether this runner has asked the registry already: what it said then is taken from npm's cache.
+    _asked: bool = field(default=False, init=False)
+
+    def lock_after(self, words: Sequence[str], files: Files) -> str:
+        """The lock's text after ``npm WORDS``. Raises RecipeError with npm's own words, ToolError."""
+        with TemporaryDirectory(prefix="fallback-tier-npm-") as folder:
+            scratch = Path(folder)
+            for path, text in files.texts.items():
+                place = scratch / _below(files.folder, path)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                # Bytes: text mode would change line ends.
+                place.write_bytes(text.encode())
+            lock = scratch / _below(files.folder, files.lock or DEFAULT_LOCK)
+            if not files.lock_text:
+                lock.unlink(missing_ok=True)
+            options = [*_shape(files.lock_text), *peer_options(files)]
+            if self._asked:
+                options.append("--prefer-offline")
+            result = self.clients.run(
+                "npm", [*words, *options], cwd=scratch, timeout_s=NPM_TIMEOUT_S
+            )
+            if not result.ok:
+                ending = f"no answer in {NPM_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
+                raise resolver_failed(
+                    f"npm could not resolve {files.root_manifest}; {ending}: "
+                    f"{own_words(result.output)}."
+                )
+            self._asked = True
+            if not lock.is_file():
+                raise resolver_failed(f"npm wrote no lock for {files.root_manifest}.")
+            return lock.read_bytes().decode()
+
+
+def resolver_failed(problem: str) -> RecipeError:
+    """The typed refusal for what npm could not, or should not, resolve."""
+    return RecipeError(
+        RefusalReason.RESOLVER_FAILED,
+        problem,
+        next_step="Resolve it by hand with npm, or check that the registry is reachable.",
+    )
+
+
+def own_words(output: str) -> str:
+    """A client's message on one line, bounded: its errors, without the pointers to log files."""
+    lines = [line.removeprefix("npm error").strip() for line in output.splitlines()]
+    said = "; ".join(line for line in lines if line and not _is_noise(line))
+    return said[:_MAX_WORDS].rstrip(" ;.") or "nothing"
+
+
+def peer_options(files: Files) -> list[str]:
+    """The one setting of the repository's .npmrc that changes what fits together."""
+    texts = [text for path, text in (files.settings or {}).items() if path.endswith(".npmrc")]
+    lines = {line.replace(" ", "") for text in texts for line in text.splitlines()}
+    return ["--legacy-peer-deps"] if "legacy-peer-deps=true" in lines else []
+
+
+def _is_noise(line: str) -> bool:
+    # npm's advice is never followed: --force hides exactly what a refusal has to say.
+    noise = (
+        "complete log",
+        "full report",
+        "eresolve-report",
+        "--force",
+        "--legacy-peer-deps",
+        "this command with",
+    )
+    return line.startswith("npm warn") or any(word in line for word in noise)
+
+
+def _below(folder: str, path: str) -> str:
+    return path if folder == "." else path.removeprefix(f"{folder}/")
+
+
+def _shape(lock_text: str) -> list[str]:
+    """Options that keep the lock's own shape, whatever the user's npmrc says."""
+    omitted = "true" if lock_text and '"resolved"' not in lock_text else "false"
+    version = lockfile_version(lock_text) if lock_text else _FRESH_VERSION
+    return [
+        "--package-lock-only",
+        "--package-lock=true",
+        "--ignore-scripts",
+        "--allow-git=none",
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+        f"--omit-lockfile-registry-resolved={omitted}",
+        f"--lockfile-version={version}",
+    ]

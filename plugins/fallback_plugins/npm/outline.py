@@ -1,0 +1,119 @@
+"""What the files alone tell about a fix: the rungs that would be tried first. Nothing is resolved."""
+
+from collections.abc import Iterator
+
+from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.ladder import Tried, blocked, left_behind, whole_project_left
+from fallback_plugins.npm.layout import ECOSYSTEM
+from fallback_plugins.npm.near import no_fix
+from fallback_plugins.npm.pins import raise_pins
+from fallback_plugins.npm.project import NpmProject
+from fallback_plugins.npm.projects import discover
+from fallback_plugins.npm.specs import admits, compatible
+from fallback_plugins.npm.targets import Targets
+from fallback_plugins.tree import Ask, Node, Tree
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.outcome import Left, Move, Outline
+from fallback_tier.ports import ClientRunner
+from fallback_tier.repo import RepoContext
+
+
+def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Outline:
+    """The first rungs, project by project; what can't be read is in ``left``."""
+    moves: list[Move] = []
+    left: list[Left] = []
+    targets = Targets(advisory, None)
+    names = advisory.packages(ECOSYSTEM)
+    try:
+        sites = discover(repo)
+    except RepositoryError as error:
+        return Outline(left=(whole_project_left("", error),))
+    for site in sites:
+        project = NpmProject(site, repo, clients)
+        try:
+            if not site.names_any(repo, names):
+                continue
+            if site.lock is None:
+                fix = raise_pins(project.files, advisory, targets, None)
+                found: list[Move | Left] = [*fix.moves, *fix.left] if fix else []
+            else:
+                found = list(_first_rungs(project, advisory, targets))
+        except (RecipeError, RepositoryError) as error:
+            found = [whole_project_left(site.path, error)]
+        moves += [item for item in found if isinstance(item, Move)]
+        left += [item for item in found if isinstance(item, Left)]
+    return Outline(moves=tuple(moves), left=tuple(left))
+
+
+def _first_rungs(
+    project: NpmProject, advisory: Advisory, targets: Targets
+) -> Iterator[Move | Left]:
+    tree = project.client.tree(project.files)
+    seen = set()
+    for node in tree.affected(advisory, ECOSYSTEM):
+        asks = tree.askers(node.key)
+        key = (node.name, node.version, tuple(ask.spec for _, ask in asks))
+        if key not in seen:
+            seen.add(key)
+            yield _first_rung(project, advisory, targets, tree, node, asks)
+
+
+def _first_rung(
+    project: NpmProject,
+    advisory: Advisory,
+    targets: Targets,
+    tree: Tree,
+    node: Node,
+    asks: tuple[tuple[Node, Ask], ...],
+) -> Move | Left:
+    def fits(version: str) -> bool:
+        return all(admits(ask.spec, version) for _, ask in asks)
+
+    tried = Tried()
+    lowest = targets.lowest(node, lambda _version: True, ask=False)
+    near = targets.lowest(node, fits, tree=tree, ask=False)
+    if near is not None:
+        return _move(project, node, LadderStep.LOCK_REFRESH, near, tried)
+    if lowest is None:
+        return _left(project, advisory, node, no_fix(node), tried)
+    blockers = [(asker, ask) for asker, ask in asks if not admits(ask.spec, lowest)]
+    # Several asks that exclude one another: the first is named.
+    asker, ask = (blockers or list(asks))[0]
+    why = blocked(node.name, lowest, parent=asker.label, spec=ask.spec, where=tree.source)
+    tried.no(LadderStep.LOCK_REFRESH, why)
+    if project.files.root_manifest not in project.files.manifests:
+        missing = RecipeError(
+            RefusalReason.MANIFEST_MISSING, why.problem, next_step="Add the manifest."
+        )
+        return _left(project, advisory, node, missing, tried)
+    if all(tree.is_root(asker) for asker, _ in blockers):
+        return _move(project, node, LadderStep.DIRECT_BUMP, lowest, tried)
+    tried.no(LadderStep.DIRECT_BUMP, f"{asker.label} asks for it, not the project itself.")
+    kept = targets.lowest(node, lambda version: compatible(version, node.version), ask=False)
+    return _move(project, node, LadderStep.PARENT_BUMP, kept or lowest, tried)
+
+
+def _move(project: NpmProject, node: Node, step: LadderStep, after: str, tried: Tried) -> Move:
+    return Move(
+        package=node.name,
+        manifest=project.path,
+        step=step,
+        before=(node.version,),
+        after=after,
+        declined=tried.declined,
+    )
+
+
+def _left(
+    project: NpmProject, advisory: Advisory, node: Node, error: RecipeError, tried: Tried
+) -> Left:
+    return left_behind(
+        advisory,
+        ECOSYSTEM,
+        package=node.name,
+        versions=(node.version,),
+        manifest=project.path,
+        error=error,
+        tried=tried,
+    )

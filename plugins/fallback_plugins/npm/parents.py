@@ -1,0 +1,107 @@
+"""The parent bump: which ancestors to raise, and to what, so that an affected copy can go."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fallback_plugins.ladder import blocked
+from fallback_plugins.npm.layout import ECOSYSTEM
+from fallback_plugins.npm.near import no_fix
+from fallback_plugins.npm.registry import Release
+from fallback_plugins.npm.specs import admits
+from fallback_plugins.npm.targets import Targets
+from fallback_plugins.tree import Ask, Node, Tree
+from fallback_tier.advisory import compare_versions
+from fallback_tier.advisory.versions import is_prerelease
+
+#: Ancestors above the affected copy that are asked about: each costs the registry a question, and real
+#: chains of exact pins are shorter.
+MAX_DEPTH = 6
+
+
+@dataclass
+class Changes:
+    """Declared packages to raise, by (package, key declared under), and copies to refresh in range."""
+
+    declares: dict[tuple[str, str], str] = field(default_factory=dict)
+    wishes: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def add(self, other: "Changes") -> None:
+        """Both; of two versions of one declaration the higher."""
+        for key, version in other.declares.items():
+            held = self.declares.get(key)
+            if held is None or compare_versions(ECOSYSTEM, version, held) > 0:
+                self.declares[key] = version
+        self.wishes |= other.wishes
+
+    @property
+    def raised(self) -> tuple[str, ...]:
+        """What is changed, as a Move names it."""
+        both = {package: version for (package, _), version in self.declares.items()}
+        both |= {package: version for (package, _), version in self.wishes.items()}
+        return tuple(f"{package} {version}" for package, version in both.items())
+
+
+@dataclass(frozen=True)
+class ParentWalk:
+    """Predicts by walking published ranges upwards; the client has the last word.
+
+    ``failed``: declared versions that a client has tried in vain: higher ones are proposed.
+    """
+
+    tree: Tree
+    targets: Targets
+    failed: dict[str, str]
+
+    def changes(self, node: Node) -> Changes:
+        """What frees a copy. Raises RecipeError, naming the constraint and the parent."""
+        safe = self.targets.published(node.name, node.version)
+        named = self.targets.named(node.name, node.version)
+        return self._solve(node, safe or named, (node.name,))
+
+    def _solve(self, node: Node, ok: tuple[str, ...], way: tuple[str, ...]) -> Changes:
+        asks = [(asker, ask) for asker, ask in self.tree.askers(node.key) if not ask.peer]
+        if not asks:
+            raise no_fix(node)
+        for version in ok:
+            if all(admits(ask.spec, version) for _, ask in asks):
+                return Changes(wishes={(node.name, node.version): version})
+        changes = Changes()
+        for asker, ask in asks:
+            if not any(admits(ask.spec, version) for version in ok):
+                changes.add(self._free(node, asker, ask, ok, way))
+        return changes
+
+    def _free(
+        self, node: Node, asker: Node, ask: Ask, ok: tuple[str, ...], way: tuple[str, ...]
+    ) -> Changes:
+        if self.tree.is_root(asker):
+            if not ok:
+                raise no_fix(node)
+            return Changes(declares={(node.name, ask.name): ok[0]})
+        clearing = tuple(self._clearing(asker, ask.name, ok))
+        if not clearing or len(way) > MAX_DEPTH or asker.name in way:
+            if not ok:
+                raise no_fix(node)
+            raise blocked(
+                node.name, ok[0], parent=asker.label, spec=ask.spec, where=self.tree.source
+            )
+        return self._solve(asker, clearing, (*way, asker.name))
+
+    def _clearing(self, asker: Node, name: str, ok: tuple[str, ...]) -> Iterator[str]:
+        """Versions of an asker that let go of the affected copy, lowest first, deprecated ones last."""
+        above = self.failed.get(asker.name, asker.version)
+        fitting = [
+            release
+            for release in self.targets.releases(asker.name)
+            if compare_versions(ECOSYSTEM, release.version, above) > 0
+            and not is_prerelease(ECOSYSTEM, release.version)
+            and self.targets.is_safe(asker.name, release.version)
+            and _lets_go(release, name, ok)
+        ]
+        for deprecated in (False, True):
+            yield from (r.version for r in fitting if r.deprecated is deprecated)
+
+
+def _lets_go(release: Release, name: str, ok: tuple[str, ...]) -> bool:
+    spec = release.asks.get(name)
+    return spec is None or any(admits(spec, version) for version in ok)

@@ -1,0 +1,165 @@
+"""The npm projects of a repository: which files one client resolves together."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import PurePosixPath
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.layout import FOREIGN_LOCKS, LOCKS, MANIFEST, in_folder, is_manifest
+from fallback_plugins.npm.manifest import parse_manifest
+from fallback_tier.errors import RecipeError
+from fallback_tier.repo import RepoContext
+
+_PNPM_WORKSPACE = "pnpm-workspace.yaml"
+_NPMRC = ".npmrc"
+
+#: Of a repository's .npmrc only these reach a client: any other line can name a program or a registry.
+_HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true|false)\s*$")
+
+_LIST_ITEM = re.compile(r"^\s*-\s*[\"']?([^\"'#\s]+)[\"']?\s*(?:#.*)?$")
+
+
+@dataclass(frozen=True)
+class Site:
+    """One project: a root folder, the manifests of root and members, and its lock.
+
+    ``problem``: why no client of ours can resolve it, whatever it holds.
+    """
+
+    folder: str
+    manifests: tuple[str, ...]
+    lock: str | None = None
+    others: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """What names it in messages: the lock, or the manifest where there is none."""
+        return self.lock or in_folder(self.folder, MANIFEST)
+
+    @property
+    def problem(self) -> RecipeError | None:
+        """Two locks: nobody can tell which one decides."""
+        if not self.others:
+            return None
+        return RecipeError(
+            RefusalReason.RECIPE_UNSUPPORTED,
+            f"{self.lock} and {self.others[0]} stand side by side, so it is unclear which one decides.",
+            next_step="Remove the lock that isn't used.",
+        )
+
+    def names_any(self, repo: RepoContext, packages: Sequence[str]) -> bool:
+        """Does the lock or a manifest name one of the packages at all? Cheap; never says no wrongly."""
+        paths = [path for path in (*self.manifests, self.lock, *self.others) if path is not None]
+        return any(
+            path.endswith(".lockb") or any(name in repo.read_text(path) for name in packages)
+            for path in paths
+        )
+
+    def files(self, repo: RepoContext) -> Files:
+        """The texts. Raises RepositoryError."""
+        settings = {path: repo.read_text(path) for path in self.settings}
+        return Files(
+            folder=self.folder,
+            manifests={path: repo.read_text(path) for path in self.manifests},
+            lock=self.lock,
+            lock_text=repo.read_text(self.lock) if self.lock else "",
+            settings={path: _harmless(path, text) for path, text in settings.items()},
+        )
+
+
+def discover(repo: RepoContext) -> tuple[Site, ...]:
+    """Every project, by folder. A workspace's members belong to its root, wherever they lie."""
+    paths = [path for path in repo.tracked_files if is_manifest(path)]
+    folders = sorted({str(PurePosixPath(path).parent) for path in paths})
+    member_of = {member: folder for folder in folders for member in _members(repo, folder, folders)}
+    return tuple(
+        _site(repo, folder, [member for member in folders if member_of.get(member) == folder])
+        for folder in folders
+        if member_of.get(folder) is None
+    )
+
+
+def locked_members(repo: RepoContext) -> frozenset[str]:
+    """Folders of workspace members whose dependencies stand in the lock at the workspace's root."""
+    return frozenset(
+        str(PurePosixPath(path).parent)
+        for site in discover(repo)
+        if site.lock is not None
+        for path in site.manifests
+        if path != in_folder(site.folder, MANIFEST)
+    )
+
+
+def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:
+    own = (in_folder(place, MANIFEST) for place in (folder, *members))
+    locks = [path for name in (*LOCKS, *FOREIGN_LOCKS) if repo.has(path := in_folder(folder, name))]
+    return Site(
+        folder=folder,
+        manifests=tuple(path for path in own if repo.has(path)),
+        lock=locks[0] if locks else None,
+        others=tuple(locks[1:]),
+        settings=tuple(
+            path for name in (_NPMRC, _PNPM_WORKSPACE) if repo.has(path := in_folder(folder, name))
+        ),
+    )
+
+
+def _members(repo: RepoContext, root: str, folders: Sequence[str]) -> Iterator[str]:
+    globs = [*_declared_globs(repo, root), *_pnpm_globs(repo, root)]
+    if not globs:
+        return
+    for folder in folders:
+        inside = folder if root == "." else folder.removeprefix(f"{root}/")
+        if folder == root or (root != "." and inside == folder):
+            continue
+        wanted = any(_matches(inside, glob) for glob in globs if not glob.startswith("!"))
+        if wanted and not any(_matches(inside, g[1:]) for g in globs if g.startswith("!")):
+            yield folder
+
+
+def _declared_globs(repo: RepoContext, folder: str) -> list[str]:
+    path = in_folder(folder, MANIFEST)
+    text = repo.read_text(path) if repo.has(path) else ""
+    if '"workspaces"' not in text:
+        return []
+    try:
+        told = parse_manifest(path, text).get("workspaces")
+    except RecipeError:
+        return []  # whoever needs the manifest itself says that it can't be read
+    told = told.get("packages") if isinstance(told, dict) else told
+    return [glob for glob in told if isinstance(glob, str)] if isinstance(told, list) else []
+
+
+def _pnpm_globs(repo: RepoContext, folder: str) -> list[str]:
+    path = in_folder(folder, _PNPM_WORKSPACE)
+    lines = repo.read_text(path).splitlines() if repo.has(path) else []
+    found, inside = [], False
+    for line in lines:
+        if line[:1].strip() and not line.startswith("-"):
+            inside = line.startswith("packages:")
+        elif inside and (item := _LIST_ITEM.match(line)):
+            found.append(item.group(1))
+    return found
+
+
+def _matches(folder: str, glob: str) -> bool:
+    return bool(_pattern(glob).fullmatch(folder))
+
+
+@lru_cache(maxsize=256)
+def _pattern(glob: str) -> re.Pattern[str]:
+    """Workspace globs: ``*`` is one folder, ``**`` any depth."""
+    text = glob.removeprefix("./").rstrip("/")
+    parts = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*"}
+    split = re.split(r"(\*\*/|\*\*|\*)", text)
+    return re.compile("".join(parts.get(part, re.escape(part)) for part in split))
+
+
+def _harmless(path: str, text: str) -> str:
+    if not path.endswith(_NPMRC):
+        return text
+    return "".join(f"{line}\n" for line in text.splitlines() if _HARMLESS.match(line))

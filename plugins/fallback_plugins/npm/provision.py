@@ -1,0 +1,111 @@
+"""Has yarn and pnpm when a lock asks for them: exact versions from the registry, by the real npm.
+
+Which version runs is ours to say, never the repository's (``packageManager``, ``yarn-path``): a client
+is a program. Each is pinned by the SHA-512 of its tarball, which npm checks; its scripts don't run. What
+was fetched once stays in the user's cache and needs no network again.
+"""
+
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_tier.errors import RecipeError, ToolMissingError
+from fallback_tier.ports import ClientRunner
+
+#: Seconds for one fetch of at most 20 MB.
+_FETCH_TIMEOUT_S = 180.0
+
+#: How much of npm's own words a refusal repeats.
+_MAX_WORDS = 300
+
+_OPTIONS = ("--ignore-scripts", "--no-bin-links", "--no-audit", "--no-fund", "--loglevel=error")
+
+
+@dataclass(frozen=True)
+class PinnedClient:
+    """One client in one version. ``script``: what node is to run, inside the package's folder."""
+
+    name: str
+    version: str
+    integrity: str
+    script: str
+
+    @property
+    def label(self) -> str:
+        """As messages call it."""
+        return f"{self.name} {self.version}"
+
+
+@dataclass(frozen=True)
+class ClientStore:
+    """A folder of provisioned clients. ``folder`` None: the user's cache, looked up when needed."""
+
+    clients: ClientRunner
+    folder: Path | None = None
+
+    def script(self, client: PinnedClient) -> Path:
+        """The client's script, fetched where it isn't here yet. Raises RecipeError."""
+        place = self.place / f"{client.name}-{client.version}"
+        script = place / "node_modules" / client.name / client.script
+        if not script.is_file():
+            self._fetch(client, place)
+        return script
+
+    @property
+    def place(self) -> Path:
+        """The folder itself; it need not exist yet."""
+        if self.folder is not None:
+            return self.folder
+        import platformdirs
+
+        return platformdirs.user_cache_path("fallback-tier") / "clients"
+
+    def _fetch(self, client: PinnedClient, place: Path) -> None:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            scratch = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{client.name}-"))
+        except OSError as error:
+            raise _missing(client, f"{place.parent} can't be written ({error.strerror})") from error
+        try:
+            for name, content in _project(client).items():
+                (scratch / name).write_text(json.dumps(content), encoding="utf-8")
+            self._install(client, scratch)
+            if not place.is_dir():  # another process may have been quicker
+                scratch.replace(place)
+        except OSError as error:
+            if not place.is_dir():
+                raise _missing(client, f"it can't be kept ({error.strerror})") from error
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _install(self, client: PinnedClient, scratch: Path) -> None:
+        try:
+            result = self.clients.run(
+                "npm", ["ci", *_OPTIONS], cwd=scratch, timeout_s=_FETCH_TIMEOUT_S
+            )
+        except ToolMissingError as error:
+            raise _missing(client, error.problem) from error
+        if not result.ok:
+            words = " ".join(result.output.replace("npm error", "").split())[:_MAX_WORDS]
+            what = f"no answer in {_FETCH_TIMEOUT_S:.0f} s" if result.timed_out else f"npm: {words}"
+            raise _missing(client, what)
+
+
+def _project(client: PinnedClient) -> dict[str, object]:
+    """A manifest and a lock that names the integrity and no address: npm asks the user's registry."""
+    root = {"name": "client", "version": "0.0.0", "dependencies": {client.name: client.version}}
+    entry = {"version": client.version, "integrity": client.integrity}
+    packages = {"": root, f"node_modules/{client.name}": entry}
+    lock = {"name": "client", "version": "0.0.0", "lockfileVersion": 3, "packages": packages}
+    return {"package.json": root, "package-lock.json": lock}
+
+
+def _missing(client: PinnedClient, why: str) -> RecipeError:
+    return RecipeError(
+        RefusalReason.TOOL_MISSING,
+        f"{client.label}, which resolves this lock, could not be had: {why}.",
+        next_step=f"Make {client.label} available in the registry that npm uses, and run it again.",
+    )

@@ -1,0 +1,103 @@
+"""What the registry has of a package, as ``npm view`` tells it: one call a package, kept for a climb."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, runtime_checkable
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.npm_run import own_words
+from fallback_tier.advisory import sort_key
+from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.errors import RecipeError
+from fallback_tier.ports import ClientRunner
+
+#: Seconds for one question. The largest packages' documents have tens of megabytes.
+VIEW_TIMEOUT_S = 60.0
+
+#: Two that every version has come first: where the first version has one field only, npm prints nothing
+#: but that field, of every version.
+_FIELDS = ("name", "version", "dependencies", "optionalDependencies", "deprecated")
+
+
+@dataclass(frozen=True)
+class Release:
+    """One published version. ``asks``: what it installs (its peers are not)."""
+
+    version: str
+    asks: Mapping[str, str]
+    deprecated: bool = False
+
+
+@runtime_checkable
+class TellsDeprecated(Protocol):
+    """A client whose lock marks deprecated versions: the registry need not be asked again."""
+
+    def tells_deprecated(self, files: Files) -> bool:
+        """Does this lock's format say it?"""
+        ...
+
+    def deprecated(self, files: Files) -> frozenset[tuple[str, str]]:
+        """(package, version) of what the lock marks."""
+        ...
+
+
+@dataclass
+class NpmRegistry:
+    """Asks the registry through npm, whichever client the project uses."""
+
+    clients: ClientRunner
+    _known: dict[str, tuple[Release, ...] | RecipeError] = field(default_factory=dict, init=False)
+
+    def releases(self, package: str) -> tuple[Release, ...]:
+        """Every published version but pre-releases, lowest first. Raises RecipeError, ToolError."""
+        if package not in self._known:
+            try:
+                self._known[package] = self._ask(package)
+            except RecipeError as error:
+                self._known[package] = error
+        known = self._known[package]
+        if isinstance(known, RecipeError):
+            raise known
+        return known
+
+    def _ask(self, package: str) -> tuple[Release, ...]:
+        # The range makes npm answer with every version's own fields, not with those of the latest.
+        words = ["view", f"{package}@>=0.0.0", *_FIELDS, "--json", "--loglevel=silent"]
+        with TemporaryDirectory(prefix="fallback-tier-npm-") as folder:
+            result = self.clients.run("npm", words, cwd=Path(folder), timeout_s=VIEW_TIMEOUT_S)
+        try:
+            answer = json.loads(result.output) if result.output.strip() else []
+        except ValueError:
+            answer = {"error": {}}
+        if not result.ok or (isinstance(answer, dict) and "error" in answer):
+            raise RecipeError(
+                RefusalReason.RESOLVER_FAILED,
+                f"npm could not tell which versions of {package} there are:"
+                f" {_summary(answer) or own_words(result.output)}.",
+                next_step="Check that the registry is reachable (`npm ping`).",
+            )
+        found = [_release(item) for item in (answer if isinstance(answer, list) else [answer])]
+        real = (release for release in found if is_orderable("npm", release.version))
+        return tuple(sorted(real, key=lambda release: sort_key("npm", release.version)))
+
+
+def _release(item: Any) -> Release:
+    if not isinstance(item, dict):
+        return Release(
+            str(item), {}
+        )  # npm leaves the braces out where there is nothing but a version
+    asks: dict[str, str] = {}
+    for section in ("optionalDependencies", "dependencies"):
+        told = item.get(section)
+        asks |= {name: str(spec) for name, spec in told.items()} if isinstance(told, dict) else {}
+    return Release(str(item.get("version")), asks, bool(item.get("deprecated")))
+
+
+def _summary(answer: Any) -> str:
+    error = answer.get("error") if isinstance(answer, dict) else None
+    said = error.get("summary") if isinstance(error, dict) else None
+    return str(said).rstrip(".") if said else ""

@@ -1,0 +1,66 @@
+"""Locks that only their own client writes (pdm.lock, pylock.toml): read, never edited."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.ladder import ProjectFix, Tried, left_behind
+from fallback_plugins.pypi.manifests import Kind, kind_of
+from fallback_plugins.pypi.pins import pinned_versions
+from fallback_plugins.pypi.survey import ECOSYSTEM, mentioned
+from fallback_tier.advisory import Advisory, is_affected
+from fallback_tier.outcome import Left, Outline
+from fallback_tier.repo import RepoContext
+
+#: Who writes each kind.
+_WRITERS = {Kind.PDM_LOCK: "pdm", Kind.PYLOCK: "the client that made it"}
+
+FOREIGN = frozenset(_WRITERS)
+
+
+@dataclass(frozen=True)
+class ForeignLock:
+    """One such lock, as a Project that can only be refused."""
+
+    repo: RepoContext
+    path: str
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """A pdm.lock speaks for the pyproject.toml beside it; a pylock.toml is an export of any."""
+        if kind_of(self.path) is not Kind.PDM_LOCK:
+            return frozenset({self.path})
+        return frozenset({self.path, str(PurePosixPath(self.path).with_name("pyproject.toml"))})
+
+    def outline(self, advisory: Advisory) -> Outline:
+        """What of it is affected. Raises RecipeError, RepositoryError."""
+        return Outline(left=tuple(self._left(advisory)))
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:
+        """Refuses what is affected; None: nothing is. Raises RecipeError, RepositoryError."""
+        left = tuple(self._left(advisory))
+        return ProjectFix(texts={}, moves=(), left=left) if left else None
+
+    def _left(self, advisory: Advisory) -> Iterator[Left]:
+        text = self.repo.read_text(self.path)
+        kind = kind_of(self.path)
+        for package in sorted(mentioned(text, frozenset(advisory.packages(ECOSYSTEM)))):
+            held = [
+                version
+                for version in pinned_versions(self.path, text, package)
+                if is_affected(advisory, ECOSYSTEM, package, version)
+            ]
+            if held and kind in _WRITERS:
+                yield left_behind(
+                    advisory,
+                    ECOSYSTEM,
+                    package=package,
+                    versions=held,
+                    manifest=self.path,
+                    error=unsupported(
+                        f"{self.path} holds {package} {', '.join(held)}, but only"
+                        f" {_WRITERS[kind]} writes it."
+                    ),
+                    tried=Tried(),
+                )

@@ -1,0 +1,284 @@
+"""A set of Python manifests without a lock, as one Project of the ladder.
+
+What the manifests pin is mended by text alone (proof level *pins*). What they only bring in is known
+once the real uv has resolved them; that is asked only where the advisory is about something that they
+don't name, and where the set isn't closed (compiled, hash-pinned).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.ladder import ProjectFix, Tried, left_behind, whole_project_left
+from fallback_plugins.pypi.direct import (
+    Bump,
+    affected_places,
+    places_of,
+    plan_bump,
+    raised,
+)
+from fallback_plugins.pypi.manifests import Kind, kind_of
+from fallback_plugins.pypi.releases import Releases, lowest_safe
+from fallback_plugins.pypi.requirements_files import has_own_index
+from fallback_plugins.pypi.survey import ECOSYSTEM, Place, highest_named, mentioned
+from fallback_plugins.pypi.transitive import Search, State
+from fallback_plugins.pypi.uv_client import UvClient
+from fallback_plugins.pypi.wanted import leaves_transitives_open
+from fallback_tier.advisory import Advisory
+from fallback_tier.advisory.ranges import admits_affected
+from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.errors import RecipeError, ToolError
+from fallback_tier.outcome import ClearedPath, Left, Move, Outline
+from fallback_tier.ports import ClientRunner
+from fallback_tier.repo import RepoContext
+
+
+@dataclass
+class _Direct:
+    """What the direct bumps did: new texts, and the account of them."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    moves: list[Move] = field(default_factory=list)
+    cleared: list[ClearedPath] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+
+
+@dataclass
+class ManifestProject:
+    """Requirements files that include each other, or one pyproject.toml, Pipfile, setup.cfg, setup.py.
+
+    ``unknown`` says, after a climb, why transitive versions could not be seen.
+    """
+
+    repo: RepoContext
+    clients: ClientRunner
+    files: tuple[str, ...]
+    unknown: list[str] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        """The file that names the set: the one that is compiled or shortest, first by name."""
+        return min(self.files, key=lambda path: (len(path), path))
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """The files of the set."""
+        return frozenset(self.files)
+
+    @cached_property
+    def texts(self) -> Mapping[str, str]:
+        """The set's texts by path. Raises RepositoryError."""
+        return {path: self.repo.read_text(path) for path in self.files}
+
+    def is_open(self, advisory: Advisory) -> bool:
+        """May it bring in one of the advisory's packages unnamed, and could that be found out?"""
+        if self.repo.settings.offline:
+            return False
+        try:
+            declared = {package for package, _ in self._declared(advisory)}
+        except RecipeError:
+            return False
+        if declared.issuperset(self._packages(advisory)):
+            return False
+        return leaves_transitives_open(self.texts)
+
+    def outline(self, advisory: Advisory) -> Outline:
+        """The direct bumps that the texts call for; nothing is asked of a registry.
+
+        Where only the registry could name a safe release, ``after`` says what it is to be above.
+        """
+        moves: list[Move] = []
+        left: list[Left] = []
+        for package, places in self._declared(advisory):
+            try:
+                bump = plan_bump(
+                    advisory,
+                    places,
+                    package,
+                    lambda name, current, fits: lowest_safe(advisory, name, current, fits),
+                )
+            except RecipeError as error:
+                if error.reason is RefusalReason.NO_FIXED_VERSION and self._may_find(
+                    advisory, package
+                ):
+                    above = highest_named(advisory, package, lambda _: True)
+                    affected = affected_places(advisory, places, package)
+                    moves += _moves(Bump(package, affected, {}), f">{above}")
+                else:
+                    left.append(self._left(advisory, package, places, error))
+            else:
+                moves += _moves(bump, bump.version) if bump else ()
+        return Outline(moves=tuple(moves), left=tuple(left))
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:
+        """Direct bumps by text; for what is not declared, the search over resolved trees."""
+        releases = self._releases()
+        direct = self._bump(advisory, releases)
+        fix = ProjectFix(
+            texts=direct.texts,
+            moves=tuple(direct.moves),
+            left=tuple(direct.left),
+            cleared=tuple(direct.cleared),
+            notes=tuple(releases.notes),
+        )
+        if self.is_open(advisory):
+            fix = self._resolved(advisory, fix) or fix
+        return fix if fix.moves or fix.left else None
+
+    def _bump(self, advisory: Advisory, releases: Releases) -> _Direct:
+        """Every declared package that is affected, raised in the texts."""
+        done = _Direct()
+        likely = {move.package: move.after or "" for move in self.outline(advisory).moves}
+        releases.look_up([it for it in likely.items() if is_orderable(ECOSYSTEM, it[1])])
+        for package, places in self._declared(advisory):
+            try:
+                bump = plan_bump(
+                    advisory,
+                    places,
+                    package,
+                    lambda name, current, fits: releases.lowest_safe(advisory, name, current, fits),
+                )
+                if bump is None:
+                    continue
+                texts = dict(self.texts) | done.texts
+                current = dict(_placed(places_of(texts, package), places, bump))
+                done.texts |= raised(texts, package, current, UvClient(self.clients).hashes)
+            except RecipeError as error:
+                done.left.append(self._left(advisory, package, places, error))
+            else:
+                done.moves += _moves(bump, bump.version)
+                done.cleared += _cleared(advisory, bump)
+        return done
+
+    def _resolved(self, advisory: Advisory, fix: ProjectFix) -> ProjectFix | None:
+        """The fix with transitive packages mended too; None where uv can't resolve the set."""
+        uv = UvClient(self.clients)
+        search = Search(uv, self.path, advisory, uv.hashes)
+        try:
+            before = search.resolve(self.texts)
+        except (RecipeError, ToolError) as error:
+            self.unknown.append(f"Transitive versions of {self.path} are unknown. {error.problem}")
+            return None
+        start, raised_by_text = self._start(search, State(self.texts, before), fix)
+        mended = search.mend(start)
+        account = {move.package for move in mended.moves} | {it.package for it in mended.left}
+        if not raised_by_text and not account.issuperset(move.package for move in fix.moves):
+            self.unknown.append(
+                f"What {self.path} resolves to with its raised pins is unknown: they don't go"
+                " together with the rest of it."
+            )
+            return None
+        known = {item.package for item in fix.left}
+        return ProjectFix(
+            texts=mended.state.texts,
+            moves=(*(fix.moves if raised_by_text else ()), *mended.moves),
+            left=(*fix.left, *(item for item in mended.left if item.package not in known)),
+            before=before,
+            after=mended.state.tree,
+            notes=fix.notes,
+        )
+
+    def _start(self, search: Search, found: State, fix: ProjectFix) -> tuple[State, bool]:
+        """Where the search begins: with the direct bumps, where a resolver accepts them.
+
+        Where it doesn't, something else that is declared has to move with them: the search, which
+        sees the whole tree, mends them too.
+        """
+        if not fix.texts:
+            return found, True
+        texts = dict(self.texts) | dict(fix.texts)
+        try:
+            return State(texts, search.resolve(texts)), True
+        except RecipeError:
+            return found, False
+
+    def _releases(self) -> Releases:
+        """The registry's word on releases, where it may be asked and is the one that the set uses."""
+        if self.repo.settings.offline:
+            return Releases(None)
+        foreign = [
+            path
+            for path, text in self.texts.items()
+            if kind_of(path) is Kind.REQUIREMENTS and has_own_index(text)
+        ]
+        if foreign:
+            said = f"{foreign[0]} names its own index, so yanked releases could not be asked about."
+            return Releases(None, [said])
+        return Releases(UvClient(self.clients))
+
+    def _may_find(self, advisory: Advisory, package: str) -> bool:
+        """May the registry have a safe release that the record doesn't name (``last_affected``)?"""
+        later_is_affected = admits_affected(advisory, ECOSYSTEM, package, lambda _: True)
+        return not (self.repo.settings.offline or later_is_affected)
+
+    def _packages(self, advisory: Advisory) -> tuple[str, ...]:
+        return advisory.packages(ECOSYSTEM)
+
+    def _named(self, advisory: Advisory) -> frozenset[str]:
+        """Those of the advisory's packages that stand in one of the texts."""
+        packages = frozenset(self._packages(advisory))
+        return frozenset().union(*(mentioned(text, packages) for text in self.texts.values()))
+
+    def _declared(self, advisory: Advisory) -> Iterator[tuple[str, tuple[Place, ...]]]:
+        """The advisory's packages that the set asks for, with the places. Raises RecipeError."""
+        named = self._named(advisory)
+        for package in self._packages(advisory):
+            if package in named and (places := places_of(self.texts, package)):
+                yield package, places
+
+    def _left(
+        self, advisory: Advisory, package: str, places: Sequence[Place], error: RecipeError
+    ) -> Left:
+        tried = Tried()
+        tried.no(LadderStep.DIRECT_BUMP, error)
+        affected = affected_places(advisory, places, package)
+        return left_behind(
+            advisory,
+            ECOSYSTEM,
+            package=package,
+            versions=[place.current for place in affected if place.current],
+            manifest=affected[0].path if affected else self.path,
+            error=error,
+            tried=tried,
+        )
+
+
+def outlined(project: "ManifestProject", advisory: Advisory) -> Outline:
+    """The project's outline; one that can't be read is left, whole."""
+    try:
+        return project.outline(advisory)
+    except RecipeError as error:
+        return Outline(left=(whole_project_left(project.path, error),))
+
+
+def _placed(
+    now: Sequence[Place], planned: Sequence[Place], bump: Bump
+) -> Iterator[tuple[Place, str]]:
+    """The planned places at their offsets after earlier edits of the same texts."""
+    for place, old in zip(now, planned, strict=True):
+        if old in bump.targets:
+            yield place, bump.targets[old]
+
+
+def _moves(bump: Bump, after: str) -> Iterator[Move]:
+    """One a file: what it asked for, and what it asks for now."""
+    for path in dict.fromkeys(place.path for place in bump.affected):
+        yield Move(
+            package=bump.package,
+            manifest=path,
+            step=LadderStep.DIRECT_BUMP,
+            before=bump.held(path),
+            after=after,
+        )
+
+
+def _cleared(advisory: Advisory, bump: Bump) -> Iterator[ClearedPath]:
+    for place in bump.affected:
+        held = place.current
+        yield ClearedPath(
+            manifest=place.path,
+            advisory_ids=advisory.ids_affecting(ECOSYSTEM, bump.package, held) if held else (),
+            path=(place.path, f"{bump.package} {held or 'any version'}"),
+            outcome=f"now {bump.package} {bump.targets[place]}",
+        )

@@ -1,0 +1,274 @@
+"""A pipenv project brought out of an advisory's reach by exact edits of its lock.
+
+pipenv itself is not run: it builds source distributions. Its lock keeps pins alone, so the pins are held
+against each other by the real uv, in a scratch lock that is thrown away.
+"""
+
+import posixpath
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.ladder import ProjectFix, blocked
+from fallback_plugins.pypi import lock_edit
+from fallback_plugins.pypi.lock_edit import State, not_admitting
+from fallback_plugins.pypi.pipfile_lock import PipfileLock
+from fallback_plugins.pypi.poetry_tables import pipfile_entries
+from fallback_plugins.pypi.pyproject import parse_toml
+from fallback_plugins.pypi.releases import Releases
+from fallback_plugins.pypi.resolver import blocker_of
+from fallback_plugins.pypi.scratch_lock import PackageIndex
+from fallback_plugins.pypi.survey import ECOSYSTEM
+from fallback_plugins.pypi.uv_client import UvClient
+from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Outline
+from fallback_tier.ports import ClientRunner
+from fallback_tier.repo import RepoContext
+
+_MANIFEST = "Pipfile"
+
+#: Packages that may move with one fix. More is no minimal fix: resolve it anew.
+MAX_MOVED = 4
+
+#: Stands where neither Pipfile nor lock says which Python it is for.
+_SOME_PYTHON = "3.9"
+
+
+@dataclass
+class PipenvProject:
+    """Pipfile.lock with the Pipfile beside it, where there is one."""
+
+    repo: RepoContext
+    clients: ClientRunner
+    path: str
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """The lock and the Pipfile beside it."""
+        return frozenset({self.path, self.manifest})
+
+    @property
+    def manifest(self) -> str:
+        """Where the Pipfile lies, or would lie."""
+        return posixpath.join(posixpath.dirname(self.path), _MANIFEST)
+
+    def outline(self, advisory: Advisory) -> Outline:
+        """What lock and Pipfile tell. Raises RecipeError, RepositoryError."""
+        return lock_edit.outline(advisory, self.path, self._tree, self._first_step, self._refusal)
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:
+        """As ``ladder.Project`` says: refresh, direct and parent bump; pipenv has no override."""
+        if not lock_edit.affected_versions(self._tree, advisory):
+            return None
+        climber = _Climber(self, advisory)
+        if self.texts:
+            rungs = [
+                (LadderStep.LOCK_REFRESH, climber.refresh),
+                (LadderStep.DIRECT_BUMP, climber.direct),
+                (LadderStep.PARENT_BUMP, climber.parent),
+            ]
+        else:
+            rungs = [(LadderStep.LOCK_EDIT, climber.refresh)]
+        start = State({self.path: self.lock.text, **self.texts}, self._tree)
+        fix = lock_edit.climb(advisory, self.path, start, rungs)
+        if fix is None or fix.before is None or fix.after is None:
+            return fix
+        notes = [*climber.releases.notes]
+        if climber.unchecked:
+            notes.append(climber.unchecked)
+        if not self.texts:
+            notes.append(
+                f"{self.manifest} is not in this repository: what it asks for could not be held against"
+                " the new lock."
+            )
+        cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
+        # The lock keeps pins alone: no tree of it can be shown.
+        return replace(fix, notes=tuple(notes), before=None, after=None, cleared=cleared)
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """The Pipfile, where it is in the repository."""
+        known = self.repo.has(self.manifest)
+        return {self.manifest: self.repo.read_text(self.manifest)} if known else {}
+
+    @cached_property
+    def lock(self) -> PipfileLock:
+        """The lock as it stands."""
+        return PipfileLock(self.path, self.repo.read_text(self.path))
+
+    def tree_of(self, lock: PipfileLock) -> Tree:
+        """The pins; the Pipfile's own requests are the only edges that the files tell."""
+        nodes = {
+            f"{pin.name} {pin.version}": Node(f"{pin.name} {pin.version}", pin.name, pin.version)
+            for pin in lock.pins
+        }
+        keys = {node.name: key for key, node in nodes.items()}
+        roots: tuple[Node, ...] = ()
+        if self.texts:
+            document = parse_toml(self.manifest, self.texts[self.manifest])
+            asks = tuple(
+                Ask(canonicalize_name(it.name), it.value, keys.get(canonicalize_name(it.name)))
+                for it in pipfile_entries(document)
+            )
+            roots = (Node(self.manifest, self.manifest, "", asks),)
+        return Tree(self.path, nodes, roots)
+
+    @cached_property
+    def _tree(self) -> Tree:
+        return self.tree_of(self.lock)
+
+    def _first_step(self, package: str, version: str) -> LadderStep:
+        if not self.texts:
+            return LadderStep.LOCK_EDIT
+        excluded = not_admitting(self.texts, package, version)
+        return LadderStep.DIRECT_BUMP if excluded else LadderStep.LOCK_REFRESH
+
+    def _refusal(self, node: Node) -> RecipeError | None:
+        first = self.lock.first_source
+        foreign = self._indexes.get(node.name, set()) - {None, first}
+        if foreign:
+            return unsupported(f"{self.path} takes {node.name} from the index {foreign.pop()!r}.")
+        return None
+
+    @cached_property
+    def _indexes(self) -> dict[str, set[str | None]]:
+        found: dict[str, set[str | None]] = {}
+        for pin in self.lock.pins:
+            found.setdefault(pin.name, set()).add(pin.index)
+        return found
+
+
+class _Climber:
+    """The rungs of one climb."""
+
+    def __init__(self, project: PipenvProject, advisory: Advisory) -> None:
+        self._project = project
+        self._advisory = advisory
+        offline = project.repo.settings.offline
+        self.releases = Releases(None if offline else UvClient(project.clients))
+        self._index = PackageIndex(project.clients)
+        self.unchecked = ""
+
+    def refresh(self, state: State, package: str) -> State:
+        """The lowest safe version within what the Pipfile asks for."""
+        return self._moved(state, package, may_raise=lambda _: False)
+
+    def direct(self, state: State, package: str) -> State:
+        """The declaration raised to the lowest safe version."""
+        if not any(lock_edit.declared(self._manifests(state), package)):
+            raise unsupported(f"{self._project.manifest} does not ask for {package}.")
+        return self._moved(state, package, may_raise=lambda name: name == package)
+
+    def parent(self, state: State, package: str) -> State:
+        """Declared packages that stand in the way raised to the lowest version that admits the safe one."""
+        return self._moved(state, package, may_raise=lambda _: True)
+
+    def _moved(self, state: State, package: str, may_raise: Callable[[str], bool]) -> State:
+        path, texts = self._project.path, self._manifests(state)
+        lock = PipfileLock(path, state.texts[path])
+        moved = {package: self._target(state, package)}
+        while True:
+            for name, version in moved.items():
+                excluded = not_admitting(texts, name, version)
+                if excluded and not may_raise(name):
+                    raise lock_edit.excluded_by(*excluded, name, version)
+            blame = self._clash(lock, moved)
+            if blame is None:
+                break
+            self._add_parent(lock, moved, *blame)
+        python = lock.python or _SOME_PYTHON
+        for name, version in moved.items():
+            texts = {**texts, **lock_edit.raised(texts, name, version)}
+            release, metadata = self._index.release(name, version, python)
+            hashes = [file.hash for file in release.files]
+            lock = lock.with_release(name, version, hashes, metadata.requires_python)
+        manifest = self._project.manifest
+        if texts != self._manifests(state):
+            old = self._manifests(state)[manifest]
+            lock = lock.with_pipfile_hash(manifest, old, texts[manifest])
+        return State({**texts, path: lock.text}, self._project.tree_of(lock))
+
+    def _clash(
+        self, lock: PipfileLock, moved: Mapping[str, str]
+    ) -> tuple[str, str, RecipeError] | None:
+        """Who stands in the way of the new pins, by uv's word, and by which constraint; None: nobody.
+
+        Raises RecipeError: they bring in a package that isn't locked, or uv blames nobody.
+        """
+        before = self._held_together
+        if before is None:
+            return None
+        try:
+            after = self._resolved(lock, moved)
+        except RecipeError as error:
+            for name in moved:
+                blame = blocker_of(error, name)
+                if blame:
+                    spec = blame[1]
+                    refusal = blocked(
+                        name, moved[name], parent=blame[0], spec=spec, where=lock.path
+                    )
+                    return blame[0], name, refusal
+            raise
+        added = sorted(after.keys() - before)
+        if added:
+            raise RecipeError(
+                RefusalReason.MANIFEST_MISSING,
+                f"{', '.join(moved)} would bring in {added[0]}, which {lock.path} does not hold.",
+                next_step="Resolve it with `pipenv lock`.",
+            )
+        return None
+
+    @cached_property
+    def _held_together(self) -> frozenset[str] | None:
+        """The packages of the old pins, resolved; None: uv can't, and ``unchecked`` says why."""
+        lock = self._project.lock
+        try:
+            return frozenset(self._resolved(lock, {}))
+        except RecipeError as error:
+            self.unchecked = (
+                f"The pins of {lock.path} could not be held against each other, only edited."
+                f" {error.problem}"
+            )
+            return None
+
+    def _resolved(self, lock: PipfileLock, moved: Mapping[str, str]) -> dict[str, str]:
+        lines = [
+            f"{pin.requirement.replace('==' + pin.version, '==' + moved[pin.name], 1)}"
+            if pin.name in moved
+            else pin.requirement
+            for pin in lock.pins
+        ]
+        return self._index.resolved(lines, lock.python or _SOME_PYTHON)
+
+    def _add_parent(
+        self,
+        lock: PipfileLock,
+        moved: dict[str, str],
+        parent: str,
+        name: str,
+        refusal: RecipeError,
+    ) -> None:
+        held = next((pin.version for pin in lock.pins if pin.name == parent), None)
+        if held is None or parent in moved or len(moved) >= MAX_MOVED:
+            raise refusal
+        try:
+            found = self._index.lowest_with(
+                f"{parent}>={held}", f"{name}=={moved[name]}", lock.python or _SOME_PYTHON
+            )
+        except RecipeError as error:
+            raise refusal from error
+        moved[parent] = found[parent]
+
+    def _target(self, state: State, package: str) -> str:
+        held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
+        return self.releases.lowest_safe(self._advisory, package, held, lambda _: True)
+
+    def _manifests(self, state: State) -> dict[str, str]:
+        return {path: text for path, text in state.texts.items() if path != self._project.path}

@@ -1,0 +1,203 @@
+"""A Poetry project brought out of an advisory's reach by exact edits of its lock.
+
+Poetry itself is not run: it builds source distributions to learn what they need. The lock keeps every
+package's requirements, so a new version can be held against all who ask for it and all it asks for.
+"""
+
+import posixpath
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import LadderStep
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.ladder import ProjectFix
+from fallback_plugins.pypi import lock_edit
+from fallback_plugins.pypi.lock_edit import State, not_admitting
+from fallback_plugins.pypi.poetry_hash import content_hash
+from fallback_plugins.pypi.poetry_lock import PoetryLock
+from fallback_plugins.pypi.poetry_plan import Planner
+from fallback_plugins.pypi.poetry_render import with_release
+from fallback_plugins.pypi.poetry_tables import poetry_entries
+from fallback_plugins.pypi.pyproject import parse_toml, requirement_arrays
+from fallback_plugins.pypi.releases import Releases
+from fallback_plugins.pypi.scratch_lock import PackageIndex
+from fallback_plugins.pypi.survey import ECOSYSTEM
+from fallback_plugins.pypi.uv_client import UvClient
+from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
+from fallback_tier.advisory import Advisory
+from fallback_tier.outcome import Outline
+from fallback_tier.ports import ClientRunner
+from fallback_tier.repo import RepoContext
+
+_MANIFEST = "pyproject.toml"
+
+#: May the declaration of this package be raised?
+_MayRaise = Callable[[str], bool]
+
+
+@dataclass
+class PoetryProject:
+    """poetry.lock with the pyproject.toml beside it, where there is one."""
+
+    repo: RepoContext
+    clients: ClientRunner
+    path: str
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """The lock and the pyproject.toml beside it."""
+        return frozenset({self.path, self.manifest})
+
+    @property
+    def manifest(self) -> str:
+        """Where the pyproject.toml lies, or would lie."""
+        return posixpath.join(posixpath.dirname(self.path), _MANIFEST)
+
+    def outline(self, advisory: Advisory) -> Outline:
+        """What lock and manifest tell. Raises RecipeError, RepositoryError."""
+        return lock_edit.outline(
+            advisory,
+            self.path,
+            self._tree,
+            self._first_step,
+            lambda node: self._lock.refusal(node.name),
+        )
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:
+        """As ``ladder.Project`` says: refresh, direct and parent bump; Poetry has no override."""
+        if not lock_edit.affected_versions(self._tree, advisory):
+            return None
+        climber = _Climber(self, advisory)
+        if self._declares:
+            rungs = [
+                (LadderStep.LOCK_REFRESH, climber.refresh),
+                (LadderStep.DIRECT_BUMP, climber.direct),
+                (LadderStep.PARENT_BUMP, climber.parent),
+            ]
+        else:
+            rungs = [(LadderStep.LOCK_EDIT, climber.refresh)]
+        start = State({self.path: self._lock.text, **self.texts}, self._tree)
+        fix = lock_edit.climb(advisory, self.path, start, rungs)
+        if fix is None or fix.before is None or fix.after is None:
+            return fix
+        notes = tuple(climber.releases.notes)
+        if self._declares:
+            return replace(fix, notes=notes)
+        # What the project itself asks for can't be read: the tree is not shown to be one that it admits.
+        missing = (
+            f"{self.manifest} is not in this repository: what it asks for could not be held against"
+            " the new lock. Every locked package that asks for what was changed admits it."
+        )
+        cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
+        return replace(fix, notes=(*notes, missing), before=None, after=None, cleared=cleared)
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """The manifest, where it is in the repository."""
+        known = self.repo.has(self.manifest)
+        return {self.manifest: self.repo.read_text(self.manifest)} if known else {}
+
+    def tree_of(self, lock: PoetryLock, texts: Mapping[str, str]) -> Tree:
+        """A lock as a tree whose root is what the manifest asks for. Raises RecipeError."""
+        if not texts:
+            return lock.tree()
+        document = parse_toml(self.manifest, texts[self.manifest])
+        names = {entry.name: entry.value for entry in poetry_entries(document)}
+        for _, line in requirement_arrays(document):
+            with suppress(InvalidRequirement):
+                requirement = Requirement(line)
+                names.setdefault(requirement.name, str(requirement.specifier))
+        asks = tuple(
+            Ask(canonicalize_name(name), spec, lock.key_of(name)) for name, spec in names.items()
+        )
+        return lock.tree(Node(self.manifest, self.manifest, "", asks))
+
+    @cached_property
+    def _lock(self) -> PoetryLock:
+        return PoetryLock(self.path, self.repo.read_text(self.path))
+
+    @cached_property
+    def _tree(self) -> Tree:
+        return self.tree_of(self._lock, self.texts)
+
+    @property
+    def _declares(self) -> bool:
+        return bool(self.texts)
+
+    def _first_step(self, package: str, version: str) -> LadderStep:
+        if not self._declares:
+            return LadderStep.LOCK_EDIT
+        excluded = not_admitting(self.texts, package, version)
+        return LadderStep.DIRECT_BUMP if excluded else LadderStep.LOCK_REFRESH
+
+
+class _Climber:
+    """The rungs of one climb."""
+
+    def __init__(self, project: PoetryProject, advisory: Advisory) -> None:
+        self._project = project
+        self._advisory = advisory
+        offline = project.repo.settings.offline
+        self.releases = Releases(None if offline else UvClient(project.clients))
+        self._index = PackageIndex(project.clients)
+
+    def refresh(self, state: State, package: str) -> State:
+        """The lowest safe version, and what has to move with it, within what the manifest asks for."""
+        return self._planned(state, package, may_raise=lambda _: False)
+
+    def direct(self, state: State, package: str) -> State:
+        """The declaration raised to the lowest safe version."""
+        if not any(lock_edit.declared(self._manifests(state), package)):
+            raise unsupported(f"{self._project.manifest} does not ask for {package}.")
+        return self._planned(state, package, may_raise=lambda name: name == package)
+
+    def parent(self, state: State, package: str) -> State:
+        """Declared packages on the way raised to the lowest version that admits the safe one."""
+        return self._planned(state, package, may_raise=lambda _: True)
+
+    def _planned(self, state: State, package: str, may_raise: _MayRaise) -> State:
+        path, texts = self._project.path, self._manifests(state)
+        lock = PoetryLock(path, state.texts[path])
+        planner = Planner(lock, self._index, self._advisory)
+        planner.add(package, self._target(state, package))
+        while True:
+            for name, version in planner.versions.items():
+                excluded = not_admitting(texts, name, version)
+                if excluded and not may_raise(name):
+                    raise lock_edit.excluded_by(*excluded, name, version)
+            if not planner.widen():
+                break
+        for name, version in planner.versions.items():
+            texts = {**texts, **lock_edit.raised(texts, name, version)}
+            lock = with_release(lock, name, *planner.releases[name])
+        if texts != self._manifests(state):
+            lock = self._hashed(lock, self._manifests(state), texts)
+        return State({**texts, path: lock.text}, self._project.tree_of(lock, texts))
+
+    def _target(self, state: State, package: str) -> str:
+        held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
+        refusal = self._project._lock.refusal(package)
+        if refusal:
+            raise refusal
+        return self.releases.lowest_safe(self._advisory, package, held, lambda _: True)
+
+    def _hashed(
+        self, lock: PoetryLock, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> PoetryLock:
+        """The lock with the content-hash of the new manifest. Raises RecipeError."""
+        path = self._project.manifest
+        new = content_hash(path, before[path], after[path], lock.content_hash)
+        if new is None:
+            raise unsupported(
+                f"The content-hash of {lock.path} is not that of {path} as it stands: the lock is out of"
+                " date, or its Poetry hashes otherwise."
+            )
+        return lock.with_content_hash(new)
+
+    def _manifests(self, state: State) -> dict[str, str]:
+        return {path: text for path, text in state.texts.items() if path != self._project.path}

@@ -1,0 +1,264 @@
+"""One package's entry of a poetry.lock for another version, as Poetry writes it."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+
+from fallback_plugins.pypi.poetry_constraints import (
+    environments,
+    in_dependencies,
+    in_extras,
+    is_same,
+)
+from fallback_plugins.pypi.poetry_lock import PoetryLock, dependencies_of
+from fallback_plugins.pypi.pyproject import parse_toml
+from fallback_plugins.pypi.scratch_lock import Metadata, Release
+
+_FILES = re.compile(r"^files = \[.*?^\][ \t]*$|^files = \[\][ \t]*$", re.MULTILINE | re.DOTALL)
+_SECTION = re.compile(r"^\[package\.(?P<name>[a-z]+)\][ \t]*\r?\n", re.MULTILINE)
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_EXTRA = re.compile(r"""extra == ["'](?P<extra>[^"']+)["']""")
+_AND_EXTRA = re.compile(r"""( and )?extra == ["'][^"']+["']( and )?""")
+
+
+def applying(lock: PoetryLock, name: str, metadata: Metadata) -> tuple[Requirement, ...]:
+    """What the new version asks of this project: no unused extras, no environments it doesn't support."""
+    used: set[tuple[str, str]] = {
+        (canonicalize_name(dependency.name), extra)
+        for table in lock.of(name)
+        for dependency in dependencies_of(table)
+        if dependency.optional
+        for extra in _EXTRA.findall(dependency.marker)
+    }
+    supported = list(environments(lock.python))
+    return tuple(
+        requirement
+        for requirement in metadata.requirements
+        if _applies(requirement, used, supported)
+    )
+
+
+def with_release(lock: PoetryLock, name: str, release: Release, metadata: Metadata) -> PoetryLock:
+    """The lock with a package's entry for another version. Raises RecipeError."""
+    start, end = lock.block(name)
+    block = lock.text[start:end]
+    table = parse_toml(lock.path, block)["package"][0]
+    head, sections = _split(block)
+    files = _files(release)
+    head = _line(head, "version", release.version, str(table["version"]))
+    head = _line(head, "description", metadata.summary, table.get("description"))
+    head = _python_versions(head, metadata.requires_python, str(table.get("python-versions", "*")))
+    head = _FILES.sub(lambda _: f"files = {files}", head, count=1)
+    asked = applying(lock, name, metadata)
+    sections["dependencies"] = _dependencies(table.get("dependencies", {}), asked, sections)
+    sections["extras"] = _extras(lock, table.get("extras", {}), metadata, sections)
+    parts = [head.rstrip("\r\n") + "\n", *(text for text in sections.values() if text)]
+    rest = block[len(block.rstrip("\r\n")) :]
+    new = "\n".join(part.rstrip("\r\n") + "\n" for part in parts).rstrip("\n") + rest
+    text = lock.text[:start] + new + lock.text[end:]
+    if "files" not in table:
+        text = _in_metadata_files(text, table["name"], files)
+    return PoetryLock(lock.path, text)
+
+
+def _applies(
+    requirement: Requirement, used: set[tuple[str, str]], supported: Sequence[dict[str, str]]
+) -> bool:
+    if requirement.marker is None:
+        return True
+    extras = _EXTRA.findall(str(requirement.marker))
+    name = canonicalize_name(requirement.name)
+    wanted = [extra for extra in extras if (name, extra) in used] if extras else [""]
+    return any(
+        requirement.marker.evaluate({**environment, "extra": extra})
+        for extra in wanted
+        for environment in supported
+    )
+
+
+def _split(block: str) -> tuple[str, dict[str, str]]:
+    """The entry's own keys, and its sections in the order in which Poetry writes them."""
+    matches = list(_SECTION.finditer(block))
+    starts = [*(match.start() for match in matches), len(block)]
+    head, ends = block[: starts[0]], starts[1:]
+    found = {
+        match["name"]: block[match.start() : end] for match, end in zip(matches, ends, strict=True)
+    }
+    return head, {"dependencies": "", "extras": "", **found}
+
+
+def _line(head: str, key: str, value: str, old: Any) -> str:
+    if value == old:
+        return head
+    line = re.compile(rf"^{key} = .*$", re.MULTILINE)
+    return line.sub(lambda _: f"{key} = {_quoted(value)}", head, count=1)
+
+
+def _python_versions(head: str, specifier: str, old: str) -> str:
+    """A specifier that says the same stays as it is written: the index sorts its clauses otherwise."""
+    try:
+        same = SpecifierSet(specifier) == SpecifierSet("" if old == "*" else old)
+    except InvalidSpecifier:
+        same = False
+    return head if same else _line(head, "python-versions", specifier or "*", old)
+
+
+def _files(release: Release) -> str:
+    lines = [
+        f"    {{file = {_quoted(file.name)}, hash = {_quoted(file.hash)}}},\n"
+        for file in sorted(release.files, key=lambda file: file.name)
+    ]
+    return "[\n" + "".join(lines) + "]" if lines else "[]"
+
+
+def _in_metadata_files(text: str, name: str, files: str) -> str:
+    """Format 1.1 keeps the files of all packages in one table at the end."""
+    entry = re.compile(
+        rf'^(?P<key>"?{re.escape(name)}"?) = \[(?:\]|.*?^\])[ \t]*$', re.MULTILINE | re.DOTALL
+    )
+    start = text.index("[metadata.files]")
+    new = entry.sub(lambda match: f"{match['key']} = {files}", text[start:], count=1)
+    return text[:start] + new
+
+
+def _dependencies(
+    old: Mapping[str, Any], asked: Sequence[Requirement], sections: Mapping[str, str]
+) -> str:
+    grouped: dict[str, list[Requirement]] = {}
+    for requirement in asked:
+        grouped.setdefault(canonicalize_name(requirement.name), []).append(requirement)
+    if not grouped:
+        return ""
+    written: dict[str, tuple[str, Any]] = {
+        canonicalize_name(name): (name, entry) for name, entry in old.items()
+    }
+    kept = _entries(sections["dependencies"])
+    lines = []
+    for name in sorted(grouped):
+        key, entry = written.get(name, ("", None))
+        if entry is not None and _says(entry, grouped[name]):
+            lines.append(kept[name])
+        else:
+            lines.append(_dependency(key or grouped[name][0].name, grouped[name]))
+    return "[package.dependencies]\n" + "".join(lines)
+
+
+def _entries(section: str) -> dict[str, str]:
+    """The lines of each key of a section."""
+    found: dict[str, str] = {}
+    key = ""
+    for line in section.splitlines(keepends=True)[1:]:
+        match = re.match(r'"?([A-Za-z0-9][\w.-]*)"? = ', line)
+        if match:
+            key = canonicalize_name(match[1])
+        if key and line.strip():
+            found[key] = found.get(key, "") + line
+    return found
+
+
+def _says(entry: Any, requirements: Sequence[Requirement]) -> bool:
+    """Does an entry say what the requirements say?"""
+    entries = entry if isinstance(entry, list) else [entry]
+    if len(entries) != len(requirements):
+        return False
+    for one, requirement in zip(entries, requirements, strict=True):
+        table = {"version": one} if isinstance(one, str) else one
+        marker = table.get("markers", "")
+        if not is_same(str(table.get("version", "*")), requirement.specifier):
+            return False
+        if set(table.get("extras", ())) != requirement.extras:
+            return False
+        if marker != _marker(requirement) and not _is_same_marker(marker, requirement.marker):
+            return False
+    return True
+
+
+def _is_same_marker(written: str, marker: Marker | None) -> bool:
+    return bool(written) and marker is not None and Marker(written) == marker
+
+
+def _dependency(key: str, requirements: Sequence[Requirement]) -> str:
+    values = [_value(requirement) for requirement in requirements]
+    name = key if _BARE_KEY.fullmatch(key) else _quoted(key)
+    if len(values) == 1:
+        return f"{name} = {values[0]}\n"
+    tables = [value if value.startswith("{") else f"{{version = {value}}}" for value in values]
+    return f"{name} = [\n" + "".join(f"    {table},\n" for table in tables) + "]\n"
+
+
+def _value(requirement: Requirement) -> str:
+    version = _quoted(in_dependencies(requirement.specifier))
+    marker = _marker(requirement)
+    parts = [f"version = {version}"]
+    if requirement.extras:
+        parts.append(f"extras = [{', '.join(map(_quoted, sorted(requirement.extras)))}]")
+    if _EXTRA.search(marker):
+        parts.append("optional = true")
+    if marker:
+        parts.append(f"markers = {_quoted(marker)}")
+    return version if len(parts) == 1 else "{" + ", ".join(parts) + "}"
+
+
+def _extras(
+    lock: PoetryLock, old: Mapping[str, Any], metadata: Metadata, sections: Mapping[str, str]
+) -> str:
+    extras: dict[str, list[str]] = {name: [] for name in metadata.extras}
+    for requirement in metadata.requirements:
+        for extra in dict.fromkeys(_EXTRA.findall(_marker(requirement))):
+            if extra in extras:
+                extras[extra].append(_in_extra(requirement, marked=lock.keeps_markers_in_extras))
+    kept = _entries(sections["extras"])
+    lines = []
+    for name, items in _ordered(extras, old):
+        if name in old and sorted(map(_plain, old[name])) == sorted(map(_plain, items)):
+            lines.append(kept[canonicalize_name(name)])
+            continue
+        key = name if _BARE_KEY.fullmatch(name) else _quoted(name)
+        lines.append(f"{key} = [{', '.join(map(_quoted, sorted(items)))}]\n")
+    return "[package.extras]\n" + "".join(lines) if lines else ""
+
+
+def _ordered(
+    extras: Mapping[str, list[str]], old: Mapping[str, Any]
+) -> Iterator[tuple[str, list[str]]]:
+    """Sorted, as Poetry does since 1.2; in the order found where that is another."""
+    filled = {name: items for name, items in extras.items() if items}
+    names = sorted(filled)
+    if list(old) != sorted(old):
+        names = [name for name in old if name in filled] + [
+            name for name in names if name not in old
+        ]
+    return ((name, filled[name]) for name in names)
+
+
+def _in_extra(requirement: Requirement, *, marked: bool) -> str:
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    specifier = in_extras(requirement.specifier)
+    marker = _AND_EXTRA.sub("", _marker(requirement)) if marked else ""
+    return (
+        requirement.name
+        + extras
+        + (f" ({specifier})" if specifier else "")
+        + (f" ; {marker.strip('() ') if marker.count('(') == 1 else marker}" if marker else "")
+    )
+
+
+def _plain(item: str) -> str:
+    """An extra's item without what only the writing differs in."""
+    name, _, rest = item.partition(" ")
+    return f"{canonicalize_name(name.partition('[')[0])}{name.partition('[')[2]} {rest}"
+
+
+def _marker(requirement: Requirement) -> str:
+    return "" if requirement.marker is None else str(requirement.marker)
+
+
+def _quoted(text: str) -> str:
+    """A TOML basic string."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

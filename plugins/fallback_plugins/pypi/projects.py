@@ -1,0 +1,87 @@
+"""The Projects of a Python repository: which files one client resolves together."""
+
+from typing import Protocol
+
+from fallback_plugins.ladder import ProjectFix
+from fallback_plugins.pypi.foreign_lock import FOREIGN, ForeignLock
+from fallback_plugins.pypi.manifest_project import ManifestProject
+from fallback_plugins.pypi.manifests import Kind, kind_of
+from fallback_plugins.pypi.requirements_files import connected
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RepositoryError
+from fallback_tier.outcome import Outline
+from fallback_tier.ports import ClientRunner
+from fallback_tier.repo import RepoContext
+
+#: Manifests that are resolved by themselves.
+_SINGLE = frozenset({Kind.PYPROJECT, Kind.PIPFILE, Kind.SETUP_CFG, Kind.SETUP_PY})
+
+
+class PythonProject(Protocol):
+    """A ``ladder.Project`` that also says what its files alone tell, and which files those are."""
+
+    @property
+    def path(self) -> str:
+        """The lock, or the manifest where there is none."""
+        ...
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """Files that this project accounts for: no other project climbs them."""
+        ...
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:
+        """As ``ladder.Project`` says."""
+        ...
+
+    def outline(self, advisory: Advisory) -> Outline:
+        """What the files alone tell; no client runs. Raises RecipeError for one that can't be read."""
+        ...
+
+
+def projects(repo: RepoContext, clients: ClientRunner) -> tuple[PythonProject, ...]:
+    """Every Project of the repository, by path; locks account for the manifests beside them.
+
+    Nothing is parsed here, and nothing is raised: a project that can't be read says so itself.
+    """
+    locked = _locked(repo, clients)
+    claimed = frozenset(path for project in locked for path in project.manifests)
+    rest = _manifest_projects(repo, clients, claimed)
+    return tuple(sorted((*locked, *rest), key=lambda project: project.path))
+
+
+def _locked(repo: RepoContext, clients: ClientRunner) -> tuple[PythonProject, ...]:
+    found: list[PythonProject] = []
+    for path in repo.tracked_files:
+        kind = kind_of(path)
+        if kind is Kind.UV_LOCK:
+            from fallback_plugins.pypi.uv_project import UvProject
+
+            found.append(UvProject(repo, clients, path))
+        elif kind is Kind.POETRY_LOCK:
+            from fallback_plugins.pypi.poetry_project import PoetryProject
+
+            found.append(PoetryProject(repo, clients, path))
+        elif kind is Kind.PIPFILE_LOCK:
+            from fallback_plugins.pypi.pipenv_project import PipenvProject
+
+            found.append(PipenvProject(repo, clients, path))
+        elif kind in FOREIGN:
+            found.append(ForeignLock(repo, path))
+    return tuple(found)
+
+
+def _manifest_projects(
+    repo: RepoContext, clients: ClientRunner, claimed: frozenset[str]
+) -> tuple[PythonProject, ...]:
+    """Requirements files in their sets; every other manifest by itself."""
+    free = [path for path in repo.tracked_files if path not in claimed]
+    single = [(path,) for path in free if kind_of(path) in _SINGLE]
+    lines: dict[str, str] = {}
+    for path in (path for path in free if kind_of(path) is Kind.REQUIREMENTS):
+        try:
+            lines[path] = repo.read_text(path)
+        except RepositoryError:
+            # By itself: whoever reads it says why it can't be.
+            single.append((path,))
+    return tuple(ManifestProject(repo, clients, files) for files in (*connected(lines), *single))

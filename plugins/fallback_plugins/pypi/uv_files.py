@@ -1,0 +1,223 @@
+"""The files that uv resolves a project from, as it may read them outside the sandbox.
+
+What a lock says of its project (names, requirements, groups, sources) is enough to write the manifest
+again where it is not in the repository; whether that is the manifest it was made from, uv itself says.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.pypi.pyproject import NO_BACKEND, harmless, parse_toml
+from fallback_plugins.pypi.uv_lock import (
+    LOCAL_SOURCES,
+    UNVERSIONED,
+    foreign_source,
+    local_folders,
+    local_source,
+    package_tables,
+    versioned,
+)
+from fallback_tier.errors import RecipeError
+
+MANIFEST = "pyproject.toml"
+
+#: What a program computes at build time that decides the resolution.
+_DECIDES = frozenset({"dependencies", "optional-dependencies", "requires-python"})
+
+_EXTRA = re.compile(r"(?:(?P<marker>.*) and )?extra == '(?P<extra>[^']+)'")
+
+#: A lock's ``[options]`` → the setting of ``[tool.uv]`` that they come from.
+_OPTIONS = {
+    "resolution-mode": "resolution",
+    "prerelease-mode": "prerelease",
+    "fork-strategy": "fork-strategy",
+    "exclude-newer": "exclude-newer",
+}
+
+
+def manifest_paths(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
+    """Where the manifests lie that the lock was made from, with the lock's table of each.
+
+    Raises RecipeError: the lock can't be read, or one lies outside the repository.
+    """
+    found = {}
+    for folder, table in local_folders(lock, text).items():
+        if folder.startswith(("..", "/")):
+            raise unsupported(
+                f"{lock} takes {table['name']} from {folder!r}, outside the repository."
+            )
+        found[posixpath.normpath(posixpath.join(folder, MANIFEST))] = table
+    return found
+
+
+def scratch_files(manifests: Mapping[str, str], lock: str, text: str) -> dict[str, str]:
+    """Manifests and lock as uv may read them; manifests that are missing are rebuilt from the lock.
+
+    Where a program would compute the version, ``UNVERSIONED`` stands for it, in both. Raises RecipeError.
+    """
+    for table in package_tables(lock, text):
+        if foreign_source(table) == "git":
+            raise unsupported(
+                f"{lock} takes {table['name']} from a git repository, and none is cloned here."
+            )
+    files = {lock: versioned(text)}
+    for path, table in manifest_paths(lock, text).items():
+        if path in manifests:
+            _refuse_leading_out(path, manifests[path])
+            files[path] = _static(path, harmless(path, manifests[path]))
+        else:
+            files[path] = rebuilt(lock, text, table)
+    return files
+
+
+def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
+    """A local package's manifest as the lock tells it. Raises RecipeError."""
+    import tomlkit
+
+    document = parse_toml(lock, text)
+    metadata = table.get("metadata", {})
+    plain: list[str] = []
+    extras: dict[str, list[str]] = {extra: [] for extra in metadata.get("provides-extras", ())}
+    for entry in metadata.get("requires-dist", ()):
+        match = _EXTRA.fullmatch(entry.get("marker", ""))
+        if match is None:
+            plain.append(_requirement(entry))
+        else:
+            extras.setdefault(match["extra"], []).append(
+                _requirement({**entry, "marker": match["marker"] or ""})
+            )
+    project: dict[str, Any] = {"name": table["name"]}
+    project["version"] = table.get("version", UNVERSIONED)
+    if "requires-python" in document:
+        project["requires-python"] = document["requires-python"]
+    project |= {"dependencies": plain, "optional-dependencies": extras}
+    groups = metadata.get("requires-dev", {})
+    written: dict[str, Any] = {
+        "project": project,
+        "dependency-groups": {
+            name: [_requirement(it) for it in own] for name, own in groups.items()
+        },
+        "tool": {"uv": _settings(document, table)},
+    }
+    if "virtual" not in table["source"]:
+        written["build-system"] = {"requires": [], "build-backend": NO_BACKEND}
+    return tomlkit.dumps(written)
+
+
+def missing(lock: str, problem: str) -> RecipeError:
+    """The typed refusal for a lock whose manifest isn't there and can't be told from it."""
+    return RecipeError(
+        RefusalReason.MANIFEST_MISSING,
+        problem,
+        next_step=f"Put the {MANIFEST} that {lock} was made from into the repository.",
+    )
+
+
+def _settings(document: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """``[tool.uv]`` of a manifest; of the root's, also what holds for the whole lock."""
+    manifest, options = document.get("manifest", {}), document.get("options", {})
+    members = set(manifest.get("members", ()))
+    settings: dict[str, Any] = {"sources": dict(_sources(table, members))}
+    if "virtual" in table["source"]:
+        settings["package"] = False
+    if local_source(table) != ".":
+        return settings
+    for key in ("constraints", "overrides"):
+        if manifest.get(key):
+            name = f"{key.removesuffix('s')}-dependencies"
+            settings[name] = [_requirement(entry) for entry in manifest[key]]
+    settings |= {_OPTIONS[key]: value for key, value in options.items() if key in _OPTIONS}
+    if "exclude-newer-span" in options:
+        settings["exclude-newer"] = options["exclude-newer-span"]
+    if members:
+        own = [
+            folder
+            for other in document.get("package", ())
+            if other["name"] in members and (folder := local_source(other)) not in {None, "."}
+        ]
+        settings["workspace"] = {"members": own}
+    return settings
+
+
+def _sources(table: Mapping[str, Any], members: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """``[tool.uv.sources]``: where a package takes its own neighbours from."""
+    here = local_source(table) or "."
+    for entry in _entries(table):
+        kind = next((kind for kind in LOCAL_SOURCES if kind in entry), None)
+        if entry["name"] in members:
+            yield entry["name"], {"workspace": True}
+        elif kind is not None:
+            path = posixpath.relpath(entry[kind], here)
+            yield (
+                entry["name"],
+                {"path": path, **({"editable": True} if kind == "editable" else {})},
+            )
+
+
+def _entries(table: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    metadata = table.get("metadata", {})
+    yield from metadata.get("requires-dist", ())
+    for group in metadata.get("requires-dev", {}).values():
+        yield from group
+
+
+def _requirement(entry: Mapping[str, Any]) -> str:
+    extras = ",".join(entry.get("extras", ()))
+    marker = entry.get("marker")
+    return (
+        str(entry["name"])
+        + (f"[{extras}]" if extras else "")
+        + str(entry.get("specifier", ""))
+        + (f" ; {marker}" if marker else "")
+    )
+
+
+def _static(path: str, text: str) -> str:
+    """The manifest with a version that stands for the one which only a build could tell.
+
+    Raises RecipeError where a build would tell the requirements too.
+    """
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    project = document.get("project", {})
+    dynamic = project.get("dynamic", ())
+    if not dynamic:
+        return text
+    decided = sorted(_DECIDES.intersection(dynamic))
+    if decided:
+        raise unsupported(
+            f"{path} leaves {', '.join(decided)} to its build (`dynamic`), and building it would run its"
+            " code outside the sandbox."
+        )
+    del project["dynamic"]
+    project.setdefault("version", UNVERSIONED)
+    return tomlkit.dumps(document)
+
+
+def _refuse_leading_out(path: str, text: str) -> None:
+    """uv follows paths of a manifest wherever they lead, and clones what it names."""
+    uv = parse_toml(path, text).get("tool", {}).get("uv", {})
+    workspace = uv.get("workspace", {})
+    for pattern in (*workspace.get("members", ()), *workspace.get("exclude", ())):
+        if _leads_out(path, pattern):
+            raise unsupported(f"{path} has workspace members outside the repository: {pattern!r}.")
+    for name, source in uv.get("sources", {}).items():
+        for one in source if isinstance(source, list) else [source]:
+            if "git" in one:
+                raise unsupported(
+                    f"{path} takes {name} from a git repository; none is cloned here."
+                )
+            if "path" in one and _leads_out(path, one["path"]):
+                raise unsupported(
+                    f"{path} takes {name} from {one['path']!r}, outside the repository."
+                )
+
+
+def _leads_out(path: str, target: str) -> bool:
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return place.startswith(("/", "..", "~"))

@@ -1,0 +1,179 @@
+"""A resolved tree, as any lock tells it: what is installed, who asked for it, and by which range.
+
+Ecosystem plugins read their locks into this one shape; what the ladder asks of a tree is answered here.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fallback_tier.advisory import Advisory, is_affected, sort_key
+from fallback_tier.outcome import ClearedPath
+
+#: Paths from a root to one affected package that a result names; a hoisted package can have thousands.
+MAX_PATHS_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One package asks for another. ``to``: the key of the node that answers; None: not installed.
+
+    ``spec`` is the client's own text; empty where the lock doesn't keep it. ``peer``: the asker doesn't
+    install it, it only demands it of whoever does.
+    """
+
+    name: str
+    spec: str
+    to: str | None
+    optional: bool = False
+    peer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One installed package, or a root (the project, a workspace member).
+
+    ``key`` is unique in the tree and is the client's own (npm: ``node_modules/a``; Python: ``a 1.0``).
+    """
+
+    key: str
+    name: str
+    version: str
+    asks: tuple[Ask, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """As paths show it."""
+        return f"{self.name} {self.version}".strip()
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Installed packages by key, and the roots that pull them in. ``source`` is the lock's path."""
+
+    source: str
+    nodes: Mapping[str, Node]
+    roots: tuple[Node, ...] = ()
+    _none: tuple[Node, ...] = field(default=(), repr=False)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, tuple[Node, ...]]:
+        """Installed packages by canonical name (roots are not installed packages)."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes.values():
+            found.setdefault(node.name, []).append(node)
+        return {name: tuple(nodes) for name, nodes in found.items()}
+
+    @cached_property
+    def _askers(self) -> Mapping[str, tuple[tuple[Node, Ask], ...]]:
+        found: dict[str, list[tuple[Node, Ask]]] = {}
+        for node in (*self.roots, *self.nodes.values()):
+            for ask in node.asks:
+                if ask.to is not None:
+                    found.setdefault(ask.to, []).append((node, ask))
+        return {key: tuple(asks) for key, asks in found.items()}
+
+    def of(self, name: str) -> tuple[Node, ...]:
+        """Every installed copy of a package."""
+        return self.by_name.get(name, self._none)
+
+    def askers(self, key: str) -> tuple[tuple[Node, Ask], ...]:
+        """Who asks for the package at ``key``, and how."""
+        return self._askers.get(key, ())
+
+    def is_root(self, node: Node) -> bool:
+        """The project itself, or a workspace member of it."""
+        return any(node is root for root in self.roots)
+
+    def affected(self, advisory: Advisory, ecosystem: str) -> Iterator[Node]:
+        """Installed packages that the advisory (or bundle) covers, in the lock's order."""
+        for name in advisory.packages(ecosystem):
+            for node in self.of(name):
+                if is_affected(advisory, ecosystem, name, node.version):
+                    yield node
+
+    def paths_to(self, key: str, limit: int = MAX_PATHS_NAMED) -> tuple[tuple[Node, ...], ...]:
+        """Ways from a root to ``key``, shortest first, each node at most once a way, at most ``limit``.
+
+        An orphan (nobody asks for it) has the one way that consists of itself.
+        """
+        ways: list[tuple[Node, ...]] = []
+        start = self.nodes[key]
+        waiting: deque[tuple[Node, ...]] = deque([(start,)])
+        # A hoisted package has exponentially many ways: the first node of each is looked at once.
+        seen = {key}
+        while waiting and len(ways) < limit:
+            way = waiting.popleft()
+            for asker, _ask in self.askers(way[0].key):
+                if self.is_root(asker):
+                    ways.append((asker, *way))
+                elif asker.key not in seen:
+                    seen.add(asker.key)
+                    waiting.append((asker, *way))
+        return tuple(ways[:limit]) or ((start,),)
+
+    def listing(self) -> str:
+        """The tree as evidence: one line a package, ``key version``, sorted."""
+        lines = (f"{node.key} {node.name} {node.version}" for node in self.nodes.values())
+        return "".join(f"{line}\n" for line in sorted(lines))
+
+
+def cleared_paths(
+    before: Tree, after: Tree, advisory: Advisory, ecosystem: str, manifest: str
+) -> tuple[ClearedPath, ...]:
+    """Each way to an affected version of the old tree, and what the new tree has in its place."""
+    found = []
+    for node in before.affected(advisory, ecosystem):
+        now = after.nodes.get(node.key)
+        if now is None or now.name != node.name:
+            versions = {other.version for other in after.of(node.name)}
+            held = sorted(versions, key=lambda version: sort_key(ecosystem, version))
+            outcome = f"now {node.name} {', '.join(held)}" if held else "no longer installed"
+        else:
+            outcome = f"now {now.label}"
+        ids = advisory.ids_affecting(ecosystem, node.name, node.version)
+        found += [
+            ClearedPath(
+                manifest=manifest,
+                advisory_ids=ids,
+                path=tuple(part.label for part in way),
+                outcome=outcome,
+            )
+            for way in before.paths_to(node.key)
+        ]
+    return tuple(found)
+
+
+def downgraded(before: Tree, after: Tree, ecosystem: str) -> str | None:
+    """A package whose highest version went down, as a clause; or None. Lost copies are no downgrade."""
+    for name, nodes in before.by_name.items():
+        now = after.of(name)
+        if not now:
+            continue
+        highest, held = (_highest(group, ecosystem) for group in (nodes, now))
+        if sort_key(ecosystem, held) >= sort_key(ecosystem, highest):
+            continue
+        # A copy that was there before and is the highest now: the other went with who asked for it.
+        if held in {node.version for node in nodes} and not _let_down(before, after, nodes, ecosystem):
+            continue
+        return f"{name} would go down from {highest} to {held}"
+    return None
+
+
+def _let_down(before: Tree, after: Tree, nodes: tuple[Node, ...], ecosystem: str) -> bool:
+    """Does anybody who asked for one of these, and still does, get a lower version now?"""
+    for node in nodes:
+        for asker, ask in before.askers(node.key):
+            still = after.nodes.get(asker.key)
+            if still is None or still.name != asker.name:
+                continue
+            now = (after.nodes.get(other.to or "") for other in still.asks if other.name == ask.name)
+            for got in now:
+                if got and sort_key(ecosystem, got.version) < sort_key(ecosystem, node.version):
+                    return True
+    return False
+
+
+def _highest(nodes: tuple[Node, ...], ecosystem: str) -> str:
+    return max((node.version for node in nodes), key=lambda version: sort_key(ecosystem, version))

@@ -1,0 +1,234 @@
+"""Several advisories by `fix`: one gate transition an ecosystem, delivered when all is proved, nothing
+dropped silently. The ecosystems are small ones of ours; the trail, git and the runner are real."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.verify import verify
+from fallback_audit.vocabulary import RefusalReason
+from fallback_tier.advisory import Advisory, AdvisorySet
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.fix import run_with
+from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.tier import FallbackTier
+from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir
+from tests.e2e.command import repository, snapshot
+from tests.fakes.ecosystem import LadderEcosystem
+from tests.fakes.gates import RuleGate
+from tests.unit.test_planning import advisory, both
+
+PINS = "left 1.0.0\nright 1.0.0\n"
+FILES = {"pypi.txt": PINS, "npm.txt": PINS, "shared.txt": "shared\n"}
+
+
+def ecosystem(name: str, *, accepts: bool = True, **facts: Any) -> LadderEcosystem:
+    return LadderEcosystem(name=name, gate_list=(RuleGate(lambda _: accepts),), **facts)
+
+
+class Desk:
+    """A repository, its services, and `fix` with arguments."""
+
+    def __init__(self, place: Path) -> None:
+        self.repo = repository(place / "repo", FILES)
+        self.state = place / "state"
+        self.plugins = {"PyPI": ecosystem("PyPI"), "npm": ecosystem("npm")}
+        self.model: str | None = None
+
+    @contextmanager
+    def services(self) -> Iterator[Services]:
+        self.state.mkdir(exist_ok=True)
+        audit = SqliteAuditStore(audit_db(self.state))
+        evidence = FileEvidenceStore(evidence_dir(self.state))
+        configuration = Configuration(
+            state_dir=self.state, sandbox_waiver="a test", model=self.model
+        )
+        tier = FallbackTier(
+            plugins=self.plugins, retriever=None, leaf=None, audit=audit, evidence=evidence
+        )
+        clients = SubprocessClients()
+        yield Services(configuration, clients, self.plugins, audit, evidence, tier)
+        audit.close()
+
+    def fix(self, *advisories: Advisory, **options: Any) -> int:
+        said: dict[str, Any] = {"repository": self.repo, "output": None, "dry_run": False}
+        arguments = argparse.Namespace(**{**said, "json": True, **options})
+        with self.services() as services:
+            return run_with(AdvisorySet(advisories=advisories), services, arguments)
+
+    @property
+    def kinds(self) -> list[str]:
+        store = SqliteAuditStore(audit_db(self.state))
+        kinds = [event.kind for event in store.events()]
+        report = verify(store, evidence=FileEvidenceStore(evidence_dir(self.state)))
+        store.close()
+        assert report.ok, report
+        return kinds
+
+    def read(self, path: str) -> str:
+        return (self.repo / path).read_text()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> Any:
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    return json.loads(out)
+
+
+A, B = advisory("A", "left"), advisory("B", "right")
+NPM = advisory("N", "left", ecosystem="npm")
+
+
+def test_one_transition_an_ecosystem_all_delivered(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = desk.fix(A, B, NPM, advisory("X", "absent"))
+    document = printed(capsys)
+    assert (code, document["exit_code"], document["delivered"]) == (0, 0, True)
+    assert [(fix["ecosystem"], fix["advisory_ids"]) for fix in document["fixes"]] == [
+        ("PyPI", ["A", "B"]),
+        ("npm", ["N"]),
+    ]
+    assert [fix["outcome"] for fix in document["fixes"]] == ["verified", "verified"]
+    assert document["fixes"][0]["advisory_id"] == "A+B"
+    assert [
+        move["package"] for move in document["fixes"][0]["application"]["remediation"]["moves"]
+    ] == [
+        "left",
+        "right",
+    ]
+    assert (document["left"], document["not_affected"]) == ([], ["X"])
+    assert desk.read("pypi.txt") == "left 2.0.0\nright 2.0.0\n"
+    assert desk.read("npm.txt") == "left 2.0.0\nright 1.0.0\n"
+    kinds = desk.kinds
+    assert (kinds.count("FixStarted"), kinds.count("FixVerified")) == (2, 2)
+
+
+def test_what_cannot_be_fixed_is_reported_and_the_rest_is_delivered(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = desk.fix(A, advisory("B", "right@never"))
+    document = printed(capsys)
+    assert code == exit_codes.REFUSED
+    assert document["fixes"][0]["advisory_ids"] == ["A"]
+    (left,) = document["left"]
+    assert (left["advisory_ids"], left["reason"]) == (["B"], RefusalReason.NO_FIXED_VERSION)
+    assert left["sentence"]
+    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+
+
+def test_for_a_person(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.model = "m"
+    code = desk.fix(A, advisory("B", "right@never"), advisory("X", "absent"), json=False)
+    assert code == exit_codes.REFUSED
+    out = " ".join(capsys.readouterr().out.split())
+    assert "left 1.0.0 → 2.0.0 (direct bump) in pypi.txt" in out
+    assert "left right in pypi.txt (B): no_fixed_version" in out
+    assert "right 1.0.0 can't be raised: no_fixed_version." in out
+    assert "not affected: 1 of the advisories" in out
+    assert "one advisory at a time: fallback-tier fix REPO --advisory THAT" in out
+    assert "on the working tree, not committed: pypi.txt" in out
+
+
+def test_a_model_is_never_asked_for_a_bundle(desk: Desk) -> None:
+    """The gate fails; a retry would ask the model, which is configured, and can't plan a bundle."""
+    desk.plugins["PyPI"] = ecosystem("PyPI", accepts=False)
+    desk.model = "m"
+    assert desk.fix(A, B) == exit_codes.ESCALATED
+    assert "ModelCalled" not in desk.kinds
+    assert desk.read("pypi.txt") == PINS
+
+
+def test_a_failed_proof_in_one_ecosystem_does_not_stop_the_other(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.plugins["npm"] = ecosystem("npm", accepts=False)
+    assert desk.fix(A, NPM) == exit_codes.ESCALATED
+    document = printed(capsys)
+    assert [fix["outcome"] for fix in document["fixes"]] == ["verified", "escalated"]
+    assert [fix["delivered"] for fix in document["fixes"]] == [True, False]
+    assert (desk.read("pypi.txt"), desk.read("npm.txt")) == ("left 2.0.0\nright 1.0.0\n", PINS)
+
+
+def test_half_a_fix_is_not_delivered(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """One advisory of two ecosystems, proved in the one and not in the other."""
+    desk.plugins["npm"] = ecosystem("npm", accepts=False)
+    before = snapshot(desk.repo)
+    assert desk.fix(both("A", "left", "left")) == exit_codes.ESCALATED
+    document = printed(capsys)
+    assert document["fixes"][0]["held_back"] == "A is not fixed in npm, and half a fix is none."
+    assert not document["delivered"]
+    assert snapshot(desk.repo) == before
+
+
+def test_one_advisory_of_two_ecosystems_is_delivered_in_both(desk: Desk) -> None:
+    assert desk.fix(both("A", "left", "right")) == exit_codes.OK
+    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+    assert desk.read("npm.txt") == "left 1.0.0\nright 2.0.0\n"
+
+
+def test_one_advisory_of_two_ecosystems_that_concerns_one(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Then it is one fix as ever, with the result of one."""
+    assert desk.fix(both("A", "left", "absent")) == exit_codes.OK
+    document = printed(capsys)
+    assert (document["outcome"], document["advisory_id"]) == ("verified", "A")
+    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+
+
+def test_two_patches_of_one_file_are_not_put_together(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.plugins["PyPI"] = ecosystem("PyPI", touches=("shared.txt",))
+    desk.plugins["npm"] = ecosystem("npm", touches=("shared.txt",))
+    assert desk.fix(A, NPM) == exit_codes.REFUSED
+    document = printed(capsys)
+    assert [fix["held_back"] for fix in document["fixes"]] == [
+        None,
+        "The PyPI patch changes shared.txt too; run fix again for npm once that one is committed.",
+    ]
+    assert desk.read("shared.txt") == "shared\nPyPI\n"
+    assert desk.read("npm.txt") == PINS
+
+
+def test_a_dry_run_prints_one_patch_that_git_applies(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshot(desk.repo)
+    patch = tmp_path / "fix.patch"
+    assert desk.fix(A, NPM, dry_run=True, output=str(patch)) == exit_codes.OK
+    assert not printed(capsys)["delivered"]
+    assert snapshot(desk.repo) == before
+    done = SubprocessClients().run("git", ["apply", str(patch)], cwd=desk.repo, timeout_s=60.0)
+    assert done.ok, done
+    assert desk.read("npm.txt") == desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+
+
+@pytest.mark.parametrize("given", [(), (advisory("X", "absent"), advisory("Y", "absent"))])
+def test_nothing_to_fix(
+    desk: Desk, given: tuple[Advisory, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert desk.fix(*given, json=False) == exit_codes.NOT_AFFECTED
+    assert "not affected" in capsys.readouterr().out
+    assert desk.kinds == []
+
+
+def test_a_missing_client_is_the_environments(desk: Desk) -> None:
+    from fallback_tier.errors import ToolMissingError
+
+    missing = ToolMissingError("No client.", next_step="Install it.")
+    desk.plugins["PyPI"] = ecosystem("PyPI", failing={"left": missing})
+    assert desk.fix(A, B) == exit_codes.ENVIRONMENT

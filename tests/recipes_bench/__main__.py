@@ -1,0 +1,133 @@
+"""``python -m tests.recipes_bench DATA``: run the cases, judge them, write the report.
+
+``make bench-recipes`` calls it. Exit code 0: the run is complete, whatever it found; with ``--check``,
+1 where a goal is missed.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from tests.recipes_bench import report
+from tests.recipes_bench.cases import Case, unpack
+from tests.recipes_bench.gates import proved
+from tests.recipes_bench.judge import Verdict, judge
+from tests.recipes_bench.raw import Raw
+from tests.recipes_bench.reviews import Reviews
+from tests.recipes_bench.run import run_case
+from tests.recipes_bench.summary import goals
+
+_ROOT = Path(__file__).parents[2]
+
+#: Columns of the tables where they do not go to a terminal.
+WIDTH = 140
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """See the module."""
+    options = _parser().parse_args(argv)
+    options.results.mkdir(parents=True, exist_ok=True)
+    every = unpack(options.data, options.results / "cases")
+    cases = [case for case in every if options.only in case.name]
+    raws = options.results / "raw"
+    raws.mkdir(exist_ok=True)
+    if wanted := [case for case in cases if _is_wanted(case, raws, options)]:
+        _run(wanted, raws, options.workers)
+    reviews = Reviews.load()
+    verdicts = [judge(case, Raw.load(raws / f"{case.name}.json"), reviews) for case in cases]
+    whole = len(cases) == len(every)
+    _print(verdicts, whole=whole)
+    gates = list(proved(verdicts, cases, options.gates)) if options.gates else []
+    for line in gates:
+        sys.stdout.write(f"{line}\n")
+    if whole:
+        _keep(verdicts, reviews, options, gates)
+    return int(options.check and not all(goal.met for goal in goals(verdicts)))
+
+
+def _is_wanted(case: Case, raws: Path, options: argparse.Namespace) -> bool:
+    kept = (raws / f"{case.name}.json").is_file()
+    if options.judge_only and not kept:
+        raise SystemExit(f"{case.name} was not run: leave --judge-only out, or add --resume.")
+    return not options.judge_only and not (options.resume and kept)
+
+
+def _run(cases: Sequence[Case], raws: Path, workers: int) -> None:
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    done = track(_results(cases, workers), "recipes", len(cases), console=console)
+    for raw in done:
+        raw.save(raws)
+        console.print(f"{raw.case}: {raw.outcome} {raw.reason} ({raw.seconds} s)", highlight=False)
+
+
+def _results(cases: Sequence[Case], workers: int) -> Iterator[Raw]:
+    # Spawned, a process each: a case's alarm needs a main thread of its own.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(run_case, case) for case in cases]
+        for future in as_completed(waiting):
+            yield future.result()
+
+
+def _print(verdicts: Sequence[Verdict], *, whole: bool) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
+    report.show(console, verdicts, whole=whole)
+
+
+def _keep(
+    verdicts: Sequence[Verdict], reviews: Reviews, options: argparse.Namespace, gates: list[str]
+) -> None:
+    date = datetime.now(UTC).date().isoformat()
+    facts = {"date": date, "clients": _clients(), "gates": gates}
+    text = json.dumps(report.document(verdicts, facts), indent=2, ensure_ascii=False)
+    (options.results.parent / "recipes.json").write_text(text + "\n")
+    if options.report is not None:
+        options.report.write_text(report.markdown(verdicts, reviews, facts))
+
+
+def _clients() -> str:
+    beside = Path(sys.executable).parent
+    commands: dict[str, list[Any]] = {"npm": ["npm"], "uv": [beside / "uv"]}
+    said = []
+    for name, command in commands.items():
+        done = subprocess.run([*command, "--version"], capture_output=True, check=True, text=True)
+        said.append(
+            f"{name} {done.stdout.split()[-1] if name == 'npm' else done.stdout.split()[1]}"
+        )
+    return ", ".join(said)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.recipes_bench", description=__doc__)
+    parser.add_argument("data", type=Path, help="folder that has recipe-cases.tar.xz")
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name has TEXT")
+    parser.add_argument("--resume", action="store_true", help="run only what has no result yet")
+    parser.add_argument("--judge-only", action="store_true", help="judge the kept results again")
+    parser.add_argument("--check", action="store_true", help="exit code 1 where a goal is missed")
+    parser.add_argument(
+        "--gates", type=int, metavar="N", help="prove N of the fixed cases with the whole command"
+    )
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--results", type=Path, default=_ROOT / "bench-results" / "recipes", metavar="DIR"
+    )
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write the Markdown report")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

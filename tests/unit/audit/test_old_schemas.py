@@ -1,0 +1,68 @@
+"""Trails of every earlier schema version stay readable, verifiable and printable for ever."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.chain import StoredRow, read_row
+from fallback_audit.describe import sentence
+from fallback_audit.events import SCHEMA_VERSION, PatchProposed, RecipeEvaluated
+from fallback_audit.verify import verify
+
+TRAILS = Path(__file__).parents[2] / "fixtures" / "trails"
+
+
+class Export:
+    """A store's rows, as one file keeps them: one JSON object a row."""
+
+    def __init__(self, path: Path) -> None:
+        self._rows = [json.loads(line) for line in path.read_text().splitlines()]
+
+    @contextmanager
+    def snapshot(self) -> Iterator["Export"]:
+        yield self
+
+    def schema_problems(self) -> list[str]:
+        return []
+
+    def rows(self) -> Iterator[StoredRow]:
+        for row in self._rows:
+            yield StoredRow(
+                row["seq"], row["header"].encode(), row["leaf"], row["payload"].encode()
+            )
+
+    def rows_by_trail(self) -> Iterator[StoredRow]:
+        return iter(
+            sorted(
+                self.rows(), key=lambda row: (json.loads(row.header or b"{}")["fix_id"], row.seq)
+            )
+        )
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_an_old_trail_reads_and_verifies(version: int) -> None:
+    export = Export(TRAILS / f"schema-{version}.jsonl")
+    events = [read_row(row) for row in export.rows()]
+    assert {event.schema_version for event in events} == {version}
+    assert {"FixVerified", "RagSkippedOnRetry", "RecipeEvaluated"} <= {it.kind for it in events}
+    assert all(sentence(event.payload) for event in events)
+    report = verify(export)
+    assert report.first_bad is None, report.first_bad
+    assert report.events == len(events)
+
+
+def test_what_version_2_added_is_absent_not_invented() -> None:
+    payloads = [read_row(row).payload for row in Export(TRAILS / "schema-1.jsonl").rows()]
+    assert {p.steps for p in payloads if isinstance(p, RecipeEvaluated)} == {()}
+    assert {p.remediation_sha256 for p in payloads if isinstance(p, PatchProposed)} == {None}
+
+
+def test_a_changed_byte_of_an_old_trail_is_still_found() -> None:
+    export = Export(TRAILS / "schema-1.jsonl")
+    export._rows[3]["payload"] = export._rows[3]["payload"].replace("}", " }", 1)
+    report = verify(export)
+    assert report.first_bad is not None
+    assert report.first_bad.seq == export._rows[3]["seq"]

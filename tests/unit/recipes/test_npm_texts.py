@@ -1,0 +1,161 @@
+"""Text edits of package.json and locks: one place changes, every other byte stays."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallback_plugins.npm.jsontext import set_value
+from fallback_plugins.npm.lockshape import as_found, edited
+from fallback_plugins.npm.locktree import lock_tree
+
+keys = st.text(min_size=1, max_size=4) | st.sampled_from(["a", "overrides", 'q"q', "\\", "é"])
+leaves = st.text(max_size=4) | st.integers() | st.none() | st.booleans()
+objects = st.dictionaries(
+    keys, leaves | st.dictionaries(keys, leaves | st.lists(leaves)), max_size=4
+)
+
+
+@given(
+    objects,
+    st.lists(keys, min_size=1, max_size=3),
+    st.text(max_size=5),
+    st.sampled_from([None, 2, "\t"]),
+    st.booleans(),
+)
+def test_setting_a_value_sets_it_and_nothing_else(
+    document: dict[str, Any], path: list[str], value: str, indent: Any, crlf: bool
+) -> None:
+    text = json.dumps(document, indent=indent) + "\n"
+    text = text.replace("\n", "\r\n") if crlf else text
+    wanted: Any = json.loads(text)
+    inner = wanted
+    try:
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = value
+    except (AttributeError, TypeError):
+        with pytest.raises(ValueError, match="not an object"):
+            set_value(text, path, value)
+        return
+    new = set_value(text, path, value)
+    assert json.loads(new) == wanted
+    # What is new stands in one place: a head and a tail of the old text enclose it.
+    head = next((i for i, (a, b) in enumerate(zip(text, new, strict=False)) if a != b), len(text))
+    tail = next(
+        (i for i, (a, b) in enumerate(zip(text[::-1], new[::-1], strict=False)) if a != b),
+        len(text),
+    )
+    assert head + tail >= len(text) - len(json.dumps(inner, indent=indent)) - 4
+    if crlf and indent:
+        assert "\n" not in new.replace("\r\n", "")
+
+
+def test_a_new_object_is_indented_as_the_file_is() -> None:
+    text = '{\n    "name": "a"\n}\n'
+    assert set_value(text, ["overrides", "b", "c"], "1") == (
+        '{\n    "name": "a",\n    "overrides": {\n        "b": {\n            "c": "1"\n'
+        "        }\n    }\n}\n"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", '{"a"', '{"a" 1}', "{1}"])
+def test_what_is_no_object_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no |not an object"):
+        set_value(text, ["a"], "1")
+
+
+GIT = "git+https://github.com/o/r.git#" + "a" * 40
+
+
+def v1(**entries: dict[str, Any]) -> str:
+    return json.dumps({"lockfileVersion": 1, "requires": True, "dependencies": entries}, indent=2)
+
+
+def test_what_npm_only_respelled_is_put_back() -> None:
+    old = v1(
+        b_b={"version": "1.0.0"},
+        bb={"version": "1.0.0", "dev": True},
+        g={"version": GIT, "from": GIT},
+        leaf={"version": "1.0.0"},
+    )
+    new = v1(
+        bb={"version": "1.0.0", "dev": True, "optional": True, "requires": {}},
+        b_b={"version": "1.0.0", "devOptional": True},
+        g={"version": GIT.replace("https://", "ssh://git@"), "from": "r@o/r"},
+        leaf={"version": "1.2.0", "requires": {"x": "1"}},
+        x={"version": "1.0.0"},
+    )
+    assert as_found(old, new, {}) == v1(
+        b_b={"version": "1.0.0"},
+        bb={"version": "1.0.0", "dev": True},
+        g={"version": GIT, "from": GIT},
+        leaf={"version": "1.2.0", "requires": {"x": "1"}},
+        x={"version": "1.0.0"},
+    )
+
+
+def test_another_commit_is_no_respelling() -> None:
+    old = v1(g={"version": GIT, "from": GIT})
+    new = v1(g={"version": GIT.replace("aaaa", "bbbb"), "from": GIT})
+    assert as_found(old, new, {}) == new
+
+
+def test_a_package_that_is_now_installed_for_more_keeps_the_new_mark() -> None:
+    old = v1(a={"version": "1.0.0", "dev": True})
+    new = v1(a={"version": "1.0.0"})
+    assert as_found(old, new, {}) == new
+
+
+def test_a_text_that_is_not_npms_own_is_never_rewritten() -> None:
+    text = '{ "a":1 }'
+    assert edited(text, lambda lock: lock.clear()) == text
+
+
+def test_a_version_1_lock_is_read_as_nested_as_it_is() -> None:
+    text = v1(
+        a={
+            "version": "1.0.0",
+            "requires": {"leaf": "^1.0.0", "gone": "1"},
+            "dependencies": {"leaf": {"version": "1.5.0"}},
+        },
+        leaf={"version": "2.0.0"},
+        alias={"version": "npm:leaf@3.0.0"},
+        local={"version": "file:../local"},
+    )
+    manifest = json.dumps({"name": "app", "dependencies": {"a": "1", "leaf": "^2"}})
+    tree = lock_tree("package-lock.json", text, {"package.json": manifest}, "package.json")
+    assert {node.key: node.version for node in tree.of("leaf")} == {
+        "node_modules/a/node_modules/leaf": "1.5.0",
+        "node_modules/leaf": "2.0.0",
+        "node_modules/alias": "3.0.0",
+    }
+    ((asker, ask),) = tree.askers("node_modules/a/node_modules/leaf")
+    assert (asker.label, ask.spec) == ("a 1.0.0", "^1.0.0")
+    ((root, _),) = tree.askers("node_modules/leaf")
+    assert tree.is_root(root)
+
+
+def test_a_flat_lock_knows_peers_optionals_links_and_members() -> None:
+    packages = {
+        "": {"name": "app", "workspaces": ["w"], "devDependencies": {"p": "1"}},
+        "w": {"name": "member", "version": "1.0.0", "dependencies": {"leaf": "^1"}},
+        "node_modules/member": {"resolved": "w", "link": True},
+        "node_modules/leaf": {"version": "1.0.0"},
+        "node_modules/p": {
+            "version": "1.0.0",
+            "peerDependencies": {"leaf": "1", "none": "1"},
+            "peerDependenciesMeta": {"none": {"optional": True}},
+            "optionalDependencies": {"absent": "1"},
+            "devDependencies": {"never": "1"},
+        },
+    }
+    text = json.dumps({"lockfileVersion": 3, "packages": packages})
+    tree = lock_tree("package-lock.json", text, {}, "package.json")
+    assert sorted(tree.nodes) == ["node_modules/leaf", "node_modules/p"]
+    assert [root.name for root in tree.roots] == ["app", "member"]
+    (peer,) = tree.nodes["node_modules/p"].asks
+    assert (peer.name, peer.peer, peer.to) == ("leaf", True, "node_modules/leaf")
+    assert {asker.name for asker, _ in tree.askers("node_modules/leaf")} == {"member", "p"}

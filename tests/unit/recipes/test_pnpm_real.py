@@ -1,0 +1,79 @@
+"""The real pnpm 7, 8 and 9 over a made-up registry on loopback."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.pnpm import PNPM, PnpmClient
+from fallback_plugins.npm.pnpm_lock import parse_pnpm_lock
+from fallback_plugins.npm.provision import ClientStore
+from tests.registry.universe import Universe
+from tests.unit.recipes.real_clients import loopback, provisioned
+
+pytestmark = [pytest.mark.registry("npm"), pytest.mark.xdist_group("pnpm-real")]
+
+UNIVERSE = (
+    Universe()
+    .npm("leaf", "1.0.0")
+    .npm("leaf", "1.1.0")
+    .npm("leaf", "1.3.0")
+    .npm("mid", "1.0.0", {"leaf": "^1.0.0"})
+    .npm("strict", "1.0.0", {"leaf": "1.0.0"})
+)
+
+MANIFESTS = {
+    "package.json": {"name": "r", "version": "1.0.0", "dependencies": {"leaf": "^1.0.0"}},
+    "one/package.json": {"name": "one", "version": "1.0.0", "dependencies": {"mid": "^1.0.0"}},
+    "two/package.json": {
+        "name": "two",
+        "version": "1.0.0",
+        "dependencies": {"strict": "1.0.0", "one": "workspace:*"},
+    },
+}
+
+
+@pytest.fixture(scope="module", params=[("5", "5.4"), ("6", "'6.0'"), ("9", "'9.0'")], ids=str)
+def pnpm(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[PnpmClient, Files]]:
+    """A client, and a project whose lock has every package as old as can be."""
+    major, version = request.param
+    folder = provisioned(tmp_path_factory.mktemp("pnpm-clients"), PNPM[major])
+    with loopback(UNIVERSE, tmp_path_factory.mktemp("pnpm")) as (clients, _):
+        client = PnpmClient(clients, ClientStore(clients, folder))
+        texts = {path: json.dumps(one) for path, one in MANIFESTS.items()}
+        settings = {"pnpm-workspace.yaml": "packages:\n  - one\n  - two\n"}
+        empty = f"lockfileVersion: {version}\n"
+        fresh = client.resolve(Files(".", texts, "pnpm-lock.yaml", empty, settings))
+        yield client, client.resolve(fresh, {("leaf", "1.3.0"): "1.0.0"})
+
+
+def held(client: PnpmClient, files: Files) -> dict[str, str]:
+    """Who has which leaf."""
+    tree = client.tree(files)
+    return {
+        asker.name: node.version for node in tree.of("leaf") for asker, _ in tree.askers(node.key)
+    }
+
+
+def test_a_wish_is_granted_where_the_ranges_admit_it(pnpm: tuple[PnpmClient, Files]) -> None:
+    client, files = pnpm
+    assert held(client, files) == {"r": "1.0.0", "mid": "1.0.0", "strict": "1.0.0"}
+    after = client.resolve(files, {("leaf", "1.0.0"): "1.1.0"})
+    assert held(client, after) == {"r": "1.1.0", "mid": "1.1.0", "strict": "1.0.0"}
+    assert after.manifests == files.manifests
+    assert "overrides" not in after.lock_text
+    first, second = files.lock_text.partition("\n")[0], after.lock_text.partition("\n")[0]
+    assert first == second
+
+
+def test_an_update_and_an_override(pnpm: tuple[PnpmClient, Files]) -> None:
+    client, files = pnpm
+    updated = client.update(files, ["leaf"])
+    assert held(client, updated) == {"r": "1.3.0", "mid": "1.3.0", "strict": "1.0.0"}
+    forced = client.resolve(client.with_override(files, "strict", "leaf", "1.1.0"))
+    assert held(client, forced) == {"r": "1.0.0", "mid": "1.0.0", "strict": "1.1.0"}
+    assert "strict>leaf: 1.1.0" in forced.lock_text
+    assert set(parse_pnpm_lock(forced.lock_text).importers) == {".", "one", "two"}
