@@ -122,16 +122,17 @@ class Tree:
 def cleared_paths(
     before: Tree, after: Tree, advisory: Advisory, ecosystem: str, manifest: str
 ) -> tuple[ClearedPath, ...]:
-    """Each way to an affected version of the old tree, and what the new tree has in its place."""
+    """Each way to an affected version of the old tree, and what the new tree has in its place.
+
+    What a bundle leaves affected isn't cleared, and isn't named.
+    """
     found = []
     for node in before.affected(advisory, ecosystem):
-        now = after.nodes.get(node.key)
-        if now is None or now.name != node.name:
-            versions = {other.version for other in after.of(node.name)}
-            held = sorted(versions, key=lambda version: sort_key(ecosystem, version))
-            outcome = f"now {node.name} {', '.join(held)}" if held else "no longer installed"
-        else:
-            outcome = f"now {now.label}"
+        now = _in_place_of(node, after)
+        if any(is_affected(advisory, ecosystem, node.name, it.version) for it in now):
+            continue
+        held = sorted({it.version for it in now}, key=lambda version: sort_key(ecosystem, version))
+        outcome = f"now {node.name} {', '.join(held)}" if held else "no longer installed"
         ids = advisory.ids_affecting(ecosystem, node.name, node.version)
         found += [
             ClearedPath(
@@ -145,6 +146,12 @@ def cleared_paths(
     return tuple(found)
 
 
+def _in_place_of(node: Node, tree: Tree) -> tuple[Node, ...]:
+    """The package at the same place of another tree; where the place is gone, all its copies."""
+    same = tree.nodes.get(node.key)
+    return (same,) if same is not None and same.name == node.name else tree.of(node.name)
+
+
 def downgraded(before: Tree, after: Tree, ecosystem: str) -> str | None:
     """A package whose highest version went down, as a clause; or None. Lost copies are no downgrade."""
     for name, nodes in before.by_name.items():
@@ -155,7 +162,9 @@ def downgraded(before: Tree, after: Tree, ecosystem: str) -> str | None:
         if sort_key(ecosystem, held) >= sort_key(ecosystem, highest):
             continue
         # A copy that was there before and is the highest now: the other went with who asked for it.
-        if held in {node.version for node in nodes} and not _let_down(before, after, nodes, ecosystem):
+        if held in {node.version for node in nodes} and not _let_down(
+            before, after, nodes, ecosystem
+        ):
             continue
         return f"{name} would go down from {highest} to {held}"
     return None
@@ -168,7 +177,9 @@ def _let_down(before: Tree, after: Tree, nodes: tuple[Node, ...], ecosystem: str
             still = after.nodes.get(asker.key)
             if still is None or still.name != asker.name:
                 continue
-            now = (after.nodes.get(other.to or "") for other in still.asks if other.name == ask.name)
+            now = (
+                after.nodes.get(other.to or "") for other in still.asks if other.name == ask.name
+            )
             for got in now:
                 if got and sort_key(ecosystem, got.version) < sort_key(ecosystem, node.version):
                     return True

@@ -63,7 +63,12 @@ def dependents(lock_text: str, package: str) -> tuple[str, ...]:
 
 def lockfile_version(lock_text: str) -> int:
     """1, 2 or 3. Raises RecipeError for any other."""
-    version = parse_lock(lock_text).get("lockfileVersion")
+    return version_of(parse_lock(lock_text))
+
+
+def version_of(lock: Mapping[str, Any]) -> int:
+    """As ``lockfile_version``, of a parsed lock."""
+    version = lock.get("lockfileVersion")
     if type(version) is not int or version not in KNOWN_VERSIONS:
         raise RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,

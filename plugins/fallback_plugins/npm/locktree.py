@@ -1,9 +1,9 @@
 """npm's locks (versions 1, 2, 3) as the resolved tree that the ladder climbs in."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from fallback_plugins.npm.lockfile import lockfile_version, parse_lock
+from fallback_plugins.npm.lockfile import parse_lock, version_of
 from fallback_plugins.npm.manifest import MEMBER_SECTIONS, PEER_SECTION, parse_manifest
 from fallback_plugins.npm.specs import split_alias
 from fallback_plugins.tree import Ask, Node, Tree
@@ -22,17 +22,24 @@ _Entry = Mapping[str, Any]
 _Find = Callable[[str, str], str | None]
 
 
-def lock_tree(source: str, lock_text: str, manifests: Mapping[str, str], root: str) -> Tree:
+def lock_tree(
+    source: str,
+    lock_text: str,
+    manifests: Mapping[str, str],
+    root: str,
+    names: Collection[str] | None = None,
+) -> Tree:
     """The tree that a lock describes. Raises RecipeError where it can't be read.
 
     ``manifests``: texts by path, ``root`` the path of the root's own. Version 1 doesn't say what the root
-    asks for: its manifest does.
+    asks for: its manifest does. ``names``: only the asks for these packages are of interest, which spares
+    most of the work on a large lock of version 2 or 3.
     """
-    lockfile_version(lock_text)
     lock = parse_lock(lock_text)
+    version_of(lock)
     packages = lock.get("packages")
     if isinstance(packages, dict):
-        return _flat(source, packages)
+        return _flat(source, packages, names)
     manifest = parse_manifest(root, manifests[root]) if root in manifests else {}
     return _nested(source, lock, manifest)
 
@@ -47,8 +54,9 @@ def deprecated(lock_text: str) -> frozenset[tuple[str, str]]:
     )
 
 
-def _flat(source: str, packages: Mapping[str, Any]) -> Tree:
+def _flat(source: str, packages: Mapping[str, Any], names: Collection[str] | None) -> Tree:
     entries = {key: entry for key, entry in packages.items() if isinstance(entry, dict)}
+    wanted = None if names is None else _asked_as(entries, names)
     links = {
         key: target
         for key, entry in entries.items()
@@ -66,12 +74,11 @@ def _flat(source: str, packages: Mapping[str, Any]) -> Tree:
             continue
         inside = _INSTALLED in key
         sections = _ASKED if inside else MEMBER_SECTIONS
-        node = Node(
-            key=key,
-            name=_name(key, entry),
-            version=_text(entry.get("version")),
-            asks=tuple(_asks(key, entry, sections, find)),
-        )
+        asks = tuple(_asks(key, entry, sections, find, wanted))
+        name = _name(key, entry)
+        if inside and names is not None and not asks and name not in names:
+            continue
+        node = Node(key=key, name=name, version=_text(entry.get("version")), asks=asks)
         if not inside:
             roots.append(node)
         elif node.version:
@@ -104,12 +111,29 @@ def _nested(source: str, lock: _Entry, manifest: _Entry) -> Tree:
     return Tree(source=source, nodes=nodes, roots=(root,))
 
 
-def _asks(key: str, entry: _Entry, sections: tuple[str, ...], find: _Find) -> Iterator[Ask]:
+def _asked_as(entries: Mapping[str, _Entry], names: Collection[str]) -> frozenset[str]:
+    """The names under which these packages are asked for: their own, and their aliases."""
+    real = frozenset(names)
+    aliases = (_tail(key) for key, entry in entries.items() if entry.get("name") in real)
+    return real.union(aliases)
+
+
+def _asks(
+    key: str,
+    entry: _Entry,
+    sections: tuple[str, ...],
+    find: _Find,
+    wanted: frozenset[str] | None = None,
+) -> Iterator[Ask]:
     told = entry.get("peerDependenciesMeta")
     seen = set()
     for section in sections:
         asked = entry.get(section)
-        for name, spec in asked.items() if isinstance(asked, dict) else ():
+        if not isinstance(asked, dict) or (wanted is not None and wanted.isdisjoint(asked)):
+            continue
+        for name, spec in asked.items():
+            if wanted is not None and name not in wanted:
+                continue
             peer = section == PEER_SECTION
             # A peer that is also a dependency is installed as a dependency.
             if not isinstance(spec, str) or (peer and name in seen):

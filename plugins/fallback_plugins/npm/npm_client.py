@@ -1,7 +1,7 @@
 """npm as the ladder's client (``client.Client``), over package-lock.json and npm-shrinkwrap.json."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,11 @@ class NpmClient:
         """The lock as a resolved tree, keyed by npm's own paths."""
         source = files.lock or files.root_manifest
         return lock_tree(source, files.lock_text, files.manifests, files.root_manifest)
+
+    def part(self, files: Files, names: Collection[str]) -> Tree:
+        """The tree with the asks for these packages alone: enough to tell their first rungs."""
+        source = files.lock or files.root_manifest
+        return lock_tree(source, files.lock_text, files.manifests, files.root_manifest, names)
 
     def resolve(self, files: Files, wishes: Wishes | None = None) -> Files:
         """The lock made to fit; wishes are granted by asking for exactly these versions.

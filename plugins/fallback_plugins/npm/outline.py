@@ -6,6 +6,7 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.ladder import Tried, blocked, left_behind, whole_project_left
 from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.near import no_fix
+from fallback_plugins.npm.npm_client import NpmClient
 from fallback_plugins.npm.pins import raise_pins
 from fallback_plugins.npm.project import NpmProject
 from fallback_plugins.npm.projects import discover
@@ -49,7 +50,11 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
 def _first_rungs(
     project: NpmProject, advisory: Advisory, targets: Targets
 ) -> Iterator[Move | Left]:
-    tree = project.client.tree(project.files)
+    client, names = project.client, advisory.packages(ECOSYSTEM)
+    if isinstance(client, NpmClient):
+        tree = client.part(project.files, names)
+    else:
+        tree = client.tree(project.files)
     seen = set()
     for node in tree.affected(advisory, ECOSYSTEM):
         asks = tree.askers(node.key)
@@ -71,10 +76,10 @@ def _first_rung(
         return all(admits(ask.spec, version) for _, ask in asks)
 
     tried = Tried()
-    lowest = targets.lowest(node, lambda _version: True, ask=False)
     near = targets.lowest(node, fits, tree=tree, ask=False)
     if near is not None:
         return _move(project, node, LadderStep.LOCK_REFRESH, near, tried)
+    lowest = targets.lowest(node, lambda _version: True, ask=False)
     if lowest is None:
         return _left(project, advisory, node, no_fix(node), tried)
     blockers = [(asker, ask) for asker, ask in asks if not admits(ask.spec, lowest)]

@@ -1,7 +1,7 @@
 """What every Python project with a lock has in common: its rungs are climbed one after the other."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -27,7 +27,6 @@ from fallback_plugins.tree import Node, Tree, downgraded
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Left, Move, Outline
-
 
 #: Manifests whose requests are kept: one climb asks about many packages of the same few files.
 _MANIFESTS = 16
@@ -82,6 +81,7 @@ def climb(
             cleared = affected_versions(state.tree, advisory).keys() - affected_versions(
                 after.tree, advisory
             )
+            raised_too = _raised(state.tree, after.tree, cleared)
             moves += [
                 Move(
                     package=one,
@@ -89,7 +89,7 @@ def climb(
                     step=step,
                     before=held[one],
                     after=highest_of(after.tree, one),
-                    raised=_raised(state.tree, after.tree, one),
+                    raised=raised_too,
                     declined=tried[one].declined,
                 )
                 for one in held
@@ -256,18 +256,11 @@ def _check(advisory: Advisory, before: Tree, after: Tree, package: str) -> None:
         raise resolver_failed(f"It is no pure upgrade: {lower}.")
 
 
-def _raised(before: Tree, after: Tree, package: str) -> tuple[str, ...]:
-    """Packages that ask for this one, near or far, and were raised with it, as ``name version``."""
-    waiting = [node.key for node in before.of(package)]
-    seen: dict[str, str] = {}
-    while waiting:
-        for asker, _ in before.askers(waiting.pop()):
-            if asker.key not in seen:
-                seen[asker.key] = asker.name
-                waiting.append(asker.key)
+def _raised(before: Tree, after: Tree, cleared: Iterable[str]) -> tuple[str, ...]:
+    """Other packages that went up with the fix, asking or asked for, as ``name version``."""
     return tuple(
         f"{name} {now}"
-        for name in dict.fromkeys(seen.values())
+        for name in sorted(before.by_name.keys() - set(cleared))
         if (now := highest_of(after, name)) is not None and now != highest_of(before, name)
     )
 

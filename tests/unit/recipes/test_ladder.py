@@ -89,6 +89,15 @@ def test_a_package_that_is_gone_is_said_to_be() -> None:
     }
 
 
+def test_what_is_still_affected_is_not_called_cleared() -> None:
+    """A bundle that leaves rc as it is clears the ways to ini, and says nothing of rc."""
+    both = bundle([INI, RC])
+    paths = cleared_paths(tree(), tree(ini="1.3.6"), both, NPM, LOCK)
+    assert {path.path[-1] for path in paths} == {"ini 1.3.5"}
+    moved = Tree(LOCK, {"elsewhere": Node("elsewhere", "ini", "1.3.4")}, tree().roots)
+    assert cleared_paths(tree(), moved, INI, NPM, LOCK) == ()
+
+
 def test_a_result_carries_the_trees_and_the_level(repo: RepoContext) -> None:
     result = combined(NPM, INI, repo, [fix(tree(), tree(ini="1.3.6"))])
     assert result.proof_level is ProofLevel.RESOLVED_TREE

@@ -42,15 +42,23 @@ def test_setting_a_value_sets_it_and_nothing_else(
         return
     new = set_value(text, path, value)
     assert json.loads(new) == wanted
-    # What is new stands in one place: a head and a tail of the old text enclose it.
+    # Of the old text only the old value went; a head and a tail of it enclose what is new.
     head = next((i for i, (a, b) in enumerate(zip(text, new, strict=False)) if a != b), len(text))
-    tail = next(
-        (i for i, (a, b) in enumerate(zip(text[::-1], new[::-1], strict=False)) if a != b),
-        len(text),
-    )
-    assert head + tail >= len(text) - len(json.dumps(inner, indent=indent)) - 4
+    rest = zip(text[head:][::-1], new[head:][::-1], strict=False)
+    tail = next((i for i, (a, b) in enumerate(rest) if a != b), len(text) - head)
+    removed = text[head : len(text) - tail]
+    assert "".join(removed.split()) in "".join(json.dumps(_old(document, path)).split())
     if crlf and indent:
         assert "\n" not in new.replace("\r\n", "")
+
+
+def _old(document: Any, path: list[str]) -> Any:
+    """The value that stood there; of an object that gained a member, the empty one."""
+    for key in path:
+        if key not in document:
+            return {}
+        document = document[key]
+    return document
 
 
 def test_a_new_object_is_indented_as_the_file_is() -> None:

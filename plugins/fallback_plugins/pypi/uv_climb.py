@@ -1,0 +1,251 @@
+"""The rungs of one climb over a uv project: each asks the real uv; what isn't the fix's doing, stays."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from packaging.version import Version
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.ladder import blocked
+from fallback_plugins.pypi import lock_edit, uv_files
+from fallback_plugins.pypi.lock_edit import State, admits, highest_of, not_admitting
+from fallback_plugins.pypi.releases import Releases, lowest_safe
+from fallback_plugins.pypi.resolver import Locked, blocker_of, resolver_failed, uv_accepts, uv_lock
+from fallback_plugins.pypi.scratch_lock import PackageIndex, lowest_python
+from fallback_plugins.pypi.uv_client import UvClient
+from fallback_plugins.pypi.uv_lock import (
+    read_tree,
+    registries,
+    requires_python,
+    spliced,
+    stub_wheels,
+)
+from fallback_plugins.pypi.uv_overrides import with_override
+from fallback_plugins.tree import Tree
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError
+from fallback_tier.ports import ClientRunner
+
+#: Declared ancestors of one package that are tried: each costs two runs of uv.
+MAX_PARENTS_TRIED = 4
+
+
+@dataclass(frozen=True)
+class UvFiles:
+    """What a climb starts from: the lock, the manifests by path, the root's path, the lock's tree."""
+
+    lock: str
+    text: str
+    root: str
+    manifests: Mapping[str, str]
+    tree: Tree
+
+
+class UvClimber:
+    """The rungs of one climb."""
+
+    def __init__(
+        self, files: UvFiles, advisory: Advisory, clients: ClientRunner, *, offline: bool
+    ) -> None:
+        self._files = files
+        self._advisory = advisory
+        self._clients = clients
+        self._lock = files.lock
+        self._old = files.text
+        self.releases = Releases(None if offline else UvClient(clients))
+
+    def check_readable(self) -> None:
+        """Raises RecipeError for what uv must not be shown: said once, not by each rung."""
+        uv_files.scratch_files(self._files.manifests, self._lock, self._old)
+
+    def check_rebuilt(self) -> None:
+        """Does uv take the manifest, as the lock tells it, for the one that the lock was made from?"""
+        files = uv_files.scratch_files(self._files.manifests, self._lock, self._old)
+        said = uv_accepts(self._clients, files, self._lock)
+        if said:
+            raise uv_files.missing(
+                self._lock, f"{self._lock} does not tell the whole of its manifest. {said}"
+            )
+
+    def refresh(self, state: State, package: str) -> State:
+        """A safe version within everybody's range: only the lock changes."""
+        manifests = self._manifests(state)
+        target = self._target(state, package)
+        excluded = not_admitting(manifests, package, target)
+        if excluded:
+            path, spec = excluded
+            target = self._target_within(state, package, manifests, path, spec, target)
+        self._refuse_edit_without_manifest(state, package, target)
+        return self._locked(state, manifests, {package: target})
+
+    def direct(self, state: State, package: str) -> State:
+        """Every declaration that excludes the version is raised to it; constraints and overrides too."""
+        target = self._target(state, package)
+        manifests = self._manifests(state)
+        edited = lock_edit.raised(manifests, package, target)
+        if not edited:
+            raise unsupported(f"No manifest of {self._lock} holds {package} back.")
+        return self._locked(state, {**manifests, **edited}, {package: target})
+
+    def parent(self, state: State, package: str) -> State:
+        """The declared ancestors raised to the lowest version whose tree has the safe one."""
+        target = self._target(state, package)
+        manifests = self._manifests(state)
+        ancestors = self._ancestors(state, package, manifests)
+        if not ancestors:
+            raise unsupported(f"No declared package of {self._lock} brings in {package}.")
+        last: RecipeError | None = None
+        found: dict[str, str] = {}
+        for name, held in ancestors:
+            try:
+                version = self._lowest_parent(name, held, package, target)
+                found[name] = version
+                return self._with_parents(state, manifests, {name: version}, package, target)
+            except RecipeError as error:
+                last = error
+        if len(found) > 1:
+            return self._with_parents(state, manifests, found, package, target)
+        raise last or resolver_failed("No ancestor could be tried.")
+
+    def override(self, state: State, package: str) -> State:
+        """``override-dependencies``: the version against a parent's word, within the same major."""
+        target = self._target(state, package)
+        held = highest_of(state.tree, package) or target
+        if Version(held).major != Version(target).major:
+            raise RecipeError(
+                RefusalReason.BLOCKED_BY_CONSTRAINT,
+                f"{package} {target} is another major version than {held}: it isn't forced on a parent"
+                " that does not admit it.",
+                next_step=f"Raise what asks for {package}, or let a model propose the change.",
+            )
+        root = self._files.root
+        manifests = self._manifests(state)
+        text = with_override(root, manifests[root], f"{package}>={target}")
+        return self._locked(state, {**manifests, root: text}, {package: target})
+
+    def _target(self, state: State, package: str) -> str:
+        held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
+        return self.releases.lowest_safe(self._advisory, package, held, lambda _: True)
+
+    def _target_within(
+        self,
+        state: State,
+        package: str,
+        manifests: Mapping[str, str],
+        path: str,
+        spec: str,
+        target: str,
+    ) -> str:
+        held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
+
+        def admitted(version: str) -> bool:
+            return not_admitting(manifests, package, version) is None
+
+        try:
+            lowest_safe(self._advisory, package, held, admitted)
+            return self.releases.lowest_safe(self._advisory, package, held, admitted)
+        except RecipeError as error:
+            raise lock_edit.excluded_by(path, spec, package, target) from error
+
+    def _refuse_edit_without_manifest(self, state: State, package: str, target: str) -> None:
+        """A declaration that the lock alone tells of can't be raised."""
+        if self._files.root in self._files.manifests:
+            return
+        for root in state.tree.roots:
+            for ask in root.asks:
+                excluded = ask.name == package and ask.spec and not admits(ask.spec, target)
+                if excluded:
+                    raise uv_files.missing(
+                        self._lock,
+                        f"{root.name} asks for {package} {ask.spec}, which does not admit {target},"
+                        f" and its {uv_files.MANIFEST} is not in this repository.",
+                    )
+
+    def _with_parents(
+        self,
+        state: State,
+        manifests: Mapping[str, str],
+        parents: Mapping[str, str],
+        package: str,
+        target: str,
+    ) -> State:
+        edited = dict(manifests)
+        for name, version in parents.items():
+            edited |= lock_edit.raised(edited, name, version)
+        return self._locked(state, edited, {**parents, package: target})
+
+    def _ancestors(
+        self, state: State, package: str, manifests: Mapping[str, str]
+    ) -> Sequence[tuple[str, str]]:
+        """Declared packages that bring it in, with the version held, those of the shortest ways first."""
+        ways = [way for node in state.tree.of(package) for way in state.tree.paths_to(node.key)]
+        found = {
+            way[1].name: way[1].version
+            for way in ways
+            if len(way) > 2 and state.tree.is_root(way[0])
+        }
+        named = [name for name in found if any(lock_edit.declared(manifests, name))]
+        return [(name, found[name]) for name in named[:MAX_PARENTS_TRIED]]
+
+    def _lowest_parent(self, name: str, held: str, package: str, target: str) -> str:
+        index = PackageIndex(self._clients)
+        python = lowest_python(requires_python(self._lock, self._old))
+        return index.lowest_with(f"{name}>={held}", f"{package}>={target}", python)[name]
+
+    def _locked(
+        self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
+    ) -> State:
+        """The lock with these versions, everything else kept where it can be. Raises RecipeError."""
+        files = uv_files.scratch_files(manifests, self._lock, state.texts[self._lock])
+        stubs = stub_wheels(self._lock, state.texts[self._lock])
+        pins = [f"--upgrade-package={name}=={version}" for name, version in wanted.items()]
+        try:
+            new = uv_lock(self._clients, files, self._lock, pins, stubs=stubs)
+        except RecipeError as error:
+            raise self._named(error, wanted) from error
+        text = spliced(self._old, self._unchanged, new.text)
+        self._check_origins(text, new)
+        said = uv_accepts(
+            self._clients, uv_files.scratch_files(manifests, self._lock, text), self._lock
+        )
+        if said:
+            raise resolver_failed(f"uv does not take the new {self._lock} for up to date. {said}")
+        return State({**manifests, self._lock: text}, read_tree(self._lock, text))
+
+    def _check_origins(self, text: str, new: Locked) -> None:
+        """No release that was withdrawn, no other registry than the lock's. Raises RecipeError."""
+        held = {(node.name, node.version) for node in self._files.tree.nodes.values()}
+        for name, version in new.yanked - held:
+            raise resolver_failed(f"It would take {name} {version}, which is yanked.")
+        for other in registries(self._lock, text) - registries(self._lock, self._old):
+            raise resolver_failed(
+                f"It would take packages from {other}, which {self._lock} does not name: uv is set up with"
+                " another index than the project."
+            )
+
+    def _named(self, error: RecipeError, wanted: Mapping[str, str]) -> RecipeError:
+        """uv's refusal with the constraint and the parent that it blames, if it blames one."""
+        for package, version in reversed(list(wanted.items())):
+            blame = blocker_of(error, package)
+            if blame:
+                parent, spec = blame
+                return blocked(package, version, parent=parent, spec=spec, where=self._lock)
+        return error
+
+    @cached_property
+    def _unchanged(self) -> str:
+        """The old lock as this uv writes it: what differs between the two is not the fix's doing."""
+        files = uv_files.scratch_files(self._files.manifests, self._lock, self._old)
+        affected = lock_edit.affected_versions(self._files.tree, self._advisory)
+        pins = [f"--upgrade-package={name}=={held[-1]}" for name, held in affected.items()]
+        try:
+            stubs = stub_wheels(self._lock, self._old)
+            return uv_lock(self._clients, files, self._lock, pins, stubs=stubs).text
+        except RecipeError:
+            return self._old
+
+    @staticmethod
+    def _manifests(state: State) -> dict[str, str]:
+        return {path: text for path, text in state.texts.items() if not path.endswith(".lock")}
