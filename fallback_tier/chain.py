@@ -79,9 +79,9 @@ def apply_recipe(
             RecipeEvaluated(attempt=task.number, selected=True, recipe=recipe, steps=steps)
         )
         return outcome, None
-    yield record(
-        RecipeEvaluated(attempt=task.number, selected=False, recipe=recipe, reason=outcome.sentence)
-    )
+    # It may hold a client's words.
+    said = excerpt(outcome.sentence, MAX_SENTENCE_CHARS)
+    yield record(RecipeEvaluated(attempt=task.number, selected=False, recipe=recipe, reason=said))
     if outcome.reason.ends_chain:
         raise Refusal(outcome.reason, outcome.sentence)
     return None, outcome

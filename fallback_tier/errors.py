@@ -5,7 +5,8 @@
     FallbackError                    what is wrong, why, and the next step (fallback_audit.errors)
     ├── AuditError …                 the audit trail's branch (fallback_audit.errors)
     ├── InputError                   bad input: nothing was done
-    │   ├── AdvisoryError            not OSV, withdrawn, too large
+    │   ├── AdvisoryError            not OSV, too large
+    │   │   └── WithdrawnError       there is nothing to fix
     │   ├── RepositoryError          not a git repository, dirty, no such path
     │   ├── AttemptHistoryError      prior attempts out of order, summary too long
     │   └── ConfigurationError       a setting or an option that can't be
@@ -43,6 +44,7 @@ __all__ = [
     "ToolError",
     "ToolFailedError",
     "ToolMissingError",
+    "WithdrawnError",
 ]
 
 
@@ -56,6 +58,10 @@ class AdvisoryError(InputError):
     """The advisory can't be used."""
 
     code = "advisory"
+
+
+class WithdrawnError(AdvisoryError):
+    """The advisory was withdrawn: it says nothing any more, which is no gap in what is known."""
 
 
 class RepositoryError(InputError):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
@@ -16,6 +16,9 @@ from fallback_audit.vocabulary import (
     Tier,
 )
 from fallback_tier.limits import MAX_RETRIES
+
+#: Validators of unions are built when they are first used, as those of models are.
+_DEFERRED = ConfigDict(defer_build=True)
 
 RelativePath = Annotated[str, Field(min_length=1, max_length=4096)]
 
@@ -181,7 +184,7 @@ class Refuse(_Plan):
 
 
 Plan = Annotated[DependencyBump | Override | SourceEdit | Refuse, Field(discriminator="action")]
-plan_adapter: TypeAdapter[Plan] = TypeAdapter(Plan)
+plan_adapter: TypeAdapter[Plan] = TypeAdapter(Plan, config=_DEFERRED)
 
 
 # --- Attempts -------------------------------------------------------------------------------------
@@ -258,4 +261,6 @@ class Refused(_Application):
 
 
 RecipeApplication = Annotated[Applied | Refused, Field(discriminator="outcome")]
-application_adapter: TypeAdapter[RecipeApplication] = TypeAdapter(RecipeApplication)
+application_adapter: TypeAdapter[RecipeApplication] = TypeAdapter(
+    RecipeApplication, config=_DEFERRED
+)

@@ -23,7 +23,7 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.errors import AdvisoryError, ConfigurationError
 from fallback_tier.installed import clients_and_plugins, look_at, new_id
 from fallback_tier.outcome import NotApplicable, RecipeSelection
-from fallback_tier.planning import parts
+from fallback_tier.planning import parts, selected
 from fallback_tier.ports import (
     ClientRunner,
     EcosystemPlugin,
@@ -198,7 +198,7 @@ class Services:
                 "gate_transition_id": gate_transition_id or new_id("gate"),
             }
         )
-        return Inputs(advisory, own, plugin.select(advisory, own))
+        return Inputs(advisory, own, selected(plugin, advisory, own))
 
     def plugin_for(self, advisory: Advisory) -> EcosystemPlugin:
         """The plugin that serves this advisory. Raises ConfigurationError."""

@@ -20,11 +20,15 @@ def visible(text: str, *, lines: bool = False) -> str:
     """
     return "".join(
         character
-        if (lines and character in "\n\t")
-        or unicodedata.category(character) not in _UNSAFE_CATEGORIES
+        if (lines and character in "\n\t") or not is_unsafe(character)
         else _spelled(character)
         for character in text
     )
+
+
+def is_unsafe(character: str) -> bool:
+    """Could a terminal act on it, or show nothing?"""
+    return unicodedata.category(character) in _UNSAFE_CATEGORIES
 
 
 def _spelled(character: str) -> str:

@@ -37,10 +37,11 @@ Attempt = Annotated[int, Field(ge=1)]
 
 
 class FixStarted(Frozen):
-    """A gate runner took up one advisory for one repository (one gate transition)."""
+    """A gate runner took up one advisory, or several (``advisory_ids``), for one repository."""
 
     kind: Literal["FixStarted"] = "FixStarted"
     advisory_id: str
+    advisory_ids: tuple[str, ...] = ()
     repository: str
     base_commit: str
     ecosystem: str

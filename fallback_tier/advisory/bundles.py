@@ -21,6 +21,13 @@ class AdvisoryBundle(Advisory):
     """
 
     members: tuple[Advisory, ...]
+    #: Members that are only to be kept out: they come last.
+    guards: int = 0
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The members that are to be fixed."""
+        return tuple(it.id for it in self.members[: len(self.members) - self.guards])
 
     @cached_property
     def _members_of(self) -> dict[tuple[str, str], list[Advisory]]:

@@ -8,18 +8,33 @@ from pydantic import Field
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory.osv import Advisory, advisory_from
-from fallback_tier.advisory.versions import NPM, is_orderable, sort_key, successor
-from fallback_tier.errors import AdvisoryError
+from fallback_tier.advisory.versions import NPM, is_orderable, next_line, sort_key, successor
+from fallback_tier.errors import AdvisoryError, WithdrawnError
 
 #: A scanner's message as we keep it: a sentence or two; some tools put whole pages there.
 MAX_MESSAGE_LENGTH = 2_000
 
 
+#: Far above every real version (tens of characters); a longer fix is none.
+MAX_VERSION_LENGTH = 256
+
+
 class Skipped(Frozen):
-    """A part of the input that gives no advisory, and why: unknown, never clean."""
+    """A part of the input that gives no advisory, and why: unknown, never clean.
+
+    ``unknown`` is False only for what was withdrawn: nothing is missing then.
+    """
 
     source: str
     reason: str
+    unknown: bool = True
+
+    @classmethod
+    def because(cls, source: str, error: AdvisoryError) -> "Skipped":
+        """What the error says of it."""
+        return cls(
+            source=source, reason=error.problem, unknown=not isinstance(error, WithdrawnError)
+        )
 
 
 class CodeFinding(Frozen):
@@ -101,19 +116,26 @@ class Reported(NamedTuple):
 def ranges_up_to(ecosystem: str, version: str, fixes: Sequence[str]) -> list[dict[str, Any]]:
     """Ranges for a report that names one affected version and, maybe, fixed ones.
 
-    Everything below the lowest fix above ``version`` is affected but the named fixes themselves: what
-    the report doesn't say is not called safe. No fix above it: everything is.
+    What the report doesn't say is not called safe. Of the fixes above ``version``, each clears its own
+    release line (``2.2.28``: the rest of 2.2), the highest everything above it; of those below, each
+    clears itself. All else is affected; no fix above it: everything is.
     """
     kind = "SEMVER" if ecosystem == NPM else "ECOSYSTEM"
     events: list[dict[str, str]] = [{"introduced": "0"}]
-    orderable = {fix for fix in fixes if is_orderable(ecosystem, fix)}
-    for fix in sorted(orderable, key=lambda it: sort_key(ecosystem, it)):
+    usable = {it for it in fixes if len(it) <= MAX_VERSION_LENGTH and is_orderable(ecosystem, it)}
+    known = is_orderable(ecosystem, version)
+    before: str | None = None
+    for fix in sorted(usable, key=lambda it: sort_key(ecosystem, it)):
+        key = sort_key(ecosystem, fix)
+        if before is not None:
+            line_ends = next_line(ecosystem, before)
+            other_line = sort_key(ecosystem, line_ends) < key
+            events.append({"introduced": line_ends if other_line else successor(ecosystem, before)})
         events.append({"fixed": fix})
-        if is_orderable(ecosystem, version) and sort_key(ecosystem, fix) > sort_key(
-            ecosystem, version
-        ):
-            break
-        events.append({"introduced": successor(ecosystem, fix)})
+        if known and key > sort_key(ecosystem, version):
+            before = fix
+        else:
+            events.append({"introduced": successor(ecosystem, fix)})
     return [{"type": kind, "events": events}]
 
 
@@ -123,7 +145,7 @@ def records(reported: Iterator[Reported], source: str) -> Iterator[Found]:
         try:
             yield item.record()
         except AdvisoryError as error:
-            yield Skipped(source=source, reason=error.problem)
+            yield Skipped.because(source, error)
 
 
 def text(value: object) -> str:
@@ -143,6 +165,16 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 
 def mappings(value: object) -> Iterator[Mapping[str, Any]]:
-    """The JSON objects of an array; of anything else, none."""
+    """The JSON objects of an array; of anything else, none (``unread`` says so)."""
     if isinstance(value, list):
         yield from (item for item in value if isinstance(item, dict))
+
+
+def unread(value: object, source: str, kinds: tuple[type, ...] = (dict,)) -> Iterator[Skipped]:
+    """What should be an array of ``kinds`` (an absent one is empty) and isn't: unknown, not clean."""
+    if value is None:
+        return
+    if not isinstance(value, list):
+        yield Skipped(source=source, reason="What should be a list here is none.")
+    elif not all(isinstance(item, kinds) for item in value):
+        yield Skipped(source=source, reason="An entry here is not of the form that it should have.")

@@ -8,6 +8,8 @@ package is first asked about, never again. Library ranges aren't used: they call
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from fallback_tier.advisory.versions import SortKey, is_orderable, sort_key
@@ -50,8 +52,9 @@ class PackageMatcher:
 
     @property
     def says_nothing(self) -> bool:
-        """The record has commits only (``GIT`` ranges), or nothing: no version is called affected."""
-        return not self._listed and not any(a_range.events for a_range in self._ranges())
+        """The record has commits only (``GIT`` ranges), or no range that begins: no version is called
+        affected."""
+        return not self._listed and all(event.introduced is None for event in self._events())
 
     @cached_property
     def fixed(self) -> tuple[str, ...]:
@@ -132,10 +135,23 @@ def _span(ecosystem: str, a_range: "Range") -> _Span:
         if event.limit is not None:
             limits.append(sort_key(ecosystem, event.limit))
     if len(bounds) > 1:
-        # Ties stay as listed, but a version can only be the last one after it was introduced.
-        bounds.sort(key=lambda bound: (bound[0], bound[1] == "last_affected"))
+        bounds = _ordered(bounds)
     limited = limits and all(key[0] for key in limits)
     return _Span(tuple(bounds), tuple(limits) if limited else None)
+
+
+def _ordered(bounds: list[tuple[SortKey, str]]) -> list[tuple[SortKey, str]]:
+    """Lowest first. OSV doesn't say which of two events at one version counts first: where a stretch
+    ends and the next begins, the next one holds; otherwise as listed, the last affected one last."""
+    done: list[tuple[SortKey, str]] = []
+    is_open = False
+    for _, group in groupby(sorted(bounds, key=itemgetter(0)), key=itemgetter(0)):
+        # False sorts first: what begins a stretch comes after what ends the one that is open.
+        rank = "introduced" if is_open else "last_affected"
+        tied = sorted(group, key=lambda bound: bound[1] == rank)
+        done += tied
+        is_open = tied[-1][1] == "introduced"
+    return done
 
 
 def _holds(span: _Span, key: SortKey) -> bool:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fallback_tier.advisory.matching import PackageMatcher
 from fallback_tier.advisory.versions import base_ecosystem, canonical_name
-from fallback_tier.errors import AdvisoryError
+from fallback_tier.errors import AdvisoryError, WithdrawnError
 from fallback_tier.limits import MAX_ADVISORY_BYTES
 
 _GET_OSV = "Give one OSV record (JSON, one object with `id` and `affected`)."
@@ -141,6 +141,11 @@ class Advisory(_Osv):
         return tuple(self._by_package.get(ecosystem, ()))
 
     @property
+    def ids(self) -> tuple[str, ...]:
+        """The records that are to be fixed: this one, or those of a bundle."""
+        return (self.id,)
+
+    @property
     def says_nothing(self) -> bool:
         """No version of any package is called affected: commits only (``GIT`` ranges), or no range.
 
@@ -152,6 +157,11 @@ class Advisory(_Osv):
             for names in self._by_package.values()
             for matcher in names.values()
         )
+
+    def says_nothing_of(self, ecosystem: str, package: str) -> bool:
+        """As ``says_nothing``, of one package that the record names."""
+        matcher = self.matcher(ecosystem, package)
+        return matcher is not None and matcher.says_nothing
 
     @property
     def text(self) -> str:
@@ -211,7 +221,7 @@ def advisory_from(record: object, source: str) -> Advisory:
 
 def _usable(advisory: Advisory, source: str) -> Advisory:
     if advisory.withdrawn:
-        raise AdvisoryError(
+        raise WithdrawnError(
             f"The advisory {advisory.id} ({source!r}) was withdrawn on {advisory.withdrawn}.",
             next_step="There is nothing to fix; look for the advisory that replaced it.",
         )

@@ -15,6 +15,7 @@ from fallback_tier.advisory.found import (
     records,
     text,
     texts,
+    unread,
 )
 from fallback_tier.advisory.npm_ranges import osv_ranges
 from fallback_tier.advisory.osv import advisory_from
@@ -51,6 +52,7 @@ def array(items: Sequence[object], source: str) -> Iterator[Found]:
 
 def osv_records(items: object, source: str) -> Iterator[Found]:
     """An array of OSV records, each of which may be unusable by itself."""
+    yield from unread(items, source, (object,))
     for place, item in enumerate(items if isinstance(items, list) else ()):
         where = f"{source}[{place}]"
         if isinstance(item, dict) and item.keys() <= {"id", "modified"}:
@@ -60,7 +62,7 @@ def osv_records(items: object, source: str) -> Iterator[Found]:
         try:
             advisory = advisory_from(item, where)
         except AdvisoryError as error:
-            yield Skipped(source=where, reason=error.problem)
+            yield Skipped.because(where, error)
         else:
             yield Record(advisory)
 
@@ -81,6 +83,7 @@ def osv_scanner(report: Mapping[str, Any], source: str) -> Iterator[Found]:
         if item != {} and result.keys().isdisjoint({"packages", "vulns"}):
             yield Skipped(source=where, reason="It is neither osv-scanner's nor an OSV answer.")
         yield from osv_answer(result, where)
+        yield from unread(result.get("packages"), where)
         for package in mappings(result.get("packages")):
             name = text(mapping(package.get("package")).get("name"))
             yield from osv_records(package.get("vulnerabilities"), f"{where} {name}")
@@ -93,6 +96,7 @@ def pip_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
         name = text(dependency.get("name")) or f"dependencies[{number}]"
         where = f"{source}: {name}"
         if isinstance(dependency.get("vulns"), list):
+            yield from unread(dependency["vulns"], where)
             yield from records(_pip_audit(dependency), where)
         else:
             said = text(dependency.get("skip_reason")) or "it does not say why"
@@ -115,10 +119,17 @@ def _pip_audit(dependency: Mapping[str, Any]) -> Iterator[Reported]:
 
 def npm_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
     """npm 7 and later. A package that is only *built on* an affected one is no advisory of its own."""
-    for name, entry in mapping(report.get("vulnerabilities")).items():
-        for advisory in mappings(mapping(entry).get("via")):
-            package = text(advisory.get("name")) or name
-            yield from _npm_advisory(advisory, package, f"{source}: {name}")
+    found = mapping(report.get("vulnerabilities"))
+    for name, entry in found.items():
+        where = f"{source}: {text(name)}"
+        via = mapping(entry).get("via")
+        yield from unread(via or False, where, (dict, str))
+        for advisory in mappings(via):
+            yield from _npm_advisory(advisory, text(advisory.get("name")) or text(name), where)
+        absent = sorted(it for it in texts(via) if it not in found)
+        if isinstance(via, list) and absent:
+            reason = f"It is affected through {absent[0]!r}, which the report does not hold."
+            yield Skipped(source=where, reason=reason)
 
 
 def npm6_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:

@@ -22,6 +22,7 @@ from fallback_tier.advisory.found import (
     records,
     text,
     texts,
+    unread,
 )
 from fallback_tier.advisory.packages import (
     Installed,
@@ -29,9 +30,12 @@ from fallback_tier.advisory.packages import (
     ecosystem_of_type,
     from_purl,
 )
-from fallback_tier.advisory.sarif_log import Result, result_of, words
+from fallback_tier.advisory.sarif_log import Result, Rules, result_of, words
 
 SARIF_VERSION = "2.1.0"
+
+#: A rule's help is searched once a result; osv-scanner's tables take a few thousand characters.
+MAX_HELP_LENGTH = 65_536
 
 #: How osv-scanner, Trivy and Grype name a package in a result's message.
 _MESSAGES = (
@@ -43,7 +47,7 @@ _MESSAGES = (
         r"vulnerability in (?P<type>\S+) package: (?P<name>\S+), version (?P<version>\S+) was found"
     ),
 )
-_ALSO_KNOWN_AS = re.compile(r"\(also known as ([^)]*)\)")
+_ALSO_KNOWN_AS = re.compile(r"\(also known as ([^()]*)\)")
 _QUOTED = re.compile(r"'([^']+)'")
 
 #: Fixed versions: Trivy's message and help, Grype's help; several are parted by commas.
@@ -62,11 +66,14 @@ _NO_FINDING = frozenset({"pass", "notApplicable", "informational"})
 
 def read(log: Mapping[str, Any], source: str) -> Iterator[Found]:
     """Everything that the runs of a log found."""
+    yield from unread(log.get("runs"), f"{source}: runs")
     for number, run in enumerate(mappings(log.get("runs"))):
-        yield from _unfinished(run, f"{source}: runs[{number}]")
+        there = f"{source}: runs[{number}]"
+        yield from _unfinished(run, there)
+        yield from unread(run.get("results"), there)
+        rules = Rules(run)
         for place, result in enumerate(mappings(run.get("results"))):
-            where = f"{source}: runs[{number}].results[{place}]"
-            yield from _found(result_of(run, result), where)
+            yield from _found(result_of(run, result, rules), f"{there}.results[{place}]")
 
 
 def _unfinished(run: Mapping[str, Any], where: str) -> Iterator[Skipped]:
@@ -185,7 +192,7 @@ def _reported(item: Result, package: Installed) -> Reported:
 
 def _fixes(item: Result, package: str) -> tuple[str, ...]:
     """Fixed versions: from the message, the rule's help, or a property; none where none is named."""
-    help_text = words(item.rule.get("help"))
+    help_text = words(item.rule.get("help"))[:MAX_HELP_LENGTH]
     bag = mapping(item.result.get("properties"))
     stated = [
         value for key, value in bag.items() if key.lower() in ("fixedversion", "fixedversions")

@@ -25,32 +25,47 @@ class Result(NamedTuple):
         return text(self.result.get("ruleId")) or text(self.rule.get("id"))
 
 
-def result_of(run: Mapping[str, Any], result: Mapping[str, Any]) -> Result:
+class Rules:
+    """The rules of a run, indexed once: a log may have as many as it has results."""
+
+    def __init__(self, run: Mapping[str, Any]) -> None:
+        self._tool = mapping(run.get("tool"))
+        self._by_name: dict[int, dict[str, Mapping[str, Any]]] = {}
+
+    def of(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The rule of a result: by index in the driver or an extension, else by id there."""
+        reference = mapping(result.get("rule"))
+        component = mapping(self._tool.get("driver"))
+        extension = mapping(reference.get("toolComponent")).get("index")
+        if isinstance(extension, int):
+            component = _at(self._tool.get("extensions"), extension)
+        rules = component.get("rules")
+        index = reference.get("index", result.get("ruleIndex"))
+        name = text(result.get("ruleId")) or text(reference.get("id"))
+        chosen = _at(rules, index)
+        if chosen and (not name or text(chosen.get("id")) == name):
+            return chosen
+        return self._named(rules).get(name, chosen)
+
+    def _named(self, rules: object) -> Mapping[str, Mapping[str, Any]]:
+        # The log outlives this, so an id() stands for one array. Of two rules, the first one counts.
+        if id(rules) not in self._by_name:
+            named: dict[str, Mapping[str, Any]] = {}
+            for rule in mappings(rules):
+                named.setdefault(text(rule.get("id")), rule)
+            self._by_name[id(rules)] = named
+        return self._by_name[id(rules)]
+
+
+def result_of(run: Mapping[str, Any], result: Mapping[str, Any], rules: Rules) -> Result:
     """A result of a run, with everything that it refers to."""
-    return Result(result, _rule(run, result), tuple(_locations(run, result)))
+    return Result(result, rules.of(result), tuple(_locations(run, result)))
 
 
 def words(message: object) -> str:
     """A SARIF message's text; where a tool gives only Markdown, that."""
     said = mapping(message)
     return text(said.get("text")) or text(said.get("markdown"))
-
-
-def _rule(run: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The rule of a result: by index in the driver or an extension, else by id in the driver."""
-    tool = mapping(run.get("tool"))
-    reference = mapping(result.get("rule"))
-    component = mapping(tool.get("driver"))
-    extension = mapping(reference.get("toolComponent")).get("index")
-    if isinstance(extension, int):
-        component = _at(tool.get("extensions"), extension)
-    rules = component.get("rules")
-    index = reference.get("index", result.get("ruleIndex"))
-    name = text(result.get("ruleId")) or text(reference.get("id"))
-    chosen = _at(rules, index)
-    if chosen and (not name or text(chosen.get("id")) == name):
-        return chosen
-    return next((rule for rule in mappings(rules) if text(rule.get("id")) == name), chosen)
 
 
 def _locations(

@@ -78,6 +78,7 @@ def _one_per_flaw(records: Sequence[Record]) -> Iterator[Advisory]:
             if id(advisory) in whole
             for ecosystem in advisory.ecosystems
             for package in advisory.packages(ecosystem)
+            if not advisory.says_nothing_of(ecosystem, package)
         }
         kept = [it for it in group if id(it) in whole or not _packages(it) <= stated]
         # The whole record's id and words come first.
@@ -130,7 +131,7 @@ def _read_folder(folder: Path) -> Iterator[Found]:
         try:
             yield from _read_document(data, str(path))
         except AdvisoryError as error:
-            yield Skipped(source=str(path), reason=error.problem)
+            yield Skipped.because(str(path), error)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -142,8 +143,9 @@ def _files(folder: Path) -> Iterator[Path]:
     nothing = True
     for place, folders, names in os.walk(folder, onerror=stop):
         folders.sort()
-        for name in sorted(names):
-            if name.endswith(_SUFFIXES):
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        for name in sorted([*names, *links]):
+            if name.endswith(_SUFFIXES) or name in links:
                 nothing = False
                 yield Path(place, name)
     if nothing:

@@ -117,6 +117,18 @@ def successor(ecosystem: str, version: str) -> str:
     return f"{parsed.major}.{parsed.minor}.{parsed.patch + 1}-0"
 
 
+def next_line(ecosystem: str, version: str) -> str:
+    """Where the release line (the first two numbers) after this version's begins, pre-releases included.
+
+    For what can be ordered.
+    """
+    if base_ecosystem(ecosystem) == PYPI:
+        parsed = Version(version)
+        return f"{parsed.epoch}!{parsed.major}.{parsed.minor + 1}.dev0"
+    semver = _semver(version)
+    return f"{semver.major}.{semver.minor + 1}.0-0"
+
+
 def _pep440_successor(version: Version) -> str:
     base = version.public
     if version.dev is not None:

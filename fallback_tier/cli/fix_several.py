@@ -140,9 +140,10 @@ def _merged(applications: Sequence[Applied]) -> Applied | None:
 
 def combined_exit_code(planned: RemediationPlan, parts: Sequence[Part]) -> int:
     """The worst of the parts': a missing tool, then a person's decision, then what is left."""
-    codes = {exit_code(part.result) for part in parts}
-    codes |= {exit_codes.REFUSED for part in parts if part.held_back is not None}
-    codes.add(plan_exit_code(planned))
+    codes = {exit_code(part.result) for part in parts} | {plan_exit_code(planned)}
+    if any(part.application is None for part in parts):
+        # Planned and not done, whatever the reason.
+        codes.add(exit_codes.REFUSED)
     order = (exit_codes.ENVIRONMENT, exit_codes.ESCALATED, exit_codes.REFUSED, exit_codes.OK)
     return next((code for code in order if code in codes), exit_codes.NOT_AFFECTED)
 

@@ -1,16 +1,26 @@
 """What the commands print: results on standard output, progress and errors on standard error."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
 
+from fallback_audit.describe import is_unsafe, visible
 from fallback_audit.errors import FallbackError
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """One JSON object, one line: what ``--json`` promises."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, sort_keys=True) + "\n")
+    """One JSON object, one line: what ``--json`` promises. What a terminal could act on, or no encoding
+    has, is escaped as JSON does it, so that a reader gets it back."""
+    text = json.dumps(document, ensure_ascii=False, sort_keys=True)
+    sys.stdout.write(_NOT_ASCII.sub(_escaped, text) + "\n")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1] if is_unsafe(found[0]) else found[0]
 
 
 def print_error(error: Exception, *, as_json: bool) -> None:
@@ -21,6 +31,7 @@ def print_error(error: Exception, *, as_json: bool) -> None:
         problem, next_step, code = error.problem, error.next_step, error.code
     if as_json:
         print_json({"error": {"code": code, "problem": problem, "next_step": next_step}})
-    sys.stderr.write(f"fallback-tier: {problem}\n")
+    # They may name what an advisory, a file or a client says.
+    sys.stderr.write(f"fallback-tier: {visible(problem, lines=True)}\n")
     if next_step:
-        sys.stderr.write(f"  next: {next_step}\n")
+        sys.stderr.write(f"  next: {visible(next_step, lines=True)}\n")

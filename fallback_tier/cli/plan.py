@@ -59,7 +59,11 @@ def exit_code(planned: RemediationPlan) -> int:
         return exit_codes.ENVIRONMENT
     if planned.left or planned.findings:
         return exit_codes.REFUSED
-    return exit_codes.OK if planned.fixes or planned.undecided else exit_codes.NOT_AFFECTED
+    if planned.fixes:
+        return exit_codes.OK
+    # What is unknown is not clean: neither what a scanner skipped nor what only resolving tells.
+    unknown = planned.undecided or any(item.unknown for item in planned.skipped)
+    return exit_codes.REFUSED if unknown else exit_codes.NOT_AFFECTED
 
 
 def show(planned: RemediationPlan, console: Console) -> None:

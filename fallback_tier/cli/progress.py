@@ -4,10 +4,8 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.markup import escape
 from rich.status import Status
 
-from fallback_audit.describe import visible
 from fallback_audit.events import (
     AttemptFailed,
     AttemptRefused,
@@ -27,6 +25,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.vocabulary import GateStatus, PromptShape, Provenance
 from fallback_tier.attempt import TierEvent
+from fallback_tier.cli.remediation import safe
 from fallback_tier.gates.steps import StepKey
 
 _GATE_STYLE = {
@@ -58,7 +57,7 @@ class FixProgress:
     def __call__(self, event: TierEvent | StepKey) -> None:
         """Show one step or event; those that say nothing to a person are passed over."""
         if isinstance(event, StepKey):
-            self._status.update(f"attempt {event.attempt}: {escape(event.name)} …")
+            self._status.update(f"attempt {event.attempt}: {safe(event.name)} …")
             return
         line = describe(event)
         if line:
@@ -91,7 +90,7 @@ class PlanProgress:
 
     def __call__(self, step: str) -> None:
         """Show the step in hand."""
-        self._progress.update(self._task, description=escape(visible(step)))
+        self._progress.update(self._task, description=safe(step))
 
 
 def describe(event: TierEvent) -> str | None:
@@ -101,16 +100,16 @@ def describe(event: TierEvent) -> str | None:
             how = f": {shape.label}" if shape is PromptShape.RETRY else ""
             return f"[bold]attempt {number}[/]{how}"
         case SandboxDisabled(reason=reason):
-            return f"  [red]no sandbox[/]: {escape(reason)}"
+            return f"  [red]no sandbox[/]: {safe(reason)}"
         case RecipeEvaluated(selected=True, recipe=recipe, steps=steps):
             rungs = f": {', '.join(step.label for step in steps)}" if steps else ""
-            return f"  recipe     {escape(recipe or '')}{rungs}"
+            return f"  recipe     {safe(recipe or '')}{rungs}"
         case RecipeEvaluated(reason=reason):
-            return f"  recipe     none: {escape(reason or '')}"
+            return f"  recipe     none: {safe(reason or '')}"
         case RetrievalQueried(verdict=verdict, reason=reason):
-            return f"  examples   {verdict}: {escape(reason)}"
+            return f"  examples   {verdict}: {safe(reason)}"
         case ExampleReplayed(example_id=example):
-            return f"  examples   [cyan]replayed[/] {escape(example)} (same package, same code)"
+            return f"  examples   [cyan]replayed[/] {safe(example)} (same package, same code)"
         case RagSkippedOnRetry(attempt_count=count, last_failure_kind=kind):
             return (
                 f"  examples   [cyan]RagSkippedOnRetry[/]: retrieval not touched; {count} prior "
@@ -118,22 +117,22 @@ def describe(event: TierEvent) -> str | None:
             )
         case ModelCalled(call=call, model=model, provenance=source, prompt_bytes=size):
             mark = "" if source is Provenance.LIVE else f" [magenta]({source})[/]"
-            return f"  model      call {call} to {escape(model)}{mark}, prompt {size:,} bytes"
+            return f"  model      call {call} to {safe(model)}{mark}, prompt {size:,} bytes"
         case ModelAnswered(input_tokens=tokens_in, output_tokens=tokens_out):
             return f"  model      answered: {tokens_in:,} tokens in, {tokens_out:,} out"
         case ModelFailed(reason=reason):
-            return f"  model      [red]no answer[/]: {escape(reason)}"
+            return f"  model      [red]no answer[/]: {safe(reason)}"
         case PlanRejected(problems=problems):
-            return f"  plan       [yellow]invalid[/], asked again: {escape(' '.join(problems))}"
+            return f"  plan       [yellow]invalid[/], asked again: {safe(' '.join(problems))}"
         case RepeatedPatchRejected(repeats_attempt=number):
             return f"  plan       [yellow]repeats attempt {number}[/], asked again"
         case PatchProposed(tier=tier, files=files):
-            return f"  patch      by the {tier} tier: {escape(', '.join(files))}"
+            return f"  patch      by the {tier} tier: {safe(', '.join(files))}"
         case GateJudged(gate=gate, status=status, detail=detail):
             first = (detail.splitlines() or [""])[0]
-            return f"  gate       {_GATE_STYLE[status]} {escape(gate)}: {escape(first)}"
+            return f"  gate       {_GATE_STYLE[status]} {safe(gate)}: {safe(first)}"
         case AttemptRefused(sentence=sentence):
-            return f"  [yellow]no patch[/]   {escape(sentence)}"
+            return f"  [yellow]no patch[/]   {safe(sentence)}"
         case AttemptFailed(failure_kind=kind):
             return f"  attempt failed ({kind}); distilled for the next context"
         case _:  # what ends a fix is told by the report

@@ -109,6 +109,7 @@ class _Fix:
         self._record(
             FixStarted(
                 advisory_id=self._advisory.id,
+                advisory_ids=self._advisory.ids,
                 repository=self._repo.root.name,
                 base_commit=self._repo.base_commit,
                 ecosystem=", ".join(self._advisory.ecosystems),

@@ -16,6 +16,7 @@ from fallback_tier.planning.document import (
     RemediationPlan,
 )
 from fallback_tier.planning.ecosystem import EcosystemPlanner
+from fallback_tier.planning.untold import selected
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
@@ -26,6 +27,7 @@ __all__ = [
     "RemediationPlan",
     "parts",
     "plan",
+    "selected",
 ]
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, bundle, canonical_name
@@ -73,30 +74,59 @@ class Concern:
 
     def _named_anywhere(self, advisories: Sequence[Advisory]) -> list[Advisory]:
         """Those whose package some manifest names (as a dependency, or as its own name)."""
-        texts = [self._text(path) or "" for path in self._repo.manifests]
+        texts = manifest_texts(self._ecosystem, self._repo)
         return [
             advisory
             for advisory in advisories
             if any(name in text for name in advisory.packages(self._ecosystem) for text in texts)
         ]
 
-    def _text(self, path: str | None) -> str | None:
-        """A manifest's text with names as they are compared; None: it can't be read."""
-        try:
-            return canonical_text(self._ecosystem, self._repo.read_text(path or ""))
-        except RepositoryError:
-            return None
+    def brought_in(self, moves: Sequence[Move], left: AbstractSet[str]) -> tuple[Left, ...]:
+        """Moves to a version that an advisory of ``left`` covers, from versions that it doesn't: a fix of
+        one place may not bring in what another place has to keep."""
+        found = []
+        for move in moves:
+            staying = [one for one in self._advisories if one.id in left] if move.after else []
+            for one in staying:
+                came = self._covers(one, move.package, (move.after or "",))
+                if came and not self._covers(one, move.package, move.before):
+                    found.append(self._comes_in(move, one.id, left))
+        return tuple(found)
+
+    def _comes_in(self, move: Move, staying: str, left: AbstractSet[str]) -> Left:
+        return Left(
+            package=move.package,
+            manifest=move.manifest,
+            advisory_ids=tuple(name for name in self.ids(move) if name not in left),
+            reason=RefusalReason.RESOLVER_FAILED,
+            sentence=f"{move.package} {move.after} would come in, affected by {staying}.",
+            next_step=f"Fix {staying} first, or raise {move.package} by hand.",
+        )
 
     def _covers(self, advisory: Advisory, package: str, versions: Sequence[str]) -> bool:
         return any(advisory.ids_affecting(self._ecosystem, package, one) for one in versions)
 
     def _named_in(self, manifest: str | None) -> tuple[str, ...]:
         """A project that can't be read keeps open what its text names; without a text, everything."""
-        text = self._text(manifest)
+        text = manifest_text(self._ecosystem, self._repo, manifest or "")
         if text is None:
             return tuple(dict.fromkeys(advisory.id for advisory in self._advisories))
         named = (found for name, found in self._naming.items() if name in text)
         return tuple(dict.fromkeys(advisory.id for found in named for advisory in found))
+
+
+def manifest_texts(ecosystem: str, repo: RepoContext) -> list[str]:
+    """The texts of the manifests that can be read."""
+    found = (manifest_text(ecosystem, repo, path) for path in repo.manifests)
+    return [text for text in found if text is not None]
+
+
+def manifest_text(ecosystem: str, repo: RepoContext, path: str) -> str | None:
+    """A manifest's text with names as they are compared; None: it can't be read."""
+    try:
+        return canonical_text(ecosystem, repo.read_text(path))
+    except RepositoryError:
+        return None
 
 
 def canonical_text(ecosystem: str, text: str) -> str:

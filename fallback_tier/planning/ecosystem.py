@@ -9,6 +9,7 @@ from fallback_tier.errors import RecipeError, RepositoryError, ToolError, ToolMi
 from fallback_tier.outcome import ClearedPath, Left, Move, NotApplicable
 from fallback_tier.planning.concern import UNKNOWN, Concern, narrowed
 from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remaining
+from fallback_tier.planning.untold import untold_here
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
@@ -81,11 +82,15 @@ class EcosystemPlanner:
             for name in self._concern.ids(item):
                 self._held.setdefault(name, set()).add(self._concern.canonical(item.package))
         silent = [advisory for advisory in self._advisories if advisory.id not in self._held]
-        for advisory, selection in self._concern.of_silent(silent, self._plugin):
+        told = {one.id: it for one, it in self._concern.of_silent(silent, self._plugin)}
+        for advisory in silent:
+            selection = told.get(advisory.id)
+            if not isinstance(selection, NotApplicable):
+                selection = untold_here(self._plugin.name, advisory, self._repo) or selection
             if isinstance(selection, NotApplicable):
                 self._held[advisory.id] = {UNKNOWN}
                 self._leave([self._whole(advisory, selection.reason, selection.sentence)])
-            else:
+            elif selection is not None:
                 self.undecided.add(advisory.id)
         left = self.left_ids
         self._targets = [
@@ -121,13 +126,14 @@ class EcosystemPlanner:
             except _CLIMB_ERRORS as error:
                 self._one_by_one(error)
                 continue
-            if not climbed.left:
+            over = climbed.left or self._concern.brought_in(climbed.moves, self.left_ids)
+            if not over:
                 return self._planned(climbed)
             before = len(self._targets)
-            self._leave(self._remaining(item) for item in climbed.left)
+            self._leave(self._remaining(item) for item in over)
             if len(self._targets) == before:
                 # What is left names none of them, so nobody knows which it concerns: unknown, not clean.
-                first = climbed.left[0]
+                first = over[0]
                 self._give_up(first.reason, first.sentence, first.next_step)
         self._give_up(
             RefusalReason.RESOLVER_FAILED,
@@ -208,6 +214,7 @@ class EcosystemPlanner:
             return core
         said = {
             **dict(core),
+            "guards": len(guards),
             "affected": (*core.affected, *(e for g in guards for e in g.affected)),
         }
         return AdvisoryBundle.model_validate({**said, "members": (*targets, *guards)})
@@ -237,12 +244,14 @@ class EcosystemPlanner:
             next_step=next_step,
         )
 
-    def _planned(self, climbed: _Climbed) -> EcosystemPlan:
+    def _planned(self, climbed: _Climbed) -> EcosystemPlan | None:
         ids = [self._concern.ids(move) for move in climbed.moves]
         # The tree is resolved now: what nothing in it is about, doesn't concern the repository.
         about = {*self._held, *(name for names in ids for name in names)}
         about.update(name for path in climbed.cleared for name in path.advisory_ids)
         self._targets = [target for target in self._targets if target.id in about]
+        if not self._targets:
+            return None
         fixed = tuple(dict.fromkeys(target.id for target in self._targets))
         moves = (
             PlannedMove.model_validate(

@@ -20,9 +20,13 @@ def _finds(target: Target, text: str) -> Callable[[], None]:
     return check
 
 
-def pair(bench: Bench, target: Target, theirs: Processes) -> Pair:
+#: Text-only fixes as the goal means them: the files suffice, no client runs, no registry is asked.
+_OFFLINE = "--offline"
+
+
+def pair(bench: Bench, target: Target, theirs: Processes, *options: str) -> Pair:
     """Our attempt against a peer; the check runs both once more and looks for the fix."""
-    ours = Attempt(bench.our("fallback-tier"), target)
+    ours = Attempt(bench.our("fallback-tier"), target, *options)
     fixed = _finds(target, target.kind.fixed)
 
     def check() -> None:
@@ -36,6 +40,19 @@ def pair(bench: Bench, target: Target, theirs: Processes) -> Pair:
 @contextmanager
 def against_git(bench: Bench) -> Iterator[Pair]:
     """The cheapest thing that does the same to the tree: Python that does nothing, and git."""
+    with _against_git(bench, _OFFLINE) as found:
+        yield found
+
+
+@contextmanager
+def against_git_asking(bench: Bench) -> Iterator[Pair]:
+    """As it is by default: uv asks the registry whether the release was yanked."""
+    with _against_git(bench) as found:
+        yield found
+
+
+@contextmanager
+def _against_git(bench: Bench, *options: str) -> Iterator[Pair]:
     target = Target.create(bench.place, REQUIREMENTS)
     patch = bench.place / "known.diff"
     Attempt(bench.our("fallback-tier"), target).write_diff(patch)
@@ -44,7 +61,7 @@ def against_git(bench: Bench) -> Iterator[Pair]:
         Command(["git", "apply", patch], target.root),
     ]
     theirs = Processes("bare Python + git apply", commands, [target.reset])
-    yield pair(bench, target, theirs)
+    yield pair(bench, target, theirs, *options)
 
 
 def _pip_audit(bench: Bench, target: Target, url: str, *options: str) -> Command:
@@ -62,7 +79,7 @@ def against_pip_audit(bench: Bench) -> Iterator[Pair]:
     with osv_server(target.advisory) as url:
         audit = _pip_audit(bench, target, url, "--no-deps", "--disable-pip")
         theirs = Processes("pip-audit --fix --no-deps --disable-pip", [audit], [target.reset])
-        yield pair(bench, target, theirs)
+        yield pair(bench, target, theirs, _OFFLINE)
 
 
 @contextmanager
@@ -97,6 +114,7 @@ def against_uv(bench: Bench) -> Iterator[Pair]:
 
 ROWS = (
     Row("recipe-git", "Recipe fix, text only", "2", 7.0, 31, against_git),
+    Row("recipe-git-asking", "Same, yanked is asked", "2", None, 11, against_git_asking),
     Row("recipe-pip-audit", "Recipe fix, text only", "2", 0.25, 15, against_pip_audit),
     Row(
         "recipe-pip-audit-resolving", "Same, it resolves", "2", None, 3, against_pip_audit_resolving

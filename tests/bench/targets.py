@@ -128,7 +128,7 @@ class Attempt:
 
     label = "fallback-tier attempt + git apply"
 
-    def __init__(self, program: Path, target: Target) -> None:
+    def __init__(self, program: Path, target: Target, *options: str) -> None:
         self._target = target
         self._answer = target.state.with_suffix(".answer.json")
         self._diff = target.state.with_suffix(".diff")
@@ -136,7 +136,7 @@ class Attempt:
         record = json.loads(target.advisory.read_text())
         request.write_text(json.dumps({"advisory": record, "repository": str(target.root)}))
         self._attempt = Command(
-            [program, "attempt", "--state-dir", target.state],
+            [program, "attempt", "--state-dir", target.state, *options],
             target.root,
             stdin=request,
             stdout=self._answer,

@@ -154,6 +154,17 @@ def test_what_of_the_input_is_left_out_is_listed(desk: Desk) -> None:
     assert desk.plan().out.count("skipped: ") == 2
 
 
+def test_what_is_unknown_is_not_called_unaffected(desk: Desk) -> None:
+    """One record that doesn't concern it, one that can't be read; what was withdrawn is no gap."""
+    desk.advisory("A", "left", introduced="1.1.0")
+    desk.advisory("W", "left", withdrawn="2026-02-01T00:00:00Z")
+    assert desk.plan("--json").code == exit_codes.NOT_AFFECTED
+    (desk.folder / "x.json").write_text("{nope")
+    ended = desk.plan("--json")
+    assert ended.code == exit_codes.REFUSED
+    assert [item["unknown"] for item in ended.json["skipped"]] == [False, True]
+
+
 def test_a_scanners_findings_in_code_are_listed(desk: Desk) -> None:
     location = {
         "physicalLocation": {

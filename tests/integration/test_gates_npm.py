@@ -110,9 +110,7 @@ def test_a_nested_project_is_tested_in_its_folder(tmp_path: Path) -> None:
 
 
 def test_another_clients_lock_is_not_taken_for_installed(tmp_path: Path) -> None:
-    files = project(dependencies={"left": "^1.0.0"}) | {
-        "yarn.lock": 'left@^1.0.0:\n  version "1"\n'
-    }
+    files = project(dependencies={"left": "^1.0.0"}) | {"yarn.lock": "__metadata:\n  version: 6\n"}
     manifests = ("package.json", "yarn.lock")
     about = advisory("left")
     with patched(tmp_path, files, {"calc.js": FIXED}, about=about, manifests=manifests) as case:

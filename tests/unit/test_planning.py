@@ -290,7 +290,9 @@ def test_the_document_has_a_stable_shape(tmp_path: Path) -> None:
     assert set(document["fixes"][0]["moves"][0]) == {
         *("package", "manifest", "step", "before", "after", "raised", "declined", "advisory_ids"),
     }
-    assert document["skipped"] == [{"source": "x.json", "reason": "It was withdrawn."}]
+    assert document["skipped"] == [
+        {"source": "x.json", "reason": "It was withdrawn.", "unknown": True}
+    ]
     json.dumps(document)
 
 

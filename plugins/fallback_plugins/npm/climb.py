@@ -218,7 +218,8 @@ class Climb(Standing):
                 if self.tree.is_root(asker):
                     return  # what the project asks for itself is raised, never overridden
                 if not admits(ask.spec, target):
-                    files = self.client.with_override(files, asker.name, ask.name, target)
+                    parent = self._parent_key(asker)
+                    files = self.client.with_override(files, parent, ask.name, target)
             how[node.name, node.version] = Mended(LadderStep.OVERRIDE)
         if files is self.files:
             return
@@ -228,6 +229,12 @@ class Climb(Standing):
             problem = error
         if problem is not None:
             self.tried_of(name).no(LadderStep.OVERRIDE, problem)
+
+    def _parent_key(self, asker: Node) -> str:
+        """The parent as an override names it: with its version where it isn't the only one."""
+        alone = len({node.version for node in self.tree.of(asker.name)}) == 1
+        takes = self.client.name != "yarn"  # its resolutions know names only
+        return asker.name if alone or not takes else f"{asker.name}@{asker.version}"
 
     def _no_override(self, node: Node) -> None:
         lowest = self.targets.lowest(node, lambda _version: True)

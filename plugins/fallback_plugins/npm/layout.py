@@ -24,3 +24,8 @@ def is_manifest(path: str) -> bool:
 def in_folder(folder: str, name: str) -> str:
     """The path of a file in a folder; "." is the root."""
     return name if folder == "." else f"{folder}/{name}"
+
+
+def may_name(text: str, package: str) -> bool:
+    """Can a JSON or lock text name the package? Letters can be written as escapes, too."""
+    return package in text or "\\u" in text

@@ -5,12 +5,15 @@ Newer clients respell and reorder what they don't change. What a fix doesn't nee
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from fallback_plugins.npm.addresses import Addresses
 from fallback_plugins.npm.manifest import MEMBER_SECTIONS
 
 _INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
+_BOM = "\ufeff"
+_MODULES = "node_modules/"
 _COMMIT = re.compile(r"#(?:semver:)?([0-9a-f]{40})$")
 
 #: What an entry is installed for; without one, always.
@@ -20,13 +23,14 @@ _FLAGS = ("dev", "optional", "devOptional", "peer")
 Specs = Mapping[tuple[str, str], str]
 
 
-def edited(text: str, edit: Callable[[dict[str, Any]], None]) -> str:
-    """The lock with an edit made on its object, written as it was. A text that can't be is kept as is."""
+def edited(text: str, edit: Callable[[dict[str, Any]], None], like: str = "") -> str:
+    """The lock with an edit made on its object, written as ``like`` (else: as it) is: npm indents a lock
+    as the manifest is, and ends it with a line end. A text that can't be written again is kept as is."""
     lock = json.loads(text)
     if _written(lock, text) != text:
         return text
     edit(lock)
-    return _written(lock, text)
+    return _written(lock, like or text)
 
 
 def as_found(old: str, new: str, specs: Specs) -> str:
@@ -34,15 +38,48 @@ def as_found(old: str, new: str, specs: Specs) -> str:
 
     def edit(lock: dict[str, Any]) -> None:
         _put_back_flat(lock.get("packages"), specs)
+        before = json.loads(old.removeprefix(_BOM)) if old else {}
         if "packages" not in lock or "dependencies" in lock:
-            found = json.loads(old).get("dependencies") if old else None
             _put_back_nested(lock, "", specs)
-            _respell(found, lock)
+            _respell(before.get("dependencies"), lock)
+        _put_back_addresses(before, lock)
 
-    text = edited(new, edit)
+    text = edited(new, edit, old)
     # npm takes line ends from the package.json beside it.
     text = text.replace("\r\n", "\n")
-    return text.replace("\n", "\r\n") if "\r\n" in old else text
+    text = text.replace("\n", "\r\n") if "\r\n" in old else text
+    return _BOM + text if old.startswith(_BOM) else text
+
+
+def _put_back_addresses(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """What is new gets its tarballs from where the others get theirs."""
+    known = {(key, entry["resolved"]) for key, entry in _resolved(old)}
+    addresses = Addresses.of((_name(key), resolved) for key, resolved in known)
+    for key, entry in _resolved(new):
+        if (key, entry["resolved"]) not in known:
+            entry["resolved"] = addresses.like_the_others(_name(key), entry["resolved"])
+
+
+def _resolved(lock: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Entries that say where their tarball is, by npm's path: those of the flat object and of the tree."""
+    packages = lock.get("packages")
+    waiting = [(key, entry) for key, entry in _objects(packages) if not entry.get("link")]
+    waiting += [(f"{_MODULES}{name}", entry) for name, entry in _objects(lock.get("dependencies"))]
+    while waiting:
+        key, entry = waiting.pop()
+        if isinstance(entry.get("resolved"), str):
+            yield key, entry
+        children = _objects(entry.get("dependencies"))
+        waiting += [(f"{key}/{_MODULES}{name}", child) for name, child in children]
+
+
+def _objects(value: Any) -> list[tuple[str, dict[str, Any]]]:
+    entries = value.items() if isinstance(value, dict) else ()
+    return [(key, entry) for key, entry in entries if isinstance(entry, dict)]
+
+
+def _name(key: str) -> str:
+    return key.rpartition(_MODULES)[2]
 
 
 def _put_back_flat(packages: Any, specs: Specs) -> None:

@@ -114,7 +114,7 @@ def _nested(source: str, lock: _Entry, manifest: _Entry) -> Tree:
 def _asked_as(entries: Mapping[str, _Entry], names: Collection[str]) -> frozenset[str]:
     """The names under which these packages are asked for: their own, and their aliases."""
     real = frozenset(names)
-    aliases = (_tail(key) for key, entry in entries.items() if entry.get("name") in real)
+    aliases = (_tail(key) for key, entry in entries.items() if _text(entry.get("name")) in real)
     return real.union(aliases)
 
 

@@ -62,16 +62,18 @@ def with_value(path: str, text: str, keys: Sequence[str], value: str) -> str:
 
     Raises RecipeError where the text can't be edited so.
     """
-    wanted = json.loads(json.dumps(parse_manifest(path, text)))
+    given = parse_manifest(path, text)
     try:
+        wanted = json.loads(json.dumps(given))
         edited = set_value(text, keys, value)
         inner = wanted
         for key in keys[:-1]:
             inner = inner.setdefault(key, {})
         inner[keys[-1]] = value
-    except (ValueError, AttributeError, TypeError) as error:
+        is_exact = parse_manifest(path, edited) == wanted
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise _unwritable(path, keys) from error
-    if parse_manifest(path, edited) != wanted:
+    if not is_exact:
         raise _unwritable(path, keys)
     return edited
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.lockfile import lockfile_version
+from fallback_plugins.npm.scratch import check_paths, scratch_project
 from fallback_tier.errors import RecipeError
 from fallback_tier.ports import ClientRunner
 
@@ -19,6 +18,9 @@ _MAX_WORDS = 900
 
 #: npm's lock where the project has none.
 DEFAULT_LOCK = "package-lock.json"
+
+#: No transport is allowed: an older npm, which knows no ``allow-git``, clones nothing either.
+_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none"}
 
 #: What a fresh lock is written as: the version that says most, and needs no second look at the registry.
 _FRESH_VERSION = 3
@@ -38,21 +40,18 @@ class NpmRunner:
 
     def lock_after(self, words: Sequence[str], files: Files) -> str:
         """The lock's text after ``npm WORDS``. Raises RecipeError with npm's own words, ToolError."""
-        with TemporaryDirectory(prefix="fallback-tier-npm-") as folder:
-            scratch = Path(folder)
-            for path, text in files.texts.items():
-                place = scratch / _below(files.folder, path)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                # Bytes: text mode would change line ends.
-                place.write_bytes(text.encode())
+        check_paths(files)
+        given = files.texts if files.lock_text else files.manifests
+        texts = {_below(files.folder, path): text for path, text in given.items()}
+        with scratch_project(texts) as scratch:
             lock = scratch / _below(files.folder, files.lock or DEFAULT_LOCK)
-            if not files.lock_text:
-                lock.unlink(missing_ok=True)
             options = [*_shape(files.lock_text), *peer_options(files)]
             if self._asked:
                 options.append("--prefer-offline")
+            # Whatever a package is called, it is no option.
+            command = [words[0], *options, "--", *words[1:]]
             result = self.clients.run(
-                "npm", [*words, *options], cwd=scratch, timeout_s=NPM_TIMEOUT_S
+                "npm", command, cwd=scratch, timeout_s=NPM_TIMEOUT_S, env=_ENVIRONMENT
             )
             if not result.ok:
                 ending = f"no answer in {NPM_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
@@ -115,6 +114,7 @@ def _shape(lock_text: str) -> list[str]:
         "--package-lock=true",
         "--ignore-scripts",
         "--allow-git=none",
+        "--allow-remote=none",
         "--no-audit",
         "--no-fund",
         "--loglevel=error",

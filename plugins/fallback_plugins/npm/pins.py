@@ -3,7 +3,7 @@
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.ladder import ProjectFix, Tried, left_behind
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.layout import ECOSYSTEM
+from fallback_plugins.npm.layout import ECOSYSTEM, may_name
 from fallback_plugins.npm.manifest import PEER_SECTION, Declared, declared, parse_manifest
 from fallback_plugins.npm.near import no_fix, raise_place, unsupported
 from fallback_plugins.npm.specs import admits, floor, foreign
@@ -25,7 +25,7 @@ def raise_pins(
     cleared: list[ClearedPath] = []
     for path, text in files.manifests.items():
         for package in advisory.packages(ECOSYSTEM):
-            if package not in text:
+            if not may_name(text, package):
                 continue
             for place in declared(parse_manifest(path, text), package):
                 start = floor(place.spec)
@@ -74,7 +74,7 @@ def pinned(files: Files, advisory: Advisory) -> bool:
         or ((start := floor(place.spec)) is not None and _is_bad(advisory, package, start))
         for path, text in files.manifests.items()
         for package in advisory.packages(ECOSYSTEM)
-        if package in text
+        if may_name(text, package)
         for place in declared(parse_manifest(path, text), package)
     )
 

@@ -3,17 +3,22 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files, OverridePlace, Wishes
 from fallback_plugins.npm.jsontext import set_value
 from fallback_plugins.npm.manifest import parse_manifest
-from fallback_plugins.npm.pnpm_force import OVERRIDES, Force, forces_of, strings_at
+from fallback_plugins.npm.pnpm_force import (
+    OVERRIDES,
+    Force,
+    addresses_of,
+    forces_of,
+    strings_at,
+)
 from fallback_plugins.npm.pnpm_lock import PnpmLock, parse_pnpm_lock, pnpm_roots, without
 from fallback_plugins.npm.pnpm_settings import settings_texts
 from fallback_plugins.npm.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.scratch import check_addresses, check_paths, scratch_project
 from fallback_plugins.tree import Tree
 from fallback_tier.errors import RecipeError
 from fallback_tier.ports import ClientRunner
@@ -25,18 +30,21 @@ PNPM = {
         "7.33.7",
         "sha512-ev4kEGQrOcaY30baTOXHIxpczjYGmNafjPj0IlfUCz5D8jEFOwe43oSf1P+/SnH/V7g1E3d3o1I4jz09p0cgDg==",
         "bin/pnpm.cjs",
+        "6c2529d55f9f37cdaa34acc7d5f8428366894c042c4a7b94cafcb7d4cc270177",
     ),
     "6": PinnedClient(
         "pnpm",
         "8.15.9",
         "sha512-SZQ0ydj90aJ5Tr9FUrOyXApjOrzuW7Fee13pDzL0e1E6ypjNXP0AHDHw20VLw4BO3M1XhQHkyik6aBYWa72fgQ==",
         "bin/pnpm.cjs",
+        "da062028470c63208ca1b97f58fd609a2afe114017096cc41eccfd3ae1f23580",
     ),
     "9": PinnedClient(
         "pnpm",
         "9.15.9",
         "sha512-aARhQYk8ZvrQHAeSMRKOmvuJ74fiaR1p5NQO7iKJiClf1GghgbrlW1hBjDolO95lpQXsfF+UA+zlzDzTfc8lMQ==",
         "bin/pnpm.cjs",
+        "d80773105c9892274178ae20013fc1e09d1c6434ffea987681445fdf726f586f",
     ),
 }
 
@@ -137,12 +145,9 @@ class PnpmClient:
         prefix = "" if files.folder == "." else f"{files.folder}/"
         texts = {path.removeprefix(prefix): text for path, text in manifests.items()}
         texts |= {"pnpm-lock.yaml": files.lock_text, **settings_texts(files)}
-        with TemporaryDirectory(prefix="fallback-tier-pnpm-") as folder:
-            scratch = Path(folder)
-            for path, text in texts.items():
-                place = scratch / path
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(text.encode())  # text mode would change line ends
+        check_paths(files)
+        check_addresses(addresses_of(files.manifests))
+        with scratch_project(texts) as scratch:
             script = store.script(client)
             options = [*_OPTIONS, *_settings(lock), f"--store-dir={store.place / 'pnpm-store'}"]
             result = self.clients.run(

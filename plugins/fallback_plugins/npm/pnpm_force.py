@@ -80,6 +80,16 @@ def forces_of(files: Files, tree: Tree, wishes: Wishes) -> tuple[Force, ...]:
     return tuple(found)
 
 
+def addresses_of(manifests: Mapping[str, str]) -> Iterator[str]:
+    """URLs that manifests ask for: pnpm fetches them even where they are locked."""
+    places = (*((section,) for section in SECTIONS), OVERRIDES, ("resolutions",))
+    for path, text in manifests.items():
+        manifest = parse_manifest(path, text)
+        for place in places:
+            specs = strings_at(manifest, *place).values()
+            yield from (spec for spec in specs if spec.startswith(("http:", "https:")))
+
+
 def strings_at(manifest: Mapping[str, Any], *keys: str) -> dict[str, str]:
     """The object at a place of a manifest, its plain entries."""
     value: Any = manifest

@@ -4,6 +4,7 @@ The formats differ in how a package's key is spelt (``/a/1.0.0_peer@2.0.0``, ``/
 ``a@1.0.0(peer@2.0.0)``) and in where a project's own dependencies stand.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,9 @@ from fallback_tier.errors import RecipeError
 
 #: Formats that are read, by their major number.
 KNOWN_FORMATS = {"5": ("5.4",), "6": ("6.0", "6.1"), "9": ("9.0",)}
+
+#: A star that a letter follows at once may be an alias (or stand in a text).
+_MAYBE_ALIAS = re.compile(r"\*[\w-]")
 
 Entry = Mapping[str, Any]
 
@@ -109,6 +113,8 @@ def parse_pnpm_lock(text: str) -> PnpmLock:
     # Every scalar as text: a version such as 1.10 is no number. The C parser is ten times as fast.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
+        if has_aliases(text):
+            raise _unsupported("has YAML aliases, which pnpm does not write")
         content = yaml.load(text, Loader=loader)  # noqa: S506 (BaseLoader makes only text, lists and dicts)
     except (yaml.YAMLError, RecursionError) as error:
         raise _unsupported(f"is not YAML ({' '.join(str(error).split())})") from error
@@ -121,6 +127,16 @@ def parse_pnpm_lock(text: str) -> PnpmLock:
     if "pnpmfileChecksum" in content:
         raise _unsupported("was resolved through .pnpmfile.cjs, a program of the repository")
     return lock
+
+
+def has_aliases(text: str) -> bool:
+    """One line of a YAML file can stand for gigabytes by naming others. Raises YAMLError."""
+    import yaml
+
+    if _MAYBE_ALIAS.search(text) is None:  # as a rule; reading all events takes as long as loading
+        return False
+    events = yaml.parse(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+    return any(isinstance(event, yaml.AliasEvent) for event in events)
 
 
 def without(text: str, packages: Iterable[str]) -> str:

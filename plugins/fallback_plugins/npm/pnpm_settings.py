@@ -4,6 +4,7 @@ from typing import Any
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.pnpm_lock import has_aliases
 from fallback_tier.errors import RecipeError
 
 FILE = "pnpm-workspace.yaml"
@@ -36,6 +37,8 @@ def settings_texts(files: Files) -> dict[str, str]:
     import yaml
 
     try:
+        if has_aliases(found[0]):
+            raise _unsupported("has YAML aliases")
         content: Any = yaml.load(found[0], Loader=yaml.BaseLoader)  # noqa: S506 (makes text only)
     except (yaml.YAMLError, RecursionError) as error:
         raise _unsupported("is not YAML") from error

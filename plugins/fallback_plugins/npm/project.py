@@ -178,7 +178,8 @@ def declared_in(files: Files) -> Mapping[str, str] | None:
         return None
     found = {}
     for key, entry in packages.items():
-        if "node_modules" in key or not isinstance(entry, dict):
+        outside = key.startswith("/") or ".." in key.split("/")
+        if "node_modules" in key or outside or not isinstance(entry, dict):
             continue
         kept = ("name", "version", "workspaces", "peerDependenciesMeta", *MEMBER_SECTIONS)
         said = {name: entry[name] for name in kept if name in entry}

@@ -1,14 +1,21 @@
 """The npm projects of a repository: which files one client resolves together."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.layout import FOREIGN_LOCKS, LOCKS, MANIFEST, in_folder, is_manifest
+from fallback_plugins.npm.layout import (
+    FOREIGN_LOCKS,
+    LOCKS,
+    MANIFEST,
+    in_folder,
+    is_manifest,
+    may_name,
+)
 from fallback_plugins.npm.manifest import parse_manifest
 from fallback_tier.errors import RecipeError
 from fallback_tier.repo import RepoContext
@@ -55,7 +62,8 @@ class Site:
         """Does the lock or a manifest name one of the packages at all? Cheap; never says no wrongly."""
         paths = [path for path in (*self.manifests, self.lock, *self.others) if path is not None]
         return any(
-            path.endswith(".lockb") or any(name in repo.read_text(path) for name in packages)
+            path.endswith(".lockb")
+            or any(may_name(repo.read_text(path), name) for name in packages)
             for path in paths
         )
 
@@ -83,11 +91,11 @@ def discover(repo: RepoContext) -> tuple[Site, ...]:
     )
 
 
-def locked_members(repo: RepoContext) -> frozenset[str]:
+def locked_members(sites: Iterable[Site]) -> frozenset[str]:
     """Folders of workspace members whose dependencies stand in the lock at the workspace's root."""
     return frozenset(
         str(PurePosixPath(path).parent)
-        for site in discover(repo)
+        for site in sites
         if site.lock is not None
         for path in site.manifests
         if path != in_folder(site.folder, MANIFEST)
@@ -147,16 +155,38 @@ def _pnpm_globs(repo: RepoContext, folder: str) -> list[str]:
 
 
 def _matches(folder: str, glob: str) -> bool:
-    return bool(_pattern(glob).fullmatch(folder))
+    """Workspace globs: ``*`` is within one folder's name, ``**`` any depth."""
+    parts, words = tuple(folder.split("/")), _words(glob)
+    # Where each word may end: no backtracking, whatever the glob.
+    ends = {0}
+    for word in words:
+        if word == "**":
+            ends = set(range(min(ends, default=len(parts) + 1), len(parts) + 1))
+        else:
+            ends = {at + 1 for at in ends if at < len(parts) and _is_like(parts[at], word)}
+    return len(parts) in ends
 
 
 @lru_cache(maxsize=256)
-def _pattern(glob: str) -> re.Pattern[str]:
-    """Workspace globs: ``*`` is one folder, ``**`` any depth."""
-    text = glob.removeprefix("./").rstrip("/")
-    parts = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*"}
-    split = re.split(r"(\*\*/|\*\*|\*)", text)
-    return re.compile("".join(parts.get(part, re.escape(part)) for part in split))
+def _words(glob: str) -> tuple[str, ...]:
+    return tuple(glob.removeprefix("./").rstrip("/").split("/"))
+
+
+def _is_like(name: str, word: str) -> bool:
+    """One folder's name; ``*`` is anything. What stands between two stars is found leftmost."""
+    first, *rest = word.split("*")
+    if not rest:
+        return name == word
+    *middle, last = rest
+    if not (name.startswith(first) and name.endswith(last)) or len(name) < len(first) + len(last):
+        return False
+    at, end = len(first), len(name) - len(last)
+    for piece in middle:
+        found = name.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
 
 
 def _harmless(path: str, text: str) -> str:

@@ -5,7 +5,9 @@ is a program. Each is pinned by the SHA-512 of its tarball, which npm checks; it
 was fetched once stays in the user's cache and needs no network again.
 """
 
+import hashlib
 import json
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -21,6 +23,9 @@ _FETCH_TIMEOUT_S = 180.0
 #: How much of npm's own words a refusal repeats.
 _MAX_WORDS = 300
 
+#: Files that node may run.
+_CODE = frozenset({".js", ".cjs", ".mjs", ".node"})
+
 _OPTIONS = ("--ignore-scripts", "--no-bin-links", "--no-audit", "--no-fund", "--loglevel=error")
 
 
@@ -32,6 +37,8 @@ class PinnedClient:
     version: str
     integrity: str
     script: str
+    #: ``code_digest`` of it: what lies in a cache is held against it at each use.
+    code: str
 
     @property
     def label(self) -> str:
@@ -52,6 +59,7 @@ class ClientStore:
         script = place / "node_modules" / client.name / client.script
         if not script.is_file():
             self._fetch(client, place)
+        _check(client, place)
         return script
 
     @property
@@ -65,7 +73,7 @@ class ClientStore:
 
     def _fetch(self, client: PinnedClient, place: Path) -> None:
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             scratch = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{client.name}-"))
         except OSError as error:
             raise _missing(client, f"{place.parent} can't be written ({error.strerror})") from error
@@ -92,6 +100,31 @@ class ClientStore:
             words = " ".join(result.output.replace("npm error", "").split())[:_MAX_WORDS]
             what = f"no answer in {_FETCH_TIMEOUT_S:.0f} s" if result.timed_out else f"npm: {words}"
             raise _missing(client, what)
+
+
+def _check(client: PinnedClient, place: Path) -> None:
+    """What runs is what was published, and nobody else's. Raises RecipeError."""
+    package = place / "node_modules" / client.name
+    try:
+        owners = {place.stat().st_uid, package.stat().st_uid}
+        found = code_digest(package)
+    except OSError as error:
+        raise _missing(client, f"{place} can't be read ({error.strerror})") from error
+    if not owners <= {os.geteuid(), 0}:
+        raise _missing(client, f"{place} belongs to another user")
+    if found != client.code:
+        raise _missing(client, f"{place} is not what was published; remove that folder")
+
+
+def code_digest(package: Path) -> str:
+    """SHA-256 of a package's code files. What else it has, npm's versions unpack differently."""
+    whole = hashlib.sha256()
+    files = sorted((f.relative_to(package).as_posix(), f) for f in package.rglob("*"))
+    for name, file in files:
+        if file.suffix in _CODE and file.is_file():
+            content = hashlib.sha256(file.read_bytes()).hexdigest()
+            whole.update(f"{name} {content}\n".encode())
+    return whole.hexdigest()
 
 
 def _project(client: PinnedClient) -> dict[str, object]:

@@ -1,15 +1,16 @@
 """What the registry has of a package, as ``npm view`` tells it: one call a package, kept for a climb."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Protocol, runtime_checkable
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.layout import MANIFEST
 from fallback_plugins.npm.npm_run import own_words
+from fallback_plugins.npm.scratch import scratch_project
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
@@ -17,6 +18,9 @@ from fallback_tier.ports import ClientRunner
 
 #: Seconds for one question. The largest packages' documents have tens of megabytes.
 VIEW_TIMEOUT_S = 60.0
+
+#: A lock can call a package anything; to npm a URL, a path or an option is not just a name.
+_NAME = re.compile(r"(?:@[\w~][\w.~-]*/)?[\w~!'()*][\w.~!'()*-]*", re.ASCII)
 
 #: Two that every version has come first: where the first version has one field only, npm prints nothing
 #: but that field, of every version.
@@ -65,24 +69,30 @@ class NpmRegistry:
         return known
 
     def _ask(self, package: str) -> tuple[Release, ...]:
+        if not _NAME.fullmatch(package):
+            raise _untold(package, "it is no package's name")
         # The range makes npm answer with every version's own fields, not with those of the latest.
         words = ["view", f"{package}@>=0.0.0", *_FIELDS, "--json", "--loglevel=silent"]
-        with TemporaryDirectory(prefix="fallback-tier-npm-") as folder:
-            result = self.clients.run("npm", words, cwd=Path(folder), timeout_s=VIEW_TIMEOUT_S)
+        # A manifest, so that npm looks for no other in the folders above.
+        with scratch_project({MANIFEST: "{}"}) as folder:
+            result = self.clients.run("npm", words, cwd=folder, timeout_s=VIEW_TIMEOUT_S)
         try:
             answer = json.loads(result.output) if result.output.strip() else []
         except ValueError:
             answer = {"error": {}}
         if not result.ok or (isinstance(answer, dict) and "error" in answer):
-            raise RecipeError(
-                RefusalReason.RESOLVER_FAILED,
-                f"npm could not tell which versions of {package} there are:"
-                f" {_summary(answer) or own_words(result.output)}.",
-                next_step="Check that the registry is reachable (`npm ping`).",
-            )
+            raise _untold(package, _summary(answer) or own_words(result.output))
         found = [_release(item) for item in (answer if isinstance(answer, list) else [answer])]
         real = (release for release in found if is_orderable("npm", release.version))
         return tuple(sorted(real, key=lambda release: sort_key("npm", release.version)))
+
+
+def _untold(package: str, why: str) -> RecipeError:
+    return RecipeError(
+        RefusalReason.RESOLVER_FAILED,
+        f"npm could not tell which versions of {package} there are: {why}.",
+        next_step="Check that the registry is reachable (`npm ping`).",
+    )
 
 
 def _release(item: Any) -> Release:

@@ -103,7 +103,7 @@ def _range(spec: str) -> NpmSpec | None:
     text = re.sub(r"([<>=~^])\s+", r"\1", " ".join(spec.split()))
     try:
         return NpmSpec(text or "*")
-    except ValueError:
+    except (ValueError, AttributeError):  # the latter: "1 - ->"
         return None
 
 

@@ -11,7 +11,7 @@ from fallback_plugins.npm.npm_run import peer_options
 from fallback_plugins.npm.specs import admits, foreign
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Ask, Node, Tree, downgraded
-from fallback_tier.advisory import Advisory
+from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.errors import RecipeError
 
 #: (package, version) of an installed copy.
@@ -83,6 +83,9 @@ class Standing:
         lower = downgraded(self.tree, tree, ECOSYSTEM)
         if lower is not None:
             return f"It would be no pure upgrade: {lower}."
+        less = let_down(self.tree, tree)
+        if less is not None:
+            return f"It would be no pure upgrade: {less}."
         fewer = len(list(tree.affected(self.advisory, ECOSYSTEM))) < len(self.affected())
         if not (partly or fewer):
             return f"{self.client.name} kept the affected version all the same."
@@ -128,6 +131,32 @@ def broken_peer(before: Tree, after: Tree) -> str | None:
                 held = after.nodes[ask.to or ""].label
                 return f"{node.label} has the peer {ask.name} {ask.spec}, which {held} does not satisfy."
     return None
+
+
+def let_down(before: Tree, after: Tree) -> str | None:
+    """A package that stays as it is and gets a lower version of what it asks for, as a clause; or None.
+
+    An override of one parent's ask can hit another copy of that parent.
+    """
+    had = _answers(before)
+    for (asker, name), got in _answers(after).items():
+        old = had.get((asker, name), got)
+        if old == got:
+            continue
+        lowest, held = (min(v, key=lambda one: sort_key(ECOSYSTEM, one)) for v in (old, got))
+        if sort_key(ECOSYSTEM, held) < sort_key(ECOSYSTEM, lowest):
+            return f"{asker} would get {name} {held} in the place of {lowest}"
+    return None
+
+
+def _answers(tree: Tree) -> dict[tuple[str, str], set[str]]:
+    """What each installed package gets where it asks for another (peers are others' to choose)."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for node in tree.nodes.values():
+        for ask in node.asks:
+            if ask.to is not None and ask.to in tree.nodes and not ask.peer:
+                found.setdefault((node.label, ask.name), set()).add(tree.nodes[ask.to].version)
+    return found
 
 
 def _is_content(tree: Tree, ask: Ask) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from fallback_plugins.npm.foreign_lock import READABLE, foreign_versions
 from fallback_plugins.npm.layout import (
     BINARY_LOCKS,
     ECOSYSTEM,
@@ -11,10 +12,12 @@ from fallback_plugins.npm.layout import (
     MANIFEST,
     in_folder,
     is_manifest,
+    may_name,
 )
 from fallback_plugins.npm.lockfile import installed_versions
 from fallback_plugins.npm.manifest import Declared, declared, parse_manifest
-from fallback_plugins.npm.projects import locked_members
+from fallback_plugins.npm.projects import Site, discover, locked_members
+from fallback_tier.errors import RecipeError
 from fallback_tier.repo import RepoContext
 
 
@@ -22,8 +25,8 @@ from fallback_tier.repo import RepoContext
 class Project:
     """One folder with a package.json or a lock, where the package is declared or installed.
 
-    ``installed`` is the lock's word: npm path → version. ``unread``, a clause: another client's lock,
-    which says more.
+    ``installed`` is the lock's word: its own key (npm: the path) → version. ``unread``, a clause: another
+    client's lock says more, and can't be read.
     """
 
     folder: str
@@ -46,9 +49,14 @@ def survey(repo: RepoContext, package: str) -> tuple[Project, ...]:
     """
     manifests = [path for path in repo.tracked_files if is_manifest(path)]
     folders = sorted({str(PurePosixPath(path).parent) for path in manifests})
+    sites = {site.folder: site for site in discover(repo)}
     # A member's dependencies stand in the lock of its workspace.
-    members = locked_members(repo)
-    projects = (_project(repo, folder, package) for folder in folders if folder not in members)
+    members = locked_members(sites.values())
+    projects = (
+        _project(repo, folder, package, sites.get(folder))
+        for folder in folders
+        if folder not in members
+    )
     return tuple(project for project in projects if project is not None)
 
 
@@ -59,7 +67,7 @@ def is_the_package(repo: RepoContext, package: str) -> bool:
     return parse_manifest(MANIFEST, repo.read_text(MANIFEST)).get("name") == package
 
 
-def _project(repo: RepoContext, folder: str, package: str) -> Project | None:
+def _project(repo: RepoContext, folder: str, package: str, site: Site | None) -> Project | None:
     manifest = in_folder(folder, MANIFEST)
     text = _naming(repo, manifest, package)
     places = declared(parse_manifest(manifest, text), package) if text else ()
@@ -69,6 +77,13 @@ def _project(repo: RepoContext, folder: str, package: str) -> Project | None:
         lock_text = _naming(repo, lock, package)
         installed |= installed_versions(lock_text, package) if lock_text else {}
     unread = _unread_lock(repo, folder, package, declared=bool(places))
+    foreign = site.lock if site and unread and not locks and not site.others else None
+    if site and foreign and PurePosixPath(foreign).name in READABLE:
+        try:
+            installed, unread = foreign_versions(site.files(repo), package), None
+            locks = [foreign]
+        except RecipeError as error:
+            unread = error.problem.rstrip(".")
     if not (places or installed or unread):
         return None
     return Project(folder, locks[0] if locks else None, places, installed, unread)
@@ -77,14 +92,14 @@ def _project(repo: RepoContext, folder: str, package: str) -> Project | None:
 def _naming(repo: RepoContext, path: str, package: str) -> str | None:
     """The file's text, where it exists and names the package."""
     text = repo.read_text(path) if repo.has(path) else ""
-    return text if package in text else None
+    return text if may_name(text, package) else None
 
 
 def _unread_lock(repo: RepoContext, folder: str, package: str, *, declared: bool) -> str | None:
     for name in FOREIGN_LOCKS:
         path = in_folder(folder, name)
         if repo.has(path) and (declared or name in BINARY_LOCKS or _naming(repo, path, package)):
-            return f"{path} decides what is installed, and this recipe doesn't drive its client"
+            return f"{path} decides what is installed, and can't be read"
     return None
 
 

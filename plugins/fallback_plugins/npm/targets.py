@@ -81,12 +81,20 @@ class Targets:
         tree: Tree | None = None,
         ask: bool = True,
     ) -> str | None:
-        """The lowest safe version for a copy that ``fits``. ``ask``: the registry too, where needed."""
-        for version in filter(fits, self.named(node.name, node.version, tree)):
-            return version
-        if not ask or not self._names_no_fix(node.name, node.version):
-            return None
-        return next(filter(fits, self.published(node.name, node.version)), None)
+        """The lowest safe version for a copy that ``fits``. ``ask``: the registry too, where needed.
+
+        A pre-release serves in the place of a release only where nothing else does.
+        """
+        named = list(filter(fits, self.named(node.name, node.version, tree)))
+        wanted = is_prerelease(ECOSYSTEM, node.version)
+        for version in named:
+            if wanted or not is_prerelease(ECOSYSTEM, version):
+                return version
+        if ask and (named or self._names_no_fix(node.name, node.version)):
+            found = next(filter(fits, self.published(node.name, node.version)), None)
+            if found is not None:
+                return found
+        return named[0] if named else None
 
     def checked(self, package: str, version: str) -> str | None:
         """The version if the registry has it undeprecated; else the lowest published safe one above what

@@ -7,17 +7,21 @@ resolves and writes the lock, and nothing is fetched, linked or built.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files, OverridePlace, Wishes
 from fallback_plugins.npm.jsontext import set_value
 from fallback_plugins.npm.manifest import parse_manifest
 from fallback_plugins.npm.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.scratch import check_addresses, check_paths, scratch_project
 from fallback_plugins.npm.yarn_draft import Draft, asked_by
 from fallback_plugins.npm.yarn_lock import Block, YarnLock, parse_yarn_lock, split_pattern
-from fallback_plugins.npm.yarn_project import resolution_target, yarn_project, yarn_tree
+from fallback_plugins.npm.yarn_project import (
+    resolution_target,
+    unanswered,
+    yarn_project,
+    yarn_tree,
+)
 from fallback_plugins.tree import Tree
 from fallback_tier.errors import RecipeError
 from fallback_tier.ports import ClientRunner
@@ -27,6 +31,7 @@ YARN = PinnedClient(
     version="1.22.22",
     integrity="sha512-prL3kGtyG7o9Z9Sv8IPfBNrWTDmXB4Qbes8A9rEzt6wkJV8mUvoirjU0Mp3GGAU06Y0XQyA3/2/RQFVuK7MTfg==",
     script="bin/yarn.js",
+    code="488f980886ac23c25c5d7dd1accde35235541c996550d3a57b4b63f3f1c1c4af",
 )
 
 #: Seconds for one run. Two are made where a version is wished for that the lock doesn't hold.
@@ -103,8 +108,10 @@ class YarnClient:
         )
 
     def _resolved(self, files: Files, wishes: Wishes, packages: Sequence[str]) -> Files:
+        check_paths(files)
         lock = parse_yarn_lock(files.lock_text)
         project = yarn_project(files, lock)
+        check_addresses(split_pattern(ask)[1] for ask in unanswered(files, lock, project.asks))
         draft = Draft(lock)
         draft.forget(packages)
         wished = self._wished(lock, draft, wishes)
@@ -138,12 +145,7 @@ class YarnClient:
     def _run(self, texts: Mapping[str, str]) -> YarnLock:
         """The lock that yarn makes of a project, in a folder that is gone afterwards."""
         script = (self.store or ClientStore(self.clients)).script(YARN)
-        with TemporaryDirectory(prefix="fallback-tier-yarn-") as folder:
-            scratch = Path(folder)
-            for path, text in {**texts, _HOOKS_FILE: _HOOKS}.items():
-                place = scratch / path
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(text.encode())  # text mode would change line ends
+        with scratch_project({**texts, _HOOKS_FILE: _HOOKS}) as scratch:
             folders = [f"--cache-folder={_CACHE}", f"--modules-folder={_MODULES}"]
             result = self.clients.run(
                 "node",

@@ -9,10 +9,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.addresses import Addresses
 from fallback_tier.errors import RecipeError
 
 #: Yarn 2 and later write another format (YAML) under the same name; each of its locks has this key.
@@ -27,9 +28,6 @@ _PAIR = re.compile(rf'(?P<key>{_KEY}) (?P<value>{_QUOTED}|[^\s",]+)')
 _BARE = re.compile(r'(?!true|false)[a-zA-Z][^:\s\\",\[\]]*')
 
 _DEPENDENCIES, _OPTIONAL = "dependencies", "optionalDependencies"
-
-#: Where a registry keeps tarballs: what stands before the package's name is the registry's address.
-_TARBALL = re.compile(r"(https?://.+?/)(?:@[^/]+?(?:/|%2[fF]))?[^/@]+/-/[^/]+(?:/[^/]+)?")
 
 
 @dataclass(frozen=True)
@@ -149,41 +147,11 @@ class YarnLock:
             for number, block in enumerate(self.blocks)
             if number in patterns
         ]
-        addresses = Addresses.of(self)
+        addresses = Addresses.of((block.name, block.resolved) for block in self.blocks)
         for block, predecessor in new:
-            result.insert(_place(result, predecessor), addresses.like_the_others(block))
+            moved = block.at(addresses.like_the_others(block.name, block.resolved))
+            result.insert(_place(result, predecessor), moved)
         return self.with_blocks(result)
-
-
-@dataclass(frozen=True)
-class Addresses:
-    """Which registry address the blocks of a lock have, by scope ('/': none; '': all of them)."""
-
-    common: Mapping[str, str] = field(default_factory=dict)
-    #: Do their addresses end with the tarball's SHA-1 (``#…``)? Very old and some mirrored ones don't.
-    with_hash: bool = True
-
-    @classmethod
-    def of(cls, lock: YarnLock) -> "Addresses":
-        """As the lock's majority has it."""
-        counted: dict[str, Counter[str]] = {}
-        hashed = Counter[bool]()
-        for block in lock.blocks:
-            if match := _TARBALL.fullmatch(block.resolved):
-                hashed[bool("#" in block.resolved)] += 1
-                for scope in {"", _scope(block.name)}:
-                    counted.setdefault(scope, Counter())[match[1]] += 1
-        common = {scope: found.most_common(1)[0][0] for scope, found in counted.items()}
-        return cls(common, hashed[True] >= hashed[False])
-
-    def like_the_others(self, block: Block) -> Block:
-        """The block with the address that its neighbours have; its integrity stays."""
-        match = _TARBALL.fullmatch(block.resolved)
-        prefix = self.common.get(_scope(block.name)) or self.common.get("")
-        if match is None or prefix is None:
-            return block
-        moved = prefix + block.resolved[match.end(1) :]
-        return block.at(moved if self.with_hash else moved.partition("#")[0])
 
 
 def parse_yarn_lock(text: str) -> YarnLock:
@@ -272,10 +240,6 @@ def _place(result: list[Block], predecessor: Block | None) -> int:
     """Behind the block that yarn has before it; first where it has none."""
     held = set(predecessor.patterns) if predecessor else set()
     return next((at + 1 for at, block in enumerate(result) if held & set(block.patterns)), 0)
-
-
-def _scope(name: str) -> str:
-    return name.partition("/")[0] if name.startswith("@") else "/"
 
 
 def _plain(word: str) -> str:

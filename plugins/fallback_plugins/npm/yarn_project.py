@@ -10,7 +10,7 @@ from typing import Any
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifest import PEER_SECTION, SECTIONS, parse_manifest
-from fallback_plugins.npm.yarn_draft import asked, unseen_asks
+from fallback_plugins.npm.yarn_draft import asked, asked_by, unseen_asks
 from fallback_plugins.npm.yarn_lock import Block, YarnLock, split_pattern
 from fallback_plugins.tree import Ask, Node, Tree
 from fallback_tier.errors import RecipeError
@@ -76,6 +76,14 @@ def yarn_tree(files: Files, lock: YarnLock) -> Tree:
         label = name if isinstance(name, str) else path
         roots.append(Node(path, label, version if isinstance(version, str) else "", tuple(asks)))
     return Tree(files.lock or "yarn.lock", nodes, tuple(roots))
+
+
+def unanswered(files: Files, lock: YarnLock, asks: Iterable[str]) -> Iterator[str]:
+    """What yarn would have to look up: asked for, or put in an ask's place, and not in the lock."""
+    root = parse_manifest(files.root_manifest, files.manifests[files.root_manifest])
+    forced = (f"{resolution_target(k)}@{spec}" for k, spec in _entries(root, "resolutions"))
+    known = (pattern for block in lock.blocks for pattern in asked_by(block))
+    return (ask for ask in (*asks, *forced, *known) if ask not in lock.by_pattern)
 
 
 def key_of(block: Block) -> str:

@@ -5,13 +5,19 @@ chosen release was yanked, and the hashes of a hash-pinned one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.hashes import hash_edit
 from fallback_plugins.pypi.manifests import Kind
-from fallback_plugins.pypi.pyproject import parse_toml, replace_requirement, value_at
+from fallback_plugins.pypi.pyproject import (
+    not_plain,
+    parse_toml,
+    replace_requirements,
+    value_at,
+    written_as,
+)
 from fallback_plugins.pypi.requirements import Declaration
 from fallback_plugins.pypi.rewrite import Edit, apply_edits, edits_for
 from fallback_plugins.pypi.survey import ECOSYSTEM, Place, highest_named, mentioned, places_in
@@ -111,27 +117,59 @@ def plan_raise(texts: Mapping[str, str], package: str, version: str) -> Mapping[
     return targets
 
 
+@dataclass(frozen=True)
+class Changes:
+    """What bumps do to texts, at the places of the texts as they are: edits of files of lines, new strings
+    of the others (by the keys that lead to them)."""
+
+    edits: dict[str, list[Edit]] = field(default_factory=dict)
+    values: dict[str, dict[tuple[str | int, ...], str]] = field(default_factory=dict)
+
+    def add(self, other: "Changes") -> None:
+        """Those of another package, too."""
+        for path, edits in other.edits.items():
+            self.edits.setdefault(path, []).extend(edits)
+        for path, values in other.values.items():
+            self.values.setdefault(path, {}).update(values)
+
+    def made(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """The texts after them; those that aren't touched are left out. Raises RecipeError."""
+        return {
+            **{path: apply_edits(texts[path], tuple(edits)) for path, edits in self.edits.items()},
+            **{
+                path: replace_requirements(path, texts[path], values)
+                for path, values in self.values.items()
+            },
+        }
+
+
 def raised(
     texts: Mapping[str, str], package: str, targets: Mapping[Place, str], hashes: Hashes
 ) -> dict[str, str]:
     """The texts after a bump; those that it doesn't touch are left out. Raises RecipeError, ToolError."""
-    changed: dict[str, str] = {}
+    return changes(texts, package, targets, hashes).made(texts)
+
+
+def changes(
+    texts: Mapping[str, str], package: str, targets: Mapping[Place, str], hashes: Hashes
+) -> Changes:
+    """What a bump would do, so that many can be made at once. Raises RecipeError, ToolError."""
+    new = Changes()
     for path in dict.fromkeys(place.path for place in targets):
         here = {place: version for place, version in targets.items() if place.path == path}
         text = texts[path]
         if next(iter(here)).kind in _LINES:
-            edits = [
+            new.edits[path] = [
                 edit
                 for place, version in here.items()
                 for edit in _line_edits(text, place, package, version, hashes)
             ]
-            changed[path] = apply_edits(text, tuple(edits))
         else:
-            for place, version in here.items():
-                value = _value(path, text, place, package, version)
-                text = replace_requirement(path, text, place.keys, value)
-            changed[path] = text
-    return changed
+            new.values[path] = {
+                place.keys: _value(path, text, place, package, version)
+                for place, version in here.items()
+            }
+    return new
 
 
 def shown(place: Place) -> str:
@@ -204,8 +242,10 @@ def _edits(place: Place, package: str, version: str) -> tuple[Edit, ...]:
 
 def _value(path: str, text: str, place: Place, package: str, version: str) -> str:
     """The new string of a TOML file. Its declaration's spans are of the string alone."""
-    document = parse_toml(path, text)
-    return apply_edits(value_at(document, place.keys), _edits(place, package, version))
+    value = value_at(parse_toml(path, text), place.keys)
+    if not any(literal in text for literal in written_as(value)):
+        raise not_plain(path, value)
+    return apply_edits(value, _edits(place, package, version))
 
 
 def _marker(place: Place) -> str:

@@ -23,6 +23,7 @@ from fallback_plugins.gating import TestRun, in_folder
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.metadata import own_metadata
 from fallback_plugins.pypi.pyproject import harmless, parse_toml
+from fallback_plugins.pypi.uv_settings import index_variables, leading_out
 from fallback_tier.ports import CommandResult, GateContext
 from fallback_tier.repo import RepoContext
 
@@ -142,6 +143,8 @@ class Environment:
         uv quotes a file that it can't read as requirements, and puts variables into addresses.
         """
         for path, text in self._manifests.items():
+            if kind_of(path) is Kind.PYPROJECT:
+                yield from leading_out(path, text)
             if kind_of(path) is not Kind.REQUIREMENTS:
                 continue
             for number, line in enumerate(text.splitlines(), start=1):
@@ -227,6 +230,8 @@ class Environment:
         self, arguments: Sequence[str], scratch: Path, environment: Path | None = None
     ) -> CommandResult:
         env = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+        # uv takes no --no-compile-bytecode beside this variable: without it, there is nothing to say no to.
+        env |= {"UV_COMPILE_BYTECODE": "", **index_variables(self._manifests)}
         env["UV_PROJECT_ENVIRONMENT"] = "" if environment is None else str(environment)
         return self.context.clients.run(
             "uv",

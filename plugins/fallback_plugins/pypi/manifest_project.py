@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.bumping import unsupported
 from fallback_plugins.ladder import ProjectFix, Tried, left_behind, whole_project_left
 from fallback_plugins.pypi.direct import (
     Bump,
+    Changes,
     affected_places,
+    changes,
     places_of,
     plan_bump,
-    raised,
 )
-from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.releases import Releases, lowest_safe
-from fallback_plugins.pypi.requirements_files import has_own_index
 from fallback_plugins.pypi.survey import ECOSYSTEM, Place, highest_named, mentioned
 from fallback_plugins.pypi.transitive import Search, State
 from fallback_plugins.pypi.uv_client import UvClient
-from fallback_plugins.pypi.wanted import leaves_transitives_open
+from fallback_plugins.pypi.wanted import has_own_index, leaves_transitives_open
 from fallback_tier.advisory import Advisory
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.advisory.versions import is_orderable
@@ -42,6 +42,8 @@ class _Direct:
     moves: list[Move] = field(default_factory=list)
     cleared: list[ClearedPath] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+    #: At the places of the texts as they were: those are read once for all packages.
+    changes: Changes = field(default_factory=Changes)
 
 
 @dataclass
@@ -141,20 +143,29 @@ class ManifestProject:
                 )
                 if bump is None:
                     continue
-                texts = dict(self.texts) | done.texts
-                current = dict(_placed(places_of(texts, package), places, bump))
-                done.texts |= raised(texts, package, current, UvClient(self.clients).hashes)
+                new = changes(self.texts, package, bump.targets, self._hashes)
             except RecipeError as error:
                 done.left.append(self._left(advisory, package, places, error))
             else:
+                done.changes.add(new)
                 done.moves += _moves(bump, bump.version)
                 done.cleared += _cleared(advisory, bump)
+        done.texts |= done.changes.made(self.texts)
         return done
+
+    def _hashes(self, package: str, version: str) -> Sequence[str]:
+        """The hashes of a release as the set's own registry has it. Raises RecipeError, ToolError."""
+        for path, text in self.texts.items():
+            if has_own_index(path, text):
+                raise unsupported(
+                    f"{path} names its own index, which is not asked, and {package} is pinned by hashes."
+                )
+        return UvClient(self.clients).hashes(package, version)
 
     def _resolved(self, advisory: Advisory, fix: ProjectFix) -> ProjectFix | None:
         """The fix with transitive packages mended too; None where uv can't resolve the set."""
         uv = UvClient(self.clients)
-        search = Search(uv, self.path, advisory, uv.hashes)
+        search = Search(uv, self.path, advisory, self._hashes)
         try:
             before = search.resolve(self.texts)
         except (RecipeError, ToolError) as error:
@@ -197,11 +208,7 @@ class ManifestProject:
         """The registry's word on releases, where it may be asked and is the one that the set uses."""
         if self.repo.settings.offline:
             return Releases(None)
-        foreign = [
-            path
-            for path, text in self.texts.items()
-            if kind_of(path) is Kind.REQUIREMENTS and has_own_index(text)
-        ]
+        foreign = [path for path, text in self.texts.items() if has_own_index(path, text)]
         if foreign:
             said = f"{foreign[0]} names its own index, so yanked releases could not be asked about."
             return Releases(None, [said])
@@ -250,15 +257,6 @@ def outlined(project: "ManifestProject", advisory: Advisory) -> Outline:
         return project.outline(advisory)
     except RecipeError as error:
         return Outline(left=(whole_project_left(project.path, error),))
-
-
-def _placed(
-    now: Sequence[Place], planned: Sequence[Place], bump: Bump
-) -> Iterator[tuple[Place, str]]:
-    """The planned places at their offsets after earlier edits of the same texts."""
-    for place, old in zip(now, planned, strict=True):
-        if old in bump.targets:
-            yield place, bump.targets[old]
 
 
 def _moves(bump: Bump, after: str) -> Iterator[Move]:

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import unsupported
+from fallback_plugins.pypi.lock_shape import check_pipenv
 from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_tier.errors import RecipeError
 
@@ -55,7 +56,10 @@ class PipfileLock:
                 f"{self.path!r} is not JSON: {error}.",
                 next_step="Make it anew with `pipenv lock`.",
             ) from error
-        return document if isinstance(document, dict) else {}
+        if not isinstance(document, dict):
+            return {}
+        check_pipenv(self.path, document)
+        return document
 
     @cached_property
     def pins(self) -> tuple[Pin, ...]:

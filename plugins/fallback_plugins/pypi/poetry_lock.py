@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import unsupported
+from fallback_plugins.pypi.lock_shape import check_poetry
 from fallback_plugins.pypi.poetry_constraints import alternatives
 from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.scratch_lock import lowest_python
@@ -52,12 +53,15 @@ class PoetryLock:
     @cached_property
     def document(self) -> Mapping[str, Any]:
         """The parsed lock. Raises RecipeError."""
-        return parse_toml(self.path, self.text)
+        document = parse_toml(self.path, self.text)
+        check_poetry(self.path, document)
+        return document
 
     @property
     def packages(self) -> Sequence[Mapping[str, Any]]:
         """The locked packages, in order."""
-        return [table for table in self.document.get("package", ()) if "name" in table]
+        packages: Sequence[Mapping[str, Any]] = self.document.get("package", ())
+        return packages
 
     def of(self, name: str) -> list[Mapping[str, Any]]:
         """The entries of a package: several where markers choose between versions."""

@@ -45,6 +45,10 @@ def applying(lock: PoetryLock, name: str, metadata: Metadata) -> tuple[Requireme
 
 def with_release(lock: PoetryLock, name: str, release: Release, metadata: Metadata) -> PoetryLock:
     """The lock with a package's entry for another version. Raises RecipeError."""
+    if "\r\n" in lock.text:
+        plain = PoetryLock(lock.path, lock.text.replace("\r\n", "\n"))
+        new_text = with_release(plain, name, release, metadata).text
+        return PoetryLock(lock.path, new_text.replace("\n", "\r\n"))
     start, end = lock.block(name)
     block = lock.text[start:end]
     table = parse_toml(lock.path, block)["package"][0]

@@ -1,5 +1,6 @@
 """What a pyproject.toml asks for (PEP 621, PEP 735, Poetry's tables, uv's arrays), and exact edits."""
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -10,6 +11,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.poetry_tables import poetry_entries
 from fallback_plugins.pypi.requirements import Declaration, declaration_in
 from fallback_tier.errors import RecipeError
@@ -29,6 +31,8 @@ _UV_SETTINGS = frozenset(
 
 #: Parsed documents that are kept. One bump reads two locks five times, and a lock is megabytes.
 _DOCUMENTS = 8
+
+_NAME = re.compile(r"[ \t]*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)")
 
 #: A module that is nowhere: what a build would try to import.
 NO_BACKEND = "fallback_tier_builds_nothing"
@@ -51,7 +55,7 @@ def parse_toml(path: str, text: str) -> Mapping[str, Any]:
     """The document. Raises RecipeError, naming the file, where it isn't TOML."""
     try:
         return _parsed(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,
             f"{path!r} is not TOML: {error}.",
@@ -69,19 +73,24 @@ def requirement_strings(path: str, text: str, package: str) -> tuple[Requirement
 
     In Poetry's tables ``value`` is the specifier alone, in Poetry's own grammar.
     """
+    return strings_by_name(path, text).get(canonicalize_name(package), ())
+
+
+@lru_cache(maxsize=_DOCUMENTS)
+def strings_by_name(path: str, text: str) -> Mapping[str, tuple[RequirementString, ...]]:
+    """All that the file asks for, by canonical name: read once for any number of packages."""
     document = parse_toml(path, text)
-    wanted = canonicalize_name(package)
-    arrays = tuple(
-        RequirementString(keys, value, declaration)
-        for keys, value in requirement_arrays(document)
-        if (declaration := declaration_in(value, package)) is not None
-    )
-    tables = tuple(
-        RequirementString(entry.keys, entry.value, entry.declaration)
-        for entry in poetry_entries(document)
-        if canonicalize_name(entry.name) == wanted
-    )
-    return arrays + tables
+    found: dict[str, list[RequirementString]] = {}
+    for keys, value in requirement_arrays(document):
+        name = _NAME.match(value)
+        declaration = declaration_in(value, name[1]) if name else None
+        if name and declaration:
+            string = RequirementString(keys, value, declaration)
+            found.setdefault(canonicalize_name(name[1]), []).append(string)
+    for entry in poetry_entries(document):
+        string = RequirementString(entry.keys, entry.value, entry.declaration)
+        found.setdefault(canonicalize_name(entry.name), []).append(string)
+    return {name: tuple(strings) for name, strings in found.items()}
 
 
 def foreign_declaration(path: str, text: str, package: str) -> str | None:
@@ -110,9 +119,45 @@ def replace_requirement(path: str, text: str, keys: tuple[str | int, ...], new: 
             if _parses_to(candidate, wanted):
                 return candidate
             position = text.find(literal, position + 1)
-    raise RecipeError(
+    raise not_plain(path, old)
+
+
+def replace_requirements(path: str, text: str, new: Mapping[tuple[str | int, ...], str]) -> str:
+    """``replace_requirement`` for many strings: those that stand only once are all tried together."""
+    document = parse_toml(path, text)
+    wanted = deepcopy(document)
+    spots: dict[int, tuple[int, str]] = {}
+    once: set[tuple[str | int, ...]] = set()
+    for keys, value in new.items():
+        found = [literal for literal in written_as(value_at(document, keys)) if literal in text]
+        if len(found) == 1 and text.count(found[0]) == 1:
+            start = text.index(found[0]) + 1
+            spots[start] = (start + len(found[0]) - 2, value)
+            value_at(wanted, keys[:-1])[keys[-1]] = value
+            once.add(keys)
+    parts, position = [], 0
+    for start, (end, value) in sorted(spots.items()):
+        parts += [text[position:start], value]
+        position = end
+    candidate = "".join([*parts, text[position:]])
+    if not _parses_to(candidate, wanted):
+        candidate, once = text, set()
+    for keys, value in new.items():
+        if keys not in once:
+            candidate = replace_requirement(path, candidate, keys, value)
+    return candidate
+
+
+def written_as(value: str) -> tuple[str, ...]:
+    """How a string may stand in a file, where it is a plain one."""
+    return tuple(f"{quote}{value}{quote}" for quote in _QUOTES)
+
+
+def not_plain(path: str, value: str) -> RecipeError:
+    """The typed refusal for a string that is escaped, or written over lines."""
+    return RecipeError(
         RefusalReason.RECIPE_UNSUPPORTED,
-        f"The requirement {old!r} of {path!r} is not written as a plain string.",
+        f"The requirement {value!r} of {path!r} is not written as a plain string.",
         next_step="Change it by hand.",
     )
 
@@ -133,13 +178,19 @@ def harmless(path: str, manifest: str) -> str:
 
     parse_toml(path, manifest)
     document = tomlkit.parse(manifest)
-    uv = document.get("tool", {}).get("uv", {})
+    uv: Any = _table(_table(document.get("tool")).get("uv"))
     for key in [key for key in uv if key not in _UV_SETTINGS]:
         del uv[key]
-    dynamic = "dynamic" in document.get("project", {})
+    dynamic = "dynamic" in _table(document.get("project"))
     if "build-system" in document or uv.get("package") or dynamic:
         document["build-system"] = {"requires": [], "build-backend": NO_BACKEND}
-    return tomlkit.dumps(document)
+    written = tomlkit.dumps(document)
+    kept = parse_toml(path, written)
+    settings = _table(_table(kept.get("tool")).get("uv"))
+    backend = _table(kept.get("build-system")).get("build-backend", NO_BACKEND)
+    if not _UV_SETTINGS.issuperset(settings) or backend != NO_BACKEND:
+        raise unsupported(f"{path} is written in a way that its settings can't be taken out of.")
+    return written
 
 
 def requirement_arrays(

@@ -9,9 +9,9 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from fallback_tier.advisory.versions import PYPI, is_orderable
 
@@ -71,7 +71,7 @@ class Clause:
         """Would this comparison accept the version (pre-releases too)? False: it can't be read."""
         try:
             return SpecifierSet(self.pep440).contains(version, prereleases=True)
-        except (InvalidSpecifier, InvalidVersion):
+        except ValueError:
             return False
 
 
@@ -114,7 +114,7 @@ class Declaration:
         try:
             SpecifierSet(self.pep440)
             return all(is_orderable(PYPI, clause.version) for clause in self.floors)
-        except (InvalidSpecifier, InvalidVersion):
+        except ValueError:
             return False
 
     def admits(self, version: str) -> bool:
@@ -222,4 +222,5 @@ def _poetry_ceiling(operator: str, version: str) -> str:
         place = next((at for at, part in enumerate(release) if part), len(release) - 1)
     else:
         place = min(1, len(release) - 1)
-    return ".".join(map(str, (*release[:place], release[place] + 1)))
+    epoch = f"{Version(version).epoch}!" if Version(version).epoch else ""
+    return epoch + ".".join(map(str, (*release[:place], release[place] + 1)))

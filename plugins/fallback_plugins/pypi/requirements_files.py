@@ -72,8 +72,8 @@ def is_closed(text: str) -> bool:
     return bool(_HASHED.search(text) or _COMPILED.search(text))
 
 
-def has_own_index(text: str) -> bool:
-    """Does the file name a registry or a folder of its own?"""
+def names_an_index(text: str) -> bool:
+    """Does the requirements file name a registry or a folder of its own?"""
     return any(_OWN_INDEX.match(line) for line in logical_lines(text))
 
 
@@ -107,6 +107,14 @@ def clean(path: str, requirement: str) -> str:
     if parsed.url:
         raise unresolvable(path, f"{canonicalize_name(parsed.name)} @ …")
     return str(parsed)
+
+
+def plain(path: str, requirement: str) -> str:
+    """One requirement as it is written: no address, and one line only. Raises RecipeError."""
+    if len(requirement.splitlines()) > 1:
+        raise unresolvable(path, requirement)
+    clean(path, requirement)
+    return requirement
 
 
 def unresolvable(path: str, what: str) -> RecipeError:

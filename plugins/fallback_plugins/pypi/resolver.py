@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.pyproject import NO_BACKEND
 from fallback_plugins.pypi.uv_lock import STUBS
+from fallback_plugins.pypi.uv_settings import index_variables
 from fallback_tier.errors import RecipeError
 from fallback_tier.ports import ClientRunner, CommandResult
 
@@ -24,6 +26,9 @@ UV_TIMEOUT_S = 300.0
 
 #: How much of uv's own words a refusal repeats.
 _MAX_WORDS = 600
+
+#: How much of a line that is no requirement a refusal repeats.
+_MAX_LINE = 100
 
 _ALWAYS = ("--no-python-downloads", "--no-progress", "--color=never")
 
@@ -77,7 +82,9 @@ def uv_lock(
         if stubs:
             _write_stubs(place.parent / STUBS, stubs)
             options = [*options, f"--find-links={STUBS}"]
-        result = run_uv(clients, place.parent, ["lock", "--no-build", *options])
+        result = run_uv(
+            clients, place.parent, ["lock", "--no-build", *options], index_variables(files)
+        )
         if NO_BACKEND in result.output:
             raise unsupported(
                 "uv would have to build the project to know its metadata (`dynamic` in"
@@ -109,7 +116,24 @@ def run_uv(
     env: Mapping[str, str] | None = None,
 ) -> CommandResult:
     """One uv command, without downloads of interpreters, without colours. Raises ToolMissingError."""
-    return clients.run("uv", [*arguments, *_ALWAYS], cwd=cwd, timeout_s=UV_TIMEOUT_S, env=env)
+    # uv takes no --no-compile-bytecode beside this variable.
+    told = {"UV_COMPILE_BYTECODE": "", **(env or {})}
+    return clients.run("uv", [*arguments, *_ALWAYS], cwd=cwd, timeout_s=UV_TIMEOUT_S, env=told)
+
+
+def requirement_line(text: str) -> str:
+    """A requirement, parsed and written anew, for uv to read outside the sandbox.
+
+    Parts of it come out of the target's files: none may become an address, an option or a line of its
+    own. Raises RecipeError.
+    """
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        raise resolver_failed(f"{text[:_MAX_LINE]!r} is no requirement.") from error
+    if requirement.url is not None:
+        raise resolver_failed(f"{text[:_MAX_LINE]!r} names an address, and none is asked.")
+    return str(requirement)
 
 
 def laid_out(folder: Path, files: Mapping[str, str]) -> Path:

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
-from fallback_plugins.pypi.requirements import Clause, Declaration
+from fallback_plugins.pypi.requirements import (
+    Clause,
+    Declaration,
+    poetry_specifier_in,
+    specifier_in,
+)
 
 #: From this many blanks on, a comment was put into a column, and stays there.
 _ALIGNED = 3
@@ -15,7 +20,10 @@ _BLANKS_BEFORE_COMMENT = re.compile(r" +(?=#)")
 #: Upper bounds: they move with the version where they would exclude it.
 _BOUNDS = frozenset({"<", "<="})
 
-_RELEASE = re.compile(r"v?\d+(?:\.\d+)*")
+#: Operators of Poetry's own grammar.
+_POETRYS_OWN = frozenset({"^", "~", "=", ""})
+
+_RELEASE = re.compile(r"v?(?:\d+!)?(?P<release>\d+(?:\.\d+)*)")
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,19 @@ def edits_for(declaration: Declaration, version: str) -> tuple[Edit, ...] | None
     moved = tuple(clause for clause in declaration.clauses if _moves(clause, declaration, version))
     edits = tuple(edit for clause in moved for edit in _edits(clause, version))
     kept = (clause for clause in declaration.clauses if clause not in moved)
-    return edits if edits and all(clause.admits(version) for clause in kept) else None
+    fits = all(clause.admits(version) for clause in kept) and all(
+        _after(clause, _edits(clause, version)).admits(version) for clause in moved
+    )
+    return edits if edits and fits else None
+
+
+def _after(clause: Clause, edits: tuple[Edit, ...]) -> Declaration:
+    """What one comparison says after its edits."""
+    origin = clause.operator_start
+    text = clause.operator.ljust(clause.start - origin) + clause.version
+    moved = tuple(Edit(edit.start - origin, edit.end - origin, edit.new) for edit in edits)
+    read = poetry_specifier_in if clause.operator in _POETRYS_OWN else specifier_in
+    return read(apply_edits(text, moved))
 
 
 def apply_edits(text: str, edits: tuple[Edit, ...]) -> str:
@@ -88,10 +108,11 @@ def _compatible(old: str, version: str) -> str:
     kept, wanted = len(Version(old).release), Version(version)
     release = wanted.release
     if len(release) < kept:
-        return ".".join(map(str, (*release, *(0,) * (kept - len(release)))))
+        filled = (*release, *(0,) * (kept - len(release)))
+        return _epoch(version) + ".".join(map(str, filled))
     if len(release) == kept:
-        return version
-    return ".".join(map(str, release[:kept])) + f",>={version}"
+        return wanted.public
+    return _epoch(version) + ".".join(map(str, release[:kept])) + f",>={wanted.public}"
 
 
 def _bound_above(old: str, version: str) -> str:
@@ -99,17 +120,22 @@ def _bound_above(old: str, version: str) -> str:
     match = _RELEASE.match(old)
     if match is None:
         raise InvalidVersion(old)
-    parts = [int(part) for part in match[0].lstrip("v").split(".")]
+    parts = [int(part) for part in match["release"].split(".")]
     place = max((at for at, part in enumerate(parts) if part), default=0)
     release = (*Version(version).release, *(0,) * len(parts))
     moved = (*release[:place], release[place] + 1, *(0,) * (len(parts) - place - 1))
-    return ".".join(map(str, moved)) + old[match.end() :]
+    return _epoch(version) + ".".join(map(str, moved)) + old[match.end() :]
 
 
 def _wildcard(old: str, version: str) -> str:
     kept = old.count(".")
     release = (*Version(version).release, *(0,) * kept)
-    return ".".join(map(str, release[:kept])) + ".*"
+    return _epoch(version) + ".".join(map(str, release[:kept])) + ".*"
+
+
+def _epoch(version: str) -> str:
+    epoch = Version(version).epoch
+    return f"{epoch}!" if epoch else ""
 
 
 def _realigned(tail: str, grown: int) -> str:

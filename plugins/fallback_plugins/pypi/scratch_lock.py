@@ -5,6 +5,7 @@ with static (empty) metadata in place of its requirements, so that nothing is re
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.parser import HeaderParser
@@ -23,6 +24,7 @@ from fallback_plugins.pypi.resolver import (
     UvRefusedError,
     laid_out,
     own_words,
+    requirement_line,
     resolver_failed,
     run_uv,
     yanked_in,
@@ -41,6 +43,8 @@ _PLATFORMS = (
     ("macosx", "arm64", "aarch64-apple-darwin"),
     ("macosx", "x86_64", "x86_64-apple-darwin"),
 )
+_PYTHON = re.compile(r"\d+(?:\.\d+)*")
+
 #: How much of a question a message repeats.
 _MAX_ASKED = 100
 
@@ -123,7 +127,12 @@ class PackageIndex:
         """The versions that uv takes where ``wanted`` is as low as ``constraint`` lets it be."""
         lock, _ = self._resolve([wanted], python, constraints=[constraint])
         tables = parse_toml("uv.lock", lock).get("package", ())
-        return {table["name"]: table["version"] for table in tables}
+        found = {table["name"]: table["version"] for table in tables}
+        if canonicalize_name(Requirement(wanted).name) not in found:
+            raise resolver_failed(
+                f"uv locked no {wanted[:_MAX_ASKED]} for any Python of the project."
+            )
+        return found
 
     def resolved(self, requirements: Sequence[str], python: str) -> dict[str, str]:
         """The versions that a set of requirements becomes, for every platform."""
@@ -140,6 +149,10 @@ class PackageIndex:
         alone: str | None = None,
     ) -> tuple[str, str]:
         """A scratch lock, and what uv said. ``alone``: the one package, without what it requires."""
+        requirements = [requirement_line(it) for it in requirements]
+        constraints = [requirement_line(it) for it in constraints]
+        if not _PYTHON.fullmatch(python):
+            raise resolver_failed(f"{python[:_MAX_ASKED]!r} is no version of Python.")
         manifest = (
             "[project]\n"
             'name = "fallback-tier-scratch"\nversion = "0"\n'

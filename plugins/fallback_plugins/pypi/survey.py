@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pins import pinned_versions
-from fallback_plugins.pypi.poetry_tables import pipfile_entries
+from fallback_plugins.pypi.poetry_tables import TableEntry, pipfile_entries
 from fallback_plugins.pypi.pyproject import foreign_declaration, parse_toml, requirement_strings
 from fallback_plugins.pypi.requirements import Declaration, declaration_in, declarations
 from fallback_tier.advisory import Advisory, sort_key
@@ -124,10 +124,16 @@ def _read_lock(path: str, kind: Kind, text: str, package: str) -> Iterator[Place
 
 
 def _read_pipfile(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    wanted = canonicalize_name(package)
+    for entry in _pipfile(path, text).get(canonicalize_name(package), ()):
+        yield _declared(path, kind, entry.declaration, entry.keys)
+
+
+@lru_cache(maxsize=_TEXTS)
+def _pipfile(path: str, text: str) -> dict[str, list[TableEntry]]:
+    found: dict[str, list[TableEntry]] = {}
     for entry in pipfile_entries(parse_toml(path, text)):
-        if canonicalize_name(entry.name) == wanted:
-            yield _declared(path, kind, entry.declaration, entry.keys)
+        found.setdefault(canonicalize_name(entry.name), []).append(entry)
+    return found
 
 
 def _read_setup_cfg(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
@@ -150,6 +156,7 @@ def _read_setup_py(path: str, kind: Kind, text: str, package: str) -> Iterator[P
             yield Place(path, kind, current_of(declaration), blocker=why)
 
 
+@lru_cache(maxsize=_TEXTS)
 def setup_cfg_requirements(text: str) -> tuple[str, ...]:
     """The requirement lines of ``install_requires`` and ``extras_require``; none where it can't be read."""
     parser = ConfigParser(interpolation=None)

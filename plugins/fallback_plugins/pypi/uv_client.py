@@ -12,7 +12,13 @@ from tempfile import TemporaryDirectory
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.resolver import UvRefusedError, laid_out, own_words, run_uv
+from fallback_plugins.pypi.resolver import (
+    UvRefusedError,
+    laid_out,
+    own_words,
+    requirement_line,
+    run_uv,
+)
 from fallback_plugins.tree import Ask, Node, Tree
 from fallback_tier.errors import RecipeError
 from fallback_tier.ports import ClientRunner
@@ -114,7 +120,10 @@ class UvClient:
         lines = dict(
             zip(_FILES, (wanted.requirements, wanted.constraints, wanted.overrides), strict=True)
         )
-        texts = {name: "".join(f"{it}\n" for it in held) for name, held in lines.items()}
+        texts = {
+            name: "".join(f"{requirement_line(it)}\n" for it in held)
+            for name, held in lines.items()
+        }
         with TemporaryDirectory(prefix="fallback-tier-uv-") as folder:
             laid_out(Path(folder), texts)
             result = run_uv(

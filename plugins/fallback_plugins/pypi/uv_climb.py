@@ -1,6 +1,6 @@
 """The rungs of one climb over a uv project: each asks the real uv; what isn't the fix's doing, stays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from fallback_plugins.pypi.uv_lock import (
     read_tree,
     registries,
     requires_python,
+    rewrites,
     spliced,
     stub_wheels,
 )
@@ -71,8 +72,40 @@ class UvClimber:
 
     def refresh(self, state: State, package: str) -> State:
         """A safe version within everybody's range: only the lock changes."""
+        return self._aimed(state, package, self._refreshed)
+
+    def direct(self, state: State, package: str) -> State:
+        """Every declaration that excludes the version is raised to it; constraints and overrides too."""
+        return self._aimed(state, package, self._directly)
+
+    def parent(self, state: State, package: str) -> State:
+        """The declared ancestors raised to the lowest version whose tree has the safe one."""
+        return self._aimed(state, package, self._by_parents)
+
+    def override(self, state: State, package: str) -> State:
+        """``override-dependencies``: the version against a parent's word, within the same major."""
+        return self._aimed(state, package, self._overridden)
+
+    def _aimed(self, state: State, package: str, rung: Callable[[State, str, str], State]) -> State:
+        """The rung, with the version that the record names: that it is yanked or not published shows in
+        uv's own answer. Only where it doesn't serve is the registry asked for another."""
+        held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
+        try:
+            named = lowest_safe(self._advisory, package, held, lambda _: True)
+        except RecipeError:
+            return rung(state, package, self._offered(package, held))
+        try:
+            return rung(state, package, named)
+        except RecipeError as error:
+            if error.reason is RefusalReason.BLOCKED_BY_CONSTRAINT:
+                raise
+            target = self._offered(package, held)
+            if target == named:
+                raise
+            return rung(state, package, target)
+
+    def _refreshed(self, state: State, package: str, target: str) -> State:
         manifests = self._manifests(state)
-        target = self._target(state, package)
         excluded = not_admitting(manifests, package, target)
         if excluded:
             path, spec = excluded
@@ -80,18 +113,14 @@ class UvClimber:
         self._refuse_edit_without_manifest(state, package, target)
         return self._locked(state, manifests, {package: target})
 
-    def direct(self, state: State, package: str) -> State:
-        """Every declaration that excludes the version is raised to it; constraints and overrides too."""
-        target = self._target(state, package)
+    def _directly(self, state: State, package: str, target: str) -> State:
         manifests = self._manifests(state)
         edited = lock_edit.raised(manifests, package, target)
         if not edited:
             raise unsupported(f"No manifest of {self._lock} holds {package} back.")
         return self._locked(state, {**manifests, **edited}, {package: target})
 
-    def parent(self, state: State, package: str) -> State:
-        """The declared ancestors raised to the lowest version whose tree has the safe one."""
-        target = self._target(state, package)
+    def _by_parents(self, state: State, package: str, target: str) -> State:
         manifests = self._manifests(state)
         ancestors = self._ancestors(state, package, manifests)
         if not ancestors:
@@ -109,9 +138,7 @@ class UvClimber:
             return self._with_parents(state, manifests, found, package, target)
         raise last or resolver_failed("No ancestor could be tried.")
 
-    def override(self, state: State, package: str) -> State:
-        """``override-dependencies``: the version against a parent's word, within the same major."""
-        target = self._target(state, package)
+    def _overridden(self, state: State, package: str, target: str) -> State:
         held = highest_of(state.tree, package) or target
         if Version(held).major != Version(target).major:
             raise RecipeError(
@@ -122,11 +149,12 @@ class UvClimber:
             )
         root = self._files.root
         manifests = self._manifests(state)
-        text = with_override(root, manifests[root], f"{package}>={target}")
+        # Bounded: a later lock must not cross the major that the parent was never tried with.
+        bounds = f">={target},<{Version(target).major + 1}"
+        text = with_override(root, manifests[root], f"{package}{bounds}")
         return self._locked(state, {**manifests, root: text}, {package: target})
 
-    def _target(self, state: State, package: str) -> str:
-        held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
+    def _offered(self, package: str, held: str) -> str:
         return self.releases.lowest_safe(self._advisory, package, held, lambda _: True)
 
     def _target_within(
@@ -205,14 +233,19 @@ class UvClimber:
             new = uv_lock(self._clients, files, self._lock, pins, stubs=stubs)
         except RecipeError as error:
             raise self._named(error, wanted) from error
-        text = spliced(self._old, self._unchanged, new.text)
+        unchanged = self._unchanged if rewrites(self._old, new.text) else self._old
+        text = spliced(self._old, unchanged, new.text)
         self._check_origins(text, new)
-        said = uv_accepts(
-            self._clients, uv_files.scratch_files(manifests, self._lock, text), self._lock
-        )
+        if text != new.text:
+            self._check_accepted(manifests, text)
+        return State({**manifests, self._lock: text}, read_tree(self._lock, text))
+
+    def _check_accepted(self, manifests: Mapping[str, str], text: str) -> None:
+        """What is not uv's own text, uv must take for its own. Raises RecipeError."""
+        files = uv_files.scratch_files(manifests, self._lock, text)
+        said = uv_accepts(self._clients, files, self._lock)
         if said:
             raise resolver_failed(f"uv does not take the new {self._lock} for up to date. {said}")
-        return State({**manifests, self._lock: text}, read_tree(self._lock, text))
 
     def _check_origins(self, text: str, new: Locked) -> None:
         """No release that was withdrawn, no other registry than the lock's. Raises RecipeError."""

@@ -12,6 +12,7 @@ from typing import Any
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.pyproject import NO_BACKEND, harmless, parse_toml
+from fallback_plugins.pypi.requirements_files import plain
 from fallback_plugins.pypi.uv_lock import (
     LOCAL_SOURCES,
     UNVERSIONED,
@@ -21,6 +22,7 @@ from fallback_plugins.pypi.uv_lock import (
     package_tables,
     versioned,
 )
+from fallback_plugins.pypi.uv_settings import leading_out
 from fallback_tier.errors import RecipeError
 
 MANIFEST = "pyproject.toml"
@@ -67,8 +69,10 @@ def scratch_files(manifests: Mapping[str, str], lock: str, text: str) -> dict[st
     files = {lock: versioned(text)}
     for path, table in manifest_paths(lock, text).items():
         if path in manifests:
-            _refuse_leading_out(path, manifests[path])
-            files[path] = _static(path, harmless(path, manifests[path]))
+            for said in leading_out(path, manifests[path]):
+                raise unsupported(said)
+            version = str(table.get("version", UNVERSIONED))
+            files[path] = _static(path, harmless(path, manifests[path]), version)
         else:
             files[path] = rebuilt(lock, text, table)
     return files
@@ -168,16 +172,17 @@ def _entries(table: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _requirement(entry: Mapping[str, Any]) -> str:
     extras = ",".join(entry.get("extras", ()))
     marker = entry.get("marker")
-    return (
+    return plain(
+        "uv.lock",
         str(entry["name"])
         + (f"[{extras}]" if extras else "")
         + str(entry.get("specifier", ""))
-        + (f" ; {marker}" if marker else "")
+        + (f" ; {marker}" if marker else ""),
     )
 
 
-def _static(path: str, text: str) -> str:
-    """The manifest with a version that stands for the one which only a build could tell.
+def _static(path: str, text: str, version: str) -> str:
+    """The manifest with a version (the locked one) for the one which only a build could tell.
 
     Raises RecipeError where a build would tell the requirements too.
     """
@@ -185,39 +190,15 @@ def _static(path: str, text: str) -> str:
 
     document = tomlkit.parse(text)
     project = document.get("project", {})
-    dynamic = project.get("dynamic", ())
-    if not dynamic:
+    dynamic = project.get("dynamic", ()) if isinstance(project, dict) else ()
+    if not isinstance(dynamic, list) or not dynamic:
         return text
-    decided = sorted(_DECIDES.intersection(dynamic))
+    decided = sorted(_DECIDES.intersection(map(str, dynamic)))
     if decided:
         raise unsupported(
             f"{path} leaves {', '.join(decided)} to its build (`dynamic`), and building it would run its"
             " code outside the sandbox."
         )
     del project["dynamic"]
-    project.setdefault("version", UNVERSIONED)
+    project.setdefault("version", version)
     return tomlkit.dumps(document)
-
-
-def _refuse_leading_out(path: str, text: str) -> None:
-    """uv follows paths of a manifest wherever they lead, and clones what it names."""
-    uv = parse_toml(path, text).get("tool", {}).get("uv", {})
-    workspace = uv.get("workspace", {})
-    for pattern in (*workspace.get("members", ()), *workspace.get("exclude", ())):
-        if _leads_out(path, pattern):
-            raise unsupported(f"{path} has workspace members outside the repository: {pattern!r}.")
-    for name, source in uv.get("sources", {}).items():
-        for one in source if isinstance(source, list) else [source]:
-            if "git" in one:
-                raise unsupported(
-                    f"{path} takes {name} from a git repository; none is cloned here."
-                )
-            if "path" in one and _leads_out(path, one["path"]):
-                raise unsupported(
-                    f"{path} takes {name} from {one['path']!r}, outside the repository."
-                )
-
-
-def _leads_out(path: str, target: str) -> bool:
-    place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-    return place.startswith(("/", "..", "~"))

@@ -4,11 +4,15 @@ import posixpath
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.pypi.lock_shape import check_uv
 from fallback_plugins.pypi.pyproject import parse_toml
+from fallback_plugins.pypi.requirements_files import plain
 from fallback_plugins.tree import Ask, Node, Tree
 
 #: How a lock says that a package's files lie in the repository itself.
@@ -19,6 +23,9 @@ UNVERSIONED = "0"
 
 #: The folder of stub wheels, beside a scratch lock: what uv then writes as their registry.
 STUBS = "fallback-tier-stubs"
+
+#: Texts whose shape is known to be right: one climb asks for the same few locks again and again.
+_CHECKED = 8
 
 _BLOCK = re.compile(r"^\[\[package\]\]\r?\n", re.MULTILINE)
 _REVISION = re.compile(r"^revision = .*\r?\n", re.MULTILINE)
@@ -53,8 +60,10 @@ def read_tree(path: str, text: str) -> Tree:
 
 def package_tables(path: str, text: str) -> Sequence[Mapping[str, Any]]:
     """The lock's packages, in its order. Raises RecipeError."""
-    tables = parse_toml(path, text).get("package", ())
-    return [table for table in tables if isinstance(table, dict) and "name" in table]
+    document = parse_toml(path, text)
+    _check(path, text)
+    tables: Sequence[Mapping[str, Any]] = document.get("package", ())
+    return tables
 
 
 def requires_python(path: str, text: str) -> str:
@@ -100,6 +109,9 @@ def spliced(old: str, unchanged: str, new: str) -> str:
     stays as it was written, and so does the head: a newer uv raises the revision, leaves out sizes,
     rounds times and simplifies markers in blocks that it had no reason to change.
     """
+    if "\r\n" in old:
+        texts = (text.replace("\r\n", "\n") for text in (old, unchanged, new))
+        return spliced(*texts).replace("\n", "\r\n")
     old_head, old_blocks = _split(old)
     base_head, base_blocks = _split(unchanged)
     new_head, new_blocks = _split(new)
@@ -121,6 +133,22 @@ def spliced(old: str, unchanged: str, new: str) -> str:
     return head + "\n".join(f"{block.rstrip()}\n" for block in blocks)
 
 
+def rewrites(old: str, new: str) -> bool:
+    """Did uv write anew what no move explains? Only the old lock, as this uv writes it, tells why.
+
+    Local packages aside: their blocks follow their manifests.
+    """
+    old_head, old_blocks = _split(old.replace("\r\n", "\n"))
+    new_head, new_blocks = _split(new.replace("\r\n", "\n"))
+    if _settings(old_head) != _settings(new_head):
+        return True
+    base = {_identity(table): _essence(table) for table, _ in old_blocks}
+    return any(
+        _identity(table) in base and not _is_same(base, table) and local_source(table) is None
+        for table, _ in new_blocks
+    )
+
+
 def versioned(text: str) -> str:
     """The lock as it is beside manifests that have a version: local packages without one get it."""
     head, blocks = _split(text)
@@ -139,7 +167,8 @@ def stub_wheels(path: str, text: str) -> dict[str, str]:
     """
     stubs = {}
     for table in package_tables(path, text):
-        if local_source(table) is None and "sdist" in table and not table.get("wheels"):
+        known = "sdist" in table and "version" in table
+        if known and local_source(table) is None and not table.get("wheels"):
             stem = f"{table['name'].replace('-', '_')}-{table['version']}"
             lines = ["Metadata-Version: 2.3", f"Name: {table['name']}"]
             lines += [f"Version: {table['version']}", *_stub_requirements(table)]
@@ -147,12 +176,18 @@ def stub_wheels(path: str, text: str) -> dict[str, str]:
     return stubs
 
 
+@lru_cache(maxsize=_CHECKED)
+def _check(path: str, text: str) -> None:
+    check_uv(path, parse_toml(path, text))
+
+
 def _stub_requirements(table: Mapping[str, Any]) -> Iterator[str]:
     def line(entry: Mapping[str, Any], *conditions: str) -> str:
         extras = f"[{','.join(entry['extra'])}]" if entry.get("extra") else ""
         parts = [f"({entry['marker']})"] if entry.get("marker") else []
         marker = " and ".join([*parts, *conditions])
-        return f"Requires-Dist: {entry['name']}{extras}" + (f" ; {marker}" if marker else "")
+        asked = f"{entry['name']}{extras}" + (f" ; {marker}" if marker else "")
+        return f"Requires-Dist: {plain('uv.lock', asked)}"
 
     for entry in table.get("dependencies", ()):
         yield line(entry)
@@ -185,7 +220,12 @@ def _split(text: str) -> tuple[str, list[tuple[dict[str, Any], str]]]:
     ends = [*starts[1:], len(text)]
     blocks = [text[start:end] for start, end in zip(starts, ends, strict=True)]
     head = text[: starts[0]] if starts else text
-    return head, [(tomllib.loads(block)["package"][0], block) for block in blocks]
+    try:
+        return head, [(tomllib.loads(block)["package"][0], block) for block in blocks]
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise unsupported(
+            "A lock is not written as uv writes it: its blocks can't be told."
+        ) from error
 
 
 def _settings(head: str) -> Mapping[str, Any]:

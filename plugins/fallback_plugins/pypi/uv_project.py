@@ -17,7 +17,7 @@ from fallback_plugins.pypi.uv_lock import (
 )
 from fallback_plugins.tree import Node, Tree
 from fallback_tier.advisory import Advisory
-from fallback_tier.errors import RecipeError
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.outcome import Outline
 from fallback_tier.ports import ClientRunner
 from fallback_tier.repo import RepoContext
@@ -34,7 +34,7 @@ class UvProject:
     @property
     def manifests(self) -> frozenset[str]:
         """The lock, the pyproject.toml beside it, and those of its local packages."""
-        return frozenset({self.path, self._root, *self._manifests})
+        return frozenset({self.path, self._root, *self._paths})
 
     def outline(self, advisory: Advisory) -> Outline:
         """What the lock and the manifests tell. Raises RecipeError, RepositoryError."""
@@ -77,14 +77,17 @@ class UvProject:
         return posixpath.join(posixpath.dirname(self.path), uv_files.MANIFEST)
 
     @cached_property
-    def _manifests(self) -> dict[str, str]:
-        """Those that are in the repository. A lock that can't be read accounts for its neighbour."""
+    def _paths(self) -> list[str]:
+        """Manifests in the repository. A lock that can't be read accounts for its neighbour."""
         try:
             paths = list(uv_files.manifest_paths(self.path, self._text))
-        except RecipeError:
+        except (RecipeError, RepositoryError):
             paths = []
-        known = dict.fromkeys([self._root, *paths])
-        return {path: self.repo.read_text(path) for path in known if self.repo.has(path)}
+        return [path for path in dict.fromkeys([self._root, *paths]) if self.repo.has(path)]
+
+    @cached_property
+    def _manifests(self) -> dict[str, str]:
+        return {path: self.repo.read_text(path) for path in self._paths}
 
     def _first_step(self, package: str, version: str) -> LadderStep:
         if self._root not in self._manifests:

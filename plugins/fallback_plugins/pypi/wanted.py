@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -12,9 +13,9 @@ from fallback_plugins.pypi.poetry_tables import TableEntry, pipfile_entries, poe
 from fallback_plugins.pypi.pyproject import parse_toml, requirement_arrays
 from fallback_plugins.pypi.requirements_files import (
     clean,
-    has_own_index,
     includes,
     is_closed,
+    names_an_index,
     requirement_lines,
     unresolvable,
 )
@@ -23,6 +24,9 @@ from fallback_plugins.pypi.uv_client import Wanted
 from fallback_tier.errors import RecipeError
 
 _CONSTRAINTS_NAME = re.compile(r"(?:^|[/_.-])constraints?\b", re.IGNORECASE)
+
+#: Settings of ``[tool.uv]`` that say where packages come from.
+_OF_UV = frozenset({"index", "index-url", "extra-index-url", "find-links", "no-index", "sources"})
 
 #: Arrays of ``[tool.uv]`` that ask for nothing by themselves.
 _UV_CONSTRAINTS = ("tool", "uv", "constraint-dependencies")
@@ -34,7 +38,7 @@ def wanted(texts: Mapping[str, str]) -> Wanted:
     constraining = _constraint_files(texts)
     found = Wanted(())
     for path, text in sorted(texts.items()):
-        if has_own_index(text) and kind_of(path) is Kind.REQUIREMENTS:
+        if has_own_index(path, text):
             raise unresolvable(path, "an index or a folder of its own")
         if kind_of(path) is Kind.REQUIREMENTS:
             for other, _ in includes(path, text):
@@ -50,6 +54,29 @@ def wanted(texts: Mapping[str, str]) -> Wanted:
             found.overrides + part.overrides,
         )
     return found
+
+
+def has_own_index(path: str, text: str) -> bool:
+    """Does a manifest say where its packages come from? Then no other registry's word on them counts.
+
+    One ``[[source]]`` of a Pipfile is what pipenv writes into each.
+    """
+    kind = kind_of(path)
+    if kind is Kind.REQUIREMENTS:
+        return names_an_index(text)
+    if kind not in {Kind.PIPFILE, Kind.PYPROJECT}:
+        return False
+    try:
+        document = parse_toml(path, text)
+    except RecipeError:
+        return False
+    sources = document.get("source")
+    if kind is Kind.PIPFILE:
+        return isinstance(sources, list) and len(sources) > 1
+    tool = _table(document.get("tool"))
+    return bool(_OF_UV & _table(tool.get("uv")).keys()) or any(
+        _table(tool.get(name)).get("source") for name in ("poetry", "pdm")
+    )
 
 
 def leaves_transitives_open(texts: Mapping[str, str]) -> bool:
@@ -158,6 +185,10 @@ def _from_tables(path: str, entries: Iterator[TableEntry]) -> Iterator[str]:
         if entry.declaration.refusal:
             raise unresolvable(path, entry.name)
         yield clean(path, entry.requirement)
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 _READERS: dict[Kind | None, Callable[[str, str], Wanted]] = {

@@ -140,12 +140,14 @@ versions = st.builds("{}.{}".format, st.integers(0, 4), st.integers(0, 4))
 def test_a_report_without_ranges_is_read_cautiously(
     version: str, fixes: list[str], other: str
 ) -> None:
-    """Affected below the first fix above the version, but for the named fixes; nothing else."""
+    """Affected below the highest fix, but for the named fixes; a later line isn't safe because an earlier
+    one was fixed. (Each of these versions is a release line of its own.)"""
     record = advisory("PyPI", "pkg", ranges=ranges_up_to("PyPI", version, fixes))
     above = [fix for fix in fixes if compare_versions("PyPI", fix, version) > 0]
     fix = lowest_fixed_version(record, "PyPI", "pkg", version)
     assert (fix is None) == (not above)
-    expected = other not in fixes and (fix is None or compare_versions("PyPI", other, fix) < 0)
+    beyond = bool(above) and all(compare_versions("PyPI", other, it) >= 0 for it in above)
+    expected = other not in fixes and not beyond
     assert is_affected(record, "PyPI", "pkg", other) == expected
 
 

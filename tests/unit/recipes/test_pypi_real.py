@@ -8,6 +8,8 @@ import pytest
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_plugins.pypi import build_ecosystem
 from fallback_plugins.pypi.pins import pinned_versions
+from fallback_plugins.pypi.pyproject import harmless
+from fallback_plugins.pypi.resolver import uv_lock
 from fallback_tier.errors import RecipeError
 from tests.unit.recipes.pypi_files import RECORD, pyproject
 from tests.unit.recipes.support import advisory, after, fix, real_clients, repository
@@ -54,10 +56,26 @@ def test_real_uv_builds_nothing_of_the_project(tmp_path: Path) -> None:
     repo = repository(
         tmp_path / "repo", {"pyproject.toml": dynamic, "uv.lock": old, "hook.py": hook}
     )
-    plugin = build_ecosystem(real_clients())
+    result = fix(build_ecosystem(real_clients()), RECORD, repo)
+    # A version stands for the one that only a build could tell: nothing is left for a backend to say.
+    assert pinned_versions("uv.lock", after(result, "uv.lock"), "idna") == ("3.7",)
+    assert 'name = "app"\nversion = "1"' in after(result, "uv.lock")
+    assert not witness.exists()
+
+    # Where the build would tell what is required, nothing can stand for it.
+    hidden = text.replace('version = "1"', 'version = "1"\ndynamic = ["optional-dependencies"]')
+    other = repository(
+        tmp_path / "hidden", {"pyproject.toml": hidden, "uv.lock": old, "hook.py": hook}
+    )
     with pytest.raises(RecipeError, match="outside the sandbox") as caught:
-        fix(plugin, RECORD, repo)
+        fix(build_ecosystem(real_clients()), RECORD, other)
     assert caught.value.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert not witness.exists()
+
+    # Without the stand-in version uv meets the stand-in backend: neither runs the project's own.
+    files = {"pyproject.toml": harmless("pyproject.toml", dynamic), "uv.lock": old, "hook.py": hook}
+    with pytest.raises(RecipeError, match="outside the sandbox"):
+        uv_lock(real_clients(), files, "uv.lock", ["--upgrade-package=idna==3.7"])
     assert not witness.exists()
 
     # The alarm works: uv by itself, in the repository, does run the hook.
@@ -67,10 +85,17 @@ def test_real_uv_builds_nothing_of_the_project(tmp_path: Path) -> None:
 
 @pytest.mark.registry
 def test_real_uv_that_cant_resolve_is_a_typed_refusal(tmp_path: Path) -> None:
-    record = advisory("PyPI", "idna", [("0", "3.6.999")])
     text = pyproject("idna>=3.0")
     old = real_lock(tmp_path / "made", text, "idna==3.6")
     repo = repository(tmp_path / "repo", {"pyproject.toml": text, "uv.lock": old})
-    with pytest.raises(RecipeError, match=r"idna==3\.6\.999") as caught:
-        fix(build_ecosystem(real_clients()), record, repo)
+    plugin = build_ecosystem(real_clients())
+
+    # A fixed version that was never published: the next release is as good.
+    result = fix(plugin, advisory("PyPI", "idna", [("0", "3.6.999")]), repo)
+    assert pinned_versions("uv.lock", after(result, "uv.lock"), "idna") == ("3.7",)
+    assert "3.6.999 was never published" in " ".join(result.notes)
+
+    # There is none above: uv's own words.
+    with pytest.raises(RecipeError, match=r"idna[=>]=3\.999") as caught:
+        fix(plugin, advisory("PyPI", "idna", [("0", "3.999")]), repo)
     assert caught.value.reason is RefusalReason.RESOLVER_FAILED

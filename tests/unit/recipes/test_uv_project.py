@@ -2,9 +2,10 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from fallback_plugins.pypi.uv_project import UvProject
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.ports import CommandResult
 from fallback_tier.repo import Settings
 from tests.registry import Universe, serve
 from tests.unit.recipes.support import advisory, repository
@@ -137,6 +139,30 @@ def test_an_in_range_refresh_changes_one_block_of_the_lock(bench: Bench) -> None
     assert fix.proof_level is ProofLevel.RESOLVED_TREE
 
 
+class Counting:
+    """The real clients, and what they were asked."""
+
+    def __init__(self, clients: SubprocessClients) -> None:
+        self._clients = clients
+        self.asked: list[Sequence[str]] = []
+
+    def run(self, tool: str, args: Sequence[str], **options: Any) -> CommandResult:
+        self.asked.append([tool, *args])
+        return self._clients.run(tool, args, **options)
+
+
+@pytest.mark.parametrize("declared", ["leaf", "leaf==1.1"])
+def test_a_plain_bump_asks_uv_once(bench: Bench, declared: str) -> None:
+    """The goal is the client's own call and little more; a yanked release shows in its answer."""
+    counting = Counting(bench.clients)
+    files = bench.lock({"pyproject.toml": _manifest(declared)}, "leaf==1.1")
+    project = replace(bench.project(files), clients=counting)
+    fix = project.climb(ADVISORY)
+    assert fix is not None
+    assert fix.moves[0].after == "1.2"
+    assert [command[1] for command in counting.asked] == ["lock"]
+
+
 def test_a_pin_is_raised_and_its_comment_stays(bench: Bench) -> None:
     files = bench.lock({"pyproject.toml": _manifest("leaf==1.0", "other")})
     fix = bench.climb(files)
@@ -176,7 +202,7 @@ def test_an_override_within_the_major_is_the_last_rung(bench: Bench) -> None:
         LadderStep.DIRECT_BUMP,
         LadderStep.PARENT_BUMP,
     ]
-    added = '\n[tool.uv]\noverride-dependencies = ["leaf>=1.2"]\n'
+    added = '\n[tool.uv]\noverride-dependencies = ["leaf>=1.2,<2"]\n'
     assert fix.texts["pyproject.toml"] == files["pyproject.toml"] + added
 
 

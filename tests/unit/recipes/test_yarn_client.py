@@ -1,8 +1,10 @@
 """yarn as a client without a yarn: trees, scratch projects, resolutions, what is refused."""
 
+import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,14 @@ from tests.unit.recipes.test_yarn_lock import block, lock
 FOLDER = '"f@file:./lib":\n  version "3.0.0"\n  dependencies:\n    a "^1.0.0"\n'
 LINK = '"l@link:./other":\n  version "0.0.0"\n  uid ""\n'
 LOCK = lock(block("a@^1.0.0", "1.0.0", asks='b "^2.0.0"'), block("b@^2.0.0", "2.0.0"), FOLDER, LINK)
+
+
+@pytest.fixture(autouse=True)
+def _pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one line that stands for yarn here is what was published."""
+    line = hashlib.sha256(b"yarn").hexdigest()
+    code = hashlib.sha256(f"{YARN.script} {line}\n".encode()).hexdigest()
+    monkeypatch.setattr("fallback_plugins.npm.yarn.YARN", replace(YARN, code=code))
 
 
 @dataclass
@@ -46,7 +56,7 @@ class Clients:
         if tool == "npm" and not self.exit_code:
             place = cwd / "node_modules" / YARN.name / YARN.script
             place.parent.mkdir(parents=True)
-            place.write_text("yarn")
+            place.write_text("yarn")  # its digest is that of nothing published: see _pinned
         if tool == "node":
             paths = (path for path in cwd.rglob("*") if path.is_file())
             self.seen = {str(path.relative_to(cwd)): path.read_text() for path in paths}
@@ -197,3 +207,57 @@ def test_resolutions_are_found_and_added_without_moving_a_byte(tmp_path: Path) -
     assert after.startswith(text[: text.index('"1.0.0"') + 7])
     everywhere = yarn.with_override(project, None, "b", "2.1.0").manifests["package.json"]
     assert json.loads(everywhere)["resolutions"]["b"] == "2.1.0"
+
+
+def test_what_was_changed_in_the_cache_does_not_run(tmp_path: Path) -> None:
+    clients = Clients(LOCK)
+    yarn = client(clients, tmp_path)
+    yarn.resolve(files(ROOT))
+    (script,) = (tmp_path / "clients").rglob("yarn.js")
+    script.write_text("yarn, and more")
+    clients.calls.clear()
+    with pytest.raises(RecipeError, match="is not what was published") as caught:
+        yarn.resolve(files(ROOT))
+    assert caught.value.reason is RefusalReason.TOOL_MISSING
+    assert clients.calls == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_another_users_client_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = Clients(LOCK)
+    client(clients, tmp_path).resolve(files(ROOT))
+    assert (tmp_path / "clients").stat().st_mode & 0o077 == 0
+    os.chown(next((tmp_path / "clients").iterdir()), 65534, -1)
+    clients.calls.clear()
+    with pytest.raises(RecipeError, match="belongs to another user"):
+        client(clients, tmp_path).resolve(files(ROOT))
+    assert clients.calls == []
+
+
+@pytest.mark.parametrize("address", ["http://host/x.tgz", "git+ssh://host/x.git", "user/repo"])
+@pytest.mark.parametrize("place", ["manifest", "resolutions", "lock"])
+def test_what_the_lock_does_not_answer_is_fetched_from_the_registry_only(
+    tmp_path: Path, address: str, place: str
+) -> None:
+    root: dict[str, Any] = {"name": "r", "dependencies": {"a": "^1.0.0"}}
+    text = LOCK
+    if place == "manifest":
+        root["dependencies"]["x"] = address
+    elif place == "resolutions":
+        root["resolutions"] = {"a": address}
+    else:
+        text = lock(block("a@^1.0.0", "1.0.0", asks=f'x "{address}"'))
+    clients = Clients(text)
+    with pytest.raises(RecipeError, match="not of the registry"):
+        client(clients, tmp_path).resolve(files(root, text))
+    assert clients.calls == []
+    answered = (
+        text + f'\n"{"a" if place == "resolutions" else "x"}@{address}":\n  version "1.0.0"\n'
+    )
+    client(Clients(answered), tmp_path).resolve(files(root, answered))
+
+
+def test_a_folder_in_the_place_of_our_own_files_is_a_refusal(tmp_path: Path) -> None:
+    members = {**files(ROOT).manifests, ".hooks.cjs/package.json": "{}"}
+    with pytest.raises(RecipeError, match="can't be written"):
+        client(Clients(LOCK), tmp_path).resolve(Files(".", members, "yarn.lock", LOCK))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.yarn_draft import Draft, unseen_asks
-from fallback_plugins.npm.yarn_lock import Addresses, YarnLock, parse_yarn_lock
+from fallback_plugins.npm.yarn_lock import YarnLock, parse_yarn_lock
 from fallback_tier.errors import RecipeError
 
 HOST = "https://registry.test/"
@@ -143,8 +143,8 @@ def test_a_scope_with_a_registry_of_its_own_keeps_it() -> None:
     read = parse_yarn_lock(
         lock(block('"@s/a@^1.0.0"', "1.0.0", host=own), block("b@^1", "1.0.0"), block("c@1", "1.0"))
     )
-    addresses = Addresses.of(read)
-    moved = addresses.like_the_others(parse_yarn_lock(lock(block('"@s/z@1"', "1.0.0"))).blocks[0])
+    added = parse_yarn_lock(lock(*(it.text for it in read.blocks), block('"@s/z@1"', "1.0.0")))
+    (moved,) = [it for it in read.following(added).blocks if it.name == "@s/z"]
     assert moved.resolved.startswith(f"{own}@s/z/-/")
 
 

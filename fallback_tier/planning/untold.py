@@ -1,0 +1,43 @@
+"""Records that name no versions of a package (commits only): unknown, which is not "not affected"."""
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_tier.advisory import Advisory
+from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected
+from fallback_tier.planning.concern import manifest_texts
+from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.repo import RepoContext
+
+
+def selected(plugin: EcosystemPlugin, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
+    """The plugin's selection, unless that would call a package unaffected of which the record names no
+    version. The refusal is final: no gate could tell that the package is mended."""
+    selection = plugin.select(advisory, repo)
+    match selection:
+        case Selected() if advisory.says_nothing:
+            return untold(plugin.name, advisory, advisory.packages(plugin.name))
+        case NotApplicable(reason=RefusalReason.NOT_AFFECTED):
+            found = untold_here(plugin.name, advisory, repo)
+            return found or selection
+        case _:
+            return selection
+
+
+def untold_here(ecosystem: str, advisory: Advisory, repo: RepoContext) -> NotApplicable | None:
+    """The refusal where some manifest names a package of which the record names no version."""
+    silent = [it for it in advisory.packages(ecosystem) if advisory.says_nothing_of(ecosystem, it)]
+    if not silent:
+        return None
+    texts = manifest_texts(ecosystem, repo)
+    named = tuple(name for name in silent if any(name in text for text in texts))
+    return untold(ecosystem, advisory, named) if named else None
+
+
+def untold(ecosystem: str, advisory: Advisory, names: tuple[str, ...]) -> NotApplicable:
+    """The refusal: which package, and why nobody can say."""
+    return NotApplicable(
+        reason=RefusalReason.NO_FIXED_VERSION,
+        sentence=(
+            f"{advisory.id} names no version of {', '.join(names)} ({ecosystem}) as affected or fixed "
+            "(commits, at most), so whether this repository is affected can't be told from it."
+        ),
+    )

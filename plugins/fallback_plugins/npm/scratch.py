@@ -1,0 +1,119 @@
+"""Where clients run: folders of the user's own that hold nothing but what is given to them.
+
+A client looks for configuration and workspaces in every folder above its own, and a system's temporary
+folder is everybody's: so these lie in the user's cache. A project lies some levels deep in one, so that
+what it names by a relative path is still in it.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.manifest import MEMBER_SECTIONS, parse_manifest
+from fallback_plugins.npm.specs import foreign
+from fallback_tier.errors import RecipeError
+
+#: Levels above a scratch project that are scratch, too. Real projects lie less deep in a repository.
+NEST = 12
+
+#: Keys of package.json below which a text can be a path, or a range of some sort.
+_NAMING = (*MEMBER_SECTIONS, "overrides", "resolutions", "pnpm", "workspaces")
+
+#: What a lock gives as a place on this machine.
+_IN_A_LOCK = re.compile(r"\b(?:file|link|portal):([^\s\"',)]*)")
+
+_LOCAL = re.compile(r"(?:file|link|portal|workspace|patch):(?P<path>.*)", re.DOTALL)
+_ABSOLUTE = re.compile(r"[/\\~]|[A-Za-z]:[/\\]")
+
+
+@contextmanager
+def scratch_project(texts: Mapping[str, str]) -> Iterator[Path]:
+    """A project of these texts (by path relative to it), gone afterwards. Raises RecipeError."""
+    with tempfile.TemporaryDirectory(prefix="fallback-tier-npm-", dir=_place()) as folder:
+        project = Path(folder, *("in" for _ in range(NEST)))
+        try:
+            for path, text in texts.items():
+                _write(project, path, text)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise _unsupported(f"{path!r} can't be written ({why})") from error
+        yield project
+
+
+def check_paths(files: Files) -> None:
+    """Raises RecipeError where a manifest or a lock names a place on this machine that isn't in the
+    project: a client would read what lies there, and what it reads could end up in the lock."""
+    for path, text in files.manifests.items():
+        manifest = parse_manifest(path, text)
+        for said in _strings([manifest.get(key) for key in _NAMING]):
+            if _leads_out(said):
+                raise _unsupported(f"{path} names {said!r}, which is outside of the repository")
+    for found in _IN_A_LOCK.finditer(files.lock_text):
+        if _is_outside(found[1]):
+            raise _unsupported(
+                f"{files.lock} names {found[0]!r}, which is outside of the repository"
+            )
+
+
+def check_addresses(specs: Iterable[str]) -> None:
+    """Raises RecipeError for what a client would fetch from elsewhere than its registry."""
+    for spec in specs:
+        if foreign(spec) in {"a URL", "a git repository or path"}:
+            raise _unsupported(f"{spec!r} is not of the registry, and would have to be fetched")
+
+
+def _place() -> Path | None:
+    import platformdirs
+
+    place = platformdirs.user_cache_path("fallback-tier") / "scratch"
+    try:
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return None  # no cache: the system's temporary folder
+    return place
+
+
+def _write(project: Path, path: str, text: str) -> None:
+    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+        raise ValueError("it is outside of the project")
+    place = project / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(text.encode())  # text mode would change line ends
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, at any depth."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict | list):
+            waiting.extend(one.values() if isinstance(one, dict) else one)
+
+
+def _leads_out(said: str) -> bool:
+    found = _LOCAL.match(said.strip().lstrip("!"))
+    # A range or a user/repo can be read as a path, too; neither leads out.
+    return _is_outside(found["path"] if found else said.strip().lstrip("!"))
+
+
+def _is_outside(path: str) -> bool:
+    plain = unquote(path)
+    if _ABSOLUTE.match(plain):
+        return not re.match(r"~\s*v?[\d.xX*]", plain)  # ~1.2 is a range
+    return re.split(r"[/\\]", plain).count("..") > NEST
+
+
+def _unsupported(problem: str) -> RecipeError:
+    return RecipeError(
+        RefusalReason.RECIPE_UNSUPPORTED,
+        f"{problem}.",
+        next_step="Update the dependency by hand with the project's own client.",
+    )

@@ -1,0 +1,169 @@
+"""The shape that a lock must have before anything in it is used.
+
+A lock is the repository's word. Names and versions of it become requirements for uv, names of scratch
+files and words of a command line, so they may be names and versions only.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_tier.errors import RecipeError
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$")]
+VersionText = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.!+_-]*$")]
+Pin = Annotated[str, StringConstraints(pattern=r"^={0,3} ?[A-Za-z0-9][A-Za-z0-9.!+_-]*$|^\*$")]
+PythonVersion = Annotated[str, StringConstraints(pattern=r"^(?:[0-9]+(?:\.[0-9]+)*)?$")]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class _File(_Shape):
+    url: str = ""
+    path: str = ""
+    hash: str = ""
+
+
+class _Asked(_Shape):
+    name: Name
+    version: VersionText | None = None
+    specifier: str = ""
+    marker: str = ""
+    extra: list[Name] = []
+    extras: list[Name] = []
+    editable: str | None = None
+    virtual: str | None = None
+    directory: str | None = None
+
+
+class _UvMetadata(_Shape):
+    requires_dist: list[_Asked] = Field(default=[], alias="requires-dist")
+    requires_dev: dict[str, list[_Asked]] = Field(default={}, alias="requires-dev")
+    provides_extras: list[Name] = Field(default=[], alias="provides-extras")
+
+
+class _UvPackage(_Shape):
+    name: Name
+    version: VersionText | None = None
+    source: dict[str, str]
+    dependencies: list[_Asked] = []
+    optional: dict[Name, list[_Asked]] = Field(default={}, alias="optional-dependencies")
+    development: dict[str, list[_Asked]] = Field(default={}, alias="dev-dependencies")
+    wheels: list[_File] = []
+    sdist: _File | None = None
+    metadata: _UvMetadata = _UvMetadata()
+
+
+class _UvManifest(_Shape):
+    members: list[str] = []
+    constraints: list[_Asked] = []
+    overrides: list[_Asked] = []
+
+
+class _UvLock(_Shape):
+    requires_python: str = Field(default="", alias="requires-python")
+    package: list[_UvPackage] = []
+    manifest: _UvManifest = _UvManifest()
+    options: dict[str, Any] = {}
+
+
+class _PoetrySource(_Shape):
+    type: str = ""
+    url: str = ""
+
+
+class _PoetryPackage(_Shape):
+    name: Name
+    version: VersionText
+    description: str = ""
+    python_versions: str = Field(default="*", alias="python-versions")
+    source: _PoetrySource = _PoetrySource()
+    files: list[dict[str, Any]] = []
+    dependencies: "dict[Name, str | _PoetryAsked | list[str | _PoetryAsked]]" = {}
+    extras: dict[str, list[str]] = {}
+
+
+class _PoetryAsked(_Shape):
+    version: str = "*"
+    markers: str = ""
+    optional: bool = False
+    extras: list[Name] = []
+
+
+class _PoetryMetadata(_Shape):
+    lock_version: str = Field(default="", alias="lock-version")
+    python_versions: str = Field(default="*", alias="python-versions")
+    content_hash: str = Field(default="", alias="content-hash")
+
+
+class _PoetryLock(_Shape):
+    package: list[_PoetryPackage] = []
+    metadata: _PoetryMetadata = _PoetryMetadata()
+
+
+class _PipenvPackage(_Shape):
+    version: Pin | None = None
+    extras: list[Name] = []
+    markers: str = ""
+    index: str | None = None
+    hashes: list[str] = []
+
+
+class _PipenvRequires(_Shape):
+    python_version: PythonVersion = ""
+    python_full_version: PythonVersion = ""
+
+
+class _PipenvSource(_Shape):
+    name: str | None = None
+
+
+class _PipenvMeta(_Shape):
+    hash: dict[str, str] = {}
+    requires: _PipenvRequires = _PipenvRequires()
+    sources: list[_PipenvSource] = []
+
+
+class _PipenvLock(_Shape):
+    meta: _PipenvMeta = Field(default=_PipenvMeta(), alias="_meta")
+
+
+def check_uv(path: str, document: Any) -> None:
+    """Raises RecipeError for a uv.lock that uv can't have written."""
+    _check(path, document, _UvLock)
+
+
+def check_poetry(path: str, document: Any) -> None:
+    """Raises RecipeError for a poetry.lock that Poetry can't have written."""
+    _check(path, document, _PoetryLock)
+
+
+def check_pipenv(path: str, document: Any) -> None:
+    """Raises RecipeError for a Pipfile.lock that pipenv can't have written."""
+    _check(path, document, _PipenvLock)
+    for section, entries in document.items():
+        if section != "_meta" and isinstance(entries, dict):
+            for name, entry in entries.items():
+                _check(path, {"name": name}, _Named)
+                if isinstance(entry, dict):
+                    _check(path, entry, _PipenvPackage)
+
+
+class _Named(_Shape):
+    name: Name
+
+
+def _check(path: str, document: Any, shape: type[_Shape]) -> None:
+    try:
+        shape.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise RecipeError(
+            RefusalReason.RECIPE_UNSUPPORTED,
+            f"{path} is not as its client writes it, at {place[:100]!r}: {first['msg']}.",
+            next_step="Make it anew with its client.",
+        ) from error

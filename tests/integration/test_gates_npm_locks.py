@@ -1,0 +1,65 @@
+"""What npm's gates read of yarn's and pnpm's locks: a resolved tree, where the lock answers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
+from fallback_plugins.npm.gates import build_gates
+from tests.integration.gate_setup import advisory, needs_sandbox, patched
+
+pytestmark = [pytest.mark.sandbox]
+
+
+@pytest.fixture(autouse=True)
+def _sandbox() -> None:
+    needs_sandbox()
+
+
+def project(left: str) -> dict[str, str]:
+    facts = {"name": "calc", "version": "1.0.0", "dependencies": {"left": left}}
+    return {"package.json": json.dumps(facts, indent=2), "calc.js": ""}
+
+
+YARN = 'left@^1.0.0:\n  version "{0}"\n'
+PNPM = """lockfileVersion: '9.0'
+importers:
+  .:
+    dependencies:
+      left: {{specifier: ^1.0.0, version: {0}}}
+packages:
+  left@{0}: {{}}
+snapshots:
+  left@{0}: {{}}
+"""
+
+
+@pytest.mark.parametrize(("lock", "text"), [("yarn.lock", YARN), ("pnpm-lock.yaml", PNPM)])
+@pytest.mark.parametrize("version", ["1.0.0", "1.2.0"])
+def test_another_clients_lock_is_read(tmp_path: Path, lock: str, text: str, version: str) -> None:
+    files = project("^1.0.0") | {lock: text.format("1.0.0")}
+    manifests, about = ("package.json", lock), advisory("left", fixed="1.2.0")
+    change = {lock: text.format(version), "calc.js": "1;"}
+    with patched(tmp_path, files, change, about=about, manifests=manifests) as case:
+        verdicts = case.judge(build_gates())
+    assert verdicts["resolves"].status is GateStatus.SKIPPED
+    told = verdicts["not_vulnerable"]
+    if version == "1.0.0":
+        assert told.failure_kind is FailureKind.STILL_VULNERABLE
+    else:
+        assert (told.status, told.detail) == (GateStatus.PASSED, "resolved tree: left 1.2.0")
+        assert told.proof_level is ProofLevel.RESOLVED_TREE
+
+
+@pytest.mark.parametrize(("lock", "text"), [("yarn.lock", YARN), ("pnpm-lock.yaml", PNPM)])
+def test_another_clients_lock_proves_nothing_of_what_it_does_not_answer(
+    tmp_path: Path, lock: str, text: str
+) -> None:
+    files = project("^1.0.0") | {lock: text.format("1.2.0")}
+    manifests, about = ("package.json", lock), advisory("left", fixed="1.2.0")
+    change = {"package.json": project("^2.0.0")["package.json"]}
+    with patched(tmp_path, files, change, about=about, manifests=manifests) as case:
+        told = case.judge(build_gates())["not_vulnerable"]
+    assert told.status is GateStatus.SKIPPED
+    assert "does not answer left ^2.0.0" in told.detail

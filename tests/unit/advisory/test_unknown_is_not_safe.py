@@ -1,0 +1,130 @@
+"""Inputs that are odd, cut or hostile: what they leave unknown is said, and never called safe."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_tier.advisory import is_affected, load_advisories, lowest_fixed_version
+from fallback_tier.advisory.found import ranges_up_to
+from tests.unit.advisory.test_reports import osv, read
+from tests.unit.advisory.test_sarif import read as read_sarif
+from tests.unit.advisory.test_sarif import run
+from tests.unit.recipes.support import advisory
+
+
+def spans(*events: tuple[str, str]) -> dict[str, Any]:
+    return {"type": "SEMVER", "events": [{kind: version} for kind, version in events]}
+
+
+@pytest.mark.parametrize("end", ["fixed", "last_affected"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_where_one_stretch_ends_and_the_next_begins_the_next_one_holds(
+    end: str, turned: bool
+) -> None:
+    pairs = [[("introduced", "0"), (end, "1.0.0")], [("introduced", "1.0.0"), (end, "2.0.0")]]
+    events = [event for pair in (reversed(pairs) if turned else pairs) for event in pair]
+    record = advisory("npm", "pkg", ranges=[spans(*events)])
+    assert is_affected(record, "npm", "pkg", "1.5.0")
+    assert not is_affected(record, "npm", "pkg", "2.0.1")
+
+
+def test_a_stretch_of_one_version_and_one_of_none() -> None:
+    one = advisory(
+        "npm", "pkg", ranges=[spans(("last_affected", "1.0.0"), ("introduced", "1.0.0"))]
+    )
+    assert is_affected(one, "npm", "pkg", "1.0.0")
+    assert not is_affected(one, "npm", "pkg", "1.0.1")
+    none = advisory("npm", "pkg", ranges=[spans(("introduced", "1.0.0"), ("fixed", "1.0.0"))])
+    assert not is_affected(none, "npm", "pkg", "1.0.0")
+
+
+def test_a_range_that_never_begins_says_nothing() -> None:
+    unbegun: tuple[dict[str, str], ...] = ({}, {"fixed": "2.0.0"})
+    for event in unbegun:
+        record = advisory("npm", "pkg", ranges=[{"type": "SEMVER", "events": [event]}])
+        assert record.says_nothing
+
+
+def test_a_report_outlives_a_record_that_names_commits_only(tmp_path: Path) -> None:
+    package = {"name": "pkg", "ecosystem": "npm"}
+    commits = [{"type": "GIT", "events": [{"introduced": "0"}]}]
+    whole = {"id": "GHSA-xvch-5gv4-984h", "affected": [{"package": package, "ranges": commits}]}
+    via = {"name": "pkg", "range": "<2.0.0", "url": "https://x.test/GHSA-xvch-5gv4-984h"}
+    (tmp_path / "whole.json").write_text(json.dumps(whole))
+    (tmp_path / "audit.json").write_text(json.dumps({"vulnerabilities": {"pkg": {"via": [via]}}}))
+    found = load_advisories([tmp_path])
+    assert not found.skipped
+    (record,) = found.advisories
+    assert is_affected(record, "npm", "pkg", "1.0.0")
+
+
+def test_a_fix_of_one_release_line_says_nothing_of_the_next() -> None:
+    fixes = ["2.2.28", "3.2.13", "3.2.15"]
+    record = advisory("PyPI", "pkg", ranges=ranges_up_to("PyPI", "2.2.1", fixes))
+    assert lowest_fixed_version(record, "PyPI", "pkg", "2.2.1") == "2.2.28"
+    for safe in ("2.2.28", "2.2.29", "3.2.13", "3.2.15", "3.3", "4.0"):
+        assert not is_affected(record, "PyPI", "pkg", safe), safe
+    for unknown in ("2.2.27", "2.3", "3.0", "3.2.12", "3.2.14"):
+        assert is_affected(record, "PyPI", "pkg", unknown), unknown
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"vulnerabilities": {"a": 5}},
+        {"vulnerabilities": {"a": {"via": "x"}}},
+        {"vulnerabilities": {"a": {"via": [1, 2]}}},
+        {"vulnerabilities": {"a": {"via": []}}},
+        {"vulnerabilities": {"a": {"via": ["b"]}}},
+        {"advisories": {"1": 7}},
+        {"vulns": [7]},
+        {"results": [{"vulns": "x"}]},
+        {"results": [{"packages": "x"}]},
+        {"results": [{"packages": [1]}]},
+        {"results": [{"packages": [{"package": {"name": "a"}, "vulnerabilities": "x"}]}]},
+        {"dependencies": [{"name": "a", "version": "1", "vulns": ["x"]}]},
+        {"version": "2.1.0", "runs": [1]},
+        {"version": "2.1.0", "runs": [{"results": [1]}]},
+    ],
+)
+def test_what_has_not_the_form_that_it_should_have_is_not_clean(
+    tmp_path: Path, report: Any
+) -> None:
+    found = read(tmp_path, report)
+    assert found.skipped
+    assert not found.advisories
+
+
+def test_a_number_of_thousands_of_digits_is_no_fix(tmp_path: Path) -> None:
+    flaw = {"id": "X", "fix_versions": ["1.post" + "9" * 4_300]}
+    report = {"dependencies": [{"name": "a", "version": "2.0", "vulns": [flaw]}]}
+    (record,) = read(tmp_path, report).advisories
+    assert is_affected(record, "PyPI", "a", "3.0")
+
+
+def test_a_folder_that_is_a_link_is_named(tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "given" / "a.json").write_text(json.dumps(osv("A")))
+    (tmp_path / "given" / "link").symlink_to(tmp_path / "elsewhere")
+    (skipped,) = load_advisories([tmp_path / "given"]).skipped
+    assert "symbolic link" in skipped.reason
+
+
+def test_hostile_texts_of_a_sarif_log_cost_no_more_than_their_length(tmp_path: Path) -> None:
+    """Each of them took minutes: the alias list was searched from each of its beginnings, the rules from
+    the first one for each result."""
+    said = "Package 'a@1.0.0' is vulnerable to 'X'"
+    purl = {"purl": "pkg:npm/a@1.0.0"}
+    count = 20_000
+    results = [
+        {"ruleId": f"r{n}", "message": {"text": said}, "properties": purl} for n in range(count)
+    ]
+    results[0]["message"] = {"text": said + " " + "(also known as " * 60_000}
+    rules = [{"id": f"r{number}"} for number in range(count)]
+    begun = time.monotonic()
+    read_sarif(tmp_path, run(*results, rules=rules))
+    assert time.monotonic() - begun < 60
