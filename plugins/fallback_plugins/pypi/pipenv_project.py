@@ -5,7 +5,7 @@ against each other by the real uv, in a scratch lock that is thrown away.
 """
 
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,15 +15,13 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.bumping import unsupported
 from fallback_plugins.ladder import ProjectFix, blocked
 from fallback_plugins.pypi import lock_edit
-from fallback_plugins.pypi.lock_edit import State, not_admitting
+from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
+from fallback_plugins.pypi.lock_edit import State
 from fallback_plugins.pypi.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.pyproject import parse_toml
-from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.resolver import blocker_of
-from fallback_plugins.pypi.scratch_lock import PackageIndex
 from fallback_plugins.pypi.survey import ECOSYSTEM
-from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
@@ -67,15 +65,8 @@ class PipenvProject:
         if not lock_edit.affected_versions(self._tree, advisory):
             return None
         climber = _Climber(self, advisory)
-        if self.texts:
-            rungs = [
-                (LadderStep.LOCK_REFRESH, climber.refresh),
-                (LadderStep.DIRECT_BUMP, climber.direct),
-                (LadderStep.PARENT_BUMP, climber.parent),
-            ]
-        else:
-            rungs = [(LadderStep.LOCK_EDIT, climber.refresh)]
         start = State({self.path: self.lock.text, **self.texts}, self._tree)
+        rungs = climber.rungs(declares=bool(self.texts))
         fix = lock_edit.climb(advisory, self.path, start, rungs)
         if fix is None or fix.before is None or fix.after is None:
             return fix
@@ -124,10 +115,7 @@ class PipenvProject:
         return self.tree_of(self.lock)
 
     def _first_step(self, package: str, version: str) -> LadderStep:
-        if not self.texts:
-            return LadderStep.LOCK_EDIT
-        excluded = not_admitting(self.texts, package, version)
-        return LadderStep.DIRECT_BUMP if excluded else LadderStep.LOCK_REFRESH
+        return first_step(self.texts, package, version)
 
     def _refusal(self, node: Node) -> RecipeError | None:
         first = self.lock.first_source
@@ -144,40 +132,21 @@ class PipenvProject:
         return found
 
 
-class _Climber:
+class _Climber(EditClimber):
     """The rungs of one climb."""
 
     def __init__(self, project: PipenvProject, advisory: Advisory) -> None:
-        self._project = project
-        self._advisory = advisory
         offline = project.repo.settings.offline
-        self.releases = Releases(None if offline else UvClient(project.clients))
-        self._index = PackageIndex(project.clients)
+        super().__init__(project.path, project.manifest, advisory, project.clients, offline=offline)
+        self._project = project
         self.unchecked = ""
 
-    def refresh(self, state: State, package: str) -> State:
-        """The lowest safe version within what the Pipfile asks for."""
-        return self._moved(state, package, may_raise=lambda _: False)
-
-    def direct(self, state: State, package: str) -> State:
-        """The declaration raised to the lowest safe version."""
-        if not any(lock_edit.declared(self._manifests(state), package)):
-            raise unsupported(f"{self._project.manifest} does not ask for {package}.")
-        return self._moved(state, package, may_raise=lambda name: name == package)
-
-    def parent(self, state: State, package: str) -> State:
-        """Declared packages that stand in the way raised to the lowest version that admits the safe one."""
-        return self._moved(state, package, may_raise=lambda _: True)
-
-    def _moved(self, state: State, package: str, may_raise: Callable[[str], bool]) -> State:
+    def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
         path, texts = self._project.path, self._manifests(state)
         lock = PipfileLock(path, state.texts[path])
         moved = {package: self._target(state, package)}
         while True:
-            for name, version in moved.items():
-                excluded = not_admitting(texts, name, version)
-                if excluded and not may_raise(name):
-                    raise lock_edit.excluded_by(*excluded, name, version)
+            check_raises(texts, moved, may_raise)
             blame = self._clash(lock, moved)
             if blame is None:
                 break
@@ -265,10 +234,3 @@ class _Climber:
         except RecipeError as error:
             raise refusal from error
         moved[parent] = found[parent]
-
-    def _target(self, state: State, package: str) -> str:
-        held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
-        return self.releases.lowest_safe(self._advisory, package, held, lambda _: True)
-
-    def _manifests(self, state: State) -> dict[str, str]:
-        return {path: text for path, text in state.texts.items() if path != self._project.path}

@@ -5,7 +5,7 @@ package's requirements, so a new version can be held against all who ask for it 
 """
 
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,17 +17,15 @@ from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.bumping import unsupported
 from fallback_plugins.ladder import ProjectFix
 from fallback_plugins.pypi import lock_edit
-from fallback_plugins.pypi.lock_edit import State, not_admitting
+from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
+from fallback_plugins.pypi.lock_edit import State
 from fallback_plugins.pypi.poetry_hash import content_hash
 from fallback_plugins.pypi.poetry_lock import PoetryLock
 from fallback_plugins.pypi.poetry_plan import Planner
 from fallback_plugins.pypi.poetry_render import with_release
 from fallback_plugins.pypi.poetry_tables import poetry_entries
 from fallback_plugins.pypi.pyproject import parse_toml, requirement_arrays
-from fallback_plugins.pypi.releases import Releases
-from fallback_plugins.pypi.scratch_lock import PackageIndex
 from fallback_plugins.pypi.survey import ECOSYSTEM
-from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
 from fallback_tier.advisory import Advisory
 from fallback_tier.outcome import Outline
@@ -35,9 +33,6 @@ from fallback_tier.ports import ClientRunner
 from fallback_tier.repo import RepoContext
 
 _MANIFEST = "pyproject.toml"
-
-#: May the declaration of this package be raised?
-_MayRaise = Callable[[str], bool]
 
 
 @dataclass
@@ -73,15 +68,8 @@ class PoetryProject:
         if not lock_edit.affected_versions(self._tree, advisory):
             return None
         climber = _Climber(self, advisory)
-        if self._declares:
-            rungs = [
-                (LadderStep.LOCK_REFRESH, climber.refresh),
-                (LadderStep.DIRECT_BUMP, climber.direct),
-                (LadderStep.PARENT_BUMP, climber.parent),
-            ]
-        else:
-            rungs = [(LadderStep.LOCK_EDIT, climber.refresh)]
         start = State({self.path: self._lock.text, **self.texts}, self._tree)
+        rungs = climber.rungs(declares=self._declares)
         fix = lock_edit.climb(advisory, self.path, start, rungs)
         if fix is None or fix.before is None or fix.after is None:
             return fix
@@ -130,46 +118,24 @@ class PoetryProject:
         return bool(self.texts)
 
     def _first_step(self, package: str, version: str) -> LadderStep:
-        if not self._declares:
-            return LadderStep.LOCK_EDIT
-        excluded = not_admitting(self.texts, package, version)
-        return LadderStep.DIRECT_BUMP if excluded else LadderStep.LOCK_REFRESH
+        return first_step(self.texts, package, version)
 
 
-class _Climber:
+class _Climber(EditClimber):
     """The rungs of one climb."""
 
     def __init__(self, project: PoetryProject, advisory: Advisory) -> None:
-        self._project = project
-        self._advisory = advisory
         offline = project.repo.settings.offline
-        self.releases = Releases(None if offline else UvClient(project.clients))
-        self._index = PackageIndex(project.clients)
+        super().__init__(project.path, project.manifest, advisory, project.clients, offline=offline)
+        self._project = project
 
-    def refresh(self, state: State, package: str) -> State:
-        """The lowest safe version, and what has to move with it, within what the manifest asks for."""
-        return self._planned(state, package, may_raise=lambda _: False)
-
-    def direct(self, state: State, package: str) -> State:
-        """The declaration raised to the lowest safe version."""
-        if not any(lock_edit.declared(self._manifests(state), package)):
-            raise unsupported(f"{self._project.manifest} does not ask for {package}.")
-        return self._planned(state, package, may_raise=lambda name: name == package)
-
-    def parent(self, state: State, package: str) -> State:
-        """Declared packages on the way raised to the lowest version that admits the safe one."""
-        return self._planned(state, package, may_raise=lambda _: True)
-
-    def _planned(self, state: State, package: str, may_raise: _MayRaise) -> State:
+    def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
         path, texts = self._project.path, self._manifests(state)
         lock = PoetryLock(path, state.texts[path])
         planner = Planner(lock, self._index, self._advisory)
         planner.add(package, self._target(state, package))
         while True:
-            for name, version in planner.versions.items():
-                excluded = not_admitting(texts, name, version)
-                if excluded and not may_raise(name):
-                    raise lock_edit.excluded_by(*excluded, name, version)
+            check_raises(texts, planner.versions, may_raise)
             if not planner.widen():
                 break
         for name, version in planner.versions.items():
@@ -180,11 +146,10 @@ class _Climber:
         return State({**texts, path: lock.text}, self._project.tree_of(lock, texts))
 
     def _target(self, state: State, package: str) -> str:
-        held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
         refusal = self._project._lock.refusal(package)
         if refusal:
             raise refusal
-        return self.releases.lowest_safe(self._advisory, package, held, lambda _: True)
+        return super()._target(state, package)
 
     def _hashed(
         self, lock: PoetryLock, before: Mapping[str, str], after: Mapping[str, str]
@@ -198,6 +163,3 @@ class _Climber:
                 " date, or its Poetry hashes otherwise."
             )
         return lock.with_content_hash(new)
-
-    def _manifests(self, state: State) -> dict[str, str]:
-        return {path: text for path, text in state.texts.items() if path != self._project.path}
