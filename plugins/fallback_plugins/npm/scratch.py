@@ -1,12 +1,8 @@
-"""Where clients run: folders of the user's own that hold nothing but what is given to them.
-
-A client looks for configuration and workspaces in every folder above its own, and a system's temporary
-folder is everybody's: so these lie in the user's cache. A project lies some levels deep in one, so that
-what it names by a relative path is still in it.
+"""Scratch projects for npm, yarn and pnpm, some levels deep in a folder of their own: what they name by a
+relative path is still in it.
 """
 
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -17,6 +13,7 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifest import MEMBER_SECTIONS, parse_manifest
 from fallback_plugins.npm.specs import foreign
+from fallback_plugins.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
 
 #: Levels above a scratch project that are scratch, too. Real projects lie less deep in a repository.
@@ -35,8 +32,8 @@ _ABSOLUTE = re.compile(r"[/\\~]|[A-Za-z]:[/\\]")
 @contextmanager
 def scratch_project(texts: Mapping[str, str]) -> Iterator[Path]:
     """A project of these texts (by path relative to it), gone afterwards. Raises RecipeError."""
-    with tempfile.TemporaryDirectory(prefix="fallback-tier-npm-", dir=_place()) as folder:
-        project = Path(folder, *("in" for _ in range(NEST)))
+    with scratch_folder("npm") as folder:
+        project = folder.joinpath(*("in" for _ in range(NEST)))
         try:
             for path, text in texts.items():
                 _write(project, path, text)
@@ -66,17 +63,6 @@ def check_addresses(specs: Iterable[str]) -> None:
     for spec in specs:
         if foreign(spec) in {"a URL", "a git repository or path"}:
             raise _unsupported(f"{spec!r} is not of the registry, and would have to be fetched")
-
-
-def _place() -> Path | None:
-    import platformdirs
-
-    place = platformdirs.user_cache_path("fallback-tier") / "scratch"
-    try:
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:
-        return None  # no cache: the system's temporary folder
-    return place
 
 
 def _write(project: Path, path: str, text: str) -> None:

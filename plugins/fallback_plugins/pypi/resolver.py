@@ -8,7 +8,6 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -18,6 +17,7 @@ from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.pyproject import NO_BACKEND
 from fallback_plugins.pypi.uv_lock import STUBS
 from fallback_plugins.pypi.uv_settings import index_variables
+from fallback_plugins.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
 from fallback_tier.ports import ClientRunner, CommandResult
 
@@ -75,8 +75,8 @@ def uv_lock(
     ``stubs``: metadata of releases (``name-version``) that have no wheel; only a build could tell it.
     Raises RecipeError (UvRefusedError with uv's own words), ToolMissingError.
     """
-    with TemporaryDirectory(prefix="fallback-tier-uv-") as folder:
-        root = laid_out(Path(folder), files)
+    with scratch_folder("uv") as folder:
+        root = laid_out(folder, files)
         place = root / lock
         place.parent.mkdir(parents=True, exist_ok=True)
         if stubs:
@@ -178,8 +178,8 @@ def blocker_of(error: RecipeError, package: str) -> tuple[str, str] | None:
     return None
 
 
-def own_words(output: str, scratch: str) -> str:
+def own_words(output: str, scratch: Path) -> str:
     """uv's message on one line, bounded, without its progress and our scratch folder's name."""
     _, found, errors = output.partition("error:")
-    said = " ".join((errors if found else output).replace(scratch, ".").split())
+    said = " ".join((errors if found else output).replace(str(scratch), ".").split())
     return said[:_MAX_WORDS].rstrip(" ;.") or "nothing"

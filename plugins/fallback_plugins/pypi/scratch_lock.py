@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from functools import cached_property
-from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -29,6 +28,7 @@ from fallback_plugins.pypi.resolver import (
     run_uv,
     yanked_in,
 )
+from fallback_plugins.scratch import scratch_folder
 from fallback_tier.ports import ClientRunner
 
 #: What stands where a package doesn't say which Pythons it supports.
@@ -168,8 +168,8 @@ class PackageIndex:
             manifest += (
                 f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(alone)}\nrequires-dist = []\n"
             )
-        with TemporaryDirectory(prefix="fallback-tier-uv-") as folder:
-            root = laid_out(Path(folder), {"pyproject.toml": manifest})
+        with scratch_folder("uv") as folder:
+            root = laid_out(folder, {"pyproject.toml": manifest})
             # The settings stand in the manifest, which is ours: it has to be read.
             result = run_uv(self._clients, root, options, env={"UV_NO_CONFIG": ""})
             if not result.ok:
@@ -201,8 +201,8 @@ class PackageIndex:
             raise resolver_failed(
                 f"{release.name} {release.version} has no wheel: only a build could tell what it needs."
             )
-        with TemporaryDirectory(prefix="fallback-tier-uv-") as folder:
-            root = Path(folder)
+        with scratch_folder("uv") as folder:
+            root = folder
             result = run_uv(
                 self._clients,
                 root,

@@ -7,8 +7,6 @@ and no option of the repository's reaches the command line.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from packaging.utils import canonicalize_name
 
@@ -19,6 +17,7 @@ from fallback_plugins.pypi.resolver import (
     requirement_line,
     run_uv,
 )
+from fallback_plugins.scratch import scratch_folder
 from fallback_plugins.tree import Ask, Node, Tree
 from fallback_tier.errors import RecipeError
 from fallback_tier.ports import ClientRunner
@@ -124,11 +123,11 @@ class UvClient:
             name: "".join(f"{requirement_line(it)}\n" for it in held)
             for name, held in lines.items()
         }
-        with TemporaryDirectory(prefix="fallback-tier-uv-") as folder:
-            laid_out(Path(folder), texts)
+        with scratch_folder("uv") as folder:
+            laid_out(folder, texts)
             result = run_uv(
                 self.clients,
-                Path(folder),
+                folder,
                 [
                     "pip",
                     "compile",

@@ -2,6 +2,7 @@
 
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -341,6 +342,24 @@ def test_the_outline_asks_nobody(bench: Bench) -> None:
     assert (move.step, move.before, move.after) == (LadderStep.DIRECT_BUMP, ("1.0",), "1.2")
     unfixed = project.outline(advisory("PyPI", "leaf", [("0", None)]))
     assert unfixed.left[0].reason is RefusalReason.NO_FIXED_VERSION
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("uv.toml", 'index-url = "http://127.0.0.1:9/simple"\n'),
+        ("pyproject.toml", '[tool.uv.workspace]\nmembers = ["**"]\n[tool.uv]\nindex-url = "x"\n'),
+    ],
+)
+def test_what_lies_in_everybodys_temporary_folder_steers_nothing(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    """uv looks for settings and workspaces in every folder above its own."""
+    files = bench.lock({"pyproject.toml": _manifest("leaf==1.0")})
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / name).write_text(text)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "shared"))
+    assert bench.climb(files).moves[0].after == "1.2"
 
 
 def test_an_unaffected_lock_is_left_alone(bench: Bench) -> None:

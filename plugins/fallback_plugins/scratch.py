@@ -1,0 +1,28 @@
+"""Where package clients run: folders of the user's own that hold nothing but what is given to them.
+
+A client looks for configuration and workspaces in every folder above its own, and a system's temporary
+folder is everybody's: so these lie in the user's cache.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def scratch_folder(client: str) -> Iterator[Path]:
+    """An empty folder (mode 0700), gone afterwards. Without a cache: in the system's temporary folder."""
+    with tempfile.TemporaryDirectory(prefix=f"fallback-tier-{client}-", dir=_place()) as folder:
+        yield Path(folder)
+
+
+def _place() -> Path | None:
+    import platformdirs
+
+    place = platformdirs.user_cache_path("fallback-tier") / "scratch"
+    try:
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return None
+    return place
