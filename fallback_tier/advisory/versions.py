@@ -138,6 +138,7 @@ def _pep440_successor(version: Version) -> str:
     return f"{base}.post0.dev0"
 
 
+@lru_cache(maxsize=65_536)
 def is_prerelease(ecosystem: str, version: str) -> bool:
     """Is this a pre-release (alpha, rc, dev …) by the ecosystem's rules?"""
     rank, _ = sort_key(ecosystem, version)

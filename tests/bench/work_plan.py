@@ -35,7 +35,9 @@ def _parse(lock: Path) -> Prepared:
 
 
 def _plan(lock: Path, ecosystem: str) -> Prepared:
+    from fallback_plugins.npm import specs
     from fallback_tier.advisory import bundle, load_advisories, sort_key
+    from fallback_tier.advisory.versions import is_prerelease
     from fallback_tier.repo import RepoContext
 
     records = lock.parent.with_suffix(".advisories")
@@ -44,10 +46,12 @@ def _plan(lock: Path, ecosystem: str) -> Prepared:
     loaded = load_advisories([records]).advisories
     facts: dict[str, Any] = {"load_advisories_s": time.perf_counter() - start}
     plugin = _plugin(ecosystem)
+    caches = [sort_key, is_prerelease, specs.admits, specs._range, specs._version]
     files = tuple(sorted(path.name for path in lock.parent.iterdir()))
 
     def plan() -> None:
-        sort_key.cache_clear()
+        for cache in caches:
+            cache.cache_clear()
         repo = RepoContext(
             root=lock.parent,
             base_commit="0" * 40,

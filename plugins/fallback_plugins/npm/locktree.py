@@ -56,6 +56,7 @@ def deprecated(lock_text: str) -> frozenset[tuple[str, str]]:
 
 def _flat(source: str, packages: Mapping[str, Any], names: Collection[str] | None) -> Tree:
     entries = {key: entry for key, entry in packages.items() if isinstance(entry, dict)}
+    names = None if names is None else frozenset(names)
     wanted = None if names is None else _asked_as(entries, names)
     links = {
         key: target
@@ -74,8 +75,10 @@ def _flat(source: str, packages: Mapping[str, Any], names: Collection[str] | Non
             continue
         inside = _INSTALLED in key
         sections = _ASKED if inside else MEMBER_SECTIONS
-        asks = tuple(_asks(key, entry, sections, find, wanted))
         name = _name(key, entry)
+        asks: tuple[Ask, ...] = ()
+        if wanted is None or _asks_any(entry, sections, wanted):
+            asks = tuple(_asks(key, entry, sections, find, wanted))
         if inside and names is not None and not asks and name not in names:
             continue
         node = Node(key=key, name=name, version=_text(entry.get("version")), asks=asks)
@@ -111,11 +114,10 @@ def _nested(source: str, lock: _Entry, manifest: _Entry) -> Tree:
     return Tree(source=source, nodes=nodes, roots=(root,))
 
 
-def _asked_as(entries: Mapping[str, _Entry], names: Collection[str]) -> frozenset[str]:
+def _asked_as(entries: Mapping[str, _Entry], names: frozenset[str]) -> frozenset[str]:
     """The names under which these packages are asked for: their own, and their aliases."""
-    real = frozenset(names)
-    aliases = (_tail(key) for key, entry in entries.items() if _text(entry.get("name")) in real)
-    return real.union(aliases)
+    aliases = (_tail(key) for key, entry in entries.items() if _text(entry.get("name")) in names)
+    return names.union(aliases)
 
 
 def _asks(
@@ -146,6 +148,15 @@ def _asks(
             to = find(key, name)
             if to is not None or not optional:
                 yield Ask(name=name, spec=spec, to=to, optional=optional, peer=peer)
+
+
+def _asks_any(entry: _Entry, sections: tuple[str, ...], wanted: frozenset[str]) -> bool:
+    """Most entries of a large lock ask for nothing of interest: they are passed over quickly."""
+    for section in sections:
+        asked = entry.get(section)
+        if isinstance(asked, dict) and not wanted.isdisjoint(asked):
+            return True
+    return False
 
 
 def _nearest(entries: Mapping[str, Any], asker: str, name: str) -> str | None:

@@ -8,6 +8,10 @@ from semantic_version import Version as SemVer
 
 from fallback_tier.advisory.versions import is_orderable
 
+_NUMBER = r"(0|[1-9]\d{0,8})"
+_PLAIN_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
+_PLAIN_RANGE = re.compile(rf"([~^]?){_PLAIN_VERSION.pattern}")
+
 #: One comparator with a version: what can be raised without changing its meaning. A bare "1.2" is
 #: an x-range, not a version; ">= 1.2" is a floor.
 _SIMPLE = re.compile(
@@ -82,10 +86,28 @@ def raised(spec: str, version: str) -> str | None:
     return f"{alias}{'~' if wildcard['minor'] else '^'}{version}"
 
 
+@lru_cache(maxsize=16_384)  # one climb asks the same of the same few ranges again and again
 def admits(spec: str, version: str) -> bool:
     """Does npm's range accept the version? False also where the range can't be read (a tag)."""
-    read, number = _range(split_alias(spec)[1]), _version(version)
+    text = split_alias(spec)[1]
+    plain, release = _PLAIN_RANGE.fullmatch(text), _PLAIN_VERSION.fullmatch(version)
+    if plain and release:
+        return _plainly_admits(plain, release)
+    read, number = _range(text), _version(version)
     return read is not None and number is not None and bool(read.match(number))
+
+
+def _plainly_admits(plain: re.Match[str], release: re.Match[str]) -> bool:
+    """Nearly every ask of a lock is ``^1.2.3``, ``~1.2.3`` or ``1.2.3``: a range parsed for each would be a
+    quarter of a plan. A test holds this against the library."""
+    operator, *numbers = plain.groups()
+    major, minor, patch = floor = tuple(map(int, numbers))
+    wanted = tuple(map(int, release.groups()))
+    if not operator:
+        return wanted == floor
+    if operator == "~" or (not major and minor):
+        return floor <= wanted < (major, minor + 1)
+    return floor <= wanted < ((major + 1,) if major else (0, 0, patch + 1))
 
 
 def compatible(version: str, other: str) -> bool:

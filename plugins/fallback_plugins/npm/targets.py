@@ -86,9 +86,8 @@ class Targets:
         A pre-release serves in the place of a release only where nothing else does.
         """
         named = list(filter(fits, self.named(node.name, node.version, tree)))
-        wanted = is_prerelease(ECOSYSTEM, node.version)
         for version in named:
-            if wanted or not is_prerelease(ECOSYSTEM, version):
+            if not is_prerelease(ECOSYSTEM, version) or is_prerelease(ECOSYSTEM, node.version):
                 return version
         if ask and (named or self._names_no_fix(node.name, node.version)):
             found = next(filter(fits, self.published(node.name, node.version)), None)

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from semantic_version import NpmSpec, Version
 
+from fallback_plugins.npm import specs
 from fallback_plugins.npm.jsontext import set_value
 from fallback_plugins.npm.lockshape import as_found, edited
 from fallback_plugins.npm.locktree import lock_tree
@@ -167,3 +169,15 @@ def test_a_flat_lock_knows_peers_optionals_links_and_members() -> None:
     (peer,) = tree.nodes["node_modules/p"].asks
     assert (peer.name, peer.peer, peer.to) == ("leaf", True, "node_modules/leaf")
     assert {asker.name for asker, _ in tree.askers("node_modules/leaf")} == {"member", "p"}
+
+
+@given(
+    st.sampled_from(["", "^", "~"]),
+    st.tuples(*[st.integers(0, 3)] * 3),
+    st.tuples(*[st.integers(0, 3)] * 3),
+)
+def test_plain_ranges_are_read_as_the_library_reads_them(
+    operator: str, floor: tuple[int, ...], wanted: tuple[int, ...]
+) -> None:
+    spec, version = operator + ".".join(map(str, floor)), ".".join(map(str, wanted))
+    assert specs.admits(spec, version) == NpmSpec(spec).match(Version(version)), (spec, version)
