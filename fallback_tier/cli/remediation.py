@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from fallback_audit.describe import visible
+from fallback_audit.vocabulary import LadderStep
 from fallback_tier.outcome import ClearedPath, Left, Move, Remediation
 
 #: Cleared paths and advisory names that are printed; JSON has them all.
@@ -33,9 +34,11 @@ def change(move: Move) -> str:
 
 
 def how(move: Move) -> str:
-    """The rung, and what was raised where that is another package."""
-    raised = f" of {safe(', '.join(move.raised))}" if move.raised else ""
-    return f"{move.step.label}{raised}"
+    """The rung, and what else was raised: the parent that it is about, or what had to go with it."""
+    if not move.raised:
+        return move.step.label
+    joined = " of " if move.step is LadderStep.PARENT_BUMP else ", with "
+    return f"{move.step.label}{joined}{safe(', '.join(move.raised))}"
 
 
 def why_not_cheaper(item: Move | Left) -> list[str]:

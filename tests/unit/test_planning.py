@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.vocabulary import ProofLevel, RefusalReason
+from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
 from fallback_tier.advisory import Advisory, AdvisorySet, Skipped, parse_advisory
+from fallback_tier.cli.remediation import how
 from fallback_tier.errors import FallbackError, RecipeError, ToolFailedError, ToolMissingError
-from fallback_tier.outcome import Left, NotApplicable, RecipeSelection
+from fallback_tier.outcome import Left, Move, NotApplicable, RecipeSelection
 from fallback_tier.planning import RemediationPlan, plan
 from fallback_tier.planning.ecosystem import MAX_ALONE
 from fallback_tier.repo import RepoContext
@@ -350,3 +351,15 @@ def test_a_move_names_what_it_clears_and_not_what_it_leaves(tmp_path: Path) -> N
     given = (advisory("A", "left@1.5.0"), advisory("B", "left@3.0.0", "right@never"))
     result = planned(tmp_path, *given)
     assert [move.advisory_ids for move in result.fixes[0].moves] == [("A",)]
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (LadderStep.PARENT_BUMP, "parent bump of top 2.0"),
+        (LadderStep.LOCK_EDIT, "exact edit of a lock, with top 2.0"),
+    ],
+)
+def test_what_else_was_raised_is_said_as_what_it_is(step: LadderStep, words: str) -> None:
+    move = Move(package="a", manifest="m", step=step, before=("1",), after="2", raised=("top 2.0",))
+    assert how(move) == words
