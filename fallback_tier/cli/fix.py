@@ -95,7 +95,8 @@ def _fix_one(
 
 def document(result: FixResult) -> dict[str, object]:
     """For machines. Logs are evidence, found by digest; a result stays small."""
-    return result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
+    said = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
+    return {**said, "proof_level": result.proof_level} if isinstance(result, Verified) else said
 
 
 def exit_code(result: FixResult) -> int:
@@ -139,11 +140,11 @@ def _report_verified(result: Verified, head: str, console: Console) -> None:
     line(
         console,
         f"[bold green]fixed and proved[/]  {head} by the {application.tier} tier in "
-        f"{result.attempts} attempt(s); proof: {application.proof_level}",
+        f"{result.attempts} attempt(s); proof: {result.proof_level}",
     )
     if application.remediation is not None:
         show_remediation(console, application.remediation)
-    if application.proof_level is ProofLevel.SOURCE:
+    if result.proof_level is ProofLevel.SOURCE:
         # A passing suite shows that nothing broke; only a test of the flaw shows it gone.
         line(
             console,

@@ -1,12 +1,13 @@
 """How a fix ends: verified, refused or escalated."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
-from fallback_audit.vocabulary import EscalationReason, RefusalReason
+from fallback_audit.vocabulary import EscalationReason, GateStatus, ProofLevel, RefusalReason
 from fallback_tier.outcome import Applied, AttemptSummary
 from fallback_tier.ports import GateVerdict
 
@@ -25,6 +26,11 @@ class Verified(_Ended):
 
     outcome: Literal["verified"] = "verified"
     application: Applied
+
+    @property
+    def proof_level(self) -> ProofLevel:
+        """What the gates have shown; where none looked at versions, what the attempt says of itself."""
+        return shown_by(self.verdicts) or self.application.proof_level
 
 
 class RefusedFix(_Ended):
@@ -46,3 +52,9 @@ class Escalated(_Ended):
 
 FixResult = Annotated[Verified | RefusedFix | Escalated, Field(discriminator="outcome")]
 result_adapter: TypeAdapter[FixResult] = TypeAdapter(FixResult)
+
+
+def shown_by(verdicts: Sequence[GateVerdict]) -> ProofLevel | None:
+    """What a gate has seen counts more than what the attempt said of itself; None: no gate looked."""
+    levels = [verdict.proof_level for verdict in verdicts if verdict.status is GateStatus.PASSED]
+    return next((level for level in levels if level is not None), None)

@@ -22,13 +22,13 @@ from fallback_audit.events import (
     SandboxDisabled,
 )
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus, ProofLevel
+from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import Finished, Recorder, TierEvent
 from fallback_tier.errors import PatchError, ToolError
 from fallback_tier.gates.decision import Ask, Decision, Failure, Pass, Refuse, decide
 from fallback_tier.gates.isolation import Worktree
-from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
+from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified, shown_by
 from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeSelection
 from fallback_tier.patch.parse import parse_patch
@@ -207,7 +207,7 @@ class _Fix:
                         attempt=attempt,
                         tier=application.tier,
                         patch_sha256=application.patch_sha256,
-                        proof_level=_shown_by(state.verdicts) or application.proof_level,
+                        proof_level=shown_by(state.verdicts) or application.proof_level,
                         gates_passed=passed,
                         gates_skipped=skipped,
                     )
@@ -291,9 +291,3 @@ def _apply(application: Applied, worktree: Worktree) -> GateVerdict:
     return GateVerdict(
         gate=APPLIES, status=GateStatus.PASSED, detail="git applied the patch to the base commit"
     )
-
-
-def _shown_by(verdicts: Sequence[GateVerdict]) -> ProofLevel | None:
-    """What a gate has seen counts more than what the attempt said of itself; None: no gate looked."""
-    levels = [verdict.proof_level for verdict in verdicts if verdict.status is GateStatus.PASSED]
-    return next((level for level in levels if level is not None), None)

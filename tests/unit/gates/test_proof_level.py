@@ -1,0 +1,33 @@
+"""What a fix is proved to be is what the gates have seen, not what the attempt says of itself."""
+
+import pytest
+
+from fallback_audit.vocabulary import GateStatus, ProofLevel
+from fallback_plugins import gating
+from fallback_tier.gates.result import shown_by
+from fallback_tier.ports import GateVerdict
+
+
+def verdict(level: ProofLevel | None, status: GateStatus = GateStatus.PASSED) -> GateVerdict:
+    return GateVerdict(gate="g", status=status, detail="", proof_level=level)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "level"),
+    [
+        ([], None),
+        ([verdict(None)], None),
+        ([verdict(None), verdict(ProofLevel.RESOLVED_TREE)], ProofLevel.RESOLVED_TREE),
+        ([verdict(ProofLevel.RESOLVED_TREE, GateStatus.SKIPPED)], None),
+    ],
+)
+def test_the_gate_that_looked_at_versions_tells(
+    verdicts: list[GateVerdict], level: ProofLevel | None
+) -> None:
+    assert shown_by(verdicts) is level
+
+
+def test_of_several_projects_the_weakest_proof_counts() -> None:
+    both = [verdict(ProofLevel.RESOLVED_TREE), verdict(ProofLevel.PINS)]
+    assert gating.combined("g", both).proof_level is ProofLevel.PINS
+    assert gating.combined("g", both[:1] * 2).proof_level is ProofLevel.RESOLVED_TREE
