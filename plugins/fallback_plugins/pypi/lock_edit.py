@@ -1,6 +1,5 @@
 """What every Python project with a lock has in common: its rungs are climbed one after the other."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,15 +10,14 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.ladder import ProjectFix, Tried, left_behind
 from fallback_plugins.pypi.manifests import Kind, kind_of
-from fallback_plugins.pypi.poetry_tables import pipfile_entries, poetry_entries
+from fallback_plugins.pypi.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.pyproject import (
     RequirementString,
     parse_toml,
     replace_requirement,
-    requirement_arrays,
+    strings_by_name,
 )
 from fallback_plugins.pypi.releases import lowest_safe
-from fallback_plugins.pypi.requirements import declaration_in
 from fallback_plugins.pypi.resolver import resolver_failed
 from fallback_plugins.pypi.rewrite import apply_edits, edits_for
 from fallback_plugins.pypi.survey import ECOSYSTEM
@@ -30,8 +28,6 @@ from fallback_tier.outcome import Left, Move, Outline
 
 #: Manifests whose requests are kept: one climb asks about many packages of the same few files.
 _MANIFESTS = 16
-
-_NAME = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)")
 
 
 @dataclass(frozen=True)
@@ -226,16 +222,10 @@ def _strings(path: str, text: str, package: str) -> tuple[RequirementString, ...
 @lru_cache(maxsize=_MANIFESTS)
 def _asked(path: str, text: str) -> Mapping[str, tuple[RequirementString, ...]]:
     """All that a manifest asks for, by canonical name: read once for any number of packages."""
-    document = parse_toml(path, text)
-    of_pipfile = kind_of(path) is Kind.PIPFILE
+    if kind_of(path) is not Kind.PIPFILE:
+        return strings_by_name(path, text)
     found: dict[str, list[RequirementString]] = {}
-    for keys, value in () if of_pipfile else requirement_arrays(document):
-        name = _NAME.match(value)
-        declaration = declaration_in(value, name[1]) if name else None
-        if name and declaration:
-            string = RequirementString(keys, value, declaration)
-            found.setdefault(canonicalize_name(name[1]), []).append(string)
-    for entry in pipfile_entries(document) if of_pipfile else poetry_entries(document):
+    for entry in pipfile_entries(parse_toml(path, text)):
         string = RequirementString(entry.keys, entry.value, entry.declaration)
         found.setdefault(canonicalize_name(entry.name), []).append(string)
     return {name: tuple(strings) for name, strings in found.items()}

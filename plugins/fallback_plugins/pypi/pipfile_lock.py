@@ -67,17 +67,6 @@ class PipfileLock:
         return tuple(self._pins())
 
     @property
-    def unpinned(self) -> tuple[str, ...]:
-        """Entries that come from elsewhere than a registry."""
-        pinned = {(pin.section, pin.name) for pin in self.pins}
-        return tuple(
-            name
-            for section, entries in self._sections()
-            for name in entries
-            if (section, canonicalize_name(name)) not in pinned
-        )
-
-    @property
     def python(self) -> str:
         """The Python that it is for (``3.9``); empty where it doesn't say."""
         requires = self._meta.get("requires", {})
