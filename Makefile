@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
-.PHONY: help setup test lint demo bench bench-setup bench-smoke record record-registry lock clean
+.PHONY: help setup test lint demo eval-retrieval bench bench-setup bench-smoke record record-registry lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
@@ -13,6 +13,7 @@ help:
 	@echo "make lint   format, lint, types, layers"
 	@echo "make bench  measure against peers in the same run"
 	@echo "make bench-recipes DATA=../shared/data   run the recipe cases with the real clients"
+	@echo "make eval-retrieval DATA=../shared/data  measure the solved-example memory"
 	@echo "make lock   renew requirements.lock from pyproject.toml"
 
 setup: $(STAMP)
@@ -49,7 +50,7 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Measured as installed: our wheel with its own dependencies, peers in an environment of theirs.
+# Measured as installed: our wheel with its dependencies and the embedding model, peers apart.
 bench: bench-setup
 	$(BIN)/python -m tests.bench $(ARGS)
 
@@ -61,10 +62,14 @@ bench-smoke: bench-setup
 bench-recipes: setup
 	$(BIN)/python -m tests.recipes_bench $(or $(DATA),../shared/data) --report docs/recipe-coverage.md $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
+# Every variant of the retrieval over the golden set: ARGS=--reserved for the final table.
+eval-retrieval: setup
+	$(BIN)/fallback-tier eval retrieval --data $(or $(DATA),../shared/data) $(ARGS)
+
 bench-setup: setup $(BENCH)/.peers
 	rm -rf $(BENCH)/dist && $(BIN)/python -m hatchling build -t wheel -d $(BENCH)/dist > /dev/null
 	test -x $(BENCH)/ours/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/ours
-	$(BIN)/uv pip install --quiet --python $(BENCH)/ours/bin/python --constraint requirements.lock --compile-bytecode --reinstall-package fallback-tier $(BENCH)/dist/*.whl
+	$(BIN)/uv pip install --quiet --python $(BENCH)/ours/bin/python --constraint requirements.lock --compile-bytecode --reinstall-package fallback-tier "$$(ls $(BENCH)/dist/*.whl)[embeddings]"
 
 $(BENCH)/.peers: tests/bench/requirements.lock
 	test -x $(BENCH)/peers/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/peers

@@ -41,8 +41,9 @@ from fallback_tier.patch.diff import unified_diff
 from fallback_tier.patch.edits import apply_edits
 from fallback_tier.patch.identity import replayable
 from fallback_tier.patch.normalise import edit_digest
-from fallback_tier.ports import RagMiss, Retrieval, SolvedExample, SolvedExampleRetriever
+from fallback_tier.ports import SolvedExampleRetriever
 from fallback_tier.prompt.redact import excerpt
+from fallback_tier.retrieval import FewShot, RagMiss, Retrieval
 
 if TYPE_CHECKING:
     # A fix by recipe never pays for importing what asks a model.
@@ -107,8 +108,11 @@ def _try_recipe(task: Task) -> Proposal | NotApplicable:
 
 
 def retrieve(
-    retriever: SolvedExampleRetriever | None, task: Task, record: Recorder
-) -> Generator[TierEvent, None, tuple[SolvedExample, ...]]:
+    retriever: SolvedExampleRetriever | None,
+    task: Task,
+    evidence: EvidenceStore,
+    record: Recorder,
+) -> Generator[TierEvent, None, tuple[FewShot, ...]]:
     """Ask the memory for at most MAX_EXAMPLES. The only place that touches the retriever."""
     retrieval: Retrieval = RagMiss(evidence="no solved examples are configured")
     if retriever is not None:
@@ -118,18 +122,37 @@ def retrieve(
         RetrievalQueried(
             attempt=task.number,
             verdict=RetrievalVerdict(retrieval.verdict),
-            example_ids=tuple(example.example_id for example in examples),
+            example_ids=tuple(shot.example.example_id for shot in examples),
             reason=retrieval.evidence,
+            account_sha256=_account(retrieval, examples, evidence),
         )
     )
     return examples
 
 
+def _account(
+    retrieval: Retrieval, examples: Sequence[FewShot], evidence: EvidenceStore
+) -> str | None:
+    """Scores, floors and what was dropped: whole as evidence, since an event must stay small.
+
+    What was returned is written from the examples themselves, so that it can be traced by content.
+    """
+    if retrieval.account is None:
+        return None
+    account = retrieval.account.model_copy(
+        update={
+            "returned": tuple(shot.example.example_id for shot in examples),
+            "content_sha256": {shot.example.example_id: shot.content_sha256 for shot in examples},
+        }
+    )
+    return evidence.put(account.model_dump_json().encode("utf-8", "replace"))
+
+
 def replay(
-    examples: Sequence[SolvedExample], task: Task, record: Recorder
+    examples: Sequence[FewShot], task: Task, record: Recorder
 ) -> Generator[TierEvent, None, Proposal | None]:
     """Replay needs identity (package and code), never similarity. Its patch meets every gate too."""
-    for example in examples:
+    for example in (shot.example for shot in examples):
         if replayable(example, task.advisory, task.repo):
             yield record(ExampleReplayed(attempt=task.number, example_id=example.example_id))
             changes = apply_edits(task.repo, example.edits)
@@ -140,7 +163,7 @@ def replay(
 def ask_model(
     leaf: "LlmLeaf | None",
     task: Task,
-    examples: Sequence[SolvedExample],
+    examples: Sequence[FewShot],
     declined: NotApplicable | None,
     record: Recorder,
 ) -> Generator[TierEvent, None, Proposal]:

@@ -29,9 +29,10 @@ from fallback_tier.outcome import FileChange, RecipeResult, Refuse, SourceEdit
 from fallback_tier.patch.diff import patch_digest
 from fallback_tier.patch.edits import apply_edits, merge_edits
 from fallback_tier.patch.normalise import edit_digest
-from fallback_tier.ports import Message, PlanAnswer, PlanAuthor, PlanRequest, SolvedExample
+from fallback_tier.ports import Message, PlanAnswer, PlanAuthor, PlanRequest
 from fallback_tier.prompt.builder import Prompt, PromptBuilder
 from fallback_tier.prompt.redact import excerpt
+from fallback_tier.retrieval import FewShot
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class LlmLeaf:
         self._prompts = prompts
 
     def write(
-        self, task: Task, examples: Sequence[SolvedExample], record: Recorder
+        self, task: Task, examples: Sequence[FewShot], record: Recorder
     ) -> Generator[TierEvent, None, Proposal]:
         """One prompt, at most MAX_AUTHOR_CALLS answers. Every verdict on an answer acts.
 

@@ -16,6 +16,13 @@ MAX_FENCED_SUMMARY_BYTES = 4_096
 #: Few-shot examples in a first attempt's prompt: three right ones beat twelve plausible ones.
 MAX_EXAMPLES = 4
 
+#: Text and edits of one example, every line's prefix counted in (UTF-8 bytes): what the fence's cap of
+#: 3 KiB leaves beside its markers, the findings in its header, and redactions longer than the secret.
+MAX_EXAMPLE_BYTES = 2_640
+
+#: What stands in front of each line of a fence.
+MAX_FENCE_PREFIX_BYTES = 2
+
 #: Tracked files that RepoContext lists; a larger repository is cut, and says so.
 MAX_TRACKED_FILES = 200_000
 

@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
-from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import CallType, FailureKind, GateStatus, ProofLevel, Provenance
 from fallback_tier.advisory import Advisory
@@ -17,53 +16,12 @@ from fallback_tier.outcome import (
     Plan,
     RecipeResult,
     RecipeSelection,
-    SearchReplace,
     Selected,
 )
 from fallback_tier.repo import RepoContext
+from fallback_tier.retrieval import Retrieval
 
 # --- Solved examples (RAG) ------------------------------------------------------------------------
-
-
-class SolvedExample(Frozen):
-    """A validated past fix. ``file_sha256`` is the state (path → digest) its edits were made on."""
-
-    example_id: str
-    advisory_id: str
-    advisory_text: str
-    ecosystem: str
-    package: str
-    cwe: tuple[str, ...] = ()
-    edits: tuple[SearchReplace, ...]
-    file_sha256: Mapping[str, Digest]
-    provenance: str
-    licence: str
-
-
-class RagHit(Frozen):
-    """Examples good enough for the prompt, best first, at most MAX_EXAMPLES."""
-
-    verdict: Literal["hit"] = "hit"
-    examples: tuple[SolvedExample, ...]
-    evidence: str
-
-
-class RagDegraded(Frozen):
-    """As RagHit, but the retriever could not work as configured; ``evidence`` says why."""
-
-    verdict: Literal["degraded"] = "degraded"
-    examples: tuple[SolvedExample, ...]
-    evidence: str
-
-
-class RagMiss(Frozen):
-    """Nothing good enough: the prompt has no examples."""
-
-    verdict: Literal["miss"] = "miss"
-    evidence: str
-
-
-Retrieval = RagHit | RagDegraded | RagMiss
 
 
 class SolvedExampleRetriever(Protocol):

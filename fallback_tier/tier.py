@@ -38,8 +38,9 @@ from fallback_tier.attempt import (
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import AttemptSummary, NotApplicable, RecipeApplication, RecipeSelection
-from fallback_tier.ports import EcosystemPlugin, SolvedExample, SolvedExampleRetriever
+from fallback_tier.ports import EcosystemPlugin, SolvedExampleRetriever
 from fallback_tier.repo import RepoContext
+from fallback_tier.retrieval import FewShot
 
 if TYPE_CHECKING:
     # A fix by recipe never pays for importing what asks a model.
@@ -138,7 +139,7 @@ class FallbackTier:
         )
         proposal: Proposal | None = None
         declined: NotApplicable | None = None
-        examples: tuple[SolvedExample, ...] = ()
+        examples: tuple[FewShot, ...] = ()
         if task.is_retry:
             # Fresh context: neither 4 nor 5; durable before the first model request.
             yield record(chain.rag_skipped(task))
@@ -147,7 +148,7 @@ class FallbackTier:
             proposal, declined = yield from chain.apply_recipe(task, record)
             if proposal is None:
                 # 5. RAG.
-                examples = yield from chain.retrieve(self._retriever, task, record)
+                examples = yield from chain.retrieve(self._retriever, task, self._evidence, record)
                 proposal = yield from chain.replay(examples, task, record)
         if proposal is None:
             # 6. LLM.

@@ -56,6 +56,7 @@ class Configuration(Frozen):
     secrets: tuple[SecretStr, ...] = ()
     script: Path | None = None
     examples: Path | None = None
+    routing_floor: float | None = None
     sandbox_waiver: str | None = None
     settings: Settings = Field(default_factory=Settings)
 
@@ -120,9 +121,9 @@ def build_retriever(configuration: Configuration) -> SolvedExampleRetriever | No
             f"There is no example store at {configuration.examples}.",
             next_step="Make one with `fallback-tier examples ingest`, or leave --examples out.",
         )
-    from fallback_plugins.solved_examples import ExampleStore, SolvedExampleIndex
+    from fallback_plugins.solved_examples.retriever import open_index
 
-    return SolvedExampleIndex(ExampleStore(configuration.examples))
+    return open_index(configuration.examples, routing_floor=configuration.routing_floor)
 
 
 @dataclass(frozen=True)

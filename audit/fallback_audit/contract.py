@@ -103,6 +103,12 @@ RULES: tuple[Rule, ...] = (
         attempt.examples_come_from_retrieval,
     ),
     Rule(
+        "retrieval-means-what-it-says",
+        "A miss returned nothing, and only what this attempt's retrieval returned is replayed.",
+        "ADR-0019",
+        attempt.retrieval_means_what_it_says,
+    ),
+    Rule(
         "retrieval-acts",
         "Examples that retrieval returned are replayed, or stand in the prompt.",
         "DESIGN §2",

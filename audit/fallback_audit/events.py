@@ -25,7 +25,7 @@ from fallback_audit.vocabulary import (
 )
 
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 #: Longest excerpt of untrusted text that an event may carry: enough to triage, too short to leak a
 #: file. The whole text is evidence.
@@ -78,13 +78,14 @@ class RecipeEvaluated(Frozen):
 
 
 class RetrievalQueried(Frozen):
-    """First attempt, step 2: what the solved-example memory answered."""
+    """First attempt, step 2: what the memory answered; ``account_sha256``: scores, floors, drops."""
 
     kind: Literal["RetrievalQueried"] = "RetrievalQueried"
     attempt: Attempt
     verdict: RetrievalVerdict
     example_ids: tuple[str, ...] = ()
     reason: str
+    account_sha256: Digest | None = None
 
 
 class ExampleReplayed(Frozen):

@@ -7,10 +7,18 @@ as console markup. JSON carries it as it stands, escaped by JSON itself.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fallback_audit.account import account_lines, read_account
 from fallback_audit.contract import Violation
 from fallback_audit.describe import AttemptLine, excerpt_of, sentence, summarise, visible
-from fallback_audit.events import TERMINAL_KINDS, AttemptStarted, GateJudged, ModelCalled
-from fallback_audit.ports import StoredEvent
+from fallback_audit.errors import EvidenceError
+from fallback_audit.events import (
+    TERMINAL_KINDS,
+    AttemptStarted,
+    GateJudged,
+    ModelCalled,
+    RetrievalQueried,
+)
+from fallback_audit.ports import EvidenceStore, StoredEvent
 from fallback_audit.verify import OpenFix, Problem, VerificationReport
 from fallback_audit.vocabulary import PromptShape
 
@@ -34,13 +42,33 @@ def log_json(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
     return [summary.model_dump(mode="json") for summary in summarise(events)]
 
 
-def fix_json(events: Iterable[StoredEvent]) -> dict[str, Any]:
-    """The transitions of one fix with their attempts, and every event as it is stored."""
+def fix_json(
+    events: Iterable[StoredEvent], evidence: EvidenceStore | None = None
+) -> dict[str, Any]:
+    """The transitions of one fix with their attempts, and every event as it is stored.
+
+    With ``evidence`` also why each retrieval answered as it did: its account, or the problem with it.
+    """
     stored = list(events)
-    return {
+    document: dict[str, Any] = {
         "transitions": log_json(stored),
         "events": [event.model_dump(mode="json") for event in stored],
     }
+    if evidence is not None:
+        document["retrievals"] = [
+            {"seq": link.seq, **_account_json(link.payload, evidence)}
+            for link in stored
+            if isinstance(link.payload, RetrievalQueried)
+        ]
+    return document
+
+
+def _account_json(event: RetrievalQueried, evidence: EvidenceStore) -> dict[str, Any]:
+    try:
+        account = read_account(event, evidence)
+    except EvidenceError as error:
+        return {"account": None, "problem": error.problem}
+    return {"account": account.model_dump(mode="json") if account else None, "problem": None}
 
 
 class Renderer:
@@ -61,8 +89,13 @@ class Renderer:
             for attempt in fix.attempts:
                 self._line(f"    {_how(attempt)}")
 
-    def render_fix(self, events: Iterable[StoredEvent]) -> None:
-        """The timeline of one fix. A retry says what it is, and what stood in place of examples."""
+    def render_fix(
+        self, events: Iterable[StoredEvent], evidence: EvidenceStore | None = None
+    ) -> None:
+        """The timeline of one fix. A retry says what it is, and what stood in place of examples.
+
+        With ``evidence`` a retrieval also says why: scores, floors, what was dropped.
+        """
         links = list(events)
         asked = {(s.scope, s.payload.attempt) for s in links if isinstance(s.payload, ModelCalled)}
         for stored in links:
@@ -79,6 +112,9 @@ class Renderer:
             self._line(f"{where}  {sentence(event)}", style)
             for line in (excerpt_of(event) or "").splitlines():
                 self._line(f"          │ {line}", "dim")
+            if evidence is not None and isinstance(event, RetrievalQueried):
+                for line in account_lines(event, evidence):
+                    self._line(f"          │ {line}", "dim")
             if event.kind in TERMINAL_KINDS:
                 self._line("")
 

@@ -27,7 +27,7 @@ from fallback_audit.events import (
     RetrievalQueried,
 )
 from fallback_audit.trail import TERMINALS, Entry, Run, Trail
-from fallback_audit.vocabulary import CallType, PromptShape, Tier
+from fallback_audit.vocabulary import CallType, PromptShape, RetrievalVerdict, Tier
 
 Finding = tuple[int, str]
 
@@ -233,6 +233,19 @@ def examples_come_from_retrieval(trail: Trail) -> Iterator[Finding]:
         for seq, call in run.of(ModelCalled):
             if not returned.issuperset(call.example_ids) or len(call.example_ids) > MAX_EXAMPLES:
                 yield seq, "the prompt has examples that retrieval did not return"
+
+
+def retrieval_means_what_it_says(trail: Trail) -> Iterator[Finding]:
+    """A miss returned nothing; what is replayed is what this attempt's retrieval returned."""
+    for run in trail.runs:
+        queries = run.of(RetrievalQueried)
+        for seq, query in queries:
+            if query.verdict is RetrievalVerdict.MISS and query.example_ids:
+                yield seq, "a miss that returned examples"
+        returned = {i for query in queries for i in query.event.example_ids}
+        for seq, replay in run.of(ExampleReplayed):
+            if replay.example_id not in returned:
+                yield seq, f"{replay.example_id} was replayed, and retrieval did not return it"
 
 
 def retrieval_acts(trail: Trail) -> Iterator[Finding]:

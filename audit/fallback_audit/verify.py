@@ -16,20 +16,14 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import ValidationError, computed_field
 
+from fallback_audit.account import read_account
 from fallback_audit.canonical import GENESIS
 from fallback_audit.chain import StoredRow, broken_bytes, broken_link, unreadable
 from fallback_audit.contract import Violation, violations
 from fallback_audit.errors import AuditIntegrityError, EvidenceError
-from fallback_audit.events import (
-    AttemptFailed,
-    AuditEvent,
-    Digest,
-    FixEscalated,
-    GateJudged,
-    PatchProposed,
-    event_adapter,
-)
+from fallback_audit.events import AuditEvent, Digest, RetrievalQueried, event_adapter
 from fallback_audit.frozen import Frozen
+from fallback_audit.kept import kept_digests
 from fallback_audit.ports import EvidenceStore, Scope
 from fallback_audit.trail import Entry, Trail
 
@@ -221,12 +215,17 @@ class _Check:
 
     def _check_evidence(self, evidence: EvidenceStore, trail: Trail) -> None:
         first_named = {
-            digest: seq for seq, event in reversed(trail.entries) for digest in _kept(event)
+            (digest, getattr(event, "example_ids", ())): (seq, event)
+            for seq, event in reversed(trail.entries)
+            for digest in kept_digests(event)
         }
-        for digest, seq in first_named.items():
+        for (digest, _), (seq, event) in first_named.items():
             self._evidence_checked += 1
             try:
-                evidence.get(digest)
+                if isinstance(event, RetrievalQueried):
+                    read_account(event, evidence)
+                else:
+                    evidence.get(digest)
             except EvidenceError as error:
                 self._evidence_problems.add(
                     Problem(seq=seq, fix_id=trail.scope.fix_id, reason=error.problem)
@@ -259,24 +258,6 @@ class _Check:
         )
         found = self.integrity.items or [*self._evidence_problems.items, *broken_rules]
         return min(found, key=lambda problem: problem.seq or 0, default=None)
-
-
-def _kept(event: AuditEvent) -> tuple[Digest, ...]:
-    """Digests whose bytes must be kept: what a gate judged, what it said, what a retry stands on.
-
-    Prompts and answers are kept only when switched on, so their absence proves nothing.
-    """
-    match event:
-        case PatchProposed():
-            return tuple(filter(None, (event.patch_sha256, event.remediation_sha256)))
-        case GateJudged(evidence_sha256=str(digest)):
-            return (digest,)
-        case AttemptFailed():
-            return (event.summary_sha256,)
-        case FixEscalated():
-            return event.evidence_sha256
-        case _:
-            return ()
 
 
 def _scope_bytes(row: StoredRow) -> bytes:

@@ -45,10 +45,11 @@ def show(arguments: argparse.Namespace) -> int:
                 f"There is no fix {arguments.fix_id!r} in the audit trail.",
                 next_step="`fallback-tier audit log` lists those on record.",
             )
+        evidence = FileEvidenceStore(evidence_dir(state_dir(arguments)))
         if arguments.json:
-            print_json(fix_json(events))
+            print_json(fix_json(events, evidence))
         else:
-            Renderer(Console()).render_fix(events)
+            Renderer(Console()).render_fix(events, evidence)
     return exit_codes.OK
 
 

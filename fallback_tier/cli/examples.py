@@ -1,19 +1,233 @@
-"""``fallback-tier examples``: fill the solved-example memory."""
+"""``fallback-tier examples``: fill the solved-example memory, and look into it."""
 
 import argparse
+import getpass
+import os
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from fallback_plugins.solved_examples import ExampleStore, load_jsonl
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from fallback_audit.describe import visible
+from fallback_plugins.solved_examples.dataset import Format, Skipped, read_examples
+from fallback_plugins.solved_examples.ingestion import IngestCounts
+from fallback_plugins.solved_examples.listing import Listed, Selection, listing
+from fallback_plugins.solved_examples.schema import State
+from fallback_plugins.solved_examples.store import ExampleStore, StoredExample
+from fallback_plugins.solved_examples.withdrawal import Withdrawal
 from fallback_tier.cli import exit_codes
+from fallback_tier.cli.options import OTHER_KEY, PROVIDER_KEY
 from fallback_tier.cli.output import print_json
+from fallback_tier.errors import ConfigurationError, InputError
+from fallback_tier.retrieval import SolvedExample
+
+#: Skipped records that are printed one by one; JSON has them all.
+_MAX_SKIPPED_SHOWN = 20
+
+
+@dataclass
+class _Tally:
+    """What the files gave that became no record, or no edit of one."""
+
+    skipped: list[Skipped] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def open_store(arguments: argparse.Namespace) -> ExampleStore:
+    """The store that --store names; nothing is opened yet."""
+    return ExampleStore(Path(arguments.store))
+
+
+def shows_secret(text: str) -> bool:
+    """Is there a key of ours, or what looks like anybody's secret?"""
+    from fallback_tier.prompt.redact import redact_secrets  # only who stores words pays for it
+
+    keys = (os.environ.get(name) for name in (PROVIDER_KEY, OTHER_KEY))
+    return redact_secrets(text, frozenset(filter(None, keys)))[1] > 0
 
 
 def ingest(arguments: argparse.Namespace) -> int:
-    """Add validated fixes, all or none. Raises InputError naming file and line."""
-    counts = ExampleStore(Path(arguments.store)).ingest(load_jsonl(Path(arguments.records)))
+    """Add the records of all files, or none. Raises InputError naming file and line."""
+    tally = _Tally()
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        counts = open_store(arguments).ingest(_examples(arguments, tally, progress))
     if arguments.json:
-        print_json(counts.model_dump())
+        print_json(_counts_json(counts, tally))
     else:
-        sys.stdout.write(f"{counts.added} added, {counts.duplicates} already there\n")
+        sys.stdout.writelines(f"{line}\n" for line in _counts_lines(counts, tally))
     return exit_codes.OK
+
+
+def list_examples(arguments: argparse.Namespace) -> int:
+    """One line a version."""
+    selection = Selection(
+        ecosystem=arguments.ecosystem,
+        package=arguments.package,
+        language=arguments.language,
+        cwe=arguments.cwe,
+        state=None if arguments.state == "all" else State(arguments.state),
+    )
+    found = listing(open_store(arguments), selection)
+    if arguments.json:
+        print_json({"examples": [listed.model_dump(mode="json") for listed in found]})
+    else:
+        sys.stdout.writelines(f"{visible(_list_line(listed))}\n" for listed in found)
+    return exit_codes.OK
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """One record, whole. Raises InputError for an id that is not there."""
+    store = open_store(arguments)
+    versions = store.versions(arguments.example_id)
+    if not versions:
+        raise InputError(
+            f"There is no example {arguments.example_id!r} in {arguments.store!r}.",
+            next_step="`fallback-tier examples list` shows those that are there.",
+        )
+    taken = next(
+        (item for item in store.withdrawals() if item.example_id == arguments.example_id), None
+    )
+    if arguments.json:
+        print_json(_record_json(versions, taken))
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in _record_lines(versions, taken))
+    return exit_codes.OK
+
+
+def withdraw(arguments: argparse.Namespace) -> int:
+    """Take one record out. Raises InputError where that can't be, or the reason shows a secret."""
+    if shows_secret(arguments.reason):
+        raise InputError(
+            "The reason shows what looks like a secret, and it is kept for good.",
+            next_step="State it without.",
+        )
+    taken = open_store(arguments).withdraw(
+        arguments.example_id, reason=arguments.reason, by=arguments.by or _user()
+    )
+    if arguments.json:
+        print_json(taken.model_dump(mode="json"))
+    else:
+        sys.stdout.write(f"{visible(taken.example_id)} withdrawn by {visible(taken.by)}\n")
+    return exit_codes.OK
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:  # a container's user often has a number alone
+        raise ConfigurationError(
+            "The user who withdraws it has no name on this machine.",
+            next_step="Give --by.",
+        ) from error
+
+
+def _examples(
+    arguments: argparse.Namespace, tally: _Tally, progress: Progress
+) -> Iterator[SolvedExample]:
+    """The records of all files, one at a time; what is not taken goes to the tally."""
+    for name in arguments.records:
+        task = progress.add_task("")
+        taken = 0
+        for found in read_examples(Path(name), Format(arguments.format)):
+            tally.left_out.update(part.reason for part in found.left_out)
+            if isinstance(found, Skipped):
+                tally.skipped.append(found)
+                continue
+            taken += 1
+            progress.update(task, description=f"{visible(name)}: {taken:,} records")
+            yield found.example
+
+
+def _counts_json(counts: IngestCounts, tally: _Tally) -> dict[str, object]:
+    return {
+        **counts.model_dump(),
+        "skipped": [
+            {"example_id": item.example_id, "reason": item.reason, "place": item.place}
+            for item in tally.skipped
+        ],
+        "left_out": dict(tally.left_out),
+    }
+
+
+def _counts_lines(counts: IngestCounts, tally: _Tally) -> Iterator[str]:
+    more = {"new versions": counts.revised, "refused: withdrawn before": counts.withdrawn}
+    parts = [f"{counts.added} added", f"{counts.duplicates} already there"]
+    yield ", ".join(parts + [f"{count} {what}" for what, count in more.items() if count])
+    for reason, count in Counter(item.reason for item in tally.skipped).items():
+        yield f"{count} skipped: {reason}"
+    for item in tally.skipped[:_MAX_SKIPPED_SHOWN]:
+        yield f"  {visible(item.example_id)} ({visible(item.place)}): {item.reason}"
+    if len(tally.skipped) > _MAX_SKIPPED_SHOWN:
+        yield f"  … and {len(tally.skipped) - _MAX_SKIPPED_SHOWN} more (--json has them all)"
+    for part, count in tally.left_out.items():
+        yield f"{count} parts of diffs left out: {part}"
+
+
+def _list_line(listed: Listed) -> str:
+    state = "" if listed.state is State.LIVE else f" {listed.state}"
+    version = f" v{listed.version}" if listed.version > 1 else ""
+    about = " ".join(filter(None, [listed.language, *listed.cwe]))
+    return (
+        f"{listed.example_id}{version}{state}  {listed.ecosystem} {listed.package}  "
+        f"{listed.advisory_id}  {listed.origin}  {about}"
+    ).rstrip()
+
+
+def _record_json(
+    versions: tuple[StoredExample, ...], taken: Withdrawal | None
+) -> dict[str, object]:
+    return {
+        "example_id": versions[0].example.example_id,
+        "versions": [
+            {
+                "version": stored.version,
+                "state": stored.state,
+                "content_sha256": stored.content_sha256,
+                "added_at": stored.added_at.isoformat(),
+                "record": stored.example.model_dump(mode="json"),
+            }
+            for stored in versions
+        ],
+        "withdrawal": taken and taken.model_dump(mode="json"),
+    }
+
+
+def _record_lines(versions: tuple[StoredExample, ...], taken: Withdrawal | None) -> Iterator[str]:
+    """Safe to print. Only text and edits have lines of their own: an id could forge one of ours."""
+    example = versions[0].example
+    yield from map(visible, _about(versions[0], taken))
+    yield from ("", visible(example.advisory_text, lines=True))
+    for edit in example.edits:
+        yield from ("", visible(edit.path))
+        yield from _marked("-", edit.old)
+        yield from _marked("+", edit.new)
+    for stored in versions[1:]:
+        yield f"\nversion {stored.version}, {stored.state}, content {stored.content_sha256}"
+
+
+def _about(newest: StoredExample, taken: Withdrawal | None) -> Iterator[str]:
+    example, origin = newest.example, newest.example.provenance
+    yield f"{example.example_id}  version {newest.version}, {newest.state}, {newest.added_at:%Y-%m-%d}"
+    if taken is not None:
+        yield f"withdrawn  {taken.at:%Y-%m-%d} by {taken.by}: {taken.reason}"
+    yield f"advisory   {', '.join([example.advisory_id, *example.advisory_aliases])}"
+    yield f"package    {example.ecosystem} {example.package}"
+    yield f"weakness   {', '.join(example.cwe) or 'not stated'}"
+    yield f"origin     {origin.origin}: {origin.source}"
+    yield f"licence    {example.licence}"
+    yield f"content    {newest.content_sha256}"
+    replay = "the same package and files" if example.file_sha256 else "nothing: shown only"
+    yield f"replayed   on {replay}"
+
+
+def _marked(mark: str, text: str) -> Iterator[str]:
+    lines = text.removesuffix("\n").split("\n") if text else []
+    return (f"{mark} {visible(line, lines=True)}" for line in lines)

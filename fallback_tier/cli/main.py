@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
+from fallback_tier.cli.arguments import add_json, add_routing_floor, add_state
 from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, TRAIL_BROKEN, epilog
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
@@ -31,10 +32,23 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Every command's parser is of this class: one formatter."""
+    """Every command's parser is of this class: one formatter.
 
-    def __init__(self, **options: "Any") -> None:
+    ``verbs`` adds a command's own commands when it is given: the others don't pay for many of them.
+    """
+
+    def __init__(
+        self, *, verbs: "Callable[[argparse.ArgumentParser], None] | None" = None, **options: "Any"
+    ) -> None:
         super().__init__(formatter_class=_Help, **options)
+        self._verbs = verbs
+
+    def parse_known_args(self, args: "Any" = None, namespace: "Any" = None) -> "Any":
+        """As argparse's, once the verbs are there."""
+        verbs, self._verbs = self._verbs, None
+        if verbs is not None:
+            verbs(self)
+        return super().parse_known_args(args, namespace)
 
 
 def _columns() -> int:
@@ -57,6 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_attempt(commands)
     _add_audit(commands)
     _add_examples(commands)
+    _add_eval(commands)
     demo = commands.add_parser("demo", help="fix real vulnerabilities and show the audit trail")
     demo.add_argument("--keep", metavar="DIR", help="keep repositories and audit trail in DIR")
     demo.set_defaults(handler="fallback_tier.demo.show:run")
@@ -85,8 +100,8 @@ def _add_fix(commands: "Commands") -> None:
     )
     _add_offline(fix)
     _add_model(fix)
-    _add_state(fix)
-    _add_json(fix)
+    add_state(fix)
+    add_json(fix)
     fix.set_defaults(handler="fallback_tier.cli.fix:run")
 
 
@@ -107,7 +122,7 @@ def _add_plan(commands: "Commands") -> None:
     )
     _add_offline(plan)
     plan.add_argument("--state-dir", metavar="DIR", help="as for fix; a plan keeps nothing there")
-    _add_json(plan)
+    add_json(plan)
     plan.set_defaults(handler="fallback_tier.cli.plan:run")
 
 
@@ -122,7 +137,7 @@ def _add_attempt(commands: "Commands") -> None:
     )
     _add_offline(attempt)
     _add_model(attempt)
-    _add_state(attempt)
+    add_state(attempt)
     attempt.set_defaults(handler="fallback_tier.cli.attempt:run", json=True)
 
 
@@ -134,19 +149,27 @@ def _add_audit(commands: "Commands") -> None:
     show.add_argument("fix_id", metavar="FIX", help="a fix identifier, as `audit log` prints it")
     verify = verbs.add_parser("verify", help="check the chain, the evidence and the trace contract")
     for verb, name in ((log, "log"), (show, "show"), (verify, "verify")):
-        _add_state(verb)
-        _add_json(verb)
+        add_state(verb)
+        add_json(verb)
         verb.set_defaults(handler=f"fallback_tier.cli.audit:{name}")
 
 
 def _add_examples(commands: "Commands") -> None:
-    examples = commands.add_parser("examples", help="the solved-example memory")
-    verbs = examples.add_subparsers(dest="verb", metavar="VERB", required=True)
-    ingest = verbs.add_parser("ingest", help="add validated fixes to an example store")
-    ingest.add_argument("records", metavar="FILE", help="one solved example (JSON) a line")
-    ingest.add_argument("--store", required=True, metavar="DB", help="the store, made if absent")
-    _add_json(ingest)
-    ingest.set_defaults(handler="fallback_tier.cli.examples:ingest")
+    def verbs(parser: argparse.ArgumentParser) -> None:
+        from fallback_tier.cli.examples_parser import add_verbs
+
+        add_verbs(parser)
+
+    commands.add_parser("examples", help="the solved-example memory", verbs=verbs)
+
+
+def _add_eval(commands: "Commands") -> None:
+    def verbs(parser: argparse.ArgumentParser) -> None:
+        from fallback_tier.cli.evaluate_parser import add_verbs
+
+        add_verbs(parser)
+
+    commands.add_parser("eval", help="measure what the tier is made of", verbs=verbs)
 
 
 def _add_subject(parser: argparse.ArgumentParser) -> None:
@@ -183,18 +206,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         "--script", metavar="FILE", help="scripted answers instead of a model (tests)"
     )
     model.add_argument("--examples", metavar="DB", help="an example store (`examples ingest`)")
-
-
-def _add_state(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--state-dir",
-        metavar="DIR",
-        help="audit trail, evidence and caches (default: the user's state folder)",
-    )
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object for machines")
+    add_routing_floor(model)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

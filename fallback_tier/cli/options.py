@@ -61,6 +61,7 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
         secrets=tuple(SecretStr(value) for value in keys.values() if value),
         script=Path(arguments.script) if arguments.script else None,
         examples=Path(arguments.examples) if arguments.examples else None,
+        routing_floor=arguments.routing_floor,
         sandbox_waiver=waiver,
         settings=settings(arguments),
     )

@@ -168,8 +168,8 @@ class Demo:
         )
         reader = open_readonly(audit_db(self._state))
         try:
-            Renderer(self._console).render_fix(reader.events(RETRY_FIX))
             evidence = FileEvidenceStore(evidence_dir(self._state))
+            Renderer(self._console).render_fix(reader.events(RETRY_FIX), evidence)
             checked = verify(reader, evidence=evidence)
             Renderer(self._console).render_report(checked)
         finally:

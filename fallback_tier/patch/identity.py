@@ -6,8 +6,8 @@ from fallback_tier.advisory import Advisory, canonical_name
 from fallback_tier.errors import EditError, RepositoryError
 from fallback_tier.patch.edits import apply_edits
 from fallback_tier.patch.policy import check_policy
-from fallback_tier.ports import SolvedExample
 from fallback_tier.repo import RepoContext
+from fallback_tier.retrieval import SolvedExample
 
 
 def replayable(example: SolvedExample, advisory: Advisory, repo: RepoContext) -> bool:

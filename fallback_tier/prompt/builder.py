@@ -6,7 +6,6 @@ What comes from outside enters as a fence (``fence``), never as bare text.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,10 +16,11 @@ from fallback_tier.advisory import Advisory, fixed_versions
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.limits import MAX_EXAMPLES
 from fallback_tier.outcome import AttemptSummary
-from fallback_tier.ports import EcosystemPlugin, Message, NonceSource, SolvedExample
+from fallback_tier.ports import EcosystemPlugin, Message, NonceSource
 from fallback_tier.prompt.context import Snippet, select_snippets
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.repo import RepoContext
+from fallback_tier.retrieval import FewShot, example_text
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -72,7 +72,7 @@ class PromptBuilder:
         repo: RepoContext,
         plugin: EcosystemPlugin,
         *,
-        examples: Sequence[SolvedExample] = (),
+        examples: Sequence[FewShot] = (),
         prior_attempts: Sequence[AttemptSummary] = (),
         own_code: bool = False,
     ) -> Prompt:
@@ -104,7 +104,7 @@ class PromptBuilder:
             user=user,
             shape=PromptShape.RETRY if prior_attempts else PromptShape.INITIAL,
             snippets=snippets,
-            example_ids=tuple(example.example_id for example in examples),
+            example_ids=tuple(shot.example.example_id for shot in examples),
             sha256=hashlib.sha256(whole).hexdigest(),
             byte_count=len(whole),
         )
@@ -135,7 +135,7 @@ class PromptBuilder:
         advisory: Advisory,
         ecosystem: str,
         snippets: Sequence[Snippet],
-        examples: Sequence[SolvedExample],
+        examples: Sequence[FewShot],
         prior_attempts: Sequence[AttemptSummary],
     ) -> dict[str, Any]:
         """What the ``user`` block may use. One nonce serves a whole message: no author knows it."""
@@ -156,8 +156,8 @@ class PromptBuilder:
                 for snippet in snippets
             ],
             "examples": [
-                self._fence(_example_text(example), SourceKind.SOLVED_EXAMPLE, nonce)
-                for example in examples
+                self._fence(_example_text(shot), SourceKind.SOLVED_EXAMPLE, nonce)
+                for shot in examples
             ],
             # Numbers and closed vocabulary only: the rest of a summary is a foreign host's text.
             "prior_attempts": [
@@ -187,17 +187,8 @@ def _snippet_text(snippet: Snippet) -> str:
     return f"{snippet.path}, lines {snippet.start_line}-{snippet.end_line}:\n{snippet.text}"
 
 
-def _example_text(example: SolvedExample) -> str:
-    """Edits come last, in the answer's own form: the cut keeps a text's end."""
-    edits = [json.dumps(edit.model_dump(), ensure_ascii=False) for edit in example.edits]
-    return "\n".join(
-        (
-            f"example {example.example_id}, package {example.package}",
-            example.advisory_text,
-            "edits that fixed it:",
-            *edits,
-        )
-    )
+def _example_text(shot: FewShot) -> str:
+    return example_text(shot.example, shot.text, shot.edits)
 
 
 def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Every row, in the order of the goals. A new module of rows is one more line here."""
 
-from tests.bench import rows_loop, rows_plan, rows_recipe, rows_startup
+from tests.bench import rows_loop, rows_plan, rows_recipe, rows_retrieval, rows_startup
 from tests.bench.row import Row
 
 ROWS: tuple[Row, ...] = (
@@ -8,4 +8,5 @@ ROWS: tuple[Row, ...] = (
     *rows_recipe.ROWS,
     *rows_plan.ROWS,
     *rows_loop.ROWS,
+    *rows_retrieval.ROWS,
 )

@@ -6,8 +6,17 @@ from pathlib import Path
 
 #: What the rows use, by environment.
 _NAMED = {
-    "ours": ("fallback-tier", "pydantic", "uv"),
-    "peers": ("langgraph", "langgraph-checkpoint-sqlite", "mini-swe-agent", "pip-audit"),
+    "ours": ("fallback-tier", "numpy", "onnxruntime", "pydantic", "uv"),
+    "peers": (
+        "chromadb",
+        "faiss-cpu",
+        "langgraph",
+        "langgraph-checkpoint-sqlite",
+        "mini-swe-agent",
+        "pip-audit",
+        "sqlite-vec",
+        "tantivy",
+    ),
 }
 _TOOLS = ("git", "npm", "node")
 

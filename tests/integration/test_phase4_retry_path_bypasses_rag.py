@@ -17,7 +17,7 @@ from fallback_plugins.claude.author import ClaudeAuthor
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.limits import MAX_FENCED_SUMMARY_BYTES
 from fallback_tier.outcome import Applied
-from fallback_tier.ports import RagHit
+from fallback_tier.retrieval import RagHit
 from tests.cassettes.player import CASSETTES, REPLAY_URL, CassetteMismatch, Tape, use_cassette
 from tests.fakes.memory import FixedRetriever, UntouchableRetriever
 from tests.fixtures.fallback_tier_callable import NO_RECIPE

@@ -29,11 +29,12 @@ from fallback_tier.outcome import (
     SearchReplace,
     Selected,
 )
-from fallback_tier.ports import RagDegraded, RagHit, RagMiss, SolvedExample
 from fallback_tier.repo import RepoContext
+from fallback_tier.retrieval import RagDegraded, RagHit, RagMiss, SolvedExample
 from tests.fakes.audit import MemoryAudit
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.memory import FixedRetriever, UntouchableRetriever
+from tests.fixtures.examples import WRITTEN, shown
 from tests.fixtures.fallback_tier_callable import (
     FILES,
     OTHER_PLAN,
@@ -54,7 +55,7 @@ EXAMPLE = SolvedExample(
     package="vulnerable",
     edits=(SearchReplace(path="app.py", old="'data/' + name", new="'data/' + safe(name)"),),
     file_sha256={"app.py": hashlib.sha256(FILES["app.py"].encode()).hexdigest()},
-    provenance="harvested",
+    provenance=WRITTEN,
     licence="Apache-2.0",
 )
 SIMILAR = EXAMPLE.model_copy(update={"package": "another", "example_id": "example-8"})
@@ -66,7 +67,7 @@ def call(request: pytest.FixtureRequest, tmp_path: Path) -> FallbackTierCallable
 
 
 def hit(*examples: SolvedExample) -> FixedRetriever:
-    return FixedRetriever(RagHit(examples=examples, evidence="fixed"))
+    return FixedRetriever(RagHit(examples=tuple(map(shown, examples)), evidence="fixed"))
 
 
 # --- The initial chain: each tier may end it ------------------------------------------------------

@@ -159,9 +159,10 @@ class Universe:
         extras: Mapping[str, Iterable[str]] | None = None,
         *,
         sdist_only: bool = False,
+        files: Mapping[str, str] | None = None,
     ) -> Self:
         """``yanked``: the reason. ``sdist_only``: no wheel, and an sdist whose requirements only a
-        build could tell (building it fails: nothing here may be built)."""
+        build could tell (building it fails: nothing here may be built). ``files``: more of a wheel."""
         releases = self.pypi_packages.setdefault(canonicalize_name(name), {})
         metadata = _metadata(name, version, requires, requires_python, extras or {})
         stem = f"{canonicalize_name(name).replace('-', '_')}-{version}"
@@ -169,7 +170,7 @@ class Universe:
             texts = {"setup.py": 'raise SystemExit("built")\n', "PKG-INFO": _legacy(metadata)}
             file, content = f"{stem}.tar.gz", _tarball(stem, texts)
         else:
-            file, content = f"{stem}-py3-none-any.whl", _wheel(stem, metadata)
+            file, content = f"{stem}-py3-none-any.whl", _wheel(stem, metadata, files or {})
         releases[file] = PypiRelease(
             file,
             content,
@@ -277,10 +278,11 @@ def _legacy(metadata: str) -> str:
     return "\n".join(["Metadata-Version: 2.1", *kept[1:]]) + "\n"
 
 
-def _wheel(stem: str, metadata: str) -> bytes:
+def _wheel(stem: str, metadata: str, files: Mapping[str, str]) -> bytes:
     info = f"{stem}.dist-info"
     texts = {
         f"{stem.rpartition('-')[0]}/__init__.py": "",
+        **files,
         f"{info}/METADATA": metadata,
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\n"
         "Tag: py3-none-any\n",

@@ -1,7 +1,28 @@
-"""The memory of solved examples: validated past fixes in SQLite, found again by BM25 (FTS5)."""
+"""The memory of solved examples: validated past fixes, found again by words and by meaning.
 
-from fallback_plugins.solved_examples.index import SolvedExampleIndex
-from fallback_plugins.solved_examples.records import load_jsonl
-from fallback_plugins.solved_examples.store import ExampleStore, IngestCounts
+The public names are imported on first use: opening a store and asking it once needs few of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fallback_plugins.solved_examples.ingestion import IngestCounts as IngestCounts
+    from fallback_plugins.solved_examples.records import load_jsonl as load_jsonl
+    from fallback_plugins.solved_examples.retriever import SolvedExampleIndex as SolvedExampleIndex
+    from fallback_plugins.solved_examples.store import ExampleStore as ExampleStore
+
+_HOME = {
+    "ExampleStore": "fallback_plugins.solved_examples.store",
+    "IngestCounts": "fallback_plugins.solved_examples.ingestion",
+    "SolvedExampleIndex": "fallback_plugins.solved_examples.retriever",
+    "load_jsonl": "fallback_plugins.solved_examples.records",
+}
 
 __all__ = ["ExampleStore", "IngestCounts", "SolvedExampleIndex", "load_jsonl"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -1,57 +1,157 @@
-"""Our record format: one SolvedExample in JSON a line."""
+"""Our record format: one SolvedExample in JSON a line. Plain, gzip and xz files are read as streams."""
 
+import gzip
 import hashlib
+import io
 import json
+import lzma
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
 from pydantic import ValidationError
 
 from fallback_audit.events import Digest
 from fallback_tier.errors import InputError
 from fallback_tier.limits import MAX_FILE_BYTES
-from fallback_tier.ports import SolvedExample
+from fallback_tier.retrieval import SolvedExample
+
+#: One line, unpacked: nobody's record is larger, and a small archive can hold an endless line.
+MAX_LINE_BYTES = MAX_FILE_BYTES
+
+#: What xz may need to unpack a file: `xz -9` needs 65 MiB, and a header may ask for 4 GiB.
+MAX_XZ_MEMORY_BYTES = 128 * 1024 * 1024
+
+#: Stored records that a process keeps parsed and checked, some 25 KB each: a question looks at a hundred,
+#: mostly those of the question before.
+_KEPT = 512
+
+#: A commit's first line has 72 by custom; what is longer is no summary, and takes the edits' room.
+MAX_SUMMARY_CHARS = 200
+
+_GZIP = b"\x1f\x8b"
+_XZ = b"\xfd7zXZ\x00"
 
 
 def load_jsonl(path: Path) -> tuple[SolvedExample, ...]:
-    """The records of a file; empty lines are skipped.
+    """The records of a file in our format; empty lines are skipped.
 
-    Raises InputError, naming the file and the line: unreadable, larger than MAX_FILE_BYTES, not
-    UTF-8, not a record.
+    Raises InputError, naming the file and the line: unreadable, a line larger than MAX_LINE_BYTES,
+    not UTF-8, not a record.
     """
+    return tuple(parse_record(line, place) for place, line in lines(path))
+
+
+def lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    """(place, line) of each line that isn't empty; the place names file and line. Raises InputError."""
+    number = 0
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
+        with path.open("rb") as raw, _unpacked(raw) as stream:
+            while line := stream.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                place = f"{str(path)!r}, line {number}"
+                if len(line) > MAX_LINE_BYTES:
+                    raise InputError(
+                        f"{place} is larger than {MAX_LINE_BYTES:,} bytes.",
+                        next_step="Give one record a line.",
+                    )
+                if line.strip():
+                    yield place, line
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        after = f" after line {number}" if number else ""
         raise InputError(
-            f"The examples {str(path)!r} can't be read: {error.strerror}.",
-            next_step="Check the path.",
+            f"The examples {str(path)!r} can't be read{after}: {reason}.",
+            next_step="Check the path, and that the file is whole.",
         ) from error
-    if len(data) > MAX_FILE_BYTES:
-        raise InputError(
-            f"The examples {str(path)!r} are larger than {MAX_FILE_BYTES:,} bytes.",
-            next_step="Split the file and ingest the parts.",
-        )
-    return tuple(
-        _record(line, f"{str(path)!r}, line {number}")
-        for number, line in enumerate(data.split(b"\n"), start=1)
-        if line.strip()
+
+
+def parse_record(line: bytes, place: str) -> SolvedExample:
+    """One line of our format. Raises InputError, naming the place and the field."""
+    try:
+        return SolvedExample.model_validate_json(line)
+    except ValidationError as error:
+        raise not_valid(place, "a solved example", error) from error
+
+
+def not_valid(place: str, what: str, error: ValidationError) -> InputError:
+    """What is wrong with a line, by its first fault."""
+    fault = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, fault["loc"])) or "the line"
+    return InputError(
+        f"{place} is not {what}: {where}: {fault['msg']}.",
+        next_step=f"Give one JSON object a line, with the fields of {what}.",
     )
 
 
 def content_sha256(example: SolvedExample) -> Digest:
-    """Digest of what the record says, without its id: the same fix under two ids is one example."""
-    record = example.model_dump(mode="json", exclude={"example_id"})
+    """Digest of what the record says, without its id: the same fix under two ids is one example.
+
+    Without ``fix_summary`` it is what it was before records had one.
+    """
+    unsaid = {"example_id"} if example.fix_summary else {"example_id", "fix_summary"}
+    record = example.model_dump(mode="json", exclude=unsaid)
     canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
 
 
-def _record(line: bytes, place: str) -> SolvedExample:
+def one_line(text: str) -> str:
+    """The first line that says something, at most MAX_SUMMARY_CHARS: a ``fix_summary``."""
+    first = next(filter(None, map(str.strip, text.splitlines())), "")
+    return first[:MAX_SUMMARY_CHARS].rstrip()
+
+
+@lru_cache(_KEPT)
+def as_ingested(record: str, digest: Digest) -> SolvedExample | None:
+    """A stored record, read again; None where it is not what had this digest."""
     try:
-        return SolvedExample.model_validate_json(line)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, fault["loc"])) or "the line"
-        raise InputError(
-            f"{place} is not a solved example: {where}: {fault['msg']}.",
-            next_step="Give one JSON object a line, with the fields of SolvedExample.",
-        ) from error
+        example = SolvedExample.model_validate_json(record)
+    except ValueError:
+        return None
+    return example if content_sha256(example) == digest else None
+
+
+def _unpacked(raw: IO[bytes]) -> IO[bytes] | gzip.GzipFile | io.BufferedReader:
+    """By the first bytes: a file's name may say anything."""
+    magic = raw.read(len(_XZ))
+    raw.seek(0)
+    if magic.startswith(_GZIP):
+        return gzip.open(raw)
+    return io.BufferedReader(_Xz(raw)) if magic == _XZ else raw
+
+
+class _Xz(io.RawIOBase):
+    """The streams of an xz file, as ``lzma.open`` reads them, within MAX_XZ_MEMORY_BYTES (which
+    ``lzma.open`` can't be told)."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        self._packed = packed
+        self._stream = self._next_stream()
+
+    def readable(self) -> bool:
+        """It is for reading."""
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        """As any raw stream. Raises LZMAError: damaged, or too much memory; EOFError: cut short."""
+        content = rest = b""
+        while not content:
+            if self._stream.eof:
+                rest = self._stream.unused_data or self._packed.read(io.DEFAULT_BUFFER_SIZE)
+                rest = rest.lstrip(b"\0")  # padding between streams
+                if not rest:
+                    return 0
+                self._stream = self._next_stream()
+            elif self._stream.needs_input and not rest:
+                rest = self._packed.read(io.DEFAULT_BUFFER_SIZE)
+                if not rest:
+                    raise EOFError("it ends in the middle of a stream")
+            content, rest = self._stream.decompress(rest, len(buffer)), b""
+        buffer[: len(content)] = content
+        return len(content)
+
+    @staticmethod
+    def _next_stream() -> lzma.LZMADecompressor:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_XZ_MEMORY_BYTES)

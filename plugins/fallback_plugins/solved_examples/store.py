@@ -1,237 +1,271 @@
-"""The SQLite file behind the memory. sqlite_utils is imported on first use: it costs 160 ms."""
+"""The memory's file: records in versions, and the chunks of those that are live (ADR-0019).
+
+Every call opens the file anew, so that any thread may call. Siblings search and index through
+``reading`` and ``writing``.
+"""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from fallback_audit.events import Digest
-from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples.records import content_sha256
-from fallback_tier.advisory import canonical_name
-from fallback_tier.errors import FallbackError, InputError
-from fallback_tier.ports import SolvedExample
+from fallback_plugins.solved_examples import ingestion, manifest, schema, withdrawal
+from fallback_plugins.solved_examples.connection import read_snapshot, write_transaction
+from fallback_plugins.solved_examples.ingestion import IngestCounts
+from fallback_plugins.solved_examples.interfaces import Chunker, ExampleStoreError
+from fallback_plugins.solved_examples.records import as_ingested
+from fallback_plugins.solved_examples.schema import Meta, State
+from fallback_plugins.solved_examples.withdrawal import Withdrawal
+from fallback_tier.errors import InputError
+from fallback_tier.retrieval import SolvedExample
 
-if TYPE_CHECKING:
-    from sqlite_utils import Database
-    from sqlite_utils.migrations import Migrations
+Clock = Callable[[], datetime]
 
-#: How long a writer waits for another one (milliseconds): an ingest takes well under a second.
-_BUSY_TIMEOUT_MS = 10_000
+#: Called with (records done, records in all).
+Progress = Callable[[int, int], None]
 
-
-class ExampleStoreError(FallbackError):
-    """The store of solved examples can't be read, written, or trusted."""
-
-    code = "example_store"
-
-
-class IngestCounts(Frozen):
-    """What an ingest did: new records, and records whose content was there already."""
-
-    added: int
-    duplicates: int
+#: Records that are read, or cut again, at once: memory stays flat, and a kill loses little work.
+_PAGE = 200
 
 
 @dataclass(frozen=True)
 class StoredExample:
-    """A record, and its BM25 rank for a query (lower is better; 0 where nothing was asked)."""
+    """A version of a record as it was ingested. ``row``: ``examples.id``."""
 
+    row: int
     example: SolvedExample
-    rank: float = 0.0
+    content_sha256: Digest
+    version: int
+    state: State
+    added_at: datetime
+
+
+def utc_now() -> datetime:
+    """The clock of production."""
+    return datetime.now(UTC)
 
 
 class ExampleStore:
-    """Solved examples in one file. Every call opens it anew, so that any thread may call."""
+    """Solved examples in one file. ``chunker`` None: StructureChunker, as the product cuts."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, *, chunker: Chunker | None = None, clock: Clock = utc_now
+    ) -> None:
         self.path = path
+        self._chunker = chunker
+        self._clock = clock
+
+    @property
+    def vectors_path(self) -> Path:
+        """Where the vector file of this store is, if there is one."""
+        return self.path.with_name(f"{self.path.name}.vectors")
+
+    @property
+    def chunker(self) -> Chunker:
+        """What cuts the records. The product's loads its parsers here, and not before."""
+        if self._chunker is None:
+            from fallback_plugins.solved_examples.chunking import StructureChunker
+
+            self._chunker = StructureChunker()
+        return self._chunker
+
+    # --- For siblings ------------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self, *, as_is: bool = False) -> Iterator[sqlite3.Connection]:
+        """A connection that can't write, on one state of the store.
+
+        Raises ExampleStoreError: missing, no example store, another format, or cut by another
+        chunker; ``as_is`` takes the last one as it is.
+        """
+        with read_snapshot(self.path) as connection:
+            self._check(connection, as_is=as_is)
+            yield connection
+
+    @contextmanager
+    def writing(self, *, create: bool = False, as_is: bool = False) -> Iterator[sqlite3.Connection]:
+        """One immediate transaction, the manifest with it; nothing stays where it fails.
+
+        ``create`` makes a missing file. Raises ExampleStoreError as ``reading`` does.
+        """
+        with write_transaction(self.path, create=create) as connection:
+            if create and schema.is_new(connection):
+                schema.create(connection)
+            self._check(connection, as_is=as_is)
+            yield connection
+            manifest.record(connection)
+
+    def _check(self, connection: sqlite3.Connection, *, as_is: bool) -> None:
+        schema.check_format(connection, str(self.path))
+        if not as_is:
+            schema.check_chunker(connection, str(self.path), self.chunker.version)
+
+    # --- Changes -----------------------------------------------------------------------------------
 
     def ingest(self, examples: Iterable[SolvedExample]) -> IngestCounts:
-        """Add records, all or none; the file is made where it is missing.
+        """Add records and cut them, all or none; the file is made where it is missing.
 
-        The same content counts as a duplicate, whatever its id. Raises InputError for a record
-        without provenance or licence, or with an id that another content has; ExampleStoreError
-        where the file can't be written.
+        Content that is there already, in any version, counts as a duplicate, whatever its id; a
+        known id with other content becomes the next version, and the one before is superseded. A
+        record that was withdrawn is refused. Memory stays flat however many there are. Raises
+        InputError for a record without provenance, licence or edits, or with an unusable id;
+        ExampleStoreError.
         """
-        rows = [_row(example) for example in examples]
-        with self._writing() as db:
-            added = sum(_add(db, row) for row in rows)
-        return IngestCounts(added=added, duplicates=len(rows) - added)
+        counts = IngestCounts()
+        with self.writing(create=True) as connection:
+            schema.set_meta(connection, Meta.CHUNKER, self.chunker.version)
+            for example in examples:
+                outcome = ingestion.add(connection, example, self.chunker, self._clock())
+                counts = counts.plus(outcome)
+        return counts
+
+    def withdraw(self, example_id: str, *, reason: str, by: str) -> Withdrawal:
+        """Take a record out: it is never found again, and never comes back by an ingest.
+
+        Raises InputError for an id that is not there or was withdrawn before, or without a reason
+        and a name; ExampleStoreError.
+        """
+        reason = withdrawal.require_text(reason, "reason")
+        by = withdrawal.require_text(by, "name")
+        with self.writing(as_is=True) as connection:
+            found = connection.execute(
+                "SELECT id, content_sha256, state FROM examples WHERE example_id = ? "
+                "ORDER BY version DESC",
+                [example_id],
+            ).fetchone()
+            if found is None or found[2] != State.LIVE:
+                raise _not_live(example_id, self.path, known=found is not None)
+            taken = Withdrawal(
+                example_id=example_id,
+                content_sha256=found[1],
+                reason=reason,
+                by=by,
+                at=self._clock(),
+            )
+            withdrawal.withdraw(connection, taken, found[0])
+        return taken
+
+    def rechunk(self, progress: Progress | None = None) -> int:
+        """Cut again what another chunker version has cut; how many records that were.
+
+        Some at a time, each a transaction: after a kill it goes on where it was. Until the end the
+        store stays one of the old version. Raises ExampleStoreError.
+        """
+        done, total, last = 0, None, 0
+        while True:
+            with self.writing(as_is=True) as connection:
+                total = total or ingestion.uncut(connection, self.chunker.version)
+                page = _stored_where(
+                    connection,
+                    "id > ? AND state = 'live' AND chunker != ? ORDER BY id LIMIT ?",
+                    [last, self.chunker.version, _PAGE],
+                )
+                for stored in page:
+                    ingestion.cut(connection, stored.row, stored.example, self.chunker)
+                if len(page) < _PAGE:
+                    schema.set_meta(connection, Meta.CHUNKER, self.chunker.version)
+            done, last = done + len(page), page[-1].row if page else last
+            if progress is not None:
+                progress(done, total)
+            if len(page) < _PAGE:
+                return done
+
+    # --- Reading -----------------------------------------------------------------------------------
 
     def count(self) -> int:
-        """How many records there are. Raises ExampleStoreError."""
-        with self._reading() as db:
-            return int(db.execute("SELECT count(*) FROM examples").fetchone()[0])
+        """How many live records there are. Raises ExampleStoreError."""
+        with self.reading(as_is=True) as connection:
+            row = connection.execute("SELECT count(*) FROM examples WHERE state = 'live'")
+            return int(row.fetchone()[0])
 
     def of_package(self, ecosystem: str, packages: Sequence[str]) -> tuple[StoredExample, ...]:
-        """Records of these packages (canonical names), by id. Raises ExampleStoreError."""
-        with self._reading() as db:
+        """Live records of these packages (canonical names), by id. Raises ExampleStoreError."""
+        with self.reading(as_is=True) as connection:
             return tuple(
-                _stored(row["record"], row["content_sha256"])
+                stored
                 for package in packages
-                for row in db.table("examples").rows_where(
-                    "ecosystem = ? AND package = ?", [ecosystem, package], order_by="example_id"
+                for stored in _stored_where(
+                    connection,
+                    "ecosystem = ? AND package = ? AND state = 'live' ORDER BY example_id",
+                    [ecosystem, package],
                 )
             )
 
-    def document_counts(self, terms: Iterable[str]) -> dict[str, int]:
-        """In how many records each term occurs; 0 where in none. Raises ExampleStoreError."""
-        counts = dict.fromkeys(terms, 0)
-        with self._reading() as db:
-            for term in counts:
-                # One index look-up a term; counting the matches of a common one takes 160 ms at
-                # 100,000 records.
-                row = db.execute("SELECT doc FROM examples_terms WHERE term = ?", [term]).fetchone()
-                counts[term] = row[0] if row else 0
-        return counts
+    def records(self, rows: Sequence[int]) -> tuple[StoredExample, ...]:
+        """Live records by their rows (``examples.id``), in that order; unknown ones are left out.
 
-    def search(self, ecosystem: str, terms: Sequence[str], limit: int) -> tuple[StoredExample, ...]:
-        """Records of an ecosystem that have any of the terms, best BM25 first.
-
-        ``terms`` are words (letters and digits). Raises ExampleStoreError.
+        Raises ExampleStoreError, also where a record is not what was ingested.
         """
-        with self._reading() as db:
-            rows = db.execute(
-                "SELECT record, content_sha256, bm25(examples_fts) AS rank FROM examples_fts "
-                "JOIN examples ON id = examples_fts.rowid "
-                "WHERE examples_fts MATCH ? AND ecosystem = ? ORDER BY rank, example_id LIMIT ?",
-                [_match(terms), ecosystem, limit],
+        with self.reading(as_is=True) as connection:
+            return tuple(
+                stored
+                for row in rows
+                for stored in _stored_where(connection, "id = ? AND state = 'live'", [row])
             )
-            return tuple(_stored(*row) for row in rows)
 
-    @contextmanager
-    def _reading(self) -> "Iterator[Database]":
-        """A read-only connection. A missing file is an error, never an empty new store."""
-        from sqlite_utils import Database
+    def live(self) -> Iterator[StoredExample]:
+        """Every live record by row, some at a time. Raises ExampleStoreError."""
+        last = 0
+        while True:
+            with self.reading(as_is=True) as connection:
+                page = _stored_where(
+                    connection, "id > ? AND state = 'live' ORDER BY id LIMIT ?", [last, _PAGE]
+                )
+            yield from page
+            if len(page) < _PAGE:
+                return
+            last = page[-1].row
 
-        try:
-            connection = sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True)
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
-        db = Database(connection, execute_plugins=False)
-        try:
-            yield db
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
-        finally:
-            db.close()
+    def versions(self, example_id: str) -> tuple[StoredExample, ...]:
+        """Every version of a record, newest first; empty where there is none. Raises
+        ExampleStoreError."""
+        with self.reading(as_is=True) as connection:
+            return _stored_where(connection, "example_id = ? ORDER BY version DESC", [example_id])
 
-    @contextmanager
-    def _writing(self) -> "Iterator[Database]":
-        """One immediate transaction: migrations and rows together, or nothing."""
-        from sqlite_utils import Database
-
-        try:
-            db = Database(self.path, execute_plugins=False)
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
-        try:
-            db.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
-            db.execute("BEGIN IMMEDIATE")
-            _migrations().apply(db)
-            yield db
-            db.commit()
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
-        finally:
-            db.rollback()
-            db.close()
-
-    def _unusable(self, error: sqlite3.Error) -> ExampleStoreError:
-        return ExampleStoreError(
-            f"The example store {str(self.path)!r} can't be used: {error}.",
-            next_step="Check the path, or ingest the examples into a new file.",
-        )
+    def withdrawals(self) -> tuple[Withdrawal, ...]:
+        """Every withdrawal, oldest first. Raises ExampleStoreError."""
+        with self.reading(as_is=True) as connection:
+            return withdrawal.all_withdrawals(connection)
 
 
-def _migrations() -> "Migrations":
-    from sqlite_utils.migrations import Migrations
-
-    migrations = Migrations("solved_examples")
-
-    @migrations()
-    def m0001_examples(db: "Database") -> None:
-        db.table("examples").create(
-            {
-                # The full-text index points to it; VACUUM would renumber bare rowids.
-                "id": int,
-                "content_sha256": str,
-                "example_id": str,
-                "ecosystem": str,
-                "package": str,
-                "advisory_text": str,
-                "record": str,
-            },
-            pk="id",
-            not_null={
-                "content_sha256",
-                "example_id",
-                "ecosystem",
-                "package",
-                "advisory_text",
-                "record",
-            },
-        )
-        db.table("examples").create_index(["content_sha256"], unique=True)
-        db.table("examples").create_index(["example_id"], unique=True)
-        db.table("examples").create_index(["ecosystem", "package"])
-        db.table("examples").enable_fts(
-            ["advisory_text"], create_triggers=True, tokenize="unicode61 remove_diacritics 0"
-        )
-        db.execute("CREATE VIRTUAL TABLE examples_terms USING fts5vocab(examples_fts, row)")
-
-    return migrations
+def _stored_where(
+    connection: sqlite3.Connection, where: str, values: Sequence[object]
+) -> tuple[StoredExample, ...]:
+    """``where`` is ours, never input."""
+    rows = connection.execute(
+        "SELECT id, record, content_sha256, version, state, added_at FROM examples "  # noqa: S608
+        f"WHERE {where}",
+        values,
+    )
+    return tuple(_stored(*row) for row in rows)
 
 
-def _row(example: SolvedExample) -> dict[str, str]:
-    for field in ("provenance", "licence"):
-        if not getattr(example, field).strip():
-            raise InputError(
-                f"Example {example.example_id!r} has no {field}.",
-                next_step=f"State its {field}; examples of unknown origin are not stored.",
-            )
-    return {
-        "content_sha256": content_sha256(example),
-        "example_id": example.example_id,
-        "ecosystem": example.ecosystem,
-        "package": canonical_name(example.ecosystem, example.package),
-        "advisory_text": example.advisory_text,
-        "record": example.model_dump_json(),
-    }
-
-
-def _add(db: "Database", row: dict[str, str]) -> bool:
-    table = db.table("examples")
-    if table.count_where("content_sha256 = ?", [row["content_sha256"]]):
-        return False
-    if table.count_where("example_id = ?", [row["example_id"]]):
-        raise InputError(
-            f"Example id {row['example_id']!r} is taken by another content.",
-            next_step="Give the changed example an id of its own.",
-        )
-    table.insert(row)
-    return True
-
-
-def _match(terms: Sequence[str]) -> str:
-    """An FTS5 query: quoted words joined by OR. Inside quotes only the quote itself is syntax."""
-    return " OR ".join('"' + term.replace('"', '""') + '"' for term in terms)
-
-
-def _stored(record: str, digest: Digest, rank: float = 0.0) -> StoredExample:
+def _stored(
+    row: int, record: str, digest: Digest, version: int, state: str, added_at: str
+) -> StoredExample:
     """The record as it was ingested. Raises ExampleStoreError where it was altered since."""
-    try:
-        example = SolvedExample.model_validate_json(record)
-        intact = content_sha256(example) == digest
-    except ValueError:
-        intact = False
-    if not intact:
+    example = as_ingested(record, digest)
+    if example is None:
         raise ExampleStoreError(
             f"The example with content {digest} is not what was ingested.",
-            next_step="Ingest the examples into a new file.",
+            next_step="`fallback-tier examples validate` lists what was altered; ingest the examples "
+            "into a new file.",
         )
-    return StoredExample(example, rank)
+    return StoredExample(
+        row, example, digest, version, State(state), datetime.fromisoformat(added_at)
+    )
+
+
+def _not_live(example_id: str, path: Path, *, known: bool) -> InputError:
+    if known:
+        return InputError(
+            f"Example {example_id!r} was withdrawn before.",
+            next_step=f"`fallback-tier examples show {example_id} --store {path}` says why.",
+        )
+    return InputError(
+        f"There is no example {example_id!r} in {str(path)!r}.",
+        next_step="`fallback-tier examples list` shows those that are there.",
+    )

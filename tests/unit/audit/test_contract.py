@@ -34,6 +34,7 @@ from fallback_audit.vocabulary import (
     GateStatus,
     PromptShape,
     RefusalReason,
+    RetrievalVerdict,
     Tier,
 )
 from fallback_tier import limits
@@ -129,6 +130,11 @@ MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: changed(t.model_with_examples(), ModelCalled, example_ids=("e1", "e9")),
         lambda: changed(t.verified_on_retry(), ModelCalled, example_ids=("e1",)),
         lambda: [*t.first_by_model(*"abcde")],
+    ],
+    "retrieval-means-what-it-says": [
+        lambda: changed(t.model_with_examples(), RetrievalQueried, verdict=RetrievalVerdict.MISS),
+        lambda: changed(t.replayed(), ExampleReplayed, example_id="e2"),
+        lambda: without(t.replayed(), RetrievalQueried),
     ],
     "retrieval-acts": [lambda: changed(t.model_with_examples(), ModelCalled, example_ids=())],
     "prompt-shapes-agree": [

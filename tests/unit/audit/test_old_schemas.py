@@ -7,10 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from fallback_audit.account import account_lines
 from fallback_audit.chain import StoredRow, read_row
 from fallback_audit.describe import sentence
-from fallback_audit.events import SCHEMA_VERSION, PatchProposed, RecipeEvaluated
+from fallback_audit.events import (
+    SCHEMA_VERSION,
+    PatchProposed,
+    RecipeEvaluated,
+    RetrievalQueried,
+)
+from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.kept import kept_digests
 from fallback_audit.verify import verify
+from fallback_audit.vocabulary import LadderStep
+from tests.unit.audit.trails import digest
 
 TRAILS = Path(__file__).parents[2] / "fixtures" / "trails"
 
@@ -60,8 +70,32 @@ def test_what_version_2_added_is_absent_not_invented() -> None:
     assert {p.remediation_sha256 for p in payloads if isinstance(p, PatchProposed)} == {None}
 
 
-def test_a_changed_byte_of_an_old_trail_is_still_found() -> None:
-    export = Export(TRAILS / "schema-1.jsonl")
+def test_what_version_2_wrote_is_read_as_it_was() -> None:
+    payloads = [read_row(row).payload for row in Export(TRAILS / "schema-2.jsonl").rows()]
+    assert {p.steps for p in payloads if isinstance(p, RecipeEvaluated)} == {
+        (),
+        (LadderStep.LOCK_REFRESH, LadderStep.DIRECT_BUMP),
+    }
+    assert {p.remediation_sha256 for p in payloads if isinstance(p, PatchProposed)} == {
+        None,
+        digest("account 1"),
+    }
+
+
+def test_what_version_3_added_is_absent_not_invented(tmp_path: Path) -> None:
+    """A retrieval of before has no account: readers say so, and verify asks for no evidence of it."""
+    payloads = [read_row(row).payload for row in Export(TRAILS / "schema-2.jsonl").rows()]
+    queries = [p for p in payloads if isinstance(p, RetrievalQueried)]
+    assert [query.example_ids for query in queries] == [("e1", "e2"), ("e1",)]
+    assert {query.account_sha256 for query in queries} == {None}
+    assert [kept_digests(query) for query in queries] == [(), ()]
+    evidence = FileEvidenceStore(tmp_path / "evidence")
+    assert list(account_lines(queries[0], evidence)) == ["why: no account is on record"]
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_a_changed_byte_of_an_old_trail_is_still_found(version: int) -> None:
+    export = Export(TRAILS / f"schema-{version}.jsonl")
     export._rows[3]["payload"] = export._rows[3]["payload"].replace("}", " }", 1)
     report = verify(export)
     assert report.first_bad is not None

@@ -176,4 +176,8 @@ def test_limits_are_the_goals() -> None:
         "plan-npm": 10.0,
         "plan-uv": 10.0,
         "loop-langgraph": 0.25,
+        "vectors-floor": 1.4,
+        "vectors-faiss": 0.5,
+        "retrieval-cold": 0.2,
+        "words-common": 1.5,
     }

@@ -9,8 +9,9 @@ import pytest
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.patch.identity import replayable
-from fallback_tier.ports import SolvedExample
+from fallback_tier.retrieval import SolvedExample
 from tests.fakes.repository import context
+from tests.fixtures.examples import WRITTEN
 from tests.fixtures.fallback_tier_callable import ADVISORY
 
 CODE = "def read(name):\r\n    return open(name)\r\n"
@@ -32,7 +33,7 @@ def example(**fields: Any) -> SolvedExample:
             "package": "Vulnerable",
             "edits": (edit,),
             "file_sha256": {"pkg/app.py": sha(CODE), "pkg/other.py": sha("x = 1\n")},
-            "provenance": "test",
+            "provenance": WRITTEN,
             "licence": "MIT",
             **fields,
         }

@@ -12,14 +12,21 @@ from hypothesis import strategies as st
 from fallback_audit.vocabulary import FailureKind, PromptShape
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.limits import MAX_FENCED_SUMMARY_BYTES
+from fallback_tier.limits import (
+    MAX_EXAMPLE_BYTES,
+    MAX_FENCE_PREFIX_BYTES,
+    MAX_FENCED_SUMMARY_BYTES,
+)
 from fallback_tier.outcome import AttemptSummary, SearchReplace, plan_adapter
-from fallback_tier.ports import SolvedExample
+from fallback_tier.prompt import injection
 from fallback_tier.prompt.builder import Prompt, PromptBuilder
 from fallback_tier.prompt.characters import show_hidden
+from fallback_tier.prompt.fence import MAX_FENCED_EXAMPLE_BYTES, PREFIX
 from fallback_tier.repo import RepoContext
+from fallback_tier.retrieval import FewShot, SolvedExample
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import context
+from tests.fixtures.examples import WRITTEN, shown
 
 RETRY_SENTENCE = "You previously attempted this fix and it failed. Here is the failure summary"
 SKILLS = Path(__file__).parents[3] / "plugins" / "fallback_plugins"
@@ -58,8 +65,8 @@ def advisory(details: str = "Reads outside.", name: str = "vulnerable") -> Advis
     )
 
 
-def example(text: str = "Zip slip") -> SolvedExample:
-    return SolvedExample(
+def example(text: str = "Zip slip") -> FewShot:
+    record = SolvedExample(
         example_id="ex-1",
         advisory_id="OLD-1",
         advisory_text=text,
@@ -67,9 +74,10 @@ def example(text: str = "Zip slip") -> SolvedExample:
         package="elsewhere",
         edits=(SearchReplace(path="x.py", old="a", new="b"),),
         file_sha256={},
-        provenance="ours",
+        provenance=WRITTEN,
         licence="Apache-2.0",
     )
+    return shown(record)
 
 
 def failed(summary: str, attempt: int = 1) -> AttemptSummary:
@@ -144,6 +152,22 @@ Fix the vulnerability. Answer with one JSON object, nothing else.
     assert prompt.example_ids == ("ex-1",)
     assert [snippet.id for snippet in prompt.snippets] == ["S1", "S2"]
     assert prompt.byte_count == len((prompt.system + prompt.user).encode())
+
+
+def test_an_example_whose_edits_are_not_all_shown_says_so(repo: RepoContext) -> None:
+    shot = example().model_copy(update={"edits": ()})
+    assert "| edits that fixed it:\n| (1 of 1 not shown: too long)\n<<<END" in (
+        build(repo, examples=[shot]).user
+    )
+
+
+def test_a_fence_has_room_for_a_whole_example_whatever_its_header_says() -> None:
+    """What ``passage`` counts on: findings, markers and prefixes never push an example out."""
+    names = sorted((*injection._WORDING, *injection._HIDING))
+    header = f"<<<UNTRUSTED {1:032x} solved_example; it seems to contain: {', '.join(names)}>>>\n"
+    end = f"\n<<<END {1:032x}>>>"
+    assert len(header) + MAX_EXAMPLE_BYTES + len(end) <= MAX_FENCED_EXAMPLE_BYTES
+    assert len(PREFIX) <= MAX_FENCE_PREFIX_BYTES
 
 
 def test_a_retry_has_the_last_summary_fenced_and_no_example(repo: RepoContext) -> None:

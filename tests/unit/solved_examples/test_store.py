@@ -1,64 +1,112 @@
-"""The store and its records: nothing without origin, nothing twice, all or none."""
+"""The store: nothing without origin, nothing twice, versions, all or none."""
 
 import json
-import sqlite3
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fallback_plugins.solved_examples import ExampleStore, load_jsonl
-from fallback_plugins.solved_examples.records import content_sha256
-from fallback_plugins.solved_examples.store import ExampleStoreError
+from fallback_plugins.solved_examples import ExampleStore
+from fallback_plugins.solved_examples.ingestion import MAX_ID_CHARS
+from fallback_plugins.solved_examples.interfaces import ExampleStoreError
+from fallback_plugins.solved_examples.listing import Selection, listing
+from fallback_plugins.solved_examples.schema import State
 from fallback_tier.errors import InputError
-from fallback_tier.limits import MAX_FILE_BYTES
-from tests.unit.solved_examples.builders import example
+from fallback_tier.retrieval import SolvedExample
+from tests.unit.solved_examples.builders import NOON, example, store_at
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> ExampleStore:
-    return ExampleStore(tmp_path / "examples.db")
+    return store_at(tmp_path / "examples.db")
+
+
+def words(store: ExampleStore, word: str) -> list[str]:
+    """Ids of the records in whose chunks a word is."""
+    with store.reading() as connection:
+        found = connection.execute(
+            "SELECT DISTINCT example_id FROM chunks_fts JOIN chunks ON chunks.id = chunks_fts.rowid "
+            "JOIN examples ON examples.id = chunks.example WHERE chunks_fts MATCH ? ORDER BY 1",
+            [word],
+        )
+        return [example_id for (example_id,) in found]
 
 
 def test_the_same_content_is_one_example(store: ExampleStore) -> None:
     first = store.ingest([example("e1"), example("e2")])
-    assert (first.added, first.duplicates) == (2, 0)
+    assert first.model_dump() == {"added": 2, "duplicates": 0, "revised": 0, "withdrawn": 0}
     clone = example("e1").model_copy(update={"example_id": "clone"})
     again = store.ingest([example("e1"), clone, example("e3")])
     assert (again.added, again.duplicates) == (1, 2)
     assert store.count() == 3
 
 
-def test_the_content_hash_ignores_only_the_id() -> None:
-    base = example()
-    assert content_sha256(base.model_copy(update={"example_id": "other"})) == content_sha256(base)
-    for field, value in (("licence", "MIT"), ("package", "p"), ("edits", ()), ("cwe", ("CWE-1",))):
-        assert content_sha256(base.model_copy(update={field: value})) != content_sha256(base)
+def test_other_content_is_the_next_version_and_the_old_one_is_never_found(
+    store: ExampleStore,
+) -> None:
+    store.ingest([example("e1", advisory_text="before"), example("other")])
+    counts = store.ingest([example("e1", advisory_text="after")])
+    assert (counts.added, counts.revised) == (0, 1)
+    assert store.count() == 2
+    assert [(v.version, v.state, v.example.advisory_text) for v in store.versions("e1")] == [
+        (2, State.LIVE, "after"),
+        (1, State.SUPERSEDED, "before"),
+    ]
+    assert (words(store, "after"), words(store, "before")) == (["e1"], [])
+    # An old file that is ingested again does not turn the clock back.
+    assert store.ingest([example("e1", advisory_text="before")]).duplicates == 1
+    assert words(store, "after") == ["e1"]
 
 
 @pytest.mark.parametrize("field", ["licence", "provenance"])
 def test_origin_is_required_and_an_ingest_is_all_or_none(store: ExampleStore, field: str) -> None:
+    without = {"licence": " ", "provenance": example().provenance.model_copy(update={"source": ""})}
     with pytest.raises(InputError, match=f"'bad' has no {field}"):
-        store.ingest([example("good"), example("bad", **{field: "  "})])
+        store.ingest([example("good"), example("bad", **{field: without[field]})])
     assert not store.path.exists()
+    store.ingest([example("there")])
+    before = store.path.read_bytes()
+    with pytest.raises(InputError):
+        store.ingest([example("good"), example("bad", **{field: without[field]})])
+    assert store.path.read_bytes() == before
 
 
-def test_a_taken_id_rolls_everything_back(store: ExampleStore) -> None:
-    store.ingest([example("e1")])
-    with pytest.raises(InputError, match="'e1' is taken"):
-        store.ingest([example("new"), example("e1", licence="MIT")])
-    assert store.count() == 1
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("bad", {"edits": ()}, "'bad' has no edits"),
+        (" ", {}, "id ' ' has 1 characters"),
+        ("x" * (MAX_ID_CHARS + 1), {}, "has 513 characters"),
+    ],
+)
+def test_what_is_no_example_is_refused(
+    store: ExampleStore, name: str, fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        store.ingest([example(name, **fields)])
+    assert not store.path.exists()
+    assert store.ingest([example("x" * MAX_ID_CHARS)]).added == 1
 
 
-def test_ingests_at_the_same_time_share_a_new_file(store: ExampleStore) -> None:
-    """Migrations and rows are one immediate transaction: or the schema is made twice."""
-    records = [example(f"e{n}") for n in range(5)]
-    with ThreadPoolExecutor(6) as pool:
-        counts = list(pool.map(lambda _: store.ingest(records), range(6)))
-    assert sum(count.added for count in counts) == store.count() == 5
-    assert sum(count.duplicates for count in counts) == 25
+def test_records_are_taken_one_at_a_time(store: ExampleStore) -> None:
+    """A large data set is never in memory: each record is stored before the next is asked for."""
+    alive: list[int] = []
+
+    def records() -> Iterator[SolvedExample]:
+        for number in range(3):
+            alive.append(number)
+            yield example(f"e{number}")
+
+    assert store.ingest(records()).added == 3
+    assert alive == [0, 1, 2]
+
+
+def test_harvested_code_is_private(store: ExampleStore) -> None:
+    store.ingest([example()])
+    assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
+    assert [path.name for path in store.path.parent.iterdir()] == ["examples.db"]
 
 
 def test_packages_are_found_by_their_canonical_name(store: ExampleStore) -> None:
@@ -68,88 +116,97 @@ def test_packages_are_found_by_their_canonical_name(store: ExampleStore) -> None
     assert store.of_package("PyPI", ["Some.Package", "other"]) == ()
 
 
-def test_counts_and_search_are_safe_for_any_word(store: ExampleStore) -> None:
-    store.ingest([example("e1", advisory_text="alpha beta"), example("e2", advisory_text="alpha")])
-    assert store.document_counts(["alpha", "beta", "absent"]) == {
-        "alpha": 2,
-        "beta": 1,
-        "absent": 0,
-    }
-    for words in (["alpha", 'x" OR "'], ["NEAR(", "alpha"], ["*", "advisory_text:", "alpha"]):
-        assert len(store.search("PyPI", words, 9)) == 2
-    assert [s.example.example_id for s in store.search("PyPI", ["alpha", "beta"], 1)] == ["e1"]
-    assert store.search("npm", ["alpha"], 9) == ()
+def test_records_come_in_the_order_asked_for_and_live_only(store: ExampleStore) -> None:
+    store.ingest([example(f"e{number}") for number in range(4)])
+    rows = {stored.example.example_id: stored.row for stored in store.live()}
+    store.withdraw("e1", reason="wrong", by="me")
+    asked = [rows["e3"], rows["e1"], rows["e0"], 999]
+    assert [stored.example.example_id for stored in store.records(asked)] == ["e3", "e0"]
 
 
-def test_a_missing_store_is_an_error_and_stays_missing(store: ExampleStore) -> None:
-    with pytest.raises(ExampleStoreError, match="can't be used"):
-        store.count()
-    assert not store.path.exists()
+def test_live_reads_every_page(store: ExampleStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fallback_plugins.solved_examples.store._PAGE", 2)
+    store.ingest([example(f"e{number}") for number in range(5)])
+    assert [stored.example.example_id for stored in store.live()] == ["e0", "e1", "e2", "e3", "e4"]
 
 
-def test_a_file_that_is_no_database(store: ExampleStore) -> None:
-    store.path.write_bytes(b"not a database, but long enough to be looked at" * 40)
-    for use in (store.count, lambda: store.ingest([example()])):
-        with pytest.raises(ExampleStoreError):
-            use()
+# --- Withdrawal ------------------------------------------------------------------------------------
 
 
-def test_an_unwritable_place(tmp_path: Path) -> None:
+def test_what_was_withdrawn_is_never_found_and_never_comes_back(store: ExampleStore) -> None:
+    store.ingest([example("e1", advisory_text="wrong advice"), example("e2")])
+    taken = store.withdraw("e1", reason=" breaks logins ", by="Ada")
+    assert (taken.reason, taken.by, taken.at) == ("breaks logins", "Ada", NOON)
+    assert (store.count(), words(store, "wrong"), store.withdrawals()) == (1, [], (taken,))
+    again = store.ingest(
+        [
+            example("e1", advisory_text="wrong advice"),
+            # The same content under another id; the same id in other words.
+            example("other", advisory_text="wrong advice"),
+            example("e1", advisory_text="wrong advice, said otherwise"),
+        ]
+    )
+    assert again.withdrawn == 3
+    assert store.count() == 1
+    assert store.versions("e1")[0].example.advisory_text == "wrong advice"
+
+
+def test_only_what_is_there_can_be_withdrawn_and_only_with_a_reason(store: ExampleStore) -> None:
+    store.ingest([example("e1")])
+    with pytest.raises(InputError, match="no example 'e9'"):
+        store.withdraw("e9", reason="wrong", by="me")
+    for reason, by in (("", "me"), ("wrong", "  ")):
+        with pytest.raises(InputError, match="needs a"):
+            store.withdraw("e1", reason=reason, by=by)
+    store.withdraw("e1", reason="wrong", by="me")
+    with pytest.raises(InputError, match="was withdrawn before") as caught:
+        store.withdraw("e1", reason="wrong", by="me")
+    assert f"examples show e1 --store {store.path}" in caught.value.next_step
     with pytest.raises(ExampleStoreError):
-        ExampleStore(tmp_path / "missing" / "examples.db").ingest([example()])
+        ExampleStore(store.path.with_name("absent.db")).withdraw("e1", reason="wrong", by="me")
 
 
-def test_an_altered_record_is_noticed(store: ExampleStore) -> None:
-    store.ingest([example("e1", package="p")])
-    for change in ("replace(record, 'Apache', 'Apathy')", "'{}'"):
-        with sqlite3.connect(store.path) as db:
-            db.execute(f"UPDATE examples SET record = {change}")
-        db.close()
-        with pytest.raises(ExampleStoreError, match="not what was ingested"):
-            store.of_package("PyPI", ["p"])
+def test_the_id_of_a_chunk_that_went_is_not_given_again(store: ExampleStore) -> None:
+    """Else a dead vector would speak for another text."""
+
+    def chunk_ids() -> set[int]:
+        with store.reading() as connection:
+            return {row for (row,) in connection.execute("SELECT id FROM chunks")}
+
+    store.ingest([example("e1"), example("e2")])
+    before = chunk_ids()
+    store.withdraw("e2", reason="wrong", by="me")
+    store.withdraw("e1", reason="wrong", by="me")
+    assert chunk_ids() == set()
+    store.ingest([example("e3")])
+    assert chunk_ids()
+    assert not chunk_ids() & before
 
 
-def test_sqlite_utils_is_not_imported_until_it_is_needed() -> None:
-    code = "import sys, fallback_plugins.solved_examples\nsys.exit('sqlite_utils' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+# --- Listing ---------------------------------------------------------------------------------------
 
 
-# --- Records ---------------------------------------------------------------------------------------
+def test_listing_selects(store: ExampleStore) -> None:
+    store.ingest(
+        [
+            example("e1", cwe=("CWE-79", "CWE-22"), language="python"),
+            example("e2", ecosystem="npm", package="Some.Package", language="javascript"),
+            example("e3", package="other"),
+        ]
+    )
+    store.withdraw("e3", reason="wrong", by="me")
 
+    def ids(**fields: object) -> list[str]:
+        return [item.example_id for item in listing(store, Selection.model_validate(fields))]
 
-def test_records_round_trip(tmp_path: Path) -> None:
-    path = tmp_path / "examples.jsonl"
-    records = (example("e1"), example("e2", advisory_text="line\u2028separator\n"))
-    path.write_text("\n\n".join(record.model_dump_json() for record in records) + "\n")
-    assert load_jsonl(path) == records
-
-
-@pytest.mark.parametrize(
-    ("second", "said"),
-    [
-        ("{", "Invalid JSON"),
-        ("[]", "the line"),
-        ("{}", "example_id: Field required"),
-        (json.dumps({**example().model_dump(mode="json"), "more": 1}), "more: Extra inputs"),
-        (json.dumps({**example().model_dump(mode="json"), "file_sha256": {"a": "x"}}), "file_sha"),
-        ("\udcff", "line 2"),
-    ],
-)
-def test_faults_name_file_and_line(tmp_path: Path, second: str, said: str) -> None:
-    path = tmp_path / "examples.jsonl"
-    text = f"{example().model_dump_json()}\n{second}\n"
-    path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(InputError, match="line 2") as caught:
-        load_jsonl(path)
-    assert str(path) in caught.value.problem
-    assert said in caught.value.problem
-
-
-def test_files_that_can_not_be_taken(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="can't be read"):
-        load_jsonl(tmp_path / "absent.jsonl")
-    large = tmp_path / "large.jsonl"
-    with large.open("wb") as stream:
-        stream.truncate(MAX_FILE_BYTES + 1)
-    with pytest.raises(InputError, match="larger than"):
-        load_jsonl(large)
+    assert ids() == ["e1", "e2"]
+    assert ids(ecosystem="npm") == ["e2"]
+    # Each ecosystem reads a name in its own way.
+    assert ids(package="Some.Package") == ["e1", "e2"]
+    assert ids(package="some-package") == ["e1"]
+    assert ids(cwe="CWE-22") == ["e1"]
+    assert ids(cwe="CWE-2") == []
+    assert ids(language="javascript", ecosystem="PyPI") == []
+    assert ids(state="withdrawn") == ["e3"]
+    assert ids(state=None) == ["e1", "e2", "e3"]
+    assert json.loads(next(listing(store, Selection())).model_dump_json())["origin"] == "written"

@@ -1,0 +1,32 @@
+"""Which evidence an event obliges its writer to keep."""
+
+from fallback_audit.events import (
+    AttemptFailed,
+    AuditEvent,
+    Digest,
+    FixEscalated,
+    GateJudged,
+    PatchProposed,
+    RetrievalQueried,
+)
+
+
+def kept_digests(event: AuditEvent) -> tuple[Digest, ...]:
+    """Digests whose bytes must be kept: what a gate judged or said, why retrieval answered as it did,
+    what a retry stands on.
+
+    Prompts and answers are kept only when switched on, so their absence proves nothing.
+    """
+    match event:
+        case PatchProposed():
+            return tuple(filter(None, (event.patch_sha256, event.remediation_sha256)))
+        case GateJudged(evidence_sha256=str(digest)):
+            return (digest,)
+        case RetrievalQueried(account_sha256=str(digest)):
+            return (digest,)
+        case AttemptFailed():
+            return (event.summary_sha256,)
+        case FixEscalated():
+            return event.evidence_sha256
+        case _:
+            return ()

@@ -1,0 +1,57 @@
+"""The files of a commit, byte for byte: what a patch was made from, whatever the working tree has now."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from fallback_tier.errors import RepositoryError
+from fallback_tier.limits import MAX_FILE_BYTES
+from fallback_tier.ports import ClientRunner, CommandResult
+
+_TIMEOUT_S = 60.0
+
+#: A plain file, not a link and not a submodule; the object's name is a SHA-1 or a SHA-256.
+_ENTRY = re.compile(r"100(?:644|755) blob ([0-9a-f]{40}|[0-9a-f]{64})\t[^\0]*\0")
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class CommittedFiles:
+    """A repository's objects, through git. The working tree is not looked at."""
+
+    root: Path
+    clients: ClientRunner
+
+    def text(self, commit: str, path: str) -> str:
+        """A file's exact text. Raises RepositoryError: no such commit or file, a link, too large, not
+        UTF-8."""
+        listed = self._git(["ls-tree", "-z", commit, "--", path]) if _is_commit(commit) else None
+        entry = _ENTRY.fullmatch(listed.output) if listed and listed.ok else None
+        if entry is None:
+            raise self._unfit(commit, path, "there is no such plain file")
+        output = self._git(["cat-file", "blob", entry[1]]).output
+        content = output.encode("utf-8")
+        # The object's name is a digest: git's own remarks, and bytes that aren't UTF-8, would show.
+        if len(content) > MAX_FILE_BYTES or _object_name(content, len(entry[1])) != entry[1]:
+            raise self._unfit(commit, path, "it is no UTF-8 text, or too large")
+        return output
+
+    def _git(self, arguments: list[str]) -> CommandResult:
+        return self.clients.run("git", arguments, cwd=self.root, timeout_s=_TIMEOUT_S)
+
+    def _unfit(self, commit: str, path: str, why: str) -> RepositoryError:
+        return RepositoryError(
+            f"{path!r} of commit {commit[:12]} can't be had from {self.root}: {why}.",
+            next_step="Name the repository that was fixed, with the commit in it.",
+        )
+
+
+def _is_commit(text: str) -> bool:
+    return _COMMIT.fullmatch(text) is not None
+
+
+def _object_name(content: bytes, digits: int) -> str:
+    kind = hashlib.sha256 if digits == hashlib.sha256().digest_size * 2 else hashlib.sha1
+    return kind(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

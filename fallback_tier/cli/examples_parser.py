@@ -1,0 +1,161 @@
+"""The verbs of ``fallback-tier examples``. Made when the command is given: others don't pay."""
+
+from fallback_tier.cli.arguments import add_json, add_routing_floor, add_state
+from fallback_tier.cli.exit_codes import epilog
+
+TYPE_CHECKING = False  # as in fallback_tier/__init__.py
+if TYPE_CHECKING:
+    import argparse
+    from typing import TypeAlias
+
+    Parser: TypeAlias = argparse.ArgumentParser
+    Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def add_verbs(examples: "Parser") -> None:
+    """Fill, find, look at and check the memory; where its records come from."""
+    verbs = examples.add_subparsers(dest="verb", metavar="VERB", required=True)
+    _add_ingest(verbs)
+    _add_harvest(verbs)
+    _add_releases(verbs)
+    _add_index(verbs)
+    _add_search(verbs)
+    _add_list(verbs)
+    show = _verb(verbs, "show", "one example, whole, with its earlier versions")
+    show.add_argument("example_id", metavar="ID", help="as `examples list` prints it")
+    _add_withdraw(verbs)
+    influenced = _verb(verbs, "influenced", "fixes on record that an example had a part in")
+    influenced.add_argument("example_id", metavar="ID", help="as `examples list` prints it")
+    add_state(influenced)
+    influenced.set_defaults(handler="fallback_tier.cli.examples_sources:influenced")
+    manifest = _verb(verbs, "manifest", "which corpus, chunker and model the store is made of")
+    manifest.set_defaults(handler="fallback_tier.cli.examples_index:manifest")
+    validate = _verb(
+        verbs, "validate", "report every difference from the manifest; repairs nothing (drift: 6)"
+    )
+    validate.set_defaults(handler="fallback_tier.cli.examples_index:validate")
+
+
+def _verb(verbs: "Verbs", name: str, help: str, description: str = "") -> "Parser":  # noqa: A002
+    """Every verb has a store, JSON, and a function of its name that runs it."""
+    verb = verbs.add_parser(name, help=help, description=description or None, epilog=epilog())
+    verb.add_argument("--store", required=True, metavar="DB", help="the example store")
+    add_json(verb)
+    verb.set_defaults(handler=f"fallback_tier.cli.examples:{name}")
+    return verb
+
+
+def _add_ingest(verbs: "Verbs") -> None:
+    ingest = _verb(
+        verbs,
+        "ingest",
+        "add validated fixes from files",
+        "Add the records of all files, or none; the store is made if absent. Content that\n"
+        "is there already is counted, not added; a known id with other content becomes its\n"
+        "next version; what was withdrawn stays out.",
+    )
+    ingest.add_argument(
+        "records", nargs="+", metavar="FILE", help="JSON lines; plain, gzip (.gz) or xz (.xz)"
+    )
+    ingest.add_argument(
+        "--format",
+        choices=("auto", "records", "dataset"),
+        default="auto",
+        help="records: solved examples; dataset: advisories with the diff of their fix "
+        "(default: by the first line of each file)",
+    )
+
+
+def _add_harvest(verbs: "Verbs") -> None:
+    harvest = _verb(
+        verbs,
+        "harvest",
+        "add our own fixes that passed every gate",
+        "Make an example of each fix on record that was proved, from the audit trail and\n"
+        "the evidence.",
+    )
+    harvest.add_argument(
+        "fix_ids", nargs="*", metavar="FIX", help="fix identifiers (`audit log`); none: all"
+    )
+    harvest.add_argument("--repo", required=True, metavar="REPO", help="the repository fixed")
+    harvest.add_argument(
+        "--advisory",
+        required=True,
+        action="append",
+        metavar="PATH",
+        help="its advisories (OSV records, or a folder of them); may be given again",
+    )
+    harvest.add_argument(
+        "--licence", metavar="NAME", help="of the code (default: as its manifest declares)"
+    )
+    add_state(harvest)
+    harvest.set_defaults(handler="fallback_tier.cli.examples_sources:harvest")
+
+
+def _add_releases(verbs: "Verbs") -> None:
+    releases = _verb(
+        verbs,
+        "releases",
+        "add the difference between a vulnerable release and the fixed one",
+        "Get both archives from the registry (or from --before and --after), and keep what\n"
+        "changed in the files that matter.",
+    )
+    releases.add_argument("advisory", metavar="ADVISORY", help="an OSV record (JSON)")
+    releases.add_argument("--package", metavar="NAME", help="where it names several packages")
+    releases.add_argument("--vulnerable", metavar="VERSION", help="default: the last affected one")
+    releases.add_argument("--fixed", metavar="VERSION", help="default: the first fixed one")
+    releases.add_argument("--before", metavar="ARCHIVE", help="the vulnerable release, from disk")
+    releases.add_argument("--after", metavar="ARCHIVE", help="the fixed release, from disk")
+    releases.add_argument(
+        "--licence", metavar="NAME", help="of the code (default: as the releases declare)"
+    )
+    releases.set_defaults(handler="fallback_tier.cli.examples_sources:releases")
+
+
+def _add_index(verbs: "Verbs") -> None:
+    index = _verb(
+        verbs,
+        "index",
+        "cut and embed what is new; goes on where it was stopped",
+        "Cut again what another version of the chunker cut, and embed what has no vector\n"
+        "yet (extra `embeddings`; without it, words alone are searched).",
+    )
+    index.add_argument("--rebuild", action="store_true", help="embed everything again")
+    index.set_defaults(handler="fallback_tier.cli.examples_index:index")
+
+
+def _add_search(verbs: "Verbs") -> None:
+    search = _verb(verbs, "search", "what the memory would answer, and why")
+    asked = search.add_mutually_exclusive_group(required=True)
+    asked.add_argument("text", nargs="?", metavar="TEXT", help="an advisory's text")
+    asked.add_argument("--advisory", metavar="FILE", help="an OSV record (JSON)")
+    for name in ("ecosystem", "package", "cwe", "language"):
+        search.add_argument(f"--{name}", metavar=name.upper(), help="of the question, beside TEXT")
+    add_routing_floor(search)
+    search.set_defaults(handler="fallback_tier.cli.examples_search:search")
+
+
+def _add_list(verbs: "Verbs") -> None:
+    listing = _verb(verbs, "list", "the examples, one a line")
+    for name in ("ecosystem", "package", "language", "cwe"):
+        listing.add_argument(f"--{name}", metavar=name.upper(), help="only those of it")
+    listing.add_argument(
+        "--state",
+        choices=("live", "superseded", "withdrawn", "all"),
+        default="live",
+        help="default: live",
+    )
+    listing.set_defaults(handler="fallback_tier.cli.examples:list_examples")
+
+
+def _add_withdraw(verbs: "Verbs") -> None:
+    withdraw = _verb(
+        verbs,
+        "withdraw",
+        "take out an example that was found wrong",
+        "It is never found again, and does not come back by an ingest; its text stays on\n"
+        "file with the reason. `examples influenced` lists what it had a part in.",
+    )
+    withdraw.add_argument("example_id", metavar="ID", help="as `examples list` prints it")
+    withdraw.add_argument("--reason", required=True, help="why; kept for good")
+    withdraw.add_argument("--by", metavar="NAME", help="who (default: the user's name)")

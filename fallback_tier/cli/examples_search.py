@@ -1,0 +1,64 @@
+"""``fallback-tier examples search``: what the memory would answer, and why."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from fallback_audit.describe import visible
+from fallback_plugins.solved_examples.embedding import load_embedder
+from fallback_plugins.solved_examples.interfaces import Question
+from fallback_plugins.solved_examples.question import flaw_text, question_of
+from fallback_plugins.solved_examples.retriever import SolvedExampleIndex
+from fallback_plugins.solved_examples.selection import account, evidence, select
+from fallback_plugins.solved_examples.settings import RetrievalSettings
+from fallback_tier.advisory import load_advisory
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.examples import open_store
+from fallback_tier.cli.output import print_json
+from fallback_tier.retrieval import RetrievalAccount
+
+
+def search(arguments: argparse.Namespace) -> int:
+    """Without a repository: identical code is not looked for. Raises InputError for a bad advisory."""
+    settings = RetrievalSettings().with_routing_floor(arguments.routing_floor)
+    index = SolvedExampleIndex(open_store(arguments), embedder=load_embedder(), settings=settings)
+    ranking = index.search(_question(arguments))
+    answer = account(select((), ranking, settings), ranking, settings)
+    said = " ".join(filter(None, [ranking.degraded, evidence((), ranking, settings)]))
+    if arguments.json:
+        print_json({"evidence": said, **answer.model_dump(mode="json")})
+    else:
+        sys.stdout.writelines(f"{visible(line)}\n" for line in _lines(answer, said))
+    return exit_codes.OK
+
+
+def _question(arguments: argparse.Namespace) -> Question:
+    if arguments.advisory is not None:
+        return question_of(load_advisory(Path(arguments.advisory)))
+    packages = _one(arguments.package)
+    return Question(
+        text=flaw_text(arguments.text, packages),
+        ecosystems=_one(arguments.ecosystem),
+        packages=packages,
+        cwe=_one(arguments.cwe),
+        language=arguments.language or "",
+    )
+
+
+def _one(value: str | None) -> tuple[str, ...]:
+    return () if value is None else (value,)
+
+
+def _lines(answer: RetrievalAccount, said: str) -> Iterator[str]:
+    yield said
+    if not answer.returned:
+        yield "nothing is good enough"
+    for place, name in enumerate(answer.returned, start=1):
+        yield f"{place}. {name}  {_scores(answer.scores[name])}"
+    for dropped in answer.dropped:
+        yield f"-  {dropped.example_id}: {dropped.reason}  {_scores(dropped.scores)}"
+
+
+def _scores(scores: Mapping[str, float]) -> str:
+    return " ".join(f"{name} {score:.3f}" for name, score in scores.items())

@@ -1,0 +1,275 @@
+"""``fallback-tier examples``: where records come from, and what they went into.
+
+Our own proved fixes (``harvest``), the difference of two releases (``releases``), and the way back
+(``influenced``).
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from fallback_audit.describe import visible
+from fallback_audit.errors import AuditIntegrityError
+from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.ports import StoredEvent
+from fallback_audit.sqlite_store import SqliteAuditReader, open_readonly
+from fallback_audit.verify import verify
+from fallback_plugins.scratch import scratch_folder
+from fallback_plugins.solved_examples.harvest import Harvest, HarvestSource, HarvestTools
+from fallback_plugins.solved_examples.harvest import harvest as harvest_from
+from fallback_plugins.solved_examples.influence import Influence, influences
+from fallback_plugins.solved_examples.ingestion import IngestCounts
+from fallback_plugins.solved_examples.package_metadata import declared_licence
+from fallback_plugins.solved_examples.registry_releases import RegistryReleases
+from fallback_plugins.solved_examples.release_pair import choose_pair, example_from
+from fallback_plugins.solved_examples.store import StoredExample
+from fallback_tier.advisory import Advisory, load_advisory
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.committed import CommittedFiles
+from fallback_tier.cli.examples import open_store, shows_secret
+from fallback_tier.cli.options import advisories, state_dir
+from fallback_tier.cli.output import print_json
+from fallback_tier.errors import ConfigurationError, InputError
+from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.gates.isolation import inspect_repository
+from fallback_tier.patch.apply import apply_patch
+from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
+from fallback_tier.retrieval import SolvedExample
+from fallback_tier.wiring import audit_db, evidence_dir
+
+#: Manifests of a repository that may declare its licence.
+_MANIFESTS = ("package.json", "pyproject.toml")
+
+
+def harvest(arguments: argparse.Namespace) -> int:
+    """Add our own proved fixes. Raises InputError for a fix that is not on record, a repository
+    without a licence; AuditIntegrityError where the trail is not intact."""
+    repository = inspect_repository(Path(arguments.repo), SubprocessClients()).root
+    source = HarvestSource(
+        advisories=_by_id(arguments),
+        repository=repository.name,
+        licence=arguments.licence or _licence_of(repository),
+    )
+    state = state_dir(arguments)
+    evidence = FileEvidenceStore(evidence_dir(state))
+    with closing(open_readonly(audit_db(state))) as reader:
+        _check_chain(reader)
+        events = _asked(reader, arguments.fix_ids)
+        found = harvest_from(events, evidence, source, _tools(repository))
+    counts = _ingest(arguments, *found.examples)
+    if arguments.json:
+        print_json({**counts.model_dump(), **_harvest_json(found)})
+    else:
+        sys.stdout.writelines(f"{visible(line)}\n" for line in _harvest_lines(found, counts))
+    return exit_codes.OK
+
+
+def releases(arguments: argparse.Namespace) -> int:
+    """Add what a fixed release changed. Raises InputError (an advisory, an archive, two releases that
+    make no example), ToolError where a registry can't be asked."""
+    advisory = load_advisory(Path(arguments.advisory))
+    if bool(arguments.before) != bool(arguments.after):
+        raise ConfigurationError(
+            "--before and --after belong together.", next_step="Give both archives, or neither."
+        )
+    with scratch_folder("releases") as folder:
+        example = _from_disk(advisory, arguments) or _fetched(advisory, arguments, folder)
+    if _finds_secrets(example):
+        raise InputError(
+            f"The releases of {example.package} show what looks like a secret.",
+            next_step="Write the example by hand, without it.",
+        )
+    counts = _ingest(arguments, example)
+    if arguments.json:
+        print_json({**counts.model_dump(), "example": example.model_dump(mode="json")})
+    else:
+        files = ", ".join(sorted(example.file_sha256))
+        state = "added" if counts.added or counts.revised else "already there"
+        sys.stdout.write(visible(f"{example.example_id} {state}: {files}") + "\n")
+    return exit_codes.OK
+
+
+def influenced(arguments: argparse.Namespace) -> int:
+    """The fixes that an example had a part in, whatever became of either."""
+    name = arguments.example_id
+    versions = {item.content_sha256: item for item in open_store(arguments).versions(name)}
+    state = state_dir(arguments)
+    evidence = FileEvidenceStore(evidence_dir(state))
+    with closing(open_readonly(audit_db(state))) as reader:
+        found = influences(name, reader.events(), evidence)
+    if not (versions or found):
+        raise InputError(
+            f"There is no example {name!r} in {arguments.store!r}, and no fix names it.",
+            next_step="`fallback-tier examples list` shows those that are there.",
+        )
+    if arguments.json:
+        document = [{**one.model_dump(mode="json"), **_version(one, versions)} for one in found]
+        print_json({"example_id": name, "influenced": document})
+    else:
+        sys.stdout.writelines(
+            f"{visible(line)}\n" for line in _influence_lines(name, found, versions)
+        )
+    return exit_codes.OK
+
+
+# --- harvest --------------------------------------------------------------------------------------
+
+
+def _by_id(arguments: argparse.Namespace) -> dict[str, Advisory]:
+    given = advisories(arguments).advisories
+    return {name: advisory for advisory in given for name in (*advisory.aliases, advisory.id)}
+
+
+def _licence_of(repository: Path) -> str:
+    places = (repository / name for name in _MANIFESTS)
+    files = {place.name: place.read_bytes() for place in places if place.is_file()}
+    found = declared_licence(files)
+    if found is None:
+        raise InputError(
+            f"{repository} declares no licence in {' or '.join(_MANIFESTS)}.",
+            next_step="Give the licence of its code with --licence; none is assumed.",
+        )
+    return found
+
+
+def _check_chain(reader: SqliteAuditReader) -> None:
+    """A precedent is taken from an intact trail, or from none."""
+    report = verify(reader)
+    if report.integrity_problem_count:
+        reason = report.integrity_problems[0].reason
+        raise AuditIntegrityError(
+            f"Nothing is harvested from a trail that is not intact: {reason}.",
+            next_step="Run `fallback-tier audit verify`, and find out who wrote.",
+        )
+
+
+def _asked(reader: SqliteAuditReader, fix_ids: list[str]) -> list[StoredEvent]:
+    if not fix_ids:
+        return list(reader.events())
+    events: list[StoredEvent] = []
+    for fix_id in dict.fromkeys(fix_ids):
+        found = list(reader.events(fix_id))
+        if not found:
+            raise InputError(
+                f"There is no fix {fix_id!r} in the audit trail.",
+                next_step="`fallback-tier audit log` lists those on record.",
+            )
+        events += found
+    return events
+
+
+def _tools(repository: Path) -> HarvestTools:
+    return HarvestTools(
+        base_text=CommittedFiles(repository, SubprocessClients()).text,
+        changes=apply_patch,
+        barred=lambda path: forbidden_reason(path) or recipe_only_reason(path),
+        finds_secrets=shows_secret,
+    )
+
+
+def _harvest_json(found: Harvest) -> dict[str, object]:
+    return {
+        "examples": [example.example_id for example in found.examples],
+        "left": [one.model_dump(mode="json") for one in found.left],
+    }
+
+
+def _harvest_lines(found: Harvest, counts: IngestCounts) -> Iterator[str]:
+    yield f"{counts.added} added, {counts.duplicates} already there, {len(found.left)} left"
+    if counts.revised or counts.withdrawn:
+        yield f"{counts.revised} new versions, {counts.withdrawn} refused: withdrawn before"
+    for example in found.examples:
+        yield f"  {example.example_id}  {example.provenance.source}: {example.advisory_id}"
+    for one in found.left:
+        yield f"  left: fix {one.fix_id} ({one.reason}): {one.sentence}"
+
+
+# --- releases -------------------------------------------------------------------------------------
+
+
+def _from_disk(advisory: Advisory, arguments: argparse.Namespace) -> SolvedExample | None:
+    if not arguments.before:
+        return None
+    return example_from(
+        advisory,
+        Path(arguments.before),
+        Path(arguments.after),
+        package=arguments.package,
+        vulnerable=arguments.vulnerable,
+        fixed=arguments.fixed,
+        licence=arguments.licence,
+    )
+
+
+def _fetched(advisory: Advisory, arguments: argparse.Namespace, folder: Path) -> SolvedExample:
+    registry = RegistryReleases(SubprocessClients())
+    pair = choose_pair(
+        advisory,
+        arguments.package,
+        registry,
+        vulnerable=arguments.vulnerable,
+        fixed=arguments.fixed,
+    )
+    before, after = (
+        registry.fetch(pair.ecosystem, pair.package, version, folder)
+        for version in (pair.vulnerable, pair.fixed)
+    )
+    return example_from(
+        advisory,
+        before,
+        after,
+        package=pair.package,
+        vulnerable=pair.vulnerable,
+        fixed=pair.fixed,
+        licence=arguments.licence,
+    )
+
+
+def _finds_secrets(example: SolvedExample) -> bool:
+    return any(shows_secret(part) for edit in example.edits for part in (edit.old, edit.new))
+
+
+def _ingest(arguments: argparse.Namespace, *examples: SolvedExample) -> IngestCounts:
+    """Nothing to add makes no store."""
+    if not examples:
+        return IngestCounts()
+    return open_store(arguments).ingest(examples)
+
+
+# --- influenced -----------------------------------------------------------------------------------
+
+
+def _version(one: Influence, versions: dict[str, StoredExample]) -> dict[str, object]:
+    stored = versions.get(one.content_sha256 or "")
+    return {
+        "version": stored.version if stored else None,
+        "state": stored.state if stored else None,
+    }
+
+
+def _influence_lines(
+    name: str, found: tuple[Influence, ...], versions: dict[str, StoredExample]
+) -> Iterator[str]:
+    states = sorted({stored.state for stored in versions.values()})
+    yield f"{name} ({', '.join(states) or 'not in this store'}): {len(found)} attempts"
+    for one in found:
+        parts = [
+            word
+            for word, had in (
+                ("returned", one.retrieved),
+                ("in the prompt", one.prompted),
+                ("replayed", one.replayed),
+            )
+            if had
+        ]
+        stored = versions.get(one.content_sha256 or "")
+        which = f"version {stored.version}" if stored else one.problem or "version not on record"
+        yield (
+            f"  fix {one.fix_id}, attempt {one.attempt}: {one.advisory_id} in {one.repository}:"
+            f" {', '.join(parts)} ({which})"
+        )
+        patch = f", patch {one.patch_sha256}" if one.patch_sha256 else ""
+        kept = ", delivered" if one.delivered else ""
+        yield f"    {one.attempt_outcome}; fix {one.fix_outcome}{kept}{patch}"

@@ -1,0 +1,110 @@
+"""A structural unit: a stretch of text that loses its meaning when it is cut.
+
+Units form a tree. The units of a level, put together, are the text of the level above, byte for
+byte: nothing is lost or told twice. Only line ends are made ``\\n`` first (``one_line_end``).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class UnitKind(StrEnum):
+    """What a unit is. The first group is of prose, the second of code, the last of neither."""
+
+    #: A heading with what follows it, or a lead-in with what it leads in.
+    SECTION = "section"
+    #: A rule with what limits it: "unless …", "… are not affected".
+    RULE = "rule"
+    HEADING = "heading"
+    PARAGRAPH = "paragraph"
+    SENTENCE = "sentence"
+    TABLE = "table"
+    ROW = "row"
+    LIST = "list"
+    ITEM = "item"
+    QUOTE = "quote"
+    FENCE = "fence"
+    HTML = "html"
+
+    #: A replaced text and what replaces it.
+    EDIT = "edit"
+    FUNCTION = "function"
+    CLASS = "class"
+    IMPORTS = "imports"
+    #: A table, list or set written in code: a deny list, a dispatch table.
+    LITERAL = "literal"
+    #: An ``if`` with its ``else``, a ``try`` with its ``except``, a loop.
+    BRANCH = "branch"
+    STATEMENTS = "statements"
+    COMMENT = "comment"
+
+    #: Lines or words that have no structure of their own.
+    FRAGMENT = "fragment"
+    #: Characters of a word that is too long to stand whole.
+    SLICE = "slice"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A stretch of text and, in order, what it is made of (empty: nothing smaller has a meaning).
+
+    ``header`` is how the unit begins and what each later part needs beside it to be understood: a
+    heading, the lead-in of a list, the header rows of a table, a function's signature.
+    """
+
+    kind: UnitKind
+    text: str
+    parts: tuple["Unit", ...] = ()
+    header: str = ""
+    #: Headings above; in code the name of what is defined.
+    context: str = ""
+
+    def leaves(self) -> Iterator["Unit"]:
+        """The smallest units in it, in order."""
+        if not self.parts:
+            yield self
+        for part in self.parts:
+            yield from part.leaves()
+
+
+def joined(kind: UnitKind, parts: Sequence[Unit], *, header: str = "") -> Unit:
+    """One unit made of several. A single part is returned as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    text = "".join(part.text for part in parts)
+    return Unit(kind, text, tuple(parts), header, parts[0].context)
+
+
+def one_line_end(text: str) -> str:
+    """The text with ``\\n`` for ``\\r\\n`` and ``\\r``: both Markdown and the fence read it so."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def lines_of(text: str) -> list[str]:
+    """Its lines with their ends. ``str.splitlines`` would also break at form feeds and U+2028."""
+    parts = text.split("\n")
+    return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def spans(starts: Sequence[int], begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Ranges that begin at ``starts`` and fill ``begin``…``end`` without a gap.
+
+    What stands before the first start belongs to it; starts that don't increase are left out.
+    """
+    edges = [begin]
+    for start in starts[1:]:
+        if edges[-1] < start < end:
+            edges.append(start)
+    if begin < end:
+        yield from zip(edges, [*edges[1:], end], strict=True)
+
+
+def paragraph_ranges(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Runs of lines, each with the blank lines after it."""
+    starts = [
+        number
+        for number, line in enumerate(lines)
+        if line.strip() and (number == 0 or not lines[number - 1].strip())
+    ]
+    return spans(starts or [0], 0, len(lines))

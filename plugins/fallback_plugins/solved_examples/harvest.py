@@ -1,0 +1,270 @@
+"""Solved examples from our own fixes: those alone that were proved, and whose record stands.
+
+1. The trail of a gate transition ends in FixVerified, keeps its contract, and has nothing in it that
+   a clean proof does not have (a flag of low confidence, a waived sandbox).
+2. All evidence that it relies on is there, unaltered.
+3. A model wrote the patch, for source files. A recipe's bump is no precedent: recipes make it better,
+   and tomorrow's is another. A replayed example says nothing new.
+4. The patch fits the files of the base commit, byte for byte; its edits show no secret.
+
+What is not taken is a typed result with its reason, never an exception.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from pathlib import PurePosixPath
+
+from fallback_audit.contract import violations
+from fallback_audit.errors import EvidenceError
+from fallback_audit.events import FixStarted, FixVerified
+from fallback_audit.frozen import Frozen
+from fallback_audit.kept import kept_digests
+from fallback_audit.ports import EvidenceStore, Scope, StoredEvent
+from fallback_audit.trail import Entry, Trail
+from fallback_audit.vocabulary import Tier
+from fallback_plugins.solved_examples.line_edits import edits_between
+from fallback_plugins.solved_examples.release_files import LANGUAGES
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import FallbackError, PatchError, RepositoryError
+from fallback_tier.outcome import FileChange, SearchReplace
+from fallback_tier.retrieval import ExampleOrigin, ExampleProvenance, SolvedExample
+
+#: What the trail of a clean proof is made of. A list of what is allowed: an event of a later version,
+#: which may say that the fix is doubtful, keeps it out.
+_CLEAN = frozenset(
+    {
+        "FixStarted",
+        "AttemptStarted",
+        "RecipeEvaluated",
+        "RetrievalQueried",
+        "ExampleReplayed",
+        "RagSkippedOnRetry",
+        "ModelCalled",
+        "ModelAnswered",
+        "ModelFailed",
+        "PlanRejected",
+        "RepeatedPatchRejected",
+        "GroundingNotEvaluated",
+        "PatchProposed",
+        "AttemptRefused",
+        "ConsumerLeft",
+        "GateJudged",
+        "AttemptFailed",
+        "FixVerified",
+    }
+)
+
+
+class NotHarvestedReason(StrEnum):
+    """Why a fix on record becomes no example."""
+
+    NOT_VERIFIED = "not_verified"
+    NOT_CLEAN = "not_clean"
+    BROKEN_TRAIL = "broken_trail"
+    BROKEN_EVIDENCE = "broken_evidence"
+    NOT_A_MODELS_WORK = "not_a_models_work"
+    NO_ADVISORY = "no_advisory"
+    NOT_SOURCE = "not_source"
+    OTHER_BASE = "other_base"
+    SECRETS = "secrets"
+
+
+class NotHarvested(Frozen):
+    """A gate transition that was looked at and left, and why, in one sentence."""
+
+    fix_id: str
+    gate_transition_id: str
+    reason: NotHarvestedReason
+    sentence: str
+
+
+class Harvest(Frozen):
+    """The examples, and what was left."""
+
+    examples: tuple[SolvedExample, ...] = ()
+    left: tuple[NotHarvested, ...] = ()
+
+
+@dataclass(frozen=True)
+class HarvestTools:
+    """What a plugin may not import, given by the wiring."""
+
+    #: (base commit, path) → the file's exact text. Raises RepositoryError.
+    base_text: Callable[[str, str], str]
+    #: (diff, reader of base texts) → what it changes. Raises PatchError.
+    changes: Callable[[str, Callable[[str], str]], tuple[FileChange, ...]]
+    #: Why no example may edit a path (manifests, tests, CI); None: it may.
+    barred: Callable[[str], str | None]
+    finds_secrets: Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class HarvestSource:
+    """What no trail says: the words of the advisories (by id and alias), name and licence of the code."""
+
+    advisories: Mapping[str, Advisory]
+    repository: str
+    licence: str
+
+
+class _LeftError(Exception):
+    def __init__(self, reason: NotHarvestedReason, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+        self.sentence = sentence
+
+
+def harvest(
+    events: Iterable[StoredEvent],
+    evidence: EvidenceStore,
+    source: HarvestSource,
+    tools: HarvestTools,
+) -> Harvest:
+    """Every gate transition among ``events`` that makes an example, in the order of their first event.
+
+    The caller has verified the chain (``fallback_audit.verify``): here each trail's contract and
+    evidence are checked, not its hashes.
+    """
+    examples: list[SolvedExample] = []
+    left: list[NotHarvested] = []
+    links = sorted(events, key=lambda link: (link.scope.fix_id, link.scope.gate_transition_id))
+    grouped = [(scope, list(found)) for scope, found in groupby(links, lambda link: link.scope)]
+    for scope, found in sorted(grouped, key=lambda group: group[1][0].seq):
+        try:
+            examples.append(_example(scope, found, evidence, source, tools))
+        except _LeftError as why:
+            left.append(
+                NotHarvested(
+                    fix_id=scope.fix_id,
+                    gate_transition_id=scope.gate_transition_id,
+                    reason=why.reason,
+                    sentence=why.sentence,
+                )
+            )
+    return Harvest(examples=tuple(examples), left=tuple(left))
+
+
+def _example(
+    scope: Scope,
+    links: Sequence[StoredEvent],
+    evidence: EvidenceStore,
+    source: HarvestSource,
+    tools: HarvestTools,
+) -> SolvedExample:
+    started, verified = _proof(scope, links)
+    _check_evidence(links, evidence)
+    advisory = source.advisories.get(started.advisory_id)
+    packages = advisory.packages(started.ecosystem) if advisory else ()
+    if advisory is None or not packages:
+        raise _LeftError(
+            NotHarvestedReason.NO_ADVISORY,
+            f"no advisory {started.advisory_id} that names a package of {started.ecosystem} was given",
+        )
+    diff = evidence.get(verified.patch_sha256).decode("utf-8", "replace")
+    changes = _changes(diff, started.base_commit, tools)
+    edits = tuple(edit for change in changes for edit in _edits(change))
+    if any(tools.finds_secrets(part) for edit in edits for part in (edit.old, edit.new)):
+        raise _LeftError(
+            NotHarvestedReason.SECRETS, "its edits show what looks like a secret of the repository"
+        )
+    return SolvedExample(
+        example_id=f"harvested-{verified.patch_sha256[:16]}",
+        advisory_id=advisory.id,
+        advisory_aliases=advisory.aliases,
+        advisory_text=advisory.text,
+        ecosystem=started.ecosystem,
+        package=packages[0],
+        cwe=advisory.cwe,
+        language=_language(started.ecosystem, changes),
+        edits=edits,
+        file_sha256={change.path: _sha256(change.before or "") for change in changes},
+        provenance=ExampleProvenance(
+            origin=ExampleOrigin.HARVESTED,
+            source=f"fix {scope.fix_id}",
+            repository=source.repository,
+            revision=started.base_commit,
+        ),
+        licence=source.licence,
+    )
+
+
+def _proof(scope: Scope, links: Sequence[StoredEvent]) -> tuple[FixStarted, FixVerified]:
+    unclean = sorted({link.kind for link in links} - _CLEAN - {"FixRefused", "FixEscalated"})
+    if unclean:
+        raise _LeftError(
+            NotHarvestedReason.NOT_CLEAN, f"its trail has {', '.join(unclean)}: no clean proof"
+        )
+    trail = Trail(scope, [Entry(link.seq, link.payload) for link in links])
+    started, verified = trail.of(FixStarted), trail.of(FixVerified)
+    if not (started and verified):
+        ended = trail.terminal.event.kind if trail.terminal else "nothing"
+        raise _LeftError(
+            NotHarvestedReason.NOT_VERIFIED, f"it ended in {ended}, not in FixVerified"
+        )
+    broken = next(violations(trail), None)
+    if broken is not None:
+        raise _LeftError(
+            NotHarvestedReason.BROKEN_TRAIL,
+            f"its trail breaks {broken.rule} at event {broken.seq}: {broken.detail}",
+        )
+    proof = verified[0].event
+    if proof.tier is not Tier.LLM:
+        what = {
+            Tier.RECIPE: "a recipe made its patch, and recipes make it again, for the versions of then",
+            Tier.RAG: "it replayed an example, and says nothing new",
+        }[proof.tier]
+        raise _LeftError(NotHarvestedReason.NOT_A_MODELS_WORK, what)
+    return started[0].event, proof
+
+
+def _check_evidence(links: Sequence[StoredEvent], evidence: EvidenceStore) -> None:
+    for link in links:
+        for digest in kept_digests(link.payload):
+            try:
+                content = evidence.get(digest)
+            except EvidenceError as error:
+                raise _LeftError(
+                    NotHarvestedReason.BROKEN_EVIDENCE, error.problem.rstrip(".")
+                ) from error
+            if hashlib.sha256(content).hexdigest() != digest:
+                raise _LeftError(
+                    NotHarvestedReason.BROKEN_EVIDENCE, f"evidence {digest} was altered"
+                )
+
+
+def _changes(diff: str, commit: str, tools: HarvestTools) -> tuple[FileChange, ...]:
+    try:
+        changes = tools.changes(diff, lambda path: tools.base_text(commit, path))
+    except (RepositoryError, PatchError) as error:
+        raise _LeftError(NotHarvestedReason.OTHER_BASE, error.problem.rstrip(".")) from error
+    for change in changes:
+        why = tools.barred(change.path)
+        if change.before is None or change.after is None:
+            why = "it is made or deleted, which edits can't say"
+        if why is not None:
+            raise _LeftError(
+                NotHarvestedReason.NOT_SOURCE,
+                f"its patch has {change.path}: {why}; the rest alone would be half a fix",
+            )
+    return changes
+
+
+def _edits(change: FileChange) -> tuple[SearchReplace, ...]:
+    try:
+        return edits_between(change.path, change.before or "", change.after or "")
+    except FallbackError as error:
+        raise _LeftError(NotHarvestedReason.NOT_SOURCE, error.problem.rstrip(".")) from error
+
+
+def _language(ecosystem: str, changes: Sequence[FileChange]) -> str:
+    """That of the first edited file which has one."""
+    known = LANGUAGES.get(ecosystem, {})
+    found = (known.get(PurePosixPath(change.path).suffix.lower()) for change in changes)
+    return next(filter(None, found), "")
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()

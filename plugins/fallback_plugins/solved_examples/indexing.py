@@ -1,0 +1,278 @@
+"""The vectors of a store: built chunk by chunk, picked up again after a kill, searched exactly.
+
+A build goes in batches, and each is durable before the next begins:
+
+1. read some chunks that have no vector (no lock is held while they are embedded);
+2. embed them;
+3. in one transaction of the store: write the vectors behind the last row that has a name, sync the
+   file, name the rows in ``vectors``.
+
+The store's commit is the only one (``vectors.VectorFile``): whatever moment a build is killed or the
+disk fills at, what was indexed before stands, and the next build does one batch again at most.
+
+A vector file is never changed before its end. Where too many of its rows are dead, or the model is
+another, the next *generation* is written beside it and named by one commit.
+"""
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from fallback_plugins.solved_examples.build_lock import only_builder
+from fallback_plugins.solved_examples.embedded import EMBEDDED_TEXT, embedded_text
+from fallback_plugins.solved_examples.interfaces import (
+    Chunk,
+    ChunkKind,
+    Embedder,
+    ExampleStoreError,
+)
+from fallback_plugins.solved_examples.schema import Meta, get_meta, set_meta
+from fallback_plugins.solved_examples.store import ExampleStore
+from fallback_plugins.solved_examples.vectors import VectorFile
+from fallback_tier.retrieval import SolvedExample
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Called with (chunks that have a vector, chunks in all).
+Progress = Callable[[int, int], None]
+
+#: Chunks a transaction: about a second of a small machine's work, which is what a kill can cost.
+BATCH: Final = 64
+
+#: A file with more dead rows than this share is written anew: they cost time at every question.
+MAX_DEAD_SHARE: Final = 0.25
+
+#: Rows copied at once where a file is written anew.
+_COPIED_ROWS: Final = 4_096
+
+_GENERATION: Final = "vectors_generation"
+
+_WITHOUT_VECTOR: Final = """
+    SELECT chunks.id, record, kind, text, tokens, context, edits
+    FROM chunks JOIN examples ON examples.id = example
+    WHERE chunks.id > ? AND chunks.id NOT IN (SELECT chunk FROM vectors)
+    ORDER BY chunks.id LIMIT ?"""
+
+_DEAD: Final = "SELECT count(*) FROM vectors WHERE chunk NOT IN (SELECT id FROM chunks)"
+
+_LIVE: Final = "SELECT row, chunk FROM vectors WHERE chunk IN (SELECT id FROM chunks) ORDER BY row"
+
+_OF_ROW: Final = """
+    SELECT chunks.id, ecosystem FROM vectors
+    JOIN chunks ON chunks.id = chunk JOIN examples ON examples.id = example WHERE row = ?"""
+
+
+@dataclass(frozen=True)
+class IndexReport:
+    """What a build did. ``dead_rows``: rows of the file, as it is now, whose chunk is gone."""
+
+    embedded: int
+    already: int
+    dead_rows: int
+    seconds: float
+
+
+def build_index(
+    store: ExampleStore,
+    embedder: Embedder,
+    *,
+    progress: Progress | None = None,
+    batch: int = BATCH,
+    rebuild: bool = False,
+) -> IndexReport:
+    """Give every chunk a vector that has none; ``rebuild`` gives all of them new ones.
+
+    Then the posting lists of a large store (``word_index``), which need no model.
+
+    Raises ExampleStoreError: the store can't be used, another build is at work, the vectors are of
+    another model (then with ``rebuild`` in its next step), the disk is full. EmbeddingError. What
+    was committed before either stands.
+    """
+    from fallback_plugins.solved_examples import word_index  # a question needs nothing of it
+
+    start = time.monotonic()
+    with store.reading():
+        pass  # a missing store is told before a lock is made beside it
+    with only_builder(store.path):
+        _prepare(store, embedder, rebuild=rebuild)
+        already = _count(
+            store, "SELECT count(*) FROM chunks WHERE id IN (SELECT chunk FROM vectors)"
+        )
+        embedded = 0
+        for added in _batches(store, embedder, batch):
+            embedded += added
+            if progress is not None:
+                total = _count(store, "SELECT count(*) FROM chunks")
+                progress(already + embedded, total)
+        dead = _count(store, _DEAD)
+        word_index.build_locked(store)
+    return IndexReport(embedded, already, dead, time.monotonic() - start)
+
+
+def nearest(
+    store: ExampleStore,
+    connection: sqlite3.Connection,
+    embedder: Embedder,
+    query: "NDArray[np.float32]",
+    *,
+    limit: int,
+    ecosystems: Sequence[str] = (),
+) -> list[tuple[int, float]]:
+    """The live chunks of highest cosine, best first: (chunk, cosine). Empty before the first build.
+
+    ``connection``: a snapshot of this store. ``ecosystems``: only chunks of records of one of these;
+    empty for all. Raises ExampleStoreError: vectors of another model, a damaged file.
+    """
+    check_model(connection, store, embedder)
+    count = _rows(connection)
+    if not count:
+        return []
+    vectors = _vector_file(store, connection, embedder).open(count)
+    found: list[tuple[int, float]] = []
+    for row, cosine in vectors.ranked(query):
+        named = connection.execute(_OF_ROW, [row]).fetchone()
+        if named is not None and (not ecosystems or named[1] in ecosystems):
+            found.append((named[0], cosine))
+            if len(found) == limit:
+                break
+    return found
+
+
+def check_model(connection: sqlite3.Connection, store: ExampleStore, embedder: Embedder) -> None:
+    """Raises ExampleStoreError where the store's vectors are of another model than this one."""
+    model = get_meta(connection, Meta.EMBEDDING_MODEL)
+    if model is None:
+        return
+    found = (
+        model,
+        get_meta(connection, Meta.EMBEDDING_SHA256),
+        get_meta(connection, Meta.EMBEDDING_DIMENSION),
+        get_meta(connection, Meta.EMBEDDING_TEXT),
+    )
+    installed = (embedder.model, embedder.sha256, str(embedder.dimension), EMBEDDED_TEXT)
+    if found != installed:
+        raise ExampleStoreError(
+            f"The vectors of {str(store.path)!r} are of model {_named(found)}, and this is "
+            f"{_named(installed)}: they can't be compared.",
+            next_step="Embed the examples again: `fallback-tier examples index --rebuild "
+            f"--store {store.path}`.",
+        )
+
+
+def _named(model: tuple[str, str | None, str | None, str | None]) -> str:
+    name, sha256, dimension, text = model
+    return f"{name} ({dimension} dimensions, sha256 {(sha256 or '')[:12]}…, of {text})"
+
+
+def _prepare(store: ExampleStore, embedder: Embedder, *, rebuild: bool) -> None:
+    """A file of this model with few dead rows, and no leftovers of killed builds."""
+    with store.writing() as connection:
+        if rebuild or get_meta(connection, Meta.EMBEDDING_MODEL) is None:
+            connection.execute("DELETE FROM vectors")
+            _next_generation(store, connection, embedder).create()
+        else:
+            check_model(connection, store, embedder)
+            _compact(store, connection, embedder)
+        set_meta(connection, Meta.EMBEDDING_MODEL, embedder.model)
+        set_meta(connection, Meta.EMBEDDING_SHA256, embedder.sha256)
+        set_meta(connection, Meta.EMBEDDING_DIMENSION, str(embedder.dimension))
+        set_meta(connection, Meta.EMBEDDING_TEXT, EMBEDDED_TEXT)
+        current = _vector_file(store, connection, embedder).path
+    for path in store.path.parent.glob(f"{store.vectors_path.name}.*"):
+        if path != current and path.suffix[1:].isdecimal():
+            path.unlink(missing_ok=True)
+
+
+def _compact(store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder) -> None:
+    """Where many rows are dead: copy the others into the next generation, in their order."""
+    count = _rows(connection)
+    # Opened in any case: a file that is damaged is seen before hours of work go into it.
+    old = _vector_file(store, connection, embedder).open(count).rows if count else None
+    live = connection.execute(_LIVE).fetchall()
+    if old is None or count - len(live) <= count * MAX_DEAD_SHARE:
+        return
+    new = _next_generation(store, connection, embedder)
+    new.create()
+    for start in range(0, len(live), _COPIED_ROWS):
+        new.write(start, old[[row for row, _ in live[start : start + _COPIED_ROWS]]])
+    connection.execute("DELETE FROM vectors")
+    _name_rows(connection, 0, [chunk for _, chunk in live])
+
+
+def _batches(store: ExampleStore, embedder: Embedder, size: int) -> Iterator[int]:
+    """Embed all that has no vector; how many each batch added."""
+    last = 0
+    while True:
+        with store.reading() as connection:
+            chunks = connection.execute(_WITHOUT_VECTOR, [last, size]).fetchall()
+        if not chunks:
+            return
+        last = chunks[-1][0]
+        vectors = embedder.embed([_text(*fields) for _, *fields in chunks])
+        yield _add(store, embedder, [chunk for chunk, *_ in chunks], vectors)
+
+
+def _text(record: str, kind: str, text: str, tokens: int, context: str, edits: str) -> str:
+    chunk = Chunk(ChunkKind(kind), text, tokens, context, tuple(json.loads(edits)))
+    return embedded_text(_parsed(record), chunk)
+
+
+@lru_cache(maxsize=2)
+def _parsed(record: str) -> SolvedExample:
+    """The chunks of a record follow each other."""
+    return SolvedExample.model_validate_json(record)
+
+
+def _add(
+    store: ExampleStore, embedder: Embedder, chunks: Sequence[int], vectors: "NDArray[np.float32]"
+) -> int:
+    """Step 3: the vectors of the chunks that are still there."""
+    with store.writing() as connection:
+        there = [
+            place
+            for place, chunk in enumerate(chunks)
+            if connection.execute("SELECT 1 FROM chunks WHERE id = ?", [chunk]).fetchone()
+        ]
+        row = _rows(connection)
+        _vector_file(store, connection, embedder).write(row, vectors[there])
+        _name_rows(connection, row, [chunks[place] for place in there])
+    return len(there)
+
+
+def _name_rows(connection: sqlite3.Connection, first: int, chunks: Sequence[int]) -> None:
+    connection.executemany("INSERT INTO vectors VALUES (?, ?)", enumerate(chunks, start=first))
+
+
+def _rows(connection: sqlite3.Connection) -> int:
+    """How many rows of the file count: up to the last that has a name."""
+    return int(connection.execute("SELECT coalesce(max(row) + 1, 0) FROM vectors").fetchone()[0])
+
+
+def _count(store: ExampleStore, sql: str) -> int:
+    with store.reading() as connection:
+        return int(connection.execute(sql).fetchone()[0])
+
+
+def _vector_file(
+    store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder
+) -> VectorFile:
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", [_GENERATION]).fetchone()
+    generation = int(row[0]) if row else 0
+    path = store.vectors_path.with_name(f"{store.vectors_path.name}.{generation}")
+    return VectorFile(path, embedder.dimension, embedder.sha256)
+
+
+def _next_generation(
+    store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder
+) -> VectorFile:
+    connection.execute(
+        "INSERT INTO meta VALUES (?, '1') ON CONFLICT (key) DO UPDATE SET value = value + 1",
+        [_GENERATION],
+    )
+    return _vector_file(store, connection, embedder)

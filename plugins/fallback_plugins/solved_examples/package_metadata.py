@@ -1,0 +1,99 @@
+"""What a package declares in its own metadata: licence, name and version."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from email.parser import HeaderParser
+from typing import Any
+
+#: A name or an SPDX expression. Some packages put the whole text here; that is no name.
+_MAX_CHARS = 200
+
+_CLASSIFIER = "License :: OSI Approved :: "
+
+#: Files that may declare it, the surest first. ``METADATA`` and ``PKG-INFO`` stand in folders of
+#: their own name (``x.dist-info``, ``x.egg-info``).
+MANIFESTS = ("package.json", "pyproject.toml", "METADATA", "PKG-INFO")
+
+
+def declared_licence(files: Mapping[str, bytes]) -> str | None:
+    """What ``files`` (content by path) declare, the manifest nearest the root first; None: nothing."""
+    for name in MANIFESTS:
+        for path in sorted(files, key=lambda path: (path.count("/"), path)):
+            if path.rpartition("/")[2] == name and (found := _declared(name, files[path])):
+                return found
+    return None
+
+
+def declared_release(files: Mapping[str, bytes]) -> tuple[str, str] | None:
+    """Name and version of the package whose files these are; None: they don't say."""
+    for name in ("package.json", "METADATA", "PKG-INFO"):
+        for path in sorted(files, key=lambda path: (path.count("/"), path)):
+            if path.rpartition("/")[2] == name:
+                said = _named(name, files[path])
+                if all(isinstance(part, str) and part for part in said):
+                    return said
+    return None
+
+
+def _named(name: str, content: bytes) -> tuple[Any, Any]:
+    text = content.decode("utf-8", "replace")
+    if name != "package.json":
+        headers = HeaderParser().parsestr(text)
+        return headers["Name"], headers["Version"]
+    try:
+        manifest = json.loads(text)
+    except (ValueError, RecursionError):
+        return None, None
+    return (
+        (manifest.get("name"), manifest.get("version"))
+        if isinstance(manifest, dict)
+        else (None,) * 2
+    )
+
+
+def _declared(name: str, content: bytes) -> str | None:
+    try:
+        text = content.decode("utf-8")
+        match name:
+            case "package.json":
+                said = _of_npm(json.loads(text))
+            case "pyproject.toml":
+                said = _of_project(tomllib.loads(text))
+            case _:
+                said = _of_metadata(text)
+    except (ValueError, RecursionError):  # not UTF-8, not JSON, not TOML
+        return None
+    said = said.strip() if isinstance(said, str) else ""
+    return said if 0 < len(said) <= _MAX_CHARS and "\n" not in said else None
+
+
+def _of_npm(manifest: Any) -> Any:
+    if not isinstance(manifest, dict):
+        return None
+    said = manifest.get("license") or manifest.get("licenses")
+    if isinstance(said, list):  # before 2015: [{"type": "MIT", "url": …}]
+        said = said[0] if len(said) == 1 else None
+    return said.get("type") if isinstance(said, dict) else said
+
+
+def _of_project(document: dict[str, Any]) -> Any:
+    project, tool = document.get("project"), document.get("tool")
+    said = project.get("license") if isinstance(project, dict) else None
+    if isinstance(said, dict):
+        said = said.get("text")
+    poetry = tool.get("poetry") if isinstance(tool, dict) else None
+    return said or (poetry.get("license") if isinstance(poetry, dict) else None)
+
+
+def _of_metadata(text: str) -> str | None:
+    headers = HeaderParser().parsestr(text)
+    said = headers["License-Expression"] or headers["License"] or ""
+    if said.strip() and "\n" not in said and said.strip() != "UNKNOWN":
+        return said
+    named = [
+        one.removeprefix(_CLASSIFIER)
+        for one in headers.get_all("Classifier", ())
+        if one.startswith(_CLASSIFIER)
+    ]
+    return named[0] if len(named) == 1 else None

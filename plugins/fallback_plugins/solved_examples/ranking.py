@@ -1,0 +1,219 @@
+"""One question, one order of the memory's records: pool, components, fusion, reranker."""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fallback_audit.events import Digest
+from fallback_plugins.solved_examples import candidates as pool
+from fallback_plugins.solved_examples import fusion, manifest
+from fallback_plugins.solved_examples.candidates import Space
+from fallback_plugins.solved_examples.interfaces import (
+    Candidate,
+    Embedder,
+    EmbeddingError,
+    ExampleStoreError,
+    Question,
+    Reranker,
+)
+from fallback_plugins.solved_examples.postings import Postings
+from fallback_plugins.solved_examples.rerank.linear import LinearRanker, shipped
+from fallback_plugins.solved_examples.schema import Meta, get_meta
+from fallback_plugins.solved_examples.settings import Fusion, Mode, RetrievalSettings
+from fallback_plugins.solved_examples.store import ExampleStore, StoredExample
+from fallback_plugins.solved_examples.weakness import weaknesses
+from fallback_plugins.solved_examples.word_index import words_of
+
+#: What the order is by.
+ORDER = "fused"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Candidates, best first, each with the score of every component that ran.
+
+    ``routing``: the best score that the routing floor stands on (0 where there is no candidate).
+    ``degraded``: why it could not work as configured, in sentences; empty where it could.
+    """
+
+    mode: Mode
+    candidates: tuple[Candidate, ...] = ()
+    routing: float = 0.0
+    degraded: str = ""
+    notes: tuple[str, ...] = ()
+    rewrites: int = 0
+    manifest_sha256: Digest | None = None
+
+    def rewritten(self, times: int) -> "Ranking":
+        """It answered the question's ``times``-th rewriting."""
+        return replace(self, rewrites=times)
+
+    def cut(self, limit: int | None) -> "Ranking":
+        """The first ``limit`` candidates; None: all."""
+        return replace(self, candidates=self.candidates[:limit])
+
+
+@dataclass(frozen=True)
+class _Ability:
+    """What store, model and settings allow together."""
+
+    space: Space | None = None
+    degraded: str = ""
+    note: str = ""
+
+    @property
+    def mode(self) -> Mode:
+        return "hybrid" if self.space is not None else "lexical"
+
+
+def rank(
+    store: ExampleStore,
+    question: Question,
+    settings: RetrievalSettings,
+    embedder: Embedder | None,
+    reranker: Reranker | None,
+) -> Ranking:
+    """The ranking for a question. Raises ExampleStoreError where the store can't be read."""
+    with store.reading() as connection:
+        ability = _ability(store, connection, settings, embedder)
+        words = words_of(store, connection)
+        entries, ability = _pool(connection, question, settings, ability, words.postings)
+        digest = manifest.recorded_sha256(connection) or None
+    records = store.records([entry.row for entry in entries])
+    found = _scored(question, entries, records)
+    found = _ordered(found, settings)
+    degraded = ability.degraded
+    if reranker is not None and found:
+        try:
+            found = _reranked(question, found, settings, reranker)
+        except EmbeddingError as error:
+            degraded = f"{degraded} {error}".strip()
+    judged = _judged(question, found, LinearRanker(shipped(ability.mode)))
+    floor = settings.floor("routing", ability.mode)
+    score = floor.score if floor else LinearRanker.name
+    return Ranking(
+        mode=ability.mode,
+        candidates=judged,
+        routing=max((one.scores.get(score, 0.0) for one in judged), default=0.0),
+        degraded=degraded,
+        notes=tuple(filter(None, (ability.note, words.note))),
+        manifest_sha256=digest,
+    )
+
+
+def _judged(
+    question: Question, found: Sequence[Candidate], ranker: LinearRanker
+) -> tuple[Candidate, ...]:
+    """With the probability that floors and readers understand; the order stays."""
+    return tuple(
+        pool.with_scores(candidate, {ranker.name: probability})
+        for candidate, probability in zip(found, ranker.scores(question, found), strict=True)
+    )
+
+
+def _ability(
+    store: ExampleStore,
+    connection: sqlite3.Connection,
+    settings: RetrievalSettings,
+    embedder: Embedder | None,
+) -> _Ability:
+    """Hybrid needs vectors in the store, and the model that made them."""
+    if settings.mode == "lexical":
+        return _Ability(note="by words alone, as configured")
+    name = get_meta(connection, Meta.EMBEDDING_MODEL)
+    if name is None:
+        note = (
+            "by words alone: the store has no vectors (`fallback-tier examples index` makes them)"
+        )
+        wanted = settings.mode == "hybrid"
+        return _Ability(degraded=f"Searched {note}." if wanted else "", note=note)
+    if embedder is None:
+        return _Ability(
+            degraded=f"Searched by words alone: the store has vectors of {name}, and the extra "
+            "`embeddings` is not installed."
+        )
+    try:
+        return _Ability(pool.open_space(store, connection, embedder))
+    except ExampleStoreError as error:
+        return _Ability(degraded=f"Searched by words alone. {error}")
+
+
+def _pool(
+    connection: sqlite3.Connection,
+    question: Question,
+    settings: RetrievalSettings,
+    ability: _Ability,
+    postings: Postings | None,
+) -> tuple[list[pool.Entry], _Ability]:
+    """The records to look at. A model that fails costs the vectors, not the answer."""
+    entries = pool.by_words(connection, question, settings, postings)
+    if ability.space is None:
+        return list(entries.values()), ability
+    try:
+        vector = ability.space.ask(question.text)
+    except EmbeddingError as error:
+        return list(entries.values()), _Ability(degraded=f"Searched by words alone. {error}")
+    for row, near in pool.by_meaning(connection, vector, ability.space, question, settings).items():
+        before = entries.get(row, pool.Entry(row, {"bm25": 0.0}, ()))
+        chunks = tuple(dict.fromkeys((*before.chunks, *near.chunks)))
+        entries[row] = replace(before, chunks=chunks)
+    cosines = pool.cosines(connection, vector, ability.space, entries, settings.aggregation)
+    return [
+        replace(entry, scores={**entry.scores, "cosine": cosines.get(row, 0.0)})
+        for row, entry in entries.items()
+    ], ability
+
+
+def _scored(
+    question: Question, entries: Sequence[pool.Entry], records: Sequence[StoredExample]
+) -> list[Candidate]:
+    """A record that was withdrawn since the pool was read is left out."""
+    asked = weaknesses(question.text, cwe=question.cwe)
+    by_row = {stored.row: stored for stored in records}
+    return [
+        Candidate(
+            stored.example,
+            stored.content_sha256,
+            {**entry.scores, **pool.of_record(question, asked, stored.example)},
+            entry.chunks,
+        )
+        for entry in entries
+        if (stored := by_row.get(entry.row)) is not None
+    ]
+
+
+def _ordered(found: Sequence[Candidate], settings: RetrievalSettings) -> list[Candidate]:
+    """By the fused score of all components; among equals by id, so that an answer is repeatable."""
+    weights = {name: weight for name, weight in settings.weights if weight > 0}
+    components = {
+        name: [candidate.scores[name] for candidate in found]
+        for name in weights
+        if all(name in candidate.scores for candidate in found)
+    }
+    fuse = fusion.weighted if settings.fusion is Fusion.WEIGHTED else fusion.reciprocal_rank
+    scores = fuse(components, weights)
+    scored = [
+        pool.with_scores(candidate, {ORDER: score})
+        for candidate, score in zip(found, scores, strict=bool(components))
+    ]
+    return sorted(scored, key=lambda c: (-c.scores[ORDER], c.example.example_id))
+
+
+def _reranked(
+    question: Question,
+    found: Sequence[Candidate],
+    settings: RetrievalSettings,
+    reranker: Reranker,
+) -> list[Candidate]:
+    """The best ones again, with one component more; the rest keeps its place behind them."""
+    head, tail = found[: settings.rerank], found[settings.rerank :]
+    scores = reranker.scores(question, head)
+    fused = fusion.weighted(
+        {ORDER: [c.scores[ORDER] for c in head], reranker.name: scores},
+        {ORDER: 1.0, reranker.name: settings.weights.rerank},
+    )
+    again = [
+        pool.with_scores(candidate, {reranker.name: score, ORDER: total})
+        for candidate, score, total in zip(head, scores, fused, strict=True)
+    ]
+    return [*sorted(again, key=lambda c: (-c.scores[ORDER], c.example.example_id)), *tail]

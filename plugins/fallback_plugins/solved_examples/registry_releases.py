@@ -1,0 +1,109 @@
+"""Releases from the registries, by the real clients: npm packs a tarball, uv unpacks a wheel.
+
+No script runs and nothing is built. The clients work in scratch folders of their own, as the user has
+configured them.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from packaging.version import InvalidVersion, Version
+
+from fallback_plugins.scratch import scratch_folder
+from fallback_tier.advisory import sort_key
+from fallback_tier.errors import InputError, ToolFailedError
+from fallback_tier.ports import ClientRunner, CommandResult
+
+#: Seconds for one question or one download; slow links exist.
+_TIMEOUT_S = 300.0
+
+#: How much of a client's own words an error repeats.
+_MAX_WORDS = 400
+
+#: What may follow "--" without becoming an address, a path or a tag.
+_NPM_NAME = re.compile(r"(?:@\w[\w.~-]*/)?\w[\w.~-]*")
+_PYPI_NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")
+_SEMVER = re.compile(r"\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?")
+
+_NPM = ("--ignore-scripts", "--allow-git=none", "--loglevel=error")
+_UV = ("--no-python-downloads", "--no-progress", "--color=never")
+_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "UV_COMPILE_BYTECODE": ""}
+
+
+@dataclass(frozen=True)
+class RegistryReleases:
+    """``release_pair.Releases`` over a client runner. Methods raise ToolError, InputError."""
+
+    clients: ClientRunner
+
+    def newest_below(self, ecosystem: str, package: str, version: str) -> str | None:
+        """The newest release below; of PyPI only with a wheel for this Python. None: there is none."""
+        _check(ecosystem, package, version)
+        with scratch_folder("releases") as folder:
+            if ecosystem == "npm":
+                spec = f"{package}@<{version}"
+                said = self._run("npm", ["view", "--json", *_NPM, "--", spec, "version"], folder)
+                found = json.loads(said.output) if said.ok and said.output.strip() else []
+                names = [found] if isinstance(found, str) else list(found)
+                return max(names, key=lambda it: sort_key("npm", it), default=None)
+            (folder / "wanted.in").write_text(f"{package}<{version}\n", encoding="utf-8")
+            compile_one = ["pip", "compile", "--no-deps", "--no-header", "--no-annotate"]
+            said = self._run("uv", [*compile_one, "--no-build", *_UV, "wanted.in"], folder)
+            line = re.search(r"^[\w.-]+==(\S+)", said.output, re.MULTILINE)
+            if not said.ok and "unsatisfiable" in said.output:
+                return None
+            return line[1] if line and said.ok else _raise(said)
+
+    def fetch(self, ecosystem: str, package: str, version: str, into: Path) -> Path:
+        """npm's tarball, or a folder with a wheel's files, below ``into``."""
+        _check(ecosystem, package, version)
+        place = into / version
+        place.mkdir(parents=True)
+        if ecosystem == "npm":
+            pack = ["pack", "--silent", *_NPM, f"--pack-destination={place}"]
+            said = self._run("npm", [*pack, "--", f"{package}@{version}"], place)
+            found = next(place.glob("*.tgz"), None)
+            return found if said.ok and found else _raise(said)
+        install = ["pip", "install", "--no-deps", "--only-binary=:all:", "--link-mode=copy"]
+        where = [f"--target={place}", f"--python={sys.executable}"]
+        said = self._run("uv", [*install, *_UV, *where, f"{package}=={version}"], into)
+        return place if said.ok else _raise(said)
+
+    def _run(self, tool: str, arguments: Sequence[str], cwd: Path) -> CommandResult:
+        return self.clients.run(tool, arguments, cwd=cwd, timeout_s=_TIMEOUT_S, env=_ENVIRONMENT)
+
+
+def _check(ecosystem: str, package: str, version: str) -> None:
+    """They come out of an advisory: neither may become an option, an address or a path."""
+    if ecosystem == "npm":
+        good = bool(_NPM_NAME.fullmatch(package) and _SEMVER.fullmatch(version))
+    else:
+        good = bool(_PYPI_NAME.fullmatch(package)) and _is_pep440(version)
+    if not good:
+        raise InputError(
+            f"{package!r} {version!r} is not a package and a version of {ecosystem}.",
+            next_step="Check the advisory, or give --package, --vulnerable and --fixed.",
+        )
+
+
+def _is_pep440(version: str) -> bool:
+    try:
+        Version(version)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def _raise(said: CommandResult) -> NoReturn:
+    words = " ".join(said.output.replace("npm error", "").split())[:_MAX_WORDS]
+    what = f"gave no answer in {_TIMEOUT_S:.0f} s" if said.timed_out else f"said: {words}"
+    raise ToolFailedError(
+        f"{said.argv[0]} could not get the release; it {what}.",
+        next_step="Check the registry, or give the releases' archives (--before, --after).",
+        output=said.output,
+    )

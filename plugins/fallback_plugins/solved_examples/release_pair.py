@@ -1,0 +1,293 @@
+"""A solved example from two releases: what the fixed one changed in the vulnerable one's source.
+
+1. Two releases: the lowest that the advisory calls fixed, and the newest affected one below it.
+2. The source files that differ, without what does not matter (``release_files``).
+3. Few enough: all of them. Too many: those that the advisory names. Still too many: no example. A
+   release that did much else besides would teach a model the wrong change.
+4. Edits. Where they are all that changed, with digests of the vulnerable release's files: a copy of it
+   is recognised, and gets the whole fix. A part of the change is shown, and never replayed (ADR-0013).
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from fallback_plugins.solved_examples.archives import read_release
+from fallback_plugins.solved_examples.line_edits import edits_between
+from fallback_plugins.solved_examples.package_metadata import (
+    MANIFESTS,
+    declared_licence,
+    declared_release,
+)
+from fallback_plugins.solved_examples.release_files import (
+    LANGUAGES,
+    ChangedFile,
+    changed_files,
+    is_source,
+)
+from fallback_tier.advisory import Advisory, canonical_name
+from fallback_tier.advisory.matching import PackageMatcher
+from fallback_tier.errors import EditError, InputError
+from fallback_tier.outcome import SearchReplace
+from fallback_tier.retrieval import ExampleOrigin, ExampleProvenance, SolvedExample
+
+#: Source files and changed lines (removed and added) of one example: 95 of 100 real fixes have at most
+#: 4 files, and at most 187 lines (627 of the data set). What has more did more than fix.
+MAX_FILES = 4
+MAX_CHANGED_LINES = 200
+
+#: Between the releases at all. Beyond it a release is more than a fix, whatever the advisory names.
+MAX_FILES_BETWEEN = 40
+
+#: Releases below the fixed one that are looked at: an unaffected branch may lie between.
+MAX_STEPS_DOWN = 10
+
+_IMPORT = re.compile(r"\b(?:import|from|require)\b")
+_MODULE = re.compile(r"[\w-]+")
+
+_OTHER_WAY = "Write the example by hand, or take the commit of the fix instead of the releases."
+
+
+class NoExampleError(InputError):
+    """Two releases that make no example; says why."""
+
+    code = "no_example"
+
+
+class Releases(Protocol):
+    """A package's releases in its registry. Nothing of them is run or built."""
+
+    def newest_below(self, ecosystem: str, package: str, version: str) -> str | None:
+        """The newest usable release below a version; None: there is none. Raises ToolError."""
+        ...
+
+    def fetch(self, ecosystem: str, package: str, version: str, into: Path) -> Path:
+        """An archive, or a folder that a client unpacked, below ``into``. Raises ToolError."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One package, vulnerable and fixed."""
+
+    ecosystem: str
+    package: str
+    vulnerable: str
+    fixed: str
+
+
+def choose_pair(
+    advisory: Advisory,
+    package: str | None,
+    releases: Releases,
+    *,
+    vulnerable: str | None = None,
+    fixed: str | None = None,
+) -> Pair:
+    """What to compare, of a package that the advisory names (the first by default).
+
+    Raises NoExampleError where the advisory names no such package or no fixed version, or no release
+    near below it is affected; ToolError where the registry can't be asked.
+    """
+    ecosystem, name, matcher = _named(advisory, package)
+    fixed = fixed or next(iter(matcher.fixed), None)
+    if fixed is None:
+        raise _no_example(f"{advisory.id} names no fixed version of {name}", "Give --fixed.")
+    below: str | None = fixed
+    for _ in range(0 if vulnerable else MAX_STEPS_DOWN):
+        below = releases.newest_below(ecosystem, name, below) if below else None
+        if below and matcher.covers(below):
+            vulnerable = below
+            break
+    if vulnerable is None:
+        raise _no_example(
+            f"no release of {name} near below {fixed} that can be had is affected by {advisory.id}",
+            "Give --vulnerable, or the releases' archives (--before, --after): of PyPI only wheels for"
+            " this Python are asked for.",
+        )
+    return _checked(advisory, Pair(ecosystem, name, vulnerable, fixed))
+
+
+def _checked(advisory: Advisory, pair: Pair) -> Pair:
+    matcher = advisory.matcher(pair.ecosystem, pair.package)
+    if matcher is None or matcher.covers(pair.fixed) or not matcher.covers(pair.vulnerable):
+        raise _no_example(
+            f"{advisory.id} does not call {pair.package} {pair.vulnerable} affected and {pair.fixed}"
+            " not",
+            "Give two versions, one on each side of the fix.",
+        )
+    return pair
+
+
+def _named(advisory: Advisory, package: str | None) -> tuple[str, str, PackageMatcher]:
+    for ecosystem in advisory.ecosystems:
+        if ecosystem not in LANGUAGES:
+            continue
+        for name in advisory.packages(ecosystem):
+            matcher = advisory.matcher(ecosystem, name)
+            wanted = package is None or canonical_name(ecosystem, package) == name
+            if wanted and matcher is not None:
+                return ecosystem, name, matcher
+    what = f"the package {package!r}" if package else "a package of npm or PyPI"
+    raise _no_example(f"{advisory.id} does not name {what}", "Check --package.")
+
+
+def example_from(
+    advisory: Advisory,
+    before: Path,
+    after: Path,
+    *,
+    package: str | None = None,
+    vulnerable: str | None = None,
+    fixed: str | None = None,
+    licence: str | None = None,
+) -> SolvedExample:
+    """The example that two releases make: archives, or folders that a client unpacked.
+
+    Versions and licence are those that the releases declare, unless they are given. Raises
+    NoExampleError, ArchiveError.
+    """
+    ecosystem, name, _ = _named(advisory, package)
+    old, new = (_Release.read(path, ecosystem) for path in (before, after))
+    pair = _checked(
+        advisory,
+        Pair(
+            ecosystem,
+            name,
+            vulnerable or _version(old, ecosystem, name, before),
+            fixed or _version(new, ecosystem, name, after),
+        ),
+    )
+    changed = changed_files(old.sources, new.sources, (pair.vulnerable, pair.fixed))
+    chosen = _chosen(advisory, changed)
+    whole = len(chosen) == len(changed)
+    _check_whole(chosen, old, new)
+    licence = licence or declared_licence(new.manifests) or declared_licence(old.manifests)
+    if licence is None:
+        raise _no_example(
+            f"{pair.package} {pair.fixed} declares no licence",
+            "Look it up and give it with --licence; code of unknown licence is not stored.",
+        )
+    languages = LANGUAGES[pair.ecosystem]
+    return SolvedExample(
+        example_id=f"release-{advisory.id}-{pair.package}-{pair.fixed}",
+        advisory_id=advisory.id,
+        advisory_aliases=advisory.aliases,
+        advisory_text=advisory.text,
+        ecosystem=pair.ecosystem,
+        package=pair.package,
+        cwe=advisory.cwe,
+        language=languages[PurePosixPath(chosen[0].path).suffix.lower()],
+        edits=tuple(edit for file in chosen for edit in _edits(file)),
+        file_sha256={file.path: _sha256(file.before) for file in chosen if whole},
+        provenance=ExampleProvenance(
+            origin=ExampleOrigin.RELEASE_PAIR,
+            source=f"{pair.ecosystem} {pair.package} {pair.vulnerable} and {pair.fixed}"
+            f" ({len(chosen)} of {len(changed)} changed source files)",
+            revision=f"{pair.vulnerable}..{pair.fixed}",
+        ),
+        licence=licence,
+    )
+
+
+@dataclass(frozen=True)
+class _Release:
+    sources: Mapping[str, str]
+    manifests: Mapping[str, bytes]
+
+    @classmethod
+    def read(cls, path: Path, ecosystem: str) -> "_Release":
+        files = read_release(path, lambda name: is_source(ecosystem, name) or _is_manifest(name))
+        sources: dict[str, str] = {}
+        for name, content in files.items():
+            if is_source(ecosystem, name):
+                try:
+                    name.encode("utf-8")
+                    sources[name] = content.decode("utf-8")
+                except UnicodeError:
+                    continue  # no edit of ours can say it
+        return cls(sources, {name: it for name, it in files.items() if _is_manifest(name)})
+
+
+def _version(release: _Release, ecosystem: str, package: str, path: Path) -> str:
+    """As the release declares it. Raises NoExampleError where it is another package's, or nobody's."""
+    declared = declared_release(release.manifests)
+    if declared is None or canonical_name(ecosystem, declared[0]) != package:
+        whose = f"of {declared[0]}" if declared else "without a name and a version"
+        raise _no_example(
+            f"{str(path)!r} is a release {whose}, not of {package}",
+            "Check the archives; --vulnerable and --fixed name the versions of one without metadata.",
+        )
+    return declared[1]
+
+
+def _is_manifest(name: str) -> bool:
+    folder, _, file = name.rpartition("/")
+    metadata = folder.endswith((".dist-info", ".egg-info")) and "/" not in folder
+    return file in MANIFESTS and (not folder or metadata)
+
+
+def _chosen(advisory: Advisory, changed: Sequence[ChangedFile]) -> list[ChangedFile]:
+    """Few files that belong to the fix, those that the advisory points at first."""
+    if not changed:
+        raise _no_example("no source file differs between the releases", _OTHER_WAY)
+    if len(changed) > MAX_FILES_BETWEEN:
+        raise _no_example(
+            f"{len(changed)} source files differ between the releases, more than {MAX_FILES_BETWEEN}:"
+            " a release of much else besides the fix",
+            _OTHER_WAY,
+        )
+    ranked = sorted(changed, key=lambda file: (-file.mentions(advisory.text), file.path))
+    if _fits(ranked):
+        return ranked
+    named = [file for file in ranked if file.mentions(advisory.text)]
+    if named and _fits(named):
+        return named
+    lines = sum(len(file.changed_lines) for file in named or ranked)
+    raise _no_example(
+        f"too much changed: {len(changed)} source files, {len(named)} of them with a name in the"
+        f" advisory; {lines:,} lines of those (limits: {MAX_FILES} files, {MAX_CHANGED_LINES} lines)",
+        _OTHER_WAY,
+    )
+
+
+def _fits(files: Sequence[ChangedFile]) -> bool:
+    lines = sum(len(file.changed_lines) for file in files)
+    return len(files) <= MAX_FILES and lines <= MAX_CHANGED_LINES
+
+
+def _check_whole(chosen: Sequence[ChangedFile], old: _Release, new: _Release) -> None:
+    """A fix that needs a new file can't be told by edits: half of it would be a wrong precedent."""
+    added = {_module(path): path for path in new.sources.keys() - old.sources.keys()}
+    for file in chosen:
+        asked = " ".join(line for line in file.changed_lines if _IMPORT.search(line))
+        needed = sorted(added.keys() & set(_MODULE.findall(asked)))
+        if needed:
+            raise _no_example(
+                f"the change of {file.path} needs the new file {added[needed[0]]}, which edits can't"
+                " make",
+                _OTHER_WAY,
+            )
+
+
+def _module(path: str) -> str:
+    pure = PurePosixPath(path)
+    return pure.parent.name if pure.stem in {"index", "__init__"} else pure.stem
+
+
+def _edits(file: ChangedFile) -> tuple[SearchReplace, ...]:
+    try:
+        return edits_between(file.path, file.before, file.after)
+    except EditError as error:
+        raise _no_example(error.problem.rstrip("."), _OTHER_WAY) from error
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _no_example(problem: str, next_step: str) -> NoExampleError:
+    return NoExampleError(f"No example was made: {problem}.", next_step=next_step)

@@ -1,0 +1,106 @@
+"""Asking the memory: identical code first, then what is similar enough, best first (ADR-0019).
+
+1. the advisory becomes a question: its words about the flaw;
+2. channels (BM25 over the chunks; vectors, where there are some) bring records into a pool;
+3. components score every record of the pool, and fusion makes one order of it;
+4. a reranker, where one is given, looks at the best of them;
+5. the routing floor decides whether there is an answer, the chunk floor what stays in it, and
+   neither the same fix nor more than ``k`` records are shown.
+"""
+
+from pathlib import Path
+
+from fallback_plugins.solved_examples import selection
+from fallback_plugins.solved_examples.corrective import rewritten
+from fallback_plugins.solved_examples.embedding import load_embedder
+from fallback_plugins.solved_examples.identity import identical
+from fallback_plugins.solved_examples.interfaces import (
+    Embedder,
+    ExampleStoreError,
+    Question,
+    Reranker,
+)
+from fallback_plugins.solved_examples.question import question_of
+from fallback_plugins.solved_examples.ranking import Ranking, rank
+from fallback_plugins.solved_examples.settings import RetrievalSettings
+from fallback_plugins.solved_examples.store import ExampleStore, StoredExample
+from fallback_tier.advisory import Advisory
+from fallback_tier.repo import RepoContext
+from fallback_tier.retrieval import RagDegraded, RagHit, RagMiss, Retrieval
+
+_DEFAULTS = RetrievalSettings()
+
+
+class SolvedExampleIndex:
+    """The retriever over one store (``fallback_tier.ports.SolvedExampleRetriever``).
+
+    ``embedder`` None: by words alone. ``settings``: the measured defaults.
+    """
+
+    def __init__(
+        self,
+        store: ExampleStore,
+        *,
+        embedder: Embedder | None = None,
+        settings: RetrievalSettings = _DEFAULTS,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._settings = settings
+        self._reranker = reranker
+
+    def query(self, advisory: Advisory, repo_ctx: RepoContext) -> Retrieval:
+        """At most ``k`` examples, identical code first.
+
+        RagMiss where nothing is good enough. RagDegraded where it could not work as configured: by
+        words alone where the model fails, without examples where the store can't be read. Never
+        raises for either.
+        """
+        try:
+            same = list(identical(self._store, advisory, repo_ctx))
+            ranking = self.search(question_of(advisory))
+            return self._answer(same, ranking)
+        except ExampleStoreError as error:
+            return RagDegraded(examples=(), evidence=str(error))
+
+    def search(self, question: Question, limit: int | None = None) -> Ranking:
+        """Every candidate in order (at most ``limit``), with scores; floors are not applied yet.
+
+        Raises ExampleStoreError where the store can't be read.
+        """
+        ranking = self._ranked(question)
+        for times in range(1, self._settings.max_rewrites + 1):
+            if selection.routed(ranking, self._settings):
+                break
+            other = rewritten(question, times)
+            if other is None:
+                break
+            again = self._ranked(other)
+            if again.routing > ranking.routing:
+                ranking = again.rewritten(times)
+        return ranking.cut(limit)
+
+    def _ranked(self, question: Question) -> Ranking:
+        return rank(self._store, question, self._settings, self._embedder, self._reranker)
+
+    def _answer(self, same: list[StoredExample], ranking: Ranking) -> Retrieval:
+        chosen = selection.select(same, ranking, self._settings)
+        shots = selection.shots(self._store, chosen.kept)
+        account = selection.account(chosen, ranking, self._settings)
+        evidence = selection.evidence(same, ranking, self._settings)
+        if ranking.degraded:
+            reason = f"{ranking.degraded} {evidence}"
+            return RagDegraded(examples=shots, evidence=reason, account=account)
+        if not shots:
+            return RagMiss(evidence=evidence, account=account)
+        return RagHit(examples=shots, evidence=evidence, account=account)
+
+
+def open_index(path: Path, *, routing_floor: float | None = None) -> SolvedExampleIndex:
+    """The memory at ``path`` as the product asks it: with the model, where that is installed.
+
+    ``routing_floor``: as ``RetrievalSettings.with_routing_floor``.
+    """
+    settings = _DEFAULTS.with_routing_floor(routing_floor)
+    return SolvedExampleIndex(ExampleStore(path), embedder=load_embedder(), settings=settings)
