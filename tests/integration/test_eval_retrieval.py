@@ -38,9 +38,6 @@ TOLERANCE = 0.01
 MAX_BYTES = 1_000_000
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the data set is not at {DATA}")
-needs_report = pytest.mark.skipif(
-    not (REPORT / RAW / "run.json").exists(), reason="no evaluation is committed"
-)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +60,6 @@ def test_the_golden_set_and_its_corpus_pass_every_check(again: Results) -> None:
 
 
 @needs_data
-@needs_report
 @pytest.mark.parametrize("variant", QUICK)
 def test_quality_is_what_was_committed(again: Results, variant: str) -> None:
     golden = load_golden(GOLDEN)
@@ -97,13 +93,11 @@ def test_the_shipped_coefficients_are_what_the_dev_split_gives(tmp_path: Path) -
     assert learned.weights == pytest.approx(wanted.weights, abs=0.01)
 
 
-@needs_report
 def test_the_committed_pages_follow_from_code_and_results() -> None:
     folder = Folder(REPORT, GOLDEN)
     assert list(folder.faults(code_defaults(), claims())) == []
 
 
-@needs_report
 def test_a_default_that_changes_in_the_code_is_an_alarm() -> None:
     folder = Folder(REPORT, GOLDEN)
     flipped = {**code_defaults(), "retrieval.pool": 51}
@@ -111,7 +105,6 @@ def test_a_default_that_changes_in_the_code_is_an_alarm() -> None:
     assert "default retrieval.pool is 51 in the code, and " in found
 
 
-@needs_report
 def test_the_raw_results_stay_small() -> None:
     sizes = [
         path.stat().st_size for path in REPORT.rglob("*") if path.suffix in (".jsonl", ".json")
