@@ -22,10 +22,13 @@
     └── SandboxError                 no sandbox can be had, and none was waived
 """
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fallback_audit.errors import FallbackError
 from fallback_audit.vocabulary import RefusalReason
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 __all__ = [
     "AdvisoryError",
@@ -45,6 +48,7 @@ __all__ = [
     "ToolFailedError",
     "ToolMissingError",
     "WithdrawnError",
+    "first_fault",
 ]
 
 
@@ -148,3 +152,9 @@ class SandboxError(FallbackError):
     """No sandbox can be had here, and none was waived."""
 
     code = "sandbox"
+
+
+def first_fault(error: "ValidationError", whole: str) -> str:
+    """Where the first fault is (``whole``: in no one field) and what it is, without the input."""
+    fault = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, fault['loc'])) or whole}: {fault['msg']}"

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fallback_tier.advisory import Advisory, load_advisory
 from fallback_tier.attempt import TierEvent
-from fallback_tier.errors import AttemptHistoryError, ConfigurationError
+from fallback_tier.errors import AttemptHistoryError, ConfigurationError, first_fault
 from fallback_tier.outcome import AttemptSummary, RecipeApplication, RecipeSelection
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
@@ -73,7 +73,7 @@ def build_tier(configuration: Mapping[str, Any]) -> MountedTier:
         valid = Configuration.model_validate(configuration)
     except ValidationError as error:
         raise ConfigurationError(
-            f"The tier's configuration is not valid: {_first_fault(error)}.",
+            f"The tier's configuration is not valid: {first_fault(error, 'the whole')}.",
             next_step='Give at least {"state_dir": "PATH"}; see Configuration for the rest.',
         ) from error
     return MountedTier(wire(valid))
@@ -84,11 +84,6 @@ def _summaries(prior_attempts: Sequence[PriorAttempt]) -> tuple[AttemptSummary, 
         return _history.validate_python(tuple(prior_attempts))
     except ValidationError as error:
         raise AttemptHistoryError(
-            f"The prior attempts are not valid: {_first_fault(error)}.",
+            f"The prior attempts are not valid: {first_fault(error, 'the whole')}.",
             next_step="Give each its attempt number, failure_kind and prior_failure_summary.",
         ) from error
-
-
-def _first_fault(error: ValidationError) -> str:
-    fault = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, fault['loc'])) or 'the whole'}: {fault['msg']}"

@@ -12,7 +12,7 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import configuration
-from fallback_tier.errors import InputError
+from fallback_tier.errors import InputError, first_fault
 from fallback_tier.limits import MAX_ADVISORY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary
 from fallback_tier.wiring import open_services
@@ -66,9 +66,7 @@ def read_request(data: bytes) -> AttemptRequest:
     try:
         return AttemptRequest.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the request"
         raise InputError(
-            f"The request on standard input is not valid: {place}: {first['msg']}.",
+            f"The request on standard input is not valid: {first_fault(error, 'the request')}.",
             next_step='Send {"advisory": {…OSV…}, "repository": "PATH", "prior_attempts": []}.',
         ) from error

@@ -6,14 +6,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from fallback_audit.describe import visible
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_json
+from fallback_tier.cli.progress import Shown
 from fallback_tier.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _folder(arguments: argparse.Namespace) -> "Folder":
     return Folder(Path(arguments.report), Path(arguments.golden))
 
 
-class _Progress:
+class _Progress(Shown):
     """What is being done, on a terminal; nothing elsewhere. Use as a context manager."""
 
     def __init__(self, console: Console) -> None:
@@ -159,19 +159,8 @@ class _Progress:
             TimeElapsedColumn(),
         )
         self._progress = Progress(*columns, console=console, disable=not console.is_terminal)
+        super().__init__(self._progress)
         self._tasks: dict[str, Any] = {}
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """One bar a stage; ``asking …`` shares one, whose text changes."""

@@ -4,7 +4,6 @@ import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Self
 
 from rich.console import Console
 from rich.progress import (
@@ -22,6 +21,7 @@ from fallback_plugins.solved_examples.embedding import load_embedder, missing_pa
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.examples import open_store
 from fallback_tier.cli.output import print_json
+from fallback_tier.cli.progress import Shown
 
 
 def manifest(arguments: argparse.Namespace) -> int:
@@ -85,7 +85,7 @@ def index(arguments: argparse.Namespace) -> int:
     return exit_codes.OK
 
 
-class _Bar:
+class _Bar(Shown):
     """How far a long work is, on a terminal. Use as a context manager."""
 
     def __init__(self) -> None:
@@ -97,13 +97,7 @@ class _Bar:
             transient=True,
             disable=not console.is_terminal,
         )
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.stop()
+        super().__init__(self._progress)
 
     def stage(self, name: str) -> Callable[[int, int], None]:
         """What a part of the work calls with (done, total)."""

@@ -1,7 +1,7 @@
 """A fix as it happens, for people: one line an event, a spinner for the step in hand."""
 
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from rich.console import Console
 from rich.status import Status
@@ -35,15 +35,20 @@ _GATE_STYLE = {
 }
 
 
-class FixProgress:
-    """An observer of the gate runner. Use as a context manager: the spinner ends with it."""
+class _Display(Protocol):
+    def start(self) -> None: ...
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._status = Status("starting", console=console)
+    def stop(self) -> None: ...
+
+
+class Shown:
+    """Something on the terminal for as long as a ``with`` lasts, however that ends."""
+
+    def __init__(self, display: _Display) -> None:
+        self._display = display
 
     def __enter__(self) -> Self:
-        self._status.start()
+        self._display.start()
         return self
 
     def __exit__(
@@ -52,7 +57,16 @@ class FixProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._status.stop()
+        self._display.stop()
+
+
+class FixProgress(Shown):
+    """An observer of the gate runner. Use as a context manager: the spinner ends with it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status = Status("starting", console=console)
+        super().__init__(self._status)
 
     def __call__(self, event: TierEvent | StepKey) -> None:
         """Show one step or event; those that say nothing to a person are passed over."""
@@ -64,7 +78,7 @@ class FixProgress:
             self._console.print(line, highlight=False)
 
 
-class PlanProgress:
+class PlanProgress(Shown):
     """What is being planned, and for how long. Use as a context manager."""
 
     def __init__(self, console: Console) -> None:
@@ -74,19 +88,8 @@ class PlanProgress:
         self._progress = Progress(
             *columns, console=console, transient=True, disable=not console.is_terminal
         )
+        super().__init__(self._progress)
         self._task = self._progress.add_task("planning", total=None)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
 
     def __call__(self, step: str) -> None:
         """Show the step in hand."""

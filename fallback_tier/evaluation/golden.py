@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 from pydantic import ConfigDict, Field, StringConstraints, ValidationError
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.errors import InputError
+from fallback_tier.errors import InputError, first_fault
 from fallback_tier.limits import MAX_FILE_BYTES
 
 Split = Literal["dev", "reserved"]
@@ -223,9 +223,7 @@ def _parsed(line: bytes, place: str, model: type[_T]) -> _T:
     try:
         return model.model_validate_json(line)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, fault["loc"])) or "the line"
         raise GoldenSetError(
-            f"{place} is not a {model.__name__.lower()}: {where}: {fault['msg']}.",
+            f"{place} is not a {model.__name__.lower()}: {first_fault(error, 'the line')}.",
             next_step="Mend the line; tests/golden/retrieval/README.md describes the format.",
         ) from error

@@ -17,7 +17,7 @@ from pydantic import JsonValue, ValidationError
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
-from fallback_tier.errors import FallbackError
+from fallback_tier.errors import FallbackError, first_fault
 from fallback_tier.evaluation.golden import Split
 
 #: Places of a ranking that are kept: as far as the quality-against-k curve goes.
@@ -210,10 +210,8 @@ def _parsed(text: str, place: Path | str, model: type[_T]) -> _T:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, fault["loc"])) or "the text"
         raise EvaluationError(
-            f"{place} is not a raw result: {where}: {fault['msg']}.",
+            f"{place} is not a raw result: {first_fault(error, 'the text')}.",
             next_step="Run `fallback-tier eval retrieval` again.",
         ) from error
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from fallback_plugins.solved_examples import lexical
-from fallback_plugins.solved_examples.indexing import _vector_file, check_model
+from fallback_plugins.solved_examples.indexing import live_chunks, open_vectors
 from fallback_plugins.solved_examples.interfaces import Candidate, Embedder, Question
 from fallback_plugins.solved_examples.postings import Postings
 from fallback_plugins.solved_examples.question import flaw_text, same_language
@@ -32,10 +32,6 @@ _CHUNKS_A_RECORD = 3
 #: Profiles of records that a process keeps: the same ones are looked at again and again (1 ms each,
 #: 2 KB).
 _PROFILES = 4_096
-
-_OF_ROW = """
-    SELECT chunks.id, example, ecosystem FROM vectors
-    JOIN chunks ON chunks.id = chunk JOIN examples ON examples.id = example WHERE row = ?"""
 
 #: SQLite takes no more values in one statement everywhere.
 _BATCH = 500
@@ -68,9 +64,7 @@ def open_space(store: ExampleStore, connection: sqlite3.Connection, embedder: Em
 
     Raises ExampleStoreError where they are of another model, or their file is damaged.
     """
-    check_model(connection, store, embedder)
-    (count,) = connection.execute("SELECT coalesce(max(row) + 1, 0) FROM vectors").fetchone()
-    return Space(_vector_file(store, connection, embedder).open(count), embedder)
+    return Space(open_vectors(store, connection, embedder), embedder)
 
 
 def by_words(
@@ -105,16 +99,11 @@ def by_meaning(
     settings: RetrievalSettings,
 ) -> dict[int, Entry]:
     """The pool's records by cosine of their best chunk."""
-    ecosystems = _ecosystems(question, settings)
     found: dict[int, Entry] = {}
-    for near in islice(space.vectors.ranked(vector), settings.pool * _CHUNKS_A_RECORD * 4):
-        named = connection.execute(_OF_ROW, [near.row]).fetchone()
-        # A row whose chunk is gone speaks for nothing any more.
-        if named is None or (ecosystems and named[2] not in ecosystems):
-            continue
-        chunk, row, _ = named
-        before = found.get(row, Entry(row, {}, ()))
-        found[row] = replace(before, chunks=(*before.chunks, chunk))
+    ranked = islice(space.vectors.ranked(vector), settings.pool * _CHUNKS_A_RECORD * 4)
+    for near in live_chunks(connection, ranked, _ecosystems(question, settings)):
+        before = found.get(near.record, Entry(near.record, {}, ()))
+        found[near.record] = replace(before, chunks=(*before.chunks, near.chunk))
         if len(found) == settings.pool:
             break
     return found

@@ -17,10 +17,11 @@ another, the next *generation* is written beside it and named by one commit.
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fallback_plugins.solved_examples.build_lock import only_builder
 from fallback_plugins.solved_examples.embedded import EMBEDDED_TEXT, embedded_text
@@ -32,7 +33,7 @@ from fallback_plugins.solved_examples.interfaces import (
 )
 from fallback_plugins.solved_examples.schema import Meta, get_meta, set_meta
 from fallback_plugins.solved_examples.store import ExampleStore
-from fallback_plugins.solved_examples.vectors import VectorFile
+from fallback_plugins.solved_examples.vectors import Neighbour, VectorFile, Vectors
 from fallback_tier.retrieval import SolvedExample
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ MAX_DEAD_SHARE: Final = 0.25
 #: Rows copied at once where a file is written anew.
 _COPIED_ROWS: Final = 4_096
 
-_GENERATION: Final = "vectors_generation"
-
 _WITHOUT_VECTOR: Final = """
     SELECT chunks.id, record, kind, text, tokens, context, edits
     FROM chunks JOIN examples ON examples.id = example
@@ -64,8 +63,16 @@ _DEAD: Final = "SELECT count(*) FROM vectors WHERE chunk NOT IN (SELECT id FROM 
 _LIVE: Final = "SELECT row, chunk FROM vectors WHERE chunk IN (SELECT id FROM chunks) ORDER BY row"
 
 _OF_ROW: Final = """
-    SELECT chunks.id, ecosystem FROM vectors
+    SELECT chunks.id, example, ecosystem FROM vectors
     JOIN chunks ON chunks.id = chunk JOIN examples ON examples.id = example WHERE row = ?"""
+
+
+class Near(NamedTuple):
+    """A chunk that vectors found, its record (``examples.id``), and how near it is."""
+
+    chunk: int
+    record: int
+    cosine: float
 
 
 @dataclass(frozen=True)
@@ -108,8 +115,7 @@ def build_index(
         for added in _batches(store, embedder, batch):
             embedded += added
             if progress is not None:
-                total = _count(store, "SELECT count(*) FROM chunks")
-                progress(already + embedded, total)
+                progress(already + embedded, _count(store, "SELECT count(*) FROM chunks"))
         dead = _count(store, _DEAD)
         word_index.build_locked(store)
     return IndexReport(embedded, already, dead, time.monotonic() - start)
@@ -130,18 +136,32 @@ def nearest(
     empty for all. Raises ExampleStoreError: vectors of another model, a damaged file.
     """
     check_model(connection, store, embedder)
-    count = _rows(connection)
-    if not count:
+    if not _rows(connection):
         return []
-    vectors = _vector_file(store, connection, embedder).open(count)
-    found: list[tuple[int, float]] = []
-    for row, cosine in vectors.ranked(query):
+    ranked = _open(store, connection, embedder).ranked(query)
+    live = live_chunks(connection, ranked, ecosystems)
+    return [(near.chunk, near.cosine) for near in islice(live, limit)]
+
+
+def live_chunks(
+    connection: sqlite3.Connection, ranked: Iterable[Neighbour], ecosystems: Sequence[str] = ()
+) -> Iterator[Near]:
+    """The chunks of these rows that are still there, in their order; ``ecosystems`` as ``nearest``."""
+    for row, cosine in ranked:
         named = connection.execute(_OF_ROW, [row]).fetchone()
-        if named is not None and (not ecosystems or named[1] in ecosystems):
-            found.append((named[0], cosine))
-            if len(found) == limit:
-                break
-    return found
+        if named is not None and (not ecosystems or named[2] in ecosystems):
+            yield Near(named[0], named[1], cosine)
+
+
+def open_vectors(
+    store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder
+) -> Vectors:
+    """The vectors of a store that has some. ``connection``: a snapshot of it.
+
+    Raises ExampleStoreError where they are of another model, or their file is damaged.
+    """
+    check_model(connection, store, embedder)
+    return _open(store, connection, embedder)
 
 
 def check_model(connection: sqlite3.Connection, store: ExampleStore, embedder: Embedder) -> None:
@@ -259,11 +279,14 @@ def _count(store: ExampleStore, sql: str) -> int:
         return int(connection.execute(sql).fetchone()[0])
 
 
+def _open(store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder) -> Vectors:
+    return _vector_file(store, connection, embedder).open(_rows(connection))
+
+
 def _vector_file(
     store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder
 ) -> VectorFile:
-    row = connection.execute("SELECT value FROM meta WHERE key = ?", [_GENERATION]).fetchone()
-    generation = int(row[0]) if row else 0
+    generation = int(get_meta(connection, Meta.VECTORS_GENERATION) or 0)
     path = store.vectors_path.with_name(f"{store.vectors_path.name}.{generation}")
     return VectorFile(path, embedder.dimension, embedder.sha256)
 
@@ -271,8 +294,6 @@ def _vector_file(
 def _next_generation(
     store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder
 ) -> VectorFile:
-    connection.execute(
-        "INSERT INTO meta VALUES (?, '1') ON CONFLICT (key) DO UPDATE SET value = value + 1",
-        [_GENERATION],
-    )
+    generation = int(get_meta(connection, Meta.VECTORS_GENERATION) or 0)
+    set_meta(connection, Meta.VECTORS_GENERATION, str(generation + 1))
     return _vector_file(store, connection, embedder)

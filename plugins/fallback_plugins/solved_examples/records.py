@@ -14,7 +14,7 @@ from typing import IO
 from pydantic import ValidationError
 
 from fallback_audit.events import Digest
-from fallback_tier.errors import InputError
+from fallback_tier.errors import InputError, first_fault
 from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.retrieval import SolvedExample
 
@@ -78,10 +78,8 @@ def parse_record(line: bytes, place: str) -> SolvedExample:
 
 def not_valid(place: str, what: str, error: ValidationError) -> InputError:
     """What is wrong with a line, by its first fault."""
-    fault = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(map(str, fault["loc"])) or "the line"
     return InputError(
-        f"{place} is not {what}: {where}: {fault['msg']}.",
+        f"{place} is not {what}: {first_fault(error, 'the line')}.",
         next_step=f"Give one JSON object a line, with the fields of {what}.",
     )
 
