@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
-.PHONY: help setup test lint demo eval-retrieval bench bench-setup bench-smoke record record-registry lock clean
+.PHONY: help setup test lint demo eval-retrieval eval-faithfulness eval-fixes bench bench-setup bench-smoke record record-registry lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
@@ -14,6 +14,8 @@ help:
 	@echo "make bench  measure against peers in the same run"
 	@echo "make bench-recipes DATA=../shared/data   run the recipe cases with the real clients"
 	@echo "make eval-retrieval DATA=../shared/data  measure the solved-example memory"
+	@echo "make eval-faithfulness DATA=../shared/data   a judge of plans against labelled claims"
+	@echo "make eval-fixes ARGS='--model M --base-url U'   a model over vulnerable mini-projects"
 	@echo "make lock   renew requirements.lock from pyproject.toml"
 
 setup: $(STAMP)
@@ -66,28 +68,40 @@ bench-recipes: setup
 eval-retrieval: setup
 	$(BIN)/fallback-tier eval retrieval --data $(or $(DATA),../shared/data) $(ARGS)
 
-bench-setup: setup $(BENCH)/.peers
+# A judge over the labelled claims; it goes on where it stopped: ARGS="--judge-model M --judge-base-url U".
+eval-faithfulness: setup
+	$(BIN)/fallback-tier eval faithfulness --data $(or $(DATA),../shared/data) $(ARGS)
+
+# A model over the vulnerable mini-projects; it goes on where it stopped: ARGS="--model M --base-url U".
+eval-fixes: setup
+	$(BIN)/fallback-tier eval fixes $(ARGS)
+
+bench-setup: setup $(BENCH)/.peers $(BENCH)/.aider
 	rm -rf $(BENCH)/dist && $(BIN)/python -m hatchling build -t wheel -d $(BENCH)/dist > /dev/null
 	test -x $(BENCH)/ours/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/ours
 	$(BIN)/uv pip install --quiet --python $(BENCH)/ours/bin/python --constraint requirements.lock --compile-bytecode --reinstall-package fallback-tier "$$(ls $(BENCH)/dist/*.whl)[embeddings]"
 
 $(BENCH)/.peers: tests/bench/requirements.lock
-	test -x $(BENCH)/peers/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/peers
-	$(BIN)/uv pip sync --quiet --python $(BENCH)/peers/bin/python --require-hashes --compile-bytecode tests/bench/requirements.lock
+$(BENCH)/.aider: tests/bench/requirements-aider.lock
+$(BENCH)/.peers $(BENCH)/.aider: $(BENCH)/.%:
+	test -x $(BENCH)/$*/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/$*
+	$(BIN)/uv pip sync --quiet --python $(BENCH)/$*/bin/python --require-hashes --compile-bytecode $<
 	touch $@
 
 # Record every cassette again: MODEL_URL=http://127.0.0.1:8311 (tests/local_model/serve.py), or a key.
 record: setup
 	$(BIN)/python tests/local_model/record.py retry $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
 	$(BIN)/python tests/local_model/record.py demo $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
+	$(BIN)/python tests/local_model/record.py judged --base-url http://127.0.0.1
 
 # The same for the registries' answers: asks the real ones for whatever the tests ask for now.
 record-registry: setup
 	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m tests.registry.fetch --record $(ARGS)
 
 lock:
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --all-extras --group dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra demo --extra embeddings --extra eval --group dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header tests/bench/requirements.in -o tests/bench/requirements.lock
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform linux --generate-hashes --no-emit-index-url --no-annotate --no-header tests/bench/requirements-aider.in -o tests/bench/requirements-aider.lock
 
 clean:
 	rm -rf $(VENV) .venv-demo $(BENCH) dist build bench-results .registry

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
-from fallback_audit.events import AuditEvent
+from fallback_audit.events import MAX_EXCERPT_CHARS, AuditEvent
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.vocabulary import PromptShape, ProofLevel, RefusalReason, Tier
@@ -14,6 +15,7 @@ from fallback_tier.outcome import (
     AttemptSummary,
     CallUsage,
     FileChange,
+    LowConfidence,
     NotApplicable,
     Plan,
     RecipeApplication,
@@ -21,6 +23,7 @@ from fallback_tier.outcome import (
     RecipeSelection,
 )
 from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.prompt.redact import excerpt
 from fallback_tier.repo import RepoContext
 
 
@@ -31,7 +34,30 @@ class Finished(Frozen):
     application: RecipeApplication
 
 
-TierEvent = AuditEvent | Finished
+class DraftText(Frozen):
+    """A piece of an answer as it arrives: a draft, on no record. No patch comes before its verdict."""
+
+    kind: str = "DraftText"
+    attempt: int
+    call: int
+    text: str
+
+
+class DraftDiscarded(Frozen):
+    """The draft of ``call`` is void: it was rejected, unsupported, or broke off. Forget its text."""
+
+    kind: str = "DraftDiscarded"
+    attempt: int
+    call: int
+    reason: str
+
+    @classmethod
+    def because(cls, why: str, *, attempt: int, call: int) -> Self:
+        """``why`` may hold a model's words, a client's or a server's: redacted and cut, as on record."""
+        return cls(attempt=attempt, call=call, reason=excerpt(why, MAX_EXCERPT_CHARS))
+
+
+TierEvent = AuditEvent | DraftText | DraftDiscarded | Finished
 
 
 @dataclass(frozen=True)
@@ -74,6 +100,33 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Draft:
+    """What an author (or a search over several of its answers) came to, before any verdict.
+
+    Exactly one of ``plan`` and ``problems`` says something. ``call``: the author call that ended it.
+    """
+
+    call: int
+    text: str
+    plan: Plan | None
+    problems: tuple[str, ...] = ()
+    example_ids: tuple[str, ...] = ()
+    #: What a reader of the result should know of how it came about, in sentences.
+    notes: tuple[str, ...] = ()
+    #: The examples as the author read them: what a judge may hold the plan against.
+    example_texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Grounding:
+    """What a judge found of a plan. ``grounded`` None: nobody judged it, and that is on record."""
+
+    grounded: bool | None = None
+    faithfulness_score: float | None = None
+    low_confidence: LowConfidence | None = None
+
+
+@dataclass(frozen=True)
 class Proposal:
     """What a tier of the chain made: file changes, not yet a diff."""
 
@@ -84,6 +137,9 @@ class Proposal:
     recipe: RecipeResult | None = None
     usage: tuple[CallUsage, ...] = ()
     example_ids: tuple[str, ...] = ()
+    grounding: Grounding = Grounding()
+    loose_edits: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Refusal(FallbackError):  # noqa: N818 (control flow, not a fault)
@@ -132,6 +188,11 @@ class Recorder:
         self._scope = Scope(fix_id=repo.fix_id, gate_transition_id=repo.gate_transition_id)
         self._kinds: set[str] = set()
 
+    @property
+    def scope(self) -> Scope:
+        """The fix and the gate transition that everything is recorded under."""
+        return self._scope
+
     def __call__(self, event: AuditEvent) -> AuditEvent:
         """Raises AuditStoreError: then the event did not happen, and nothing that follows it may."""
         self._store.append(self._scope, event)
@@ -140,8 +201,8 @@ class Recorder:
 
     @property
     def asked_model(self) -> bool:
-        """A model request was announced in this attempt."""
-        return "ModelCalled" in self._kinds
+        """A model was asked in this attempt, now or before it was interrupted."""
+        return not self._kinds.isdisjoint({"ModelCalled", "AnswerReused"})
 
     @property
     def has_outcome(self) -> bool:

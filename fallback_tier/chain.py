@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
     AttemptRefused,
-    ExampleReplayed,
-    GroundingNotEvaluated,
     PatchProposed,
     RagSkippedOnRetry,
     RecipeEvaluated,
-    RetrievalQueried,
 )
 from fallback_audit.ports import EvidenceStore
-from fallback_audit.vocabulary import PromptShape, ProofLevel, RefusalReason, RetrievalVerdict, Tier
+from fallback_audit.vocabulary import PromptShape, RefusalReason, Tier
 from fallback_tier.attempt import Proposal, Recorder, Refusal, Task, TierEvent
 from fallback_tier.errors import (
     PatchError,
@@ -28,7 +25,7 @@ from fallback_tier.errors import (
     ToolError,
     ToolMissingError,
 )
-from fallback_tier.limits import MAX_EXAMPLES, MAX_PATCH_BYTES
+from fallback_tier.limits import MAX_PATCH_BYTES
 from fallback_tier.outcome import (
     Applied,
     NotApplicable,
@@ -38,12 +35,9 @@ from fallback_tier.outcome import (
     Selected,
 )
 from fallback_tier.patch.diff import unified_diff
-from fallback_tier.patch.edits import apply_edits
-from fallback_tier.patch.identity import replayable
 from fallback_tier.patch.normalise import edit_digest
-from fallback_tier.ports import SolvedExampleRetriever
 from fallback_tier.prompt.redact import excerpt
-from fallback_tier.retrieval import FewShot, RagMiss, Retrieval
+from fallback_tier.retrieval import FewShot
 
 if TYPE_CHECKING:
     # A fix by recipe never pays for importing what asks a model.
@@ -107,59 +101,6 @@ def _try_recipe(task: Task) -> Proposal | NotApplicable:
     return Proposal(Tier.RECIPE, result.changes, result.proof_level, recipe=result)
 
 
-def retrieve(
-    retriever: SolvedExampleRetriever | None,
-    task: Task,
-    evidence: EvidenceStore,
-    record: Recorder,
-) -> Generator[TierEvent, None, tuple[FewShot, ...]]:
-    """Ask the memory for at most MAX_EXAMPLES. The only place that touches the retriever."""
-    retrieval: Retrieval = RagMiss(evidence="no solved examples are configured")
-    if retriever is not None:
-        retrieval = retriever.query(task.advisory, task.repo)
-    examples = () if isinstance(retrieval, RagMiss) else retrieval.examples[:MAX_EXAMPLES]
-    yield record(
-        RetrievalQueried(
-            attempt=task.number,
-            verdict=RetrievalVerdict(retrieval.verdict),
-            example_ids=tuple(shot.example.example_id for shot in examples),
-            reason=retrieval.evidence,
-            account_sha256=_account(retrieval, examples, evidence),
-        )
-    )
-    return examples
-
-
-def _account(
-    retrieval: Retrieval, examples: Sequence[FewShot], evidence: EvidenceStore
-) -> str | None:
-    """Scores, floors and what was dropped: whole as evidence, since an event must stay small.
-
-    What was returned is written from the examples themselves, so that it can be traced by content.
-    """
-    if retrieval.account is None:
-        return None
-    account = retrieval.account.model_copy(
-        update={
-            "returned": tuple(shot.example.example_id for shot in examples),
-            "content_sha256": {shot.example.example_id: shot.content_sha256 for shot in examples},
-        }
-    )
-    return evidence.put(account.model_dump_json().encode("utf-8", "replace"))
-
-
-def replay(
-    examples: Sequence[FewShot], task: Task, record: Recorder
-) -> Generator[TierEvent, None, Proposal | None]:
-    """Replay needs identity (package and code), never similarity. Its patch meets every gate too."""
-    for example in (shot.example for shot in examples):
-        if replayable(example, task.advisory, task.repo):
-            yield record(ExampleReplayed(attempt=task.number, example_id=example.example_id))
-            changes = apply_edits(task.repo, example.edits)
-            return Proposal(Tier.RAG, changes, ProofLevel.SOURCE, example_ids=(example.example_id,))
-    return None
-
-
 def ask_model(
     leaf: "LlmLeaf | None",
     task: Task,
@@ -167,12 +108,10 @@ def ask_model(
     declined: NotApplicable | None,
     record: Recorder,
 ) -> Generator[TierEvent, None, Proposal]:
-    """The LLM tier, and the honest word about what nobody judged."""
+    """The LLM tier, where one is configured."""
     if leaf is None:
         raise _no_model(declined)
-    proposal = yield from leaf.write(task, examples, record)
-    yield record(GroundingNotEvaluated(attempt=task.number, reason="no judge is configured"))
-    return proposal
+    return (yield from leaf.write(task, examples, record))
 
 
 def seal(
@@ -207,6 +146,11 @@ def seal(
         plan=proposal.plan,
         remediation=remediation,
         citations=proposal.plan.citations if proposal.plan else (),
+        grounded=proposal.grounding.grounded,
+        faithfulness_score=proposal.grounding.faithfulness_score,
+        low_confidence=proposal.grounding.low_confidence,
+        loose_edits=proposal.loose_edits,
+        notes=proposal.notes,
         used_few_shot_ref=proposal.example_ids,
     )
     yield record(
@@ -218,6 +162,9 @@ def seal(
             edit_digest=application.edit_digest,
             files=application.files,
             remediation_sha256=remediation.evidence_sha256 if remediation else None,
+            loose_edits=application.loose_edits,
+            grounded=application.grounded,
+            low_confidence=application.low_confidence is not None,
         )
     )
     return application

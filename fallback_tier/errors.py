@@ -25,7 +25,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from fallback_audit.errors import FallbackError
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import ModelFailureKind, RefusalReason
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -146,6 +146,16 @@ class ModelError(FallbackError):
     """The model gave no answer: unreachable, over its limits, not configured. Not a gate failure."""
 
     code = "model"
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        next_step: str,
+        failure: ModelFailureKind = ModelFailureKind.REJECTED,
+    ) -> None:
+        super().__init__(problem, next_step=next_step)
+        self.failure = failure
 
 
 class SandboxError(FallbackError):

@@ -1,66 +1,150 @@
-"""The LLM tier: ask for a plan until one is valid and new, within the call ceiling (ADR-0014)."""
+"""The LLM tier: ask for a plan until one is valid, new and supported, within the call ceiling.
+
+Two checks with two consequences (DESIGN §6). *Validity* is ours: an invalid or repeated plan is asked
+for again (ADR-0014) and never handed on. *Support* is a judge's: an unsupported plan is generated once
+more under the strict instruction, and if that doesn't mend it, handed on with a flag.
+"""
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
-    ModelAnswered,
-    ModelCalled,
-    ModelFailed,
-    PlanRejected,
-    RepeatedPatchRejected,
+    BudgetReached,
+    GroundingNotEvaluated,
+    LowConfidenceFlagged,
 )
-from fallback_audit.vocabulary import CallType, ProofLevel, RefusalReason, Tier
-from fallback_tier.attempt import Proposal, Recorder, Refusal, Task, TierEvent
-from fallback_tier.budget.calls import CallCeiling, UsageLedger
-from fallback_tier.budget.prices import estimate_cost
-from fallback_tier.errors import (
-    EditError,
-    ModelError,
-    RecipeError,
-    RepositoryError,
-    ToolError,
-    ToolMissingError,
+from fallback_audit.ports import EvidenceStore
+from fallback_audit.vocabulary import CallType, ModelFailureKind, RefusalReason
+from fallback_tier.answers.plan import plan_schema, read_plan
+from fallback_tier.attempt import (
+    Draft,
+    DraftDiscarded,
+    Grounding,
+    Proposal,
+    Recorder,
+    Refusal,
+    Task,
+    TierEvent,
 )
-from fallback_tier.grounding.validity import check_plan
-from fallback_tier.outcome import FileChange, RecipeResult, Refuse, SourceEdit
-from fallback_tier.patch.diff import patch_digest
-from fallback_tier.patch.edits import apply_edits, merge_edits
+from fallback_tier.budget.calls import CallCeiling
+from fallback_tier.budget.meter import Meter, OverBudget
+from fallback_tier.calling import Ask, Caller, Journal
+from fallback_tier.checks import Invalid, check
+from fallback_tier.errors import ModelError
+from fallback_tier.grounding.support import Judgement
+from fallback_tier.judging import Judge
+from fallback_tier.outcome import LowConfidence
 from fallback_tier.patch.normalise import edit_digest
-from fallback_tier.ports import Message, PlanAnswer, PlanAuthor, PlanRequest
-from fallback_tier.prompt.builder import Prompt, PromptBuilder
+from fallback_tier.ports import LanguageModel, ModelRequest
+from fallback_tier.prompt.builder import Conversation, Prompt, PromptBuilder
 from fallback_tier.prompt.redact import excerpt
+from fallback_tier.repo import Strategy
 from fallback_tier.retrieval import FewShot
+
+if TYPE_CHECKING:
+    # The ordinary strategy never pays for importing the other.
+    from fallback_tier.selfrag import SelfRag
+
+_NO_JUDGE = "no judge is configured"
 
 
 @dataclass(frozen=True)
-class _Invalid:
-    """An answer that can't be handed on: the event that says so, and what to tell the model."""
+class _Doubted:
+    """A valid plan that the judge found unsupported, and how many such there were by then."""
 
-    event: PlanRejected | RepeatedPatchRejected
-    problems: tuple[str, ...]
-    reason: RefusalReason
+    proposal: Proposal
+    judgement: Judgement
+    attempts: int
 
 
 class LlmLeaf:
-    """Asks the author, checks the answer, and turns the plan into file changes."""
+    """Asks the author, checks the answer, and turns the plan into file changes.
 
-    def __init__(self, author: PlanAuthor, prompts: PromptBuilder) -> None:
+    ``judge`` None: grounding is not evaluated, and that is on record.
+    """
+
+    def __init__(
+        self,
+        author: LanguageModel,
+        prompts: PromptBuilder,
+        *,
+        evidence: EvidenceStore,
+        judge: Judge | None = None,
+        meter: Meter | None = None,
+        journal: Journal | None = None,
+        self_rag: "SelfRag | None" = None,
+    ) -> None:
         self._author = author
         self._prompts = prompts
+        self._evidence = evidence
+        self._judge = judge
+        self._meter = meter
+        self._journal = journal
+        self._self_rag = self_rag
 
     def write(
         self, task: Task, examples: Sequence[FewShot], record: Recorder
     ) -> Generator[TierEvent, None, Proposal]:
-        """One prompt, at most MAX_AUTHOR_CALLS answers. Every verdict on an answer acts.
+        """One attempt: at most MAX_AUTHOR_CALLS answers, and every verdict on them acts.
 
-        An invalid plan (PlanRejected) or a repeated one (RepeatedPatchRejected) is asked again, with
-        what was wrong, and never handed on. Raises Refusal when the ceiling is reached, when the
-        model declines, and at once when no answer came (the SDK has already retried).
+        Raises Refusal when the ceiling is reached, when the model declines, when a cap of the budget
+        is reached, and at once when no answer came (the SDK has already retried).
         """
-        prompt = self._prompts.build(
+        caller = Caller(task, record, self._evidence, meter=self._meter, journal=self._journal)
+        try:
+            proposal = yield from self._generate(task, examples, record, caller)
+        except OverBudget as over:
+            yield record(_stopped(over, task))
+            raise Refusal(RefusalReason.BUDGET_EXHAUSTED, str(over), caller.usage) from over
+        except ModelError as error:
+            raise Refusal(_unanswered(error), str(error), caller.usage) from error
+        except Refusal as refusal:
+            raise Refusal(refusal.reason, refusal.sentence, caller.usage) from refusal
+        return replace(proposal, usage=caller.usage)
+
+    def _generate(
+        self, task: Task, examples: Sequence[FewShot], record: Recorder, caller: Caller
+    ) -> Generator[TierEvent, None, Proposal]:
+        prompt = self._prompt(task, examples)
+        conversation = self._prompts.first(prompt)
+        ceiling = CallCeiling()
+        invalid: Invalid | None = None
+        doubted: _Doubted | None = None
+        while ceiling.take() is not None:
+            strict = doubted is not None
+            if ceiling.taken == 1 and self._searches(task):
+                draft = yield from self._search(task, prompt, examples, record, caller)
+            else:
+                draft = yield from self._ask(task, prompt, conversation, caller, strict=strict)
+            verdict = check(draft, prompt, task)
+            # 1. Validity: asked again, never handed on.
+            if isinstance(verdict, Invalid):
+                invalid = verdict
+                yield record(verdict.event)
+                yield _discarded(draft, task, verdict.problems)
+                conversation = self._prompts.repair(
+                    prompt, draft.text, verdict.problems, strict=strict
+                )
+                continue
+            # 2. Support: generated once more, then handed on with a flag.
+            judgement = yield from self._judged(draft, verdict, task, prompt, record, caller)
+            if judgement is None and doubted is not None and _same_edits(verdict, doubted.proposal):
+                break  # Nobody looked anew: the doubt about these very edits stands.
+            if judgement is None or judgement.supported:
+                return replace(verdict, grounding=_grounding(judgement))
+            doubted = _Doubted(verdict, judgement, doubted.attempts + 1 if doubted else 1)
+            if strict or not ceiling.left:
+                break
+            yield _discarded(draft, task, judgement.unsupported)
+            conversation = self._prompts.regenerate(prompt, draft.text, judgement.unsupported)
+        if doubted is not None:
+            return (yield from _flagged(doubted, task, record))
+        raise _out_of_calls(invalid, ceiling.limit)
+
+    def _prompt(self, task: Task, examples: Sequence[FewShot]) -> Prompt:
+        return self._prompts.build(
             task.advisory,
             task.repo,
             task.plugin,
@@ -68,156 +152,127 @@ class LlmLeaf:
             prior_attempts=task.prior_attempts,
             own_code=task.is_own_code,
         )
-        ceiling, ledger = CallCeiling(), UsageLedger()
-        messages: tuple[Message, ...] = (Message(role="user", content=prompt.user),)
-        verdict: Proposal | _Invalid | None = None
-        while (call := ceiling.take()) is not None:
-            yield record(self._called(task, prompt, messages, call))
-            try:
-                answer = self._author.draft(self._request(task, prompt, messages))
-            except ModelError as error:
-                yield record(_failed(task, call, error))
-                raise Refusal(
-                    RefusalReason.MODEL_UNAVAILABLE, str(error), ledger.totals()
-                ) from error
-            ledger.record(CallType.AUTHOR, answer.usage, self._author.model)
-            yield record(self._answered(task, answer, call))
 
-            verdict = self._judge(task, prompt, answer, call, ledger)
-            if isinstance(verdict, Proposal):
-                return verdict
-            yield record(verdict.event)
-            messages = self._prompts.repair(prompt, answer.text, verdict.problems)
-        assert isinstance(verdict, _Invalid)  # noqa: S101 (the ceiling is at least one call)
-        raise Refusal(
-            verdict.reason,
-            f"The model gave no usable plan in {ceiling.limit} calls: {' '.join(verdict.problems)}",
-            ledger.totals(),
-        )
+    def _searches(self, task: Task) -> bool:
+        return self._self_rag is not None and task.repo.settings.strategy is Strategy.SELF_RAG
 
-    def _judge(
-        self, task: Task, prompt: Prompt, answer: PlanAnswer, call: int, ledger: UsageLedger
-    ) -> Proposal | _Invalid:
-        """Validity, then novelty. Raises Refusal where the model itself declines."""
-        if isinstance(answer.plan, Refuse):
-            raise Refusal(
-                RefusalReason.MODEL_REFUSED,
-                f"The model declined: {answer.plan.reason}",
-                ledger.totals(),
-            )
-        outcome = _turn_into_changes(task, prompt, answer)
-        if not isinstance(outcome, _Changes):
-            event = PlanRejected(
-                attempt=task.number,
-                call=call,
-                problems=tuple(excerpt(problem, MAX_EXCERPT_CHARS) for problem in outcome),
-            )
-            return _Invalid(event, outcome, RefusalReason.PLAN_INVALID)
-        digest = edit_digest(outcome.changes)
-        for earlier in task.prior_attempts:
-            if earlier.edit_digest == digest:
-                repeated = RepeatedPatchRejected(
-                    attempt=task.number,
-                    call=call,
-                    edit_digest=digest,
-                    repeats_attempt=earlier.attempt,
-                )
-                problem = (
-                    f"These are the edits of attempt {earlier.attempt}, which failed its gates: "
-                    "make a different change."
-                )
-                return _Invalid(repeated, (problem,), RefusalReason.REPEATED_PATCH)
-        return Proposal(
-            Tier.LLM,
-            outcome.changes,
-            outcome.proof_level,
-            plan=answer.plan,
-            recipe=outcome.recipe,
-            usage=ledger.totals(),
-            example_ids=prompt.example_ids,
-        )
+    def _search(
+        self,
+        task: Task,
+        prompt: Prompt,
+        examples: Sequence[FewShot],
+        record: Recorder,
+        caller: Caller,
+    ) -> Generator[TierEvent, None, Draft]:
+        """The first draft by self-RAG's beam; what follows on it is the same for every strategy."""
+        assert self._self_rag is not None  # noqa: S101 (_searches)
+        return (yield from self._self_rag.draft(task, prompt, examples, record, caller))
 
-    def _request(self, task: Task, prompt: Prompt, messages: tuple[Message, ...]) -> PlanRequest:
-        return PlanRequest(
+    def _ask(
+        self,
+        task: Task,
+        prompt: Prompt,
+        conversation: Conversation,
+        caller: Caller,
+        *,
+        strict: bool,
+    ) -> Generator[TierEvent, None, Draft]:
+        request = ModelRequest(
             call_type=CallType.AUTHOR,
             system=prompt.system,
-            messages=messages,
+            messages=conversation.messages,
             max_output_tokens=task.repo.settings.max_output_tokens,
+            answer_schema=plan_schema(),
+            nonces=conversation.nonces,
         )
-
-    def _called(
-        self, task: Task, prompt: Prompt, messages: tuple[Message, ...], call: int
-    ) -> ModelCalled:
-        text = prompt.system + "".join(message.content for message in messages)
-        return ModelCalled(
-            attempt=task.number,
-            call=call,
-            call_type=CallType.AUTHOR,
-            model=self._author.model,
-            provenance=self._author.provenance,
-            prompt_shape=task.shape,
-            prompt_sha256=patch_digest(text),
-            prompt_bytes=len(text.encode()),
+        ask = Ask(request, example_ids=prompt.example_ids, strict=strict)
+        answered = yield from caller.ask(self._author, ask)
+        plan, problems = read_plan(answered.answer)
+        text = answered.answer.text
+        return Draft(
+            call=answered.call,
+            text=text,
+            plan=plan,
+            problems=problems,
             example_ids=prompt.example_ids,
+            example_texts=prompt.examples,
         )
 
-    def _answered(self, task: Task, answer: PlanAnswer, call: int) -> ModelAnswered:
-        cost = estimate_cost(self._author.model, answer.usage)
-        return ModelAnswered(
+    def _judged(
+        self,
+        draft: Draft,
+        proposal: Proposal,
+        task: Task,
+        prompt: Prompt,
+        record: Recorder,
+        caller: Caller,
+    ) -> Generator[TierEvent, None, Judgement | None]:
+        """The judge's word on record, or the reason why there is none."""
+        if self._judge is None:
+            yield record(
+                GroundingNotEvaluated(attempt=task.number, call=draft.call, reason=_NO_JUDGE)
+            )
+            return None
+        assert proposal.plan is not None  # noqa: S101 (a model's proposal has its plan)
+        return (yield from self._judge.judge(proposal.plan, draft, task, prompt, record, caller))
+
+
+def _discarded(draft: Draft, task: Task, reasons: Sequence[str]) -> DraftDiscarded:
+    return DraftDiscarded.because(" ".join(reasons), attempt=task.number, call=draft.call)
+
+
+def _grounding(judgement: Judgement | None) -> Grounding:
+    if judgement is None:
+        return Grounding()
+    return Grounding(judgement.supported, judgement.faithfulness_score)
+
+
+def _same_edits(one: Proposal, other: Proposal) -> bool:
+    return edit_digest(one.changes) == edit_digest(other.changes)
+
+
+def _flagged(
+    doubted: _Doubted, task: Task, record: Recorder
+) -> Generator[TierEvent, None, Proposal]:
+    """Handed on, saying what to double-check: the gates prove behaviour, not reasons."""
+    judgement = doubted.judgement
+    reason = (
+        f"{len(judgement.unsupported)} of {len(judgement.claims)} claims of this plan are not supported "
+        "by the advisory and the code that the model was shown"
+    )
+    yield record(
+        LowConfidenceFlagged(
             attempt=task.number,
-            call=call,
-            call_type=CallType.AUTHOR,
-            input_tokens=answer.usage.input_tokens,
-            output_tokens=answer.usage.output_tokens,
-            cache_read_tokens=answer.usage.cache_read_tokens,
-            cache_write_tokens=answer.usage.cache_write_tokens,
-            cost_usd_estimate=None if cost is None else str(cost),
-            stop_reason=answer.stop_reason,
-            answer_sha256=patch_digest(answer.text),
+            reason=excerpt(reason, MAX_EXCERPT_CHARS),
+            attempts=doubted.attempts,
         )
-
-
-class _Changes(NamedTuple):
-    changes: tuple[FileChange, ...]
-    proof_level: ProofLevel
-    recipe: RecipeResult | None = None
-
-
-def _turn_into_changes(
-    task: Task, prompt: Prompt, answer: PlanAnswer
-) -> _Changes | tuple[str, ...]:
-    """The changes we compute from a valid plan, or the problems to ask the model about."""
-    plan = answer.plan
-    if plan is None or isinstance(plan, Refuse):
-        return answer.problems
-    problems = check_plan(
-        plan,
-        advisory=task.advisory,
-        repo=task.repo,
-        plugin=task.plugin,
-        snippet_ids=frozenset(snippet.id for snippet in prompt.snippets),
-        example_ids=frozenset(prompt.example_ids),
     )
-    if problems:
-        return problems
-    try:
-        if isinstance(plan, SourceEdit):
-            return _Changes(apply_edits(task.repo, plan.edits), ProofLevel.SOURCE)
-        # A model's bump takes the recipe's own road; its call-site edits come on top.
-        bump = task.plugin.bump(plan.package, plan.version)
-        result = task.plugin.apply(bump, task.advisory, task.repo)
-        changes = merge_edits(task.repo, result.changes, plan.edits)
-        return _Changes(changes, result.proof_level, result)
-    except ToolMissingError as error:
-        raise Refusal(RefusalReason.TOOL_MISSING, str(error)) from error
-    except (EditError, RecipeError, RepositoryError, ToolError) as error:
-        return (str(error),)
-
-
-def _failed(task: Task, call: int, error: ModelError) -> ModelFailed:
-    return ModelFailed(
-        attempt=task.number,
-        call=call,
-        call_type=CallType.AUTHOR,
-        reason=excerpt(str(error), MAX_EXCERPT_CHARS),
+    flag = LowConfidence(
+        reason=reason,
+        attempts=doubted.attempts,
+        double_check=tuple(excerpt(claim, MAX_EXCERPT_CHARS) for claim in judgement.unsupported),
     )
+    return replace(
+        doubted.proposal,
+        grounding=Grounding(False, judgement.faithfulness_score, flag),
+    )
+
+
+def _out_of_calls(invalid: Invalid | None, limit: int) -> Refusal:
+    assert invalid is not None  # noqa: S101 (the ceiling is at least one call)
+    return Refusal(
+        invalid.reason,
+        f"The model gave no usable plan in {limit} calls: {' '.join(invalid.problems)}",
+    )
+
+
+def _stopped(over: OverBudget, task: Task) -> BudgetReached:
+    return BudgetReached(
+        attempt=task.number, limit=over.limit, cap=over.cap, used=over.used, wanted=over.wanted
+    )
+
+
+def _unanswered(error: ModelError) -> RefusalReason:
+    if error.failure is ModelFailureKind.CONTEXT_TOO_LONG:
+        return RefusalReason.CONTEXT_TOO_LONG
+    return RefusalReason.MODEL_UNAVAILABLE

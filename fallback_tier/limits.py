@@ -7,6 +7,12 @@ MAX_RETRIES = 3
 #: Author calls per attempt; repair, strict regeneration and repeat share it (ADR-0014).
 MAX_AUTHOR_CALLS = 3
 
+#: Model calls of one attempt that run at the same time: one a retrieved example.
+MAX_PARALLEL_CALLS = 4
+
+#: Paths that self-RAG's beam may keep: each costs a critique a candidate and step.
+MAX_BEAM_WIDTH = 4
+
 #: A distilled diagnosis, not a log: more is a typed error (UTF-8 bytes).
 MAX_FAILURE_SUMMARY_BYTES = 8_192
 

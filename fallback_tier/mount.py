@@ -63,8 +63,8 @@ class MountedTier(FallbackTier):
         return super().stream(advisory, repo_ctx, recipe_selection, prior_attempts=prior)
 
     def close(self) -> None:
-        """Release the audit store. Idempotent; the tier can't be used afterwards."""
-        self._services.audit.close()
+        """Release stores and models. Idempotent; the tier can't be used afterwards."""
+        self._services.close()
 
 
 def build_tier(configuration: Mapping[str, Any]) -> MountedTier:

@@ -15,7 +15,7 @@ from fallback_audit.vocabulary import (
     RefusalReason,
     Tier,
 )
-from fallback_tier.limits import MAX_RETRIES
+from fallback_tier.limits import MAX_AUTHOR_CALLS
 
 #: Validators of unions are built when they are first used, as those of models are.
 _DEFERRED = ConfigDict(defer_build=True)
@@ -221,10 +221,14 @@ class CallUsage(Frozen):
 
 
 class LowConfidence(Frozen):
-    """Handed on although unsupported: what to double-check."""
+    """Handed on although unsupported. ``attempts``: generations that a judge has seen.
+
+    ``double_check``: one sentence a claim that the context does not support, for a reviewer.
+    """
 
     reason: str
-    attempts: Annotated[int, Field(ge=1, le=MAX_RETRIES + 1)]
+    attempts: Annotated[int, Field(ge=1, le=MAX_AUTHOR_CALLS)]
+    double_check: tuple[str, ...] = ()
 
 
 class _Application(Frozen):
@@ -249,6 +253,10 @@ class Applied(_Application):
     grounded: bool | None = None
     faithfulness_score: float | None = None
     low_confidence: LowConfidence | None = None
+    #: Edits that matched only when white space was left out of the comparison (``path: edit n``).
+    loose_edits: tuple[str, ...] = ()
+    #: How it came about, where a reader should know: a search that was cut short, in sentences.
+    notes: tuple[str, ...] = ()
     used_few_shot_ref: tuple[str, ...] = ()
 
 

@@ -1,9 +1,11 @@
 """What the tier and the gates need from outside, as protocols. Plugins implement them."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 
@@ -13,7 +15,6 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.outcome import (
     Applied,
     Outline,
-    Plan,
     RecipeResult,
     RecipeSelection,
     Selected,
@@ -27,8 +28,13 @@ from fallback_tier.retrieval import Retrieval
 class SolvedExampleRetriever(Protocol):
     """Finds validated past fixes. Never touched on a retry (ADR-0011)."""
 
-    def query(self, advisory: Advisory, repo_ctx: RepoContext) -> Retrieval:
-        """Ask the memory. Never raises for "nothing found"; that is RagMiss."""
+    def query(
+        self, advisory: Advisory, repo_ctx: RepoContext, *, beyond: frozenset[str] = frozenset()
+    ) -> Retrieval:
+        """Ask the memory. Never raises for "nothing found"; that is RagMiss.
+
+        ``beyond``: example ids that were already returned; the answer has none of them (self-RAG).
+        """
         ...
 
 
@@ -36,42 +42,70 @@ class SolvedExampleRetriever(Protocol):
 
 
 class Message(Frozen):
-    """One turn of a conversation."""
+    """One turn of a conversation. ``cache``: a later request begins with the same turns up to here."""
 
     role: Literal["user", "assistant"]
     content: str
+    cache: bool = False
 
 
-class PlanRequest(Frozen):
-    """A prompt for a plan. ``system`` is the stable, cacheable part: byte-identical per ecosystem."""
+class ModelRequest(Frozen):
+    """What a model is asked. ``system`` is the stable, cacheable part: byte-identical per ecosystem.
+
+    ``answer_schema``: JSON schema (pydantic's) that a server may enforce; the answer is validated by us
+    in any case. ``nonces`` are the random parts of the messages.
+    """
 
     call_type: CallType
     system: str
     messages: tuple[Message, ...]
     max_output_tokens: Annotated[int, Field(ge=1)]
+    answer_schema: dict[str, Any] | None = None
+    nonces: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Everything that the model is given to read."""
+        return self.system + "".join(message.content for message in self.messages)
+
+    def key(self, model: str) -> str:
+        """SHA-256 of the request to this model without its nonces: two that ask the same are equal."""
+        text = json.dumps(
+            [model, self.call_type, self.max_output_tokens, self.system]
+            + [[message.role, message.content] for message in self.messages]
+        )
+        for nonce in self.nonces:
+            text = text.replace(nonce, "nonce")
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+#: Tokens that one answer may be said to have used: a thousand times the largest context. A server that
+#: says more, or less than none, counts something else, and no cap could rely on it.
+MAX_REPORTED_TOKENS = 10**9
+
+_Tokens = Annotated[int, Field(ge=0, le=MAX_REPORTED_TOKENS)]
 
 
 class Usage(Frozen):
-    """Tokens as the server reported them."""
+    """Tokens as the server reported them. Raises ValueError for what can't be."""
 
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
+    input_tokens: _Tokens = 0
+    output_tokens: _Tokens = 0
+    cache_read_tokens: _Tokens = 0
+    cache_write_tokens: _Tokens = 0
 
 
-class PlanAnswer(Frozen):
-    """A model's answer: a strictly validated plan, or what was wrong with the text. Exactly one."""
+class ModelAnswer(Frozen):
+    """A model's words. ``mean_logprob`` per token, None where the server gives none (most don't)."""
 
     text: str
-    plan: Plan | None
-    problems: tuple[str, ...] = ()
     usage: Usage
     stop_reason: str
+    mean_logprob: float | None = None
 
 
-class PlanAuthor(Protocol):
-    """Writes plans. Implementations parse tolerantly and validate strictly."""
+class LanguageModel(Protocol):
+    """Asks one model behind one server. What the words mean is the tier's business (ADR-0021)."""
 
     @property
     def model(self) -> str:
@@ -83,8 +117,16 @@ class PlanAuthor(Protocol):
         """Live, replayed or scripted: recorded with each call."""
         ...
 
-    def draft(self, request: PlanRequest) -> PlanAnswer:
-        """One request, one answer. Raises ModelError where no answer came."""
+    def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
+        """One request: yields the text as it arrives, returns the whole answer.
+
+        Safe to call from several threads. Closing the generator abandons the request. Raises
+        ModelError where no answer came.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release connections, or a server of its own. Idempotent."""
         ...
 
 
@@ -232,6 +274,11 @@ class EcosystemPlugin(Protocol):
 
     def bump(self, package: str, version: str) -> Selected:
         """The selection that raises ``package`` to ``version``: what a model's bump becomes."""
+        ...
+
+    def override(self, package: str, version: str) -> Selected:
+        """The selection that forces the transitive ``package`` to ``version`` (scoped override or
+        constraint), whatever the cheaper rungs could do: what a model's override becomes."""
         ...
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:

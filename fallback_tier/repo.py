@@ -1,11 +1,22 @@
 """The repository as one attempt sees it: read-only, bounded, at a known commit."""
 
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+from pydantic import Field
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import RepositoryError
-from fallback_tier.limits import MAX_FILE_BYTES
+from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_FILE_BYTES
+
+
+class Strategy(StrEnum):
+    """How the LLM tier comes to its first draft of a plan."""
+
+    STANDARD = "standard"
+    SELF_RAG = "self-rag"
 
 
 class Settings(Frozen):
@@ -13,6 +24,9 @@ class Settings(Frozen):
 
     max_output_tokens: int = 2_048
     snippet_budget_bytes: int = 12_000
+    strategy: Strategy = Strategy.STANDARD
+    #: Paths that self-RAG keeps after each step; 1 is greedy search.
+    beam_width: Annotated[int, Field(ge=1, le=MAX_BEAM_WIDTH)] = 1
     #: Ask no registry where the files alone suffice: a yanked release can't be noticed then.
     offline: bool = False
 

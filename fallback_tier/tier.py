@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from fallback_audit.events import AttemptStarted, ConsumerLeft
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import RefusalReason
-from fallback_tier import chain
+from fallback_tier import chain, rag
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import (
     Finished,
@@ -148,8 +148,8 @@ class FallbackTier:
             proposal, declined = yield from chain.apply_recipe(task, record)
             if proposal is None:
                 # 5. RAG.
-                examples = yield from chain.retrieve(self._retriever, task, self._evidence, record)
-                proposal = yield from chain.replay(examples, task, record)
+                examples = yield from rag.retrieve(self._retriever, task, self._evidence, record)
+                proposal = yield from rag.replay(examples, task, record)
         if proposal is None:
             # 6. LLM.
             proposal = yield from chain.ask_model(self._leaf, task, examples, declined, record)

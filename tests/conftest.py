@@ -5,6 +5,8 @@
   on. For a test marked ``registry`` it is a registry on loopback that replays what real ones
   answered (``tests/registry/recording.py``); asking it for anything else is an error that names it.
 * **Keys**: with a model's key in the environment the session does not start. ``make test`` unsets it.
+* **Time**: no test is failed for being slow (hypothesis' deadline and its health check are off):
+  machines are shared. What must be fast has a row in ``make bench``.
 * **Home**: a fresh folder a session. npm and uv find no configuration in it, and no cache.
 * **Markers**: ``registry`` and ``sandbox`` tests are skipped, with the reason, where the answers are
   not recorded, their client is missing, or no sandbox can be had. In CI (``CI=true``) a missing
@@ -20,6 +22,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from fallback_tier.errors import SandboxError, ToolMissingError
 from fallback_tier.gates.clients import SubprocessClients
@@ -67,6 +70,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.option.allow_hosts = LOOPBACK
     config.option.allow_unix_socket = True
+    settings.register_profile(
+        "shared-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("shared-machine")
     config.stash[_open] = ExitStack()
     if hasattr(config, "workerinput"):  # xdist: the environment is inherited
         return

@@ -4,22 +4,14 @@ Evidence without action is a violation that a command finds: each recorded verdi
 by what it demands. A fix that has not ended is *open*, never wrong for what may still come.
 """
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from fallback_audit import rules_attempt as attempt
 from fallback_audit import rules_fix as fix
+from fallback_audit.contract_model import MODEL_RULES
 from fallback_audit.frozen import Frozen
+from fallback_audit.rule import Rule
 from fallback_audit.trail import Trail
-
-
-class Rule(NamedTuple):
-    """One sentence, where it comes from, and the predicate that finds violations of it."""
-
-    id: str
-    sentence: str
-    source: str
-    check: Callable[[Trail], Iterator[attempt.Finding]]
 
 
 class Violation(Frozen):
@@ -110,46 +102,15 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "retrieval-acts",
-        "Examples that retrieval returned are replayed, or stand in the prompt.",
+        "Examples that retrieval returned are replayed, or stand in a prompt, unless self-RAG decides no.",
         "DESIGN §2",
         attempt.retrieval_acts,
     ),
-    # --- Model calls ---
     Rule(
         "prompt-shapes-agree",
         "The prompt shape on record is that of the attempt.",
         "DESIGN §8",
         attempt.prompt_shapes_agree,
-    ),
-    Rule(
-        "calls-are-answered",
-        "Each model call has exactly one answer or failure, unless it was interrupted.",
-        "DESIGN §6",
-        attempt.calls_are_answered,
-    ),
-    Rule(
-        "rejections-act",
-        "A rejected answer is asked for again or refused, never handed on.",
-        "DESIGN §6",
-        attempt.rejections_act,
-    ),
-    Rule(
-        "reasks-have-reasons",
-        "The author is asked again only after a rejected answer or a failed call.",
-        "DESIGN §2",
-        attempt.reasks_have_reasons,
-    ),
-    Rule(
-        "author-calls-bounded",
-        "An attempt has at most three author calls.",
-        "ADR-0014",
-        attempt.author_calls_bounded,
-    ),
-    Rule(
-        "grounding-is-recorded",
-        "A model's patch has a verdict on its grounding, or the reason why there is none.",
-        "DESIGN §6",
-        attempt.grounding_is_recorded,
     ),
     # --- Attempts ---
     Rule(
@@ -238,6 +199,7 @@ RULES: tuple[Rule, ...] = (
         "DESIGN §7",
         fix.verified_is_proved,
     ),
+    *MODEL_RULES,
 )
 
 

@@ -4,6 +4,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from fallback_audit import events
+from fallback_audit.describe_model import grounded_words, model_sentence
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
 from fallback_audit.vocabulary import PromptShape, Tier
@@ -36,13 +37,18 @@ def _spelled(character: str) -> str:
 
 
 class AttemptLine(Frozen):
-    """One attempt as a reader sees it: its shape in words, and how it went."""
+    """One attempt as a reader sees it: its shape in words, and how it went.
+
+    ``grounded`` None: no judge looked at its patch. ``low_confidence``: look at it before merging.
+    """
 
     attempt: int
     prompt_shape: PromptShape
     shape: str
     tier: Tier | None
     outcome: str
+    grounded: bool | None = None
+    low_confidence: bool = False
 
 
 class FixSummary(Frozen):
@@ -87,18 +93,25 @@ def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
             advisory = summary.advisory_id or event.advisory_id
             return {"attempts": (*summary.attempts, line), "advisory_id": advisory}
         case events.PatchProposed() as event:
-            line = _line(event.attempt, event.prompt_shape, event.tier, "patch proposed")
+            line = _line(
+                event.attempt, event.prompt_shape, event.tier, "patch proposed"
+            ).model_copy(
+                update={"grounded": event.grounded, "low_confidence": event.low_confidence}
+            )
         case events.AttemptRefused() as event:
             line = _line(event.attempt, event.prompt_shape, None, f"refused: {event.reason}")
         case events.AttemptFailed() as event:
-            last = summary.attempts[-1].prompt_shape if summary.attempts else PromptShape.NONE
-            line = _line(event.attempt, last, event.tier, f"failed: {event.failure_kind}")
+            failed = {"tier": event.tier, "outcome": f"failed: {event.failure_kind}"}
+            last = summary.attempts[-1:] or (_line(event.attempt, PromptShape.NONE, None, ""),)
+            line = last[0].model_copy(update=failed)
         case events.FixVerified():
             return {"outcome": "verified"}
         case events.FixRefused() as event:
             return {"outcome": f"refused: {event.reason}"}
         case events.FixEscalated() as event:
             return {"outcome": f"escalated: {event.reason}"}
+        case events.BudgetRaised():
+            return {"outcome": "open"}
         case _:
             return {}
     return {"attempts": (*summary.attempts[:-1], line)}
@@ -112,7 +125,7 @@ def _line(attempt: int, shape: PromptShape, tier: Tier | None, outcome: str) -> 
 
 def sentence(event: events.AuditEvent) -> str:
     """What happened, in one line of safe text."""
-    return visible(_attempt_sentence(event) or _fix_sentence(event))
+    return visible(_attempt_sentence(event) or model_sentence(event) or _fix_sentence(event))
 
 
 def excerpt_of(event: events.AuditEvent) -> str | None:
@@ -124,6 +137,8 @@ def excerpt_of(event: events.AuditEvent) -> str | None:
             return visible(event.detail, lines=True)
         case events.PlanRejected():
             return visible("\n".join(event.problems), lines=True)
+        case events.GroundingJudged(supported=False):
+            return visible("\n".join(event.unsupported), lines=True)
         case events.FixEscalated():
             return visible(event.question, lines=True)
         case _:
@@ -149,32 +164,26 @@ def _attempt_sentence(event: events.AuditEvent) -> str:
                 f"{PromptShape.RETRY.label}: in place of examples, the summary of the last failure"
                 f" ({event.last_failure_kind})"
             )
-        case events.ModelCalled():
-            return (
-                f"{event.call_type} call {event.call} to {event.model} ({event.provenance}):"
-                f" {event.prompt_shape.label}, {event.prompt_bytes:,} bytes,"
-                f" {len(event.example_ids)} examples"
-            )
-        case events.ModelAnswered():
-            cost = f", ~${event.cost_usd_estimate}" if event.cost_usd_estimate else ""
-            tokens = f"{event.input_tokens:,} + {event.output_tokens:,} tokens"
-            return f"answer {event.call}: {tokens}{cost}, {event.stop_reason}"
-        case events.ModelFailed():
-            return f"call {event.call} gave no answer: {event.reason}"
-        case events.PlanRejected():
-            return f"answer {event.call} rejected: not a valid plan"
-        case events.RepeatedPatchRejected():
-            return f"answer {event.call} rejected: the edits of attempt {event.repeats_attempt}"
-        case events.GroundingNotEvaluated():
-            return f"grounding not evaluated: {event.reason}"
         case events.PatchProposed():
-            return f"patch {event.patch_sha256[:12]} by {event.tier}: {', '.join(event.files)}"
+            return (
+                f"patch {event.patch_sha256[:12]} by {event.tier}: {', '.join(event.files)}"
+                f"{_confidence(event)}"
+            )
         case events.AttemptRefused():
             return f"refused ({event.reason}): {event.sentence}"
         case events.ConsumerLeft():
             return f"the consumer left. {event.resume_rule}"
         case _:
             return ""
+
+
+def _confidence(event: events.PatchProposed) -> str:
+    """Only a model's claims can be grounded."""
+    said = [grounded_words(event.grounded)] if event.tier is Tier.LLM else []
+    said += ["LOW CONFIDENCE"] if event.low_confidence else []
+    loose = len(event.loose_edits)
+    said += [f"{loose} edits matched only without white space"] if loose else []
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _fix_sentence(event: events.AuditEvent) -> str:

@@ -9,31 +9,78 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
+from fallback_audit.event_types import MAX_EXCERPT_CHARS, Attempt, Digest, Excerpt
 from fallback_audit.frozen import Frozen
+from fallback_audit.model_events import (
+    AnswerReused,
+    BudgetRaised,
+    BudgetReached,
+    GroundingJudged,
+    GroundingNotEvaluated,
+    LowConfidenceFlagged,
+    ModelAnswered,
+    ModelCalled,
+    ModelFailed,
+    PlanRejected,
+    RepeatedPatchRejected,
+    RetrieveDecided,
+    SegmentScored,
+    StrategyDegraded,
+)
 from fallback_audit.vocabulary import (
-    CallType,
     EscalationReason,
     FailureKind,
     GateStatus,
     LadderStep,
     PromptShape,
     ProofLevel,
-    Provenance,
     RefusalReason,
     RetrievalVerdict,
     Tier,
 )
 
+__all__ = [
+    "MAX_EXCERPT_CHARS",
+    "SCHEMA_VERSION",
+    "TERMINAL_KINDS",
+    "AnswerReused",
+    "Attempt",
+    "AttemptFailed",
+    "AttemptRefused",
+    "AttemptStarted",
+    "AuditEvent",
+    "BudgetRaised",
+    "BudgetReached",
+    "ConsumerLeft",
+    "Digest",
+    "ExampleReplayed",
+    "Excerpt",
+    "FixEscalated",
+    "FixRefused",
+    "FixStarted",
+    "FixVerified",
+    "GateJudged",
+    "GroundingJudged",
+    "GroundingNotEvaluated",
+    "LowConfidenceFlagged",
+    "ModelAnswered",
+    "ModelCalled",
+    "ModelFailed",
+    "PatchProposed",
+    "PlanRejected",
+    "RagSkippedOnRetry",
+    "RecipeEvaluated",
+    "RepeatedPatchRejected",
+    "RetrievalQueried",
+    "RetrieveDecided",
+    "SandboxDisabled",
+    "SegmentScored",
+    "StrategyDegraded",
+    "event_adapter",
+]
+
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 3
-
-#: Longest excerpt of untrusted text that an event may carry: enough to triage, too short to leak a
-#: file. The whole text is evidence.
-MAX_EXCERPT_CHARS = 600
-
-Excerpt = Annotated[str, Field(max_length=MAX_EXCERPT_CHARS)]
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Attempt = Annotated[int, Field(ge=1)]
+SCHEMA_VERSION = 4
 
 
 class FixStarted(Frozen):
@@ -110,74 +157,6 @@ class RagSkippedOnRetry(Frozen):
     summary_excerpt: Excerpt
 
 
-class ModelCalled(Frozen):
-    """A request is about to be sent (recorded before it is)."""
-
-    kind: Literal["ModelCalled"] = "ModelCalled"
-    attempt: Attempt
-    call: Annotated[int, Field(ge=1)]
-    call_type: CallType
-    model: str
-    provenance: Provenance
-    prompt_shape: PromptShape
-    prompt_sha256: Digest
-    prompt_bytes: int
-    example_ids: tuple[str, ...] = ()
-
-
-class ModelAnswered(Frozen):
-    """What the server said it used. The cost is an estimate from a dated price table."""
-
-    kind: Literal["ModelAnswered"] = "ModelAnswered"
-    attempt: Attempt
-    call: Annotated[int, Field(ge=1)]
-    call_type: CallType
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cost_usd_estimate: str | None = None
-    stop_reason: str
-    answer_sha256: Digest
-
-
-class ModelFailed(Frozen):
-    """The request ended without an answer: a transport failure, not a gate failure."""
-
-    kind: Literal["ModelFailed"] = "ModelFailed"
-    attempt: Attempt
-    call: Annotated[int, Field(ge=1)]
-    call_type: CallType
-    reason: Excerpt
-
-
-class PlanRejected(Frozen):
-    """An invalid plan: asked again within the call ceiling, never handed on."""
-
-    kind: Literal["PlanRejected"] = "PlanRejected"
-    attempt: Attempt
-    call: Annotated[int, Field(ge=1)]
-    problems: tuple[Excerpt, ...]
-
-
-class RepeatedPatchRejected(Frozen):
-    """The normalised edit set equals an earlier attempt's: asked again, never handed on."""
-
-    kind: Literal["RepeatedPatchRejected"] = "RepeatedPatchRejected"
-    attempt: Attempt
-    call: Annotated[int, Field(ge=0)]
-    edit_digest: Digest
-    repeats_attempt: int
-
-
-class GroundingNotEvaluated(Frozen):
-    """No judge looked at the plan, and why; ``grounded`` is None, never invented."""
-
-    kind: Literal["GroundingNotEvaluated"] = "GroundingNotEvaluated"
-    attempt: Attempt
-    reason: str
-
-
 class PatchProposed(Frozen):
     """The attempt's outcome: a patch, to be proved; ``remediation_sha256``: a recipe's own account."""
 
@@ -189,10 +168,14 @@ class PatchProposed(Frozen):
     edit_digest: Digest
     files: tuple[str, ...]
     remediation_sha256: Digest | None = None
+    #: Edits that matched only when white space was left out of the comparison (``path: edit n``).
+    loose_edits: tuple[str, ...] = ()
+    grounded: bool | None = None
+    low_confidence: bool = False
 
 
 class AttemptRefused(Frozen):
-    """The attempt's outcome: no patch, and why."""
+    """The attempt's outcome: no patch, and why. Refused for a budget, it can be taken up again."""
 
     kind: Literal["AttemptRefused"] = "AttemptRefused"
     attempt: Attempt
@@ -258,7 +241,10 @@ class FixRefused(Frozen):
 
 
 class FixEscalated(Frozen):
-    """Terminal for this gate transition: a typed question to a person, with the evidence."""
+    """Terminal for this gate transition: a typed question to a person, with the evidence.
+
+    For a used-up budget it is terminal until BudgetRaised.
+    """
 
     kind: Literal["FixEscalated"] = "FixEscalated"
     attempt: Attempt
@@ -277,10 +263,18 @@ AuditEvent = Annotated[
     | RagSkippedOnRetry
     | ModelCalled
     | ModelAnswered
+    | AnswerReused
     | ModelFailed
     | PlanRejected
     | RepeatedPatchRejected
     | GroundingNotEvaluated
+    | GroundingJudged
+    | LowConfidenceFlagged
+    | BudgetReached
+    | BudgetRaised
+    | RetrieveDecided
+    | SegmentScored
+    | StrategyDegraded
     | PatchProposed
     | AttemptRefused
     | ConsumerLeft
@@ -292,7 +286,7 @@ AuditEvent = Annotated[
     Field(discriminator="kind"),
 ]
 
-#: Terminal events: each fix ends in exactly one.
+#: Terminal events: each fix ends in exactly one. FixEscalated for a budget ends it until BudgetRaised.
 TERMINAL_KINDS = frozenset({"FixVerified", "FixRefused", "FixEscalated"})
 
 event_adapter: TypeAdapter[AuditEvent] = TypeAdapter(

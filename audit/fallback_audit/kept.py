@@ -1,11 +1,14 @@
 """Which evidence an event obliges its writer to keep."""
 
 from fallback_audit.events import (
+    AnswerReused,
     AttemptFailed,
     AuditEvent,
     Digest,
     FixEscalated,
     GateJudged,
+    GroundingJudged,
+    ModelAnswered,
     PatchProposed,
     RetrievalQueried,
 )
@@ -13,9 +16,9 @@ from fallback_audit.events import (
 
 def kept_digests(event: AuditEvent) -> tuple[Digest, ...]:
     """Digests whose bytes must be kept: what a gate judged or said, why retrieval answered as it did,
-    what a retry stands on.
+    what a retry stands on, what a judge found, what an attempt that is taken up again need not pay for.
 
-    Prompts and answers are kept only when switched on, so their absence proves nothing.
+    Prompts are kept only when switched on, so their absence proves nothing.
     """
     match event:
         case PatchProposed():
@@ -24,6 +27,10 @@ def kept_digests(event: AuditEvent) -> tuple[Digest, ...]:
             return (digest,)
         case RetrievalQueried(account_sha256=str(digest)):
             return (digest,)
+        case ModelAnswered(answer_evidence=str(digest)) | AnswerReused(answer_evidence=digest):
+            return (digest,)
+        case GroundingJudged():
+            return (event.judgement_sha256,)
         case AttemptFailed():
             return (event.summary_sha256,)
         case FixEscalated():

@@ -35,8 +35,20 @@ class AuditStore(Protocol):
         """Make one event durable. Raises AuditStoreError; then nothing was recorded."""
         ...
 
-    def events(self, fix_id: str | None = None) -> Iterator[StoredEvent]:
-        """Events in chain order, of one fix or of all."""
+    def events(
+        self,
+        fix_id: str | None = None,
+        *,
+        kinds: frozenset[str] | None = None,
+        since: str | None = None,
+        after: int = 0,
+    ) -> Iterator[StoredEvent]:
+        """Events in chain order: of one fix or of all, of these kinds only, behind number ``after``.
+
+        ``since`` (an RFC 3339 time, UTC where it names no zone): from the first event recorded then or
+        later on. What follows it is given whatever its date, since clocks are set back: a caller
+        that sums up a day counts rather too much than too little.
+        """
         ...
 
     def close(self) -> None:

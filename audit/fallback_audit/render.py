@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 from fallback_audit.account import account_lines, read_account
 from fallback_audit.contract import Violation
 from fallback_audit.describe import AttemptLine, excerpt_of, sentence, summarise, visible
+from fallback_audit.describe_model import grounded_words
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import (
     TERMINAL_KINDS,
     AttemptStarted,
     GateJudged,
-    ModelCalled,
+    GroundingJudged,
     RetrievalQueried,
 )
 from fallback_audit.ports import EvidenceStore, StoredEvent
+from fallback_audit.trail import Asked
 from fallback_audit.verify import OpenFix, Problem, VerificationReport
 from fallback_audit.vocabulary import PromptShape
 
@@ -34,6 +36,11 @@ _STYLES = {
     "PlanRejected": "yellow",
     "RepeatedPatchRejected": "yellow",
     "RagSkippedOnRetry": "cyan",
+    "LowConfidenceFlagged": "bold yellow",
+    "BudgetReached": "bold yellow",
+    "BudgetRaised": "cyan",
+    "AnswerReused": "cyan",
+    "StrategyDegraded": "yellow",
 }
 
 
@@ -97,7 +104,7 @@ class Renderer:
         With ``evidence`` a retrieval also says why: scores, floors, what was dropped.
         """
         links = list(events)
-        asked = {(s.scope, s.payload.attempt) for s in links if isinstance(s.payload, ModelCalled)}
+        asked = {(s.scope, s.payload.attempt) for s in links if isinstance(s.payload, Asked)}
         for stored in links:
             event = stored.payload
             if isinstance(event, AttemptStarted):
@@ -106,6 +113,8 @@ class Renderer:
                 shape = event.prompt_shape if called else PromptShape.NONE
                 self._line(f"── Attempt {event.attempt}: {shape.label}", "bold cyan")
             style = _STYLES.get(event.kind, "")
+            if isinstance(event, GroundingJudged):
+                style = "green" if event.supported else "yellow"
             if isinstance(event, GateJudged):
                 style = {"passed": "green", "failed": "red"}.get(event.status, "yellow")
             where = f"{stored.seq:>6}  {visible(stored.recorded_at)}"
@@ -151,7 +160,9 @@ class Renderer:
 
 def _how(attempt: AttemptLine) -> str:
     tier = f"{attempt.tier}, " if attempt.tier else ""
-    return visible(f"{attempt.attempt}: {tier}{attempt.shape}, {attempt.outcome}")
+    judged = "" if attempt.grounded is None else f", {grounded_words(attempt.grounded)}"
+    flag = ", LOW CONFIDENCE" if attempt.low_confidence else ""
+    return visible(f"{attempt.attempt}: {tier}{attempt.shape}, {attempt.outcome}{judged}{flag}")
 
 
 def _finding(item: Problem | Violation | OpenFix) -> str:

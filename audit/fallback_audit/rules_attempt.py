@@ -4,36 +4,30 @@ Each takes a trail and yields (seq, what is wrong there). An unfinished tail is 
 may still come. The table that names them is ``fallback_audit.contract``.
 """
 
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 
 from fallback_audit.events import (
+    AnswerReused,
     AttemptFailed,
     AttemptRefused,
     AttemptStarted,
     ConsumerLeft,
     ExampleReplayed,
     FixStarted,
-    GateJudged,
-    GroundingNotEvaluated,
     ModelAnswered,
     ModelCalled,
-    ModelFailed,
     PatchProposed,
-    PlanRejected,
     RagSkippedOnRetry,
     RecipeEvaluated,
-    RepeatedPatchRejected,
     RetrievalQueried,
+    RetrieveDecided,
+    StrategyDegraded,
 )
-from fallback_audit.trail import TERMINALS, Entry, Run, Trail
-from fallback_audit.vocabulary import CallType, PromptShape, RetrievalVerdict, Tier
-
-Finding = tuple[int, str]
+from fallback_audit.trail import TERMINALS, Asked, Entry, Finding, Run, Trail
+from fallback_audit.vocabulary import CallType, PromptShape, RetrievalVerdict, Retrieve, Tier
 
 # The floor can't import fallback_tier.limits; a test holds these equal to the tier's own.
 MAX_RETRIES = 3
-MAX_AUTHOR_CALLS = 3
 MAX_EXAMPLES = 4
 
 
@@ -41,7 +35,7 @@ def rag_skip_recorded(trail: Trail) -> Iterator[Finding]:
     """Exactly one RagSkippedOnRetry, before the first request; none on a first attempt."""
     for run in trail.runs:
         skips = run.of(RagSkippedOnRetry)
-        calls = run.of(ModelCalled)
+        calls = run.asked
         if not run.is_retry:
             yield from ((skip.seq, "a first attempt has nothing to skip") for skip in skips)
         elif calls and not (skips and skips[0].seq < calls[0].seq):
@@ -114,8 +108,10 @@ def prompt_shapes_agree(trail: Trail) -> Iterator[Finding]:
     """Initial on a first attempt, retry on a retry, none where no model was asked."""
     for run in trail.runs:
         shape = PromptShape.RETRY if run.is_retry else PromptShape.INITIAL
-        asked = shape if run.of(ModelCalled) else PromptShape.NONE
-        for seq, event in run.any_of(AttemptStarted, ModelCalled, PatchProposed, AttemptRefused):
+        asked = shape if run.asked else PromptShape.NONE
+        for seq, event in run.any_of(
+            AttemptStarted, ModelCalled, AnswerReused, PatchProposed, AttemptRefused
+        ):
             match event:
                 case AttemptRefused():
                     expected = asked
@@ -125,55 +121,6 @@ def prompt_shapes_agree(trail: Trail) -> Iterator[Finding]:
                     expected = shape
             if event.prompt_shape is not expected:  # type: ignore[union-attr]
                 yield seq, f"{event.kind} does not have the prompt shape {expected!r}"
-
-
-def calls_are_answered(trail: Trail) -> Iterator[Finding]:
-    """Each request has exactly one end, unless it was the last thing before an interruption."""
-    for run in trail.runs:
-        if not run.any_of(ModelCalled, ModelAnswered, ModelFailed):
-            continue
-        waiting: dict[tuple[int, CallType], int] = {}
-        for seq, event in run.entries:
-            if isinstance(event, ModelCalled):
-                key = (event.call, event.call_type)
-                if key in waiting:
-                    yield seq, f"call {event.call} was made twice"
-                waiting[key] = seq
-            elif isinstance(event, ModelAnswered | ModelFailed):
-                if waiting.pop((event.call, event.call_type), None) is None:
-                    yield seq, f"{event.kind} without a call {event.call}"
-            elif waiting and not isinstance(event, ConsumerLeft):
-                yield from ((at, f"call {key[0]} has no end") for key, at in waiting.items())
-                waiting = {}
-
-
-def rejections_act(trail: Trail) -> Iterator[Finding]:
-    """A rejected answer is asked for again or refused; it never becomes a patch."""
-    ends = (ModelCalled, AttemptRefused, ConsumerLeft)
-    for run in trail.runs:
-        for seq, event in run.any_of(PlanRejected, RepeatedPatchRejected, ModelFailed):
-            if isinstance(event, ModelFailed) and event.call_type is not CallType.AUTHOR:
-                continue
-            follows = run.next_of(seq, *ends, PatchProposed, GateJudged, AttemptFailed, *TERMINALS)
-            if follows and not isinstance(follows.event, ends):
-                yield seq, f"{event.kind} is followed by {follows.event.kind}"
-
-
-def reasks_have_reasons(trail: Trail) -> Iterator[Finding]:
-    """The author is asked again only after a rejected answer or a failed call."""
-    for run in trail.runs:
-        calls = _author_calls(run)
-        for earlier, later in pairwise(calls):
-            why = run.next_of(earlier.seq, PlanRejected, RepeatedPatchRejected, ModelFailed)
-            if why is None or why.seq > later.seq:
-                yield later.seq, "the author was asked again without a rejected answer"
-
-
-def author_calls_bounded(trail: Trail) -> Iterator[Finding]:
-    """Repair, strict regeneration and repeat share one ceiling."""
-    for run in trail.runs:
-        for call in _author_calls(run)[MAX_AUTHOR_CALLS:]:
-            yield call.seq, f"more than {MAX_AUTHOR_CALLS} author calls in one attempt"
 
 
 def attempts_have_one_outcome(trail: Trail) -> Iterator[Finding]:
@@ -195,21 +142,13 @@ def edits_are_new(trail: Trail) -> Iterator[Finding]:
         seen.setdefault(patch.edit_digest, patch.attempt)
 
 
-def grounding_is_recorded(trail: Trail) -> Iterator[Finding]:
-    """A model's patch has a verdict of its grounding, or the reason why there is none."""
-    for run in trail.runs:
-        for seq, patch in run.of(PatchProposed):
-            words = run.of(GroundingNotEvaluated)
-            if patch.tier is Tier.LLM and not (words and words[0].seq < seq):
-                yield seq, "nothing is recorded about the grounding of this patch"
-
-
 def patches_have_a_source(trail: Trail) -> Iterator[Finding]:
     """A patch comes from the tier that it names."""
     for run in trail.runs:
         made = {Tier.RECIPE: any(e.event.selected for e in run.of(RecipeEvaluated))}
         made[Tier.RAG] = bool(run.of(ExampleReplayed))
-        made[Tier.LLM] = any(e.event.call_type is CallType.AUTHOR for e in run.of(ModelAnswered))
+        answers = run.any_of(ModelAnswered, AnswerReused)
+        made[Tier.LLM] = any(e.event.call_type is CallType.AUTHOR for e in answers)  # type: ignore[union-attr]
         for seq, patch in run.of(PatchProposed):
             if not made[patch.tier]:
                 yield seq, f"nothing on record made this {patch.tier} patch"
@@ -221,7 +160,7 @@ def chain_ends_where_it_answers(trail: Trail) -> Iterator[Finding]:
         for seq, event in run.any_of(RecipeEvaluated, ExampleReplayed):
             if isinstance(event, RecipeEvaluated) and not event.selected:
                 continue
-            later = run.next_of(seq, RetrievalQueried, ModelCalled)
+            later = run.next_of(seq, RetrievalQueried, ModelCalled, AnswerReused)
             if later:
                 yield later.seq, f"{later.event.kind} although {event.kind} had ended the chain"
 
@@ -230,9 +169,11 @@ def examples_come_from_retrieval(trail: Trail) -> Iterator[Finding]:
     """A prompt has only what this attempt's retrieval returned; so on a retry, nothing."""
     for run in trail.runs:
         returned = {i for query in run.of(RetrievalQueried) for i in query.event.example_ids}
-        for seq, call in run.of(ModelCalled):
-            if not returned.issuperset(call.example_ids) or len(call.example_ids) > MAX_EXAMPLES:
+        for seq, call in run.asked:
+            if not returned.issuperset(call.example_ids):
                 yield seq, "the prompt has examples that retrieval did not return"
+            if call.call_type is CallType.AUTHOR and len(call.example_ids) > MAX_EXAMPLES:
+                yield seq, f"the prompt has more than {MAX_EXAMPLES} examples"
 
 
 def retrieval_means_what_it_says(trail: Trail) -> Iterator[Finding]:
@@ -249,12 +190,41 @@ def retrieval_means_what_it_says(trail: Trail) -> Iterator[Finding]:
 
 
 def retrieval_acts(trail: Trail) -> Iterator[Finding]:
-    """What retrieval returned is replayed, or stands in the first author prompt."""
+    """What retrieval returned is replayed, or stands in a prompt; self-RAG may decide against it."""
     for run in trail.runs:
-        calls = _author_calls(run)
+        decisions = run.of(RetrieveDecided)
+        if decisions:
+            yield from _decided_retrieval_acts(run, decisions)
+            continue
         for seq, query in run.of(RetrievalQueried):
-            if query.example_ids and calls and not calls[0].event.example_ids:
+            if query.example_ids and run.author_asked and not run.author_asked[0].event.example_ids:
                 yield seq, "retrieval returned examples, and the prompt has none"
+
+
+def _decided_retrieval_acts(
+    run: Run, decisions: Sequence[Entry[RetrieveDecided]]
+) -> Iterator[Finding]:
+    """Self-RAG asks for each segment anew: what was wanted is in a prompt of its candidates."""
+    wanted = any(e.event.decision is Retrieve.YES for e in decisions if e.event.step == 1)
+    used: set[str] | None = None  # by the candidates after it; None: there are none
+    for seq, event in reversed(
+        run.any_of(RetrievalQueried, StrategyDegraded, ModelCalled, AnswerReused)
+    ):
+        if isinstance(event, StrategyDegraded):
+            used = None  # a search that runs out of means asks for fewer candidates, and says so
+        elif isinstance(event, Asked):
+            if event.candidate is not None:
+                used = set() if used is None else used
+                used.update(event.example_ids)
+        elif isinstance(event, RetrievalQueried):
+            needed = wanted or seq > decisions[0].seq  # the chain's own query serves the first step
+            if (
+                needed
+                and used is not None
+                and event.example_ids
+                and used.isdisjoint(event.example_ids)
+            ):
+                yield seq, "examples were fetched for a segment, and no prompt has them"
 
 
 def events_stand_in_their_attempt(trail: Trail) -> Iterator[Finding]:
@@ -267,7 +237,3 @@ def events_stand_in_their_attempt(trail: Trail) -> Iterator[Finding]:
             number = getattr(event, "attempt", run.attempt)
             if number != run.attempt and not isinstance(event, TERMINALS):
                 yield seq, f"{event.kind} of attempt {number} stands in attempt {run.attempt}"
-
-
-def _author_calls(run: Run) -> list[Entry[ModelCalled]]:
-    return [call for call in run.of(ModelCalled) if call.event.call_type is CallType.AUTHOR]

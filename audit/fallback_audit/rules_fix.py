@@ -18,8 +18,7 @@ from fallback_audit.events import (
     GateJudged,
     PatchProposed,
 )
-from fallback_audit.rules_attempt import Finding
-from fallback_audit.trail import Run, Trail
+from fallback_audit.trail import Finding, Run, Trail, is_budget_stop
 from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
 
 #: Identical failure signatures that stop a fix (DESIGN §7); a test compares it with the runner's.
@@ -109,6 +108,8 @@ def refusals_act(trail: Trail) -> Iterator[Finding]:
     for run in trail.runs if trail.managed else ():
         for seq, refusal in run.of(AttemptRefused):
             allowed: tuple[type, ...] = (FixRefused, FixEscalated)
+            if is_budget_stop(refusal):  # can be raised, so it is never the end by itself
+                allowed = (FixEscalated, AttemptStarted) if run.resumed else (FixEscalated,)
             if refusal.reason.is_attempt_failure:
                 allowed = (AttemptFailed, *allowed)
             follows = run.next_of(seq, *_DECISIONS)

@@ -1,5 +1,6 @@
 """The default audit store: one SQLite file, append-only, hash-chained, durable on return."""
 
+import json
 import os
 import sqlite3
 import threading
@@ -24,6 +25,7 @@ from fallback_audit.sqlite_schema import (
     schema_problems,
     table_names,
 )
+from fallback_audit.sqlite_since import last_before, timestamp
 
 Clock = Callable[[], datetime]
 
@@ -79,15 +81,27 @@ class SqliteAuditReader:
         self._snapshot_uri = snapshot_uri
         self._lock = threading.Lock()
 
-    def events(self, fix_id: str | None = None) -> Iterator[StoredEvent]:
-        """Events in chain order, of one fix or of all, a page at a time.
+    def events(
+        self,
+        fix_id: str | None = None,
+        *,
+        kinds: frozenset[str] | None = None,
+        since: str | None = None,
+        after: int = 0,
+    ) -> Iterator[StoredEvent]:
+        """Events in chain order, a page at a time; see ``AuditStore.events``.
 
         Each event's own bytes are checked. Raises AuditIntegrityError, AuditStoreError.
+        ``since`` is found by bisection (``sqlite_since.last_before``); payloads of kinds that were not
+        asked for are not read.
         """
-        of_fix = "" if fix_id is None else " AND fix_id = :fix_id"
-        sql = f"{_ROWS} WHERE seq > :after{of_fix} ORDER BY seq LIMIT {PAGE_ROWS}"
-        after = 0
-        while page := self._page(sql, {"after": after, "fix_id": fix_id}):
+        sql = _ROWS + " WHERE seq > :after"
+        sql += "" if fix_id is None else " AND fix_id = :fix_id"
+        sql += "" if kinds is None else " AND kind IN (SELECT value FROM json_each(:kinds))"
+        sql += f" ORDER BY seq LIMIT {PAGE_ROWS}"
+        asked = {"fix_id": fix_id, "kinds": json.dumps(sorted(kinds or ()))}
+        after = after if since is None else max(after, self._last_before(since))
+        while page := self._page(sql, {"after": after, **asked}):
             for row in page:
                 yield read_row(row)
             after = page[-1].seq
@@ -97,6 +111,10 @@ class SqliteAuditReader:
         # thread between two events (a server-sent stream in a thread pool does).
         with self._lock, explained(self._path):
             return [StoredRow._make(row) for row in self._db.execute(sql, parameters)]
+
+    def _last_before(self, since: str) -> int:
+        with self._lock, explained(self._path):
+            return last_before(self._db, since)
 
     @contextmanager
     def snapshot(self) -> Iterator[SqliteSnapshot]:
@@ -160,7 +178,7 @@ class SqliteAuditStore(SqliteAuditReader):
                 event,
                 seq=seq + 1,
                 previous_leaf=previous_leaf,
-                recorded_at=_timestamp(self._clock()),
+                recorded_at=timestamp(self._clock()),
             )
             connection.execute("INSERT INTO audit_payload VALUES (?, ?)", (seq + 1, link.payload))
             connection.execute(
@@ -265,8 +283,3 @@ def _immediate(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def _timestamp(moment: datetime) -> str:
-    """RFC 3339, UTC, microseconds, always of the same length: sorts as text."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,23 +1,32 @@
 """One gate transition's events, arranged so that rules over them read as sentences."""
 
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
+from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fallback_audit.events import (
+    AnswerReused,
     AttemptRefused,
     AttemptStarted,
     AuditEvent,
+    BudgetRaised,
     FixEscalated,
     FixRefused,
     FixStarted,
     FixVerified,
+    ModelCalled,
     PatchProposed,
 )
 from fallback_audit.ports import Scope
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import CallType, EscalationReason, RefusalReason
 
 EventT = TypeVar("EventT")
+
+_SEQ = itemgetter(0)
+
+#: Where a rule of the trace contract is broken, and how.
+Finding = tuple[int, str]
 
 #: The types of TERMINAL_KINDS.
 TERMINALS = (FixVerified, FixRefused, FixEscalated)
@@ -32,6 +41,9 @@ class Entry(NamedTuple, Generic[EventT]):
 
 AnyEntry = Entry[AuditEvent]
 
+#: A question to a model: sent, or answered by what was paid for before an interruption.
+Asked = ModelCalled | AnswerReused
+
 
 class Stretch:
     """Consecutive entries of one transition."""
@@ -41,8 +53,19 @@ class Stretch:
         self._by_type: dict[type[Any], list[Any]] = {}
         for entry in self.entries:
             self._by_type.setdefault(type(entry.event), []).append(entry)
-        #: The first terminal event; None while the fix is open.
-        self.terminal: AnyEntry | None = next(iter(self.any_of(*TERMINALS)), None)
+        #: The first terminal event; None while the fix is open, or open again.
+        self.terminal: AnyEntry | None = self._end()
+
+    def _end(self) -> AnyEntry | None:
+        ends = self.any_of(*TERMINALS)
+        if self.of(BudgetRaised):  # by a person: a fix that had stopped at its budget goes on
+            raised = {
+                entry.seq
+                for entry, follows in pairwise(self.entries)
+                if isinstance(follows.event, BudgetRaised)
+            }
+            ends = [e for e in ends if not (is_budget_stop(e.event) and e.seq in raised)]
+        return ends[0] if ends else None
 
     def of(self, kind: type[EventT]) -> list[Entry[EventT]]:
         """The entries of this type, in chain order."""
@@ -50,9 +73,10 @@ class Stretch:
 
     def any_of(self, *kinds: type[Any]) -> list[AnyEntry]:
         """The entries of these types, in chain order."""
-        found = [entry for kind in kinds for entry in self._by_type.get(kind, ())]
-        # Entries of a stretch compare by seq, which is unique in it.
-        return sorted(found) if len(found) > 1 else found
+        found = [entries for kind in kinds if (entries := self._by_type.get(kind))]
+        if len(found) < 2:
+            return found[0] if found else []
+        return sorted(chain.from_iterable(found), key=_SEQ)
 
     def next_of(self, seq: int, *kinds: type[Any]) -> AnyEntry | None:
         """The first entry of these types after ``seq``."""
@@ -66,6 +90,11 @@ class Run(Stretch):
         super().__init__(entries)
         self.start = self.of(AttemptStarted)[0]
         self.successor: Run | None = None
+        #: What models were asked, be the answer new or found again; and the author alone.
+        self.asked: Sequence[Entry[Asked]] = self.any_of(ModelCalled, AnswerReused)  # type: ignore[assignment]
+        self.author_asked: Sequence[Entry[Asked]] = [
+            entry for entry in self.asked if entry.event.call_type is CallType.AUTHOR
+        ]
 
     @property
     def attempt(self) -> int:
@@ -79,8 +108,13 @@ class Run(Stretch):
 
     @property
     def interrupted(self) -> bool:
-        """The tier gave no outcome: its consumer left, or the process died."""
-        return not self.of(PatchProposed) and not self.of(AttemptRefused)
+        """No outcome that lasts: the consumer left, the process died, or a budget was used up.
+
+        Only such an attempt is taken up again under its own number.
+        """
+        return not self.of(PatchProposed) and all(
+            is_budget_stop(refusal.event) for refusal in self.of(AttemptRefused)
+        )
 
     @property
     def went_on(self) -> bool:
@@ -105,6 +139,13 @@ class Trail(Stretch):
     def managed(self) -> bool:
         """Our gate runner kept it. Where another orchestrator judges, its verdicts are not here."""
         return bool(self.of(FixStarted))
+
+
+def is_budget_stop(event: object) -> bool:
+    """The attempt, or the fix, stopped at a budget: a raised one continues it."""
+    return (
+        isinstance(event, AttemptRefused) and event.reason is RefusalReason.BUDGET_EXHAUSTED
+    ) or (isinstance(event, FixEscalated) and event.reason is EscalationReason.BUDGET_EXHAUSTED)
 
 
 def refused_by_cap(event: AuditEvent) -> bool:

@@ -37,6 +37,61 @@ class CallType(StrEnum):
     REWRITE = "rewrite"
 
 
+class ModelFailureKind(StrEnum):
+    """Why a model call gave no answer: closed, so that a caller can act on it without reading prose."""
+
+    OVERLOADED = "overloaded"
+    RATE_LIMITED = "rate_limited"
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"
+    #: The connection broke, or the server ended the stream, in the middle of an answer.
+    BROKEN_STREAM = "broken_stream"
+    CONTEXT_TOO_LONG = "context_too_long"
+    UNAUTHORISED = "unauthorised"
+    UNKNOWN_MODEL = "unknown_model"
+    #: The server did not accept the request for another reason.
+    REJECTED = "rejected"
+    SERVER_ERROR = "server_error"
+    #: A 200 that is no Messages API answer.
+    NOT_AN_ANSWER = "not_an_answer"
+    #: It was never sent: the budget was used up in between.
+    WITHHELD = "withheld"
+
+    @property
+    def may_be_billed(self) -> bool:
+        """The server may have worked, and nobody learned how much: booked at the pre-charge."""
+        return self in {
+            ModelFailureKind.TIMEOUT,
+            ModelFailureKind.BROKEN_STREAM,
+            ModelFailureKind.NOT_AN_ANSWER,
+        }
+
+
+class Retrieve(StrEnum):
+    """Self-RAG's decision before a segment (Asai et al. 2023): fetch, do without, or go on with."""
+
+    YES = "yes"
+    NO = "no"
+    CONTINUE = "continue"
+
+
+class Support(StrEnum):
+    """Self-RAG's ISSUP: how far the context carries a segment."""
+
+    FULL = "full"
+    PARTIAL = "partial"
+    NONE = "none"
+
+
+class BudgetLimit(StrEnum):
+    """Which cap of a budget was reached."""
+
+    USD_PER_FIX = "usd_per_fix"
+    USD_PER_DAY = "usd_per_day"
+    TOKENS_PER_FIX = "tokens_per_fix"
+    TOKENS_PER_DAY = "tokens_per_day"
+
+
 class Provenance(StrEnum):
     """Where a model's answer came from. A replay or a script is never called a live model."""
 
@@ -93,6 +148,8 @@ class RefusalReason(StrEnum):
     MODEL_NOT_CONFIGURED = "model_not_configured"
     MODEL_UNAVAILABLE = "model_unavailable"
     MODEL_REFUSED = "model_refused"
+    CONTEXT_TOO_LONG = "context_too_long"
+    BUDGET_EXHAUSTED = "budget_exhausted"
     PLAN_INVALID = "plan_invalid"
     REPEATED_PATCH = "repeated_patch"
     NOTHING_CHANGED = "nothing_changed"
@@ -125,6 +182,7 @@ class EscalationReason(StrEnum):
     SAME_FAILURE_REPEATED = "same_failure_repeated"
     GATE_INFRASTRUCTURE = "gate_infrastructure"
     MODEL_UNAVAILABLE = "model_unavailable"
+    BUDGET_EXHAUSTED = "budget_exhausted"
     RETRY_REFUSED = "retry_refused"
     NOTHING_PROVED = "nothing_proved"
 

@@ -3,7 +3,6 @@
 from decimal import Decimal
 
 from fallback_audit.vocabulary import CallType
-from fallback_tier.budget.prices import estimate_cost
 from fallback_tier.limits import MAX_AUTHOR_CALLS
 from fallback_tier.outcome import CallUsage
 from fallback_tier.ports import Usage
@@ -14,14 +13,19 @@ class CallCeiling:
 
     def __init__(self, limit: int = MAX_AUTHOR_CALLS) -> None:
         self.limit = limit
-        self._taken = 0
+        self.taken = 0
+
+    @property
+    def left(self) -> int:
+        """Calls that may still be made."""
+        return self.limit - self.taken
 
     def take(self) -> int | None:
         """The number of the next call (from 1), or None when the ceiling is reached."""
-        if self._taken >= self.limit:
+        if not self.left:
             return None
-        self._taken += 1
-        return self._taken
+        self.taken += 1
+        return self.taken
 
 
 class UsageLedger:
@@ -30,15 +34,14 @@ class UsageLedger:
     def __init__(self) -> None:
         self._calls: dict[CallType, list[tuple[Usage, Decimal | None]]] = {}
 
-    def record(self, call_type: CallType, usage: Usage, model: str) -> None:
-        """Book one answered call, with the tokens that the server reported."""
-        entry = (usage, estimate_cost(model, usage))
-        self._calls.setdefault(call_type, []).append(entry)
+    def record(self, call_type: CallType, usage: Usage, cost: Decimal | None) -> None:
+        """Book one answered call: the tokens that the server reported, and what they cost."""
+        self._calls.setdefault(call_type, []).append((usage, cost))
 
     def totals(self) -> tuple[CallUsage, ...]:
         """One line per call type that was used, in the vocabulary's order.
 
-        The cost is None as soon as one call's model is unknown to the price table: a partial sum
+        The cost is None as soon as the price of one call's model is not known: a partial sum
         would read as a whole one.
         """
         return tuple(

@@ -6,6 +6,7 @@ platform documentation, "Pricing") before you rely on a figure.
 """
 
 import re
+from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 from typing import NamedTuple
 
@@ -71,21 +72,41 @@ PRICES: dict[str, Price] = {
 #: an unpublished claude-opus-5-9 must not be billed as claude-opus-5.
 _SNAPSHOT = re.compile(r"(?:[-@][0-9]{8}|-latest)?")
 
+_PRICE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?):([0-9]{1,6}(?:\.[0-9]{1,6})?)")
 
-def estimate_cost(model: str, usage: Usage) -> Decimal | None:
-    """Estimated dollars of one call, up to a microdollar; None for a model not in the table."""
-    price = next((PRICES[family] for family in PRICES if _is_of(model, family)), None)
-    if price is None:
-        return None
-    prompt_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    weighted = (
-        usage.input_tokens * price.input
-        + usage.cache_read_tokens * price.input * price.cache_read
-        + usage.cache_write_tokens * price.input * _CACHE_WRITE
-        + usage.output_tokens * price.output
-    )
-    factor = price.long_prompt if prompt_tokens > _LONG_PROMPT_TOKENS else Decimal(1)
-    return (weighted * factor / _MILLION).quantize(_MICRODOLLAR, rounding=ROUND_UP)
+
+@dataclass(frozen=True)
+class Prices:
+    """The dated table, and what its user says that a model costs which is not in it (``other``)."""
+
+    other: Price | None = None
+
+    def of(self, model: str) -> Price | None:
+        """The price of a model; None: nobody has said."""
+        return next((PRICES[family] for family in PRICES if _is_of(model, family)), self.other)
+
+    def cost(self, model: str, usage: Usage) -> Decimal | None:
+        """Estimated dollars of one call, up to a microdollar; None where the price is not known."""
+        price = self.of(model)
+        if price is None:
+            return None
+        prompt_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        weighted = (
+            usage.input_tokens * price.input
+            + usage.cache_read_tokens * price.input * price.cache_read
+            + usage.cache_write_tokens * price.input * _CACHE_WRITE
+            + usage.output_tokens * price.output
+        )
+        factor = price.long_prompt if prompt_tokens > _LONG_PROMPT_TOKENS else Decimal(1)
+        return (weighted * factor / _MILLION).quantize(_MICRODOLLAR, rounding=ROUND_UP)
+
+
+def read_price(text: str) -> Price:
+    """``IN:OUT``, dollars per million tokens. Raises ValueError."""
+    parts = _PRICE.fullmatch(text)
+    if parts is None:
+        raise ValueError(f"{text!r} is not IN:OUT, dollars per million tokens (0.5:2.50)")
+    return _price(parts[1], parts[2])
 
 
 def _is_of(model: str, family: str) -> bool:

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.judging_stats import KINDS, judging_stats
 from fallback_audit.render import Renderer, fix_json, log_json
 from fallback_audit.sqlite_store import SqliteAuditReader, open_readonly
 from fallback_audit.verify import verify as verify_store
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import state_dir
 from fallback_tier.cli.output import print_json
+from fallback_tier.cli.remediation import line, safe
 from fallback_tier.errors import InputError
 from fallback_tier.wiring import audit_db, evidence_dir
 
@@ -64,3 +66,34 @@ def verify(arguments: argparse.Namespace) -> int:
     else:
         Renderer(Console()).render_report(report)
     return exit_codes.OK if report.ok else exit_codes.TRAIL_BROKEN
+
+
+def stats(arguments: argparse.Namespace) -> int:
+    """How often a judge changed something, and what that added to an attempt."""
+    with _reader(arguments) as reader:
+        counted = judging_stats(reader.events(kinds=KINDS))
+    if arguments.json:
+        print_json(counted.model_dump(mode="json"))
+        return exit_codes.OK
+    console = Console()
+    line(console, f"plans proposed by a model   {counted.proposed}")
+    line(console, f"  judged                    {counted.judged}")
+    line(
+        console,
+        f"  regenerated               {counted.regenerated}{_share(counted.regeneration_rate)}",
+    )
+    line(console, f"  handed on with a flag     {counted.flagged}{_share(counted.flag_rate)}")
+    if counted.added_ms_p50 is not None:
+        line(console, f"  added by the judge        {counted.added_ms_p50 / 1_000:.1f} s (median)")
+    if counted.regeneration_ms_p50 is not None:
+        line(
+            console,
+            f"  a regeneration            {counted.regeneration_ms_p50 / 1_000:.1f} s (median)",
+        )
+    for reason, count in sorted(counted.not_evaluated.items()):
+        line(console, f"  not evaluated             {count}: {safe(reason)}")
+    return exit_codes.OK
+
+
+def _share(rate: float | None) -> str:
+    return "" if rate is None else f" ({rate:.0%} of those judged)"

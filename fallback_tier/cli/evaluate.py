@@ -26,7 +26,7 @@ _EXTRA = ("numpy", "matplotlib")
 
 def retrieval(arguments: argparse.Namespace) -> int:
     """Run variants (or not: --check, --again), make the report; ENVIRONMENT where a check fails."""
-    _require_extra()
+    require_extra()
     if arguments.check:
         return _check(arguments)
     if arguments.unjudged:
@@ -36,7 +36,8 @@ def retrieval(arguments: argparse.Namespace) -> int:
     return _publish(arguments)
 
 
-def _require_extra() -> None:
+def require_extra() -> None:
+    """Raises ConfigurationError where the extra ``eval`` is not installed."""
     if missing := [name for name in _EXTRA if find_spec(name) is None]:
         raise ConfigurationError(
             f"An evaluation needs the extra `eval`, and {' and '.join(missing)} can't be imported.",
@@ -51,7 +52,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     folder = _folder(arguments)
     options = _options(arguments)
-    with _Progress(Console(stderr=True)) as progress:
+    with StageProgress(Console(stderr=True)) as progress:
         results = run(options, progress)
     if options.split == "reserved":
         # Noted before anything is kept: a look counts, also one that nobody liked.
@@ -140,7 +141,7 @@ def _folder(arguments: argparse.Namespace) -> "Folder":
     return Folder(Path(arguments.report), Path(arguments.golden))
 
 
-class _Progress(Shown):
+class StageProgress(Shown):
     """What is being done, on a terminal; nothing elsewhere. Use as a context manager."""
 
     def __init__(self, console: Console) -> None:

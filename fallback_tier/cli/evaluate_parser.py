@@ -24,6 +24,39 @@ def add_verbs(evaluate: "argparse.ArgumentParser") -> None:
     _add_run(retrieval)
     add_json(retrieval)
     retrieval.set_defaults(handler="fallback_tier.cli.evaluate:retrieval")
+    _add_fixes(verbs)
+    _add_faithfulness(verbs)
+
+
+def _add_faithfulness(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from fallback_tier.cli.evaluate_faithfulness import add_options
+
+    faithfulness = verbs.add_parser(
+        "faithfulness",
+        help="the judge of plans against labelled claims",
+        description="Ask a judge about claims of plans whose support was labelled by reading, keep its\n"
+        "answers (a stopped run goes on where it was), and make the report from them:\n"
+        "agreement with intervals, by kind of claim, against k, beside judges without a model.",
+        epilog=epilog(),
+    )
+    add_options(faithfulness)
+    faithfulness.set_defaults(handler="fallback_tier.cli.evaluate_faithfulness:faithfulness")
+
+
+def _add_fixes(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from fallback_tier.cli.evaluate_fixes import add_options
+
+    fixes = verbs.add_parser(
+        "fixes",
+        help="a model over vulnerable mini-projects: what it fixes, at what cost",
+        description="Fix every mini-project as `fallback-tier fix` would, with a proof of its flaw as one\n"
+        "more gate; keep each run with its transcript as soon as it ends (a stopped run goes\n"
+        "on where it was), and make the report from them.",
+        epilog=epilog(),
+    )
+    add_options(fixes)
+    add_json(fixes)
+    fixes.set_defaults(handler="fallback_tier.cli.evaluate_fixes:fixes")
 
 
 def _add_sources(parser: "argparse.ArgumentParser") -> None:

@@ -13,7 +13,8 @@ from fallback_tier.cli.options import advisories, configuration
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import FixProgress
 from fallback_tier.cli.remediation import line, safe, show_remediation
-from fallback_tier.errors import AdvisoryError
+from fallback_tier.cli.usage import report_usage, usage_document
+from fallback_tier.errors import AdvisoryError, ConfigurationError
 from fallback_tier.gates.delivery import check_output, deliver, write_patch
 from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
 from fallback_tier.installed import look_at
@@ -39,6 +40,11 @@ def run_with(given: AdvisorySet, services: Services, arguments: argparse.Namespa
     repo = look_at(Path(arguments.repository), services.clients, settings)
     only = _only_one(given, repo, services)
     if only is None:
+        if arguments.resume is not None:
+            raise ConfigurationError(
+                "--resume goes on with the fix of one advisory, and several are given here.",
+                next_step="Give the advisory that the fix began with.",
+            )
         from fallback_tier.cli.fix_several import fix_several
 
         return fix_several(given, repo, services, arguments)
@@ -74,16 +80,20 @@ def _only_one(given: AdvisorySet, repo: RepoContext, services: Services) -> Advi
 def _fix_one(
     advisory: Advisory, repo: RepoContext, services: Services, arguments: argparse.Namespace
 ) -> int:
-    inputs = services.inputs_on(repo, advisory)
-    with FixProgress(Console(stderr=True, quiet=arguments.json)) as progress:
-        runner = services.gate_runner(advisory, progress)
-        result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
+    errors = Console(stderr=True, quiet=arguments.json)
+    if arguments.resume is not None:
+        result = _resume(advisory, repo, services, errors, arguments.resume)
+    else:
+        inputs = services.inputs_on(repo, advisory)
+        with FixProgress(errors) as progress:
+            runner = services.gate_runner(advisory, progress)
+            result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
     delivered = False
     if isinstance(result, Verified):
         if arguments.output:
             write_patch(Path(arguments.output), result.application.diff)
         if not arguments.dry_run:
-            deliver(result.application, inputs.repo_ctx, services.clients)
+            deliver(result.application, repo, services.clients)
             delivered = True
     code = exit_code(result)
     if arguments.json:
@@ -93,9 +103,38 @@ def _fix_one(
     return code
 
 
+def _resume(
+    advisory: Advisory, repo: RepoContext, services: Services, errors: Console, fix_id: str
+) -> FixResult:
+    """The rest of a fix whose budget was raised."""
+    from fallback_tier.gates.resume import reopen, resuming
+
+    with resuming(services.configuration.state_dir, fix_id):
+        reopened = reopen(
+            services.audit,
+            services.evidence,
+            fix_id,
+            advisory=advisory,
+            base_commit=repo.base_commit,
+        )
+        services.check_raised(reopened.raised)
+        inputs = services.inputs_on(
+            repo, advisory, fix_id=fix_id, gate_transition_id=reopened.gate_transition_id
+        )
+        with FixProgress(errors) as progress:
+            return services.gate_runner(advisory, progress).resume(
+                inputs.advisory,
+                inputs.repo_ctx,
+                inputs.recipe_selection,
+                reopened.state,
+                unprotected_before=reopened.unprotected,
+            )
+
+
 def document(result: FixResult) -> dict[str, object]:
     """For machines. Logs are evidence, found by digest; a result stays small."""
     said = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
+    said |= usage_document(result)
     return {**said, "proof_level": result.proof_level} if isinstance(result, Verified) else said
 
 
@@ -117,6 +156,7 @@ def report(result: FixResult, console: Console, *, delivered: bool) -> None:
     report_end(result, console)
     if isinstance(result, Verified):
         report_patch(result.application, console, delivered=delivered)
+    report_usage(result, console)
     report_record(result, console)
 
 
@@ -151,9 +191,24 @@ def _report_verified(result: Verified, head: str, console: Console) -> None:
             "  the base commit's tests pass with the patch; whether one of them shows the "
             "vulnerability is for a reviewer to say",
         )
+    _report_grounding(application, console)
     for verdict in result.verdicts:
         if verdict.status.value == "skipped":
             line(console, f"  not proved by {safe(verdict.gate)}: {safe(verdict.detail)}")
+
+
+def _report_grounding(application: Applied, console: Console) -> None:
+    """What a reviewer must look at twice; a grounding that nobody judged is no news."""
+    for edit in application.loose_edits:
+        line(console, f"  matched with other white space: {safe(edit)}")
+    for note in application.notes:
+        line(console, f"  {safe(note)}")
+    flag = application.low_confidence
+    if flag is None:
+        return
+    line(console, f"  [bold yellow]low confidence[/]: {safe(flag.reason)}; double-check:")
+    for claim in flag.double_check:
+        line(console, f"    - {safe(claim)}")
 
 
 def report_patch(application: Applied, console: Console, *, delivered: bool) -> None:

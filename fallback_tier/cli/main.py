@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from fallback_tier.cli.arguments import add_json, add_routing_floor, add_state
+from fallback_tier.cli.arguments import add_budget, add_json, add_raise_budget, add_state
 from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, TRAIL_BROKEN, epilog
+from fallback_tier.cli.model_options import add_model
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
@@ -70,8 +71,10 @@ def build_parser() -> argparse.ArgumentParser:
     _add_plan(commands)
     _add_attempt(commands)
     _add_audit(commands)
+    _add_review(commands)
     _add_examples(commands)
     _add_eval(commands)
+    _add_local_model(commands)
     demo = commands.add_parser("demo", help="fix real vulnerabilities and show the audit trail")
     demo.add_argument("--keep", metavar="DIR", help="keep repositories and audit trail in DIR")
     demo.set_defaults(handler="fallback_tier.demo.show:run")
@@ -94,12 +97,19 @@ def _add_fix(commands: "Commands") -> None:
     )
     fix.add_argument("--output", metavar="FILE", help="write the proved patch to FILE as well")
     fix.add_argument(
+        "--resume",
+        metavar="FIX",
+        help="go on with a fix that stopped at its budget (`review raise-budget`): the same "
+        "REPO, commit and advisory; what was paid for is not asked again",
+    )
+    fix.add_argument(
         "--no-sandbox",
         action="store_true",
         help="run the target's own commands unprotected (recorded in the audit trail)",
     )
     _add_offline(fix)
-    _add_model(fix)
+    add_model(fix)
+    add_budget(fix)
     add_state(fix)
     add_json(fix)
     fix.set_defaults(handler="fallback_tier.cli.fix:run")
@@ -136,7 +146,8 @@ def _add_attempt(commands: "Commands") -> None:
         epilog=epilog(),
     )
     _add_offline(attempt)
-    _add_model(attempt)
+    add_model(attempt)
+    add_budget(attempt)
     add_state(attempt)
     attempt.set_defaults(handler="fallback_tier.cli.attempt:run", json=True)
 
@@ -148,10 +159,37 @@ def _add_audit(commands: "Commands") -> None:
     show = verbs.add_parser("show", help="one fix, event by event")
     show.add_argument("fix_id", metavar="FIX", help="a fix identifier, as `audit log` prints it")
     verify = verbs.add_parser("verify", help="check the chain, the evidence and the trace contract")
-    for verb, name in ((log, "log"), (show, "show"), (verify, "verify")):
+    stats = verbs.add_parser("stats", help="how often a judge changed something, and its cost")
+    for verb, name in ((log, "log"), (show, "show"), (verify, "verify"), (stats, "stats")):
         add_state(verb)
         add_json(verb)
         verb.set_defaults(handler=f"fallback_tier.cli.audit:{name}")
+
+
+def _add_review(commands: "Commands") -> None:
+    review = commands.add_parser("review", help="a person's answers to what a fix asked")
+    verbs = review.add_subparsers(dest="verb", metavar="VERB", required=True)
+    raised = verbs.add_parser(
+        "raise-budget",
+        help="let a fix go on that stopped at a cap",
+        description="Record that a person raised a cap of a fix that stopped at it, and why. Then\n"
+        "`fallback-tier fix REPO --advisory FILE --resume FIX` goes on where it stopped.",
+    )
+    add_raise_budget(raised)
+    add_state(raised)
+    add_json(raised)
+    raised.set_defaults(handler="fallback_tier.cli.review:raise_budget")
+
+
+def _add_local_model(commands: "Commands") -> None:
+    local = commands.add_parser("local-model", help="get a small model for --model local:FILE")
+    verbs = local.add_subparsers(dest="verb", metavar="VERB", required=True)
+    fetch = verbs.add_parser(
+        "fetch", help="fetch a code model of 1.5 billion parameters (1.1 GB), hash checked"
+    )
+    fetch.add_argument("folder", metavar="DIR", help="where the model's file goes")
+    add_json(fetch)
+    fetch.set_defaults(handler="fallback_tier.cli.local_model:fetch")
 
 
 def _add_examples(commands: "Commands") -> None:
@@ -190,23 +228,6 @@ def _add_offline(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="ask no registry where the files suffice; a yanked release can't be noticed then",
     )
-
-
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    model = parser.add_argument_group("model (none: recipes and examples only)")
-    model.add_argument(
-        "--model", metavar="NAME", help="a Messages API model; key: ANTHROPIC_API_KEY"
-    )
-    model.add_argument(
-        "--base-url",
-        metavar="URL",
-        help="any server that speaks the Messages API; key: FALLBACK_TIER_API_KEY",
-    )
-    model.add_argument(
-        "--script", metavar="FILE", help="scripted answers instead of a model (tests)"
-    )
-    model.add_argument("--examples", metavar="DB", help="an example store (`examples ingest`)")
-    add_routing_floor(model)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,12 +7,17 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from fallback_tier.advisory import AdvisorySet, load_advisories
+from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import AdvisoryError, ConfigurationError
-from fallback_tier.repo import Settings
+from fallback_tier.limits import MAX_BEAM_WIDTH
+from fallback_tier.repo import Settings, Strategy
 from fallback_tier.wiring import Configuration
 
 #: The provider's key is never sent to another server: one behind --base-url has a variable of its own.
 PROVIDER_KEY, OTHER_KEY = "ANTHROPIC_API_KEY", "FALLBACK_TIER_API_KEY"
+
+#: The judge may stand behind a third server.
+JUDGE_KEY = "FALLBACK_TIER_JUDGE_API_KEY"
 
 
 def state_dir(arguments: argparse.Namespace) -> Path:
@@ -39,19 +44,30 @@ def advisories(arguments: argparse.Namespace) -> AdvisorySet:
 
 def settings(arguments: argparse.Namespace) -> Settings:
     """What the options say about an attempt."""
-    return Settings(offline=arguments.offline)
+    width = getattr(arguments, "beam_width", 1)
+    if not 1 <= width <= MAX_BEAM_WIDTH:
+        raise ConfigurationError(
+            f"--beam-width {width}: a beam keeps 1 to {MAX_BEAM_WIDTH} drafts.",
+            next_step="Choose a width in this range.",
+        )
+    return Settings(
+        offline=arguments.offline,
+        strategy=Strategy(getattr(arguments, "strategy", Strategy.STANDARD)),
+        beam_width=width,
+    )
 
 
 def configuration(arguments: argparse.Namespace) -> Configuration:
     """The configuration that the options and the environment describe. Raises ConfigurationError."""
-    for option in ("script", "examples"):
-        path = getattr(arguments, option)
+    for option in ("script", "examples", "judge-script"):
+        path = getattr(arguments, option.replace("-", "_"))
         if path and not Path(path).is_file():
             raise ConfigurationError(
                 f"--{option} {path}: there is no such file.", next_step="Check the path."
             )
-    keys = {name: os.environ.get(name) for name in (PROVIDER_KEY, OTHER_KEY)}
+    keys = {name: os.environ.get(name) for name in (PROVIDER_KEY, OTHER_KEY, JUDGE_KEY)}
     key = keys[OTHER_KEY if arguments.base_url else PROVIDER_KEY]
+    judge_key = keys[JUDGE_KEY if arguments.judge_base_url else PROVIDER_KEY]
     waiver = "--no-sandbox was given" if getattr(arguments, "no_sandbox", False) else None
     return Configuration(
         state_dir=state_dir(arguments),
@@ -60,8 +76,19 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
         api_key=SecretStr(key) if key else None,
         secrets=tuple(SecretStr(value) for value in keys.values() if value),
         script=Path(arguments.script) if arguments.script else None,
+        judge_model=arguments.judge_model,
+        judge_base_url=arguments.judge_base_url,
+        judge_api_key=SecretStr(judge_key) if judge_key else None,
+        judge_script=Path(arguments.judge_script) if arguments.judge_script else None,
         examples=Path(arguments.examples) if arguments.examples else None,
         routing_floor=arguments.routing_floor,
         sandbox_waiver=waiver,
+        budget=BudgetLimits(
+            usd_per_fix=arguments.max_usd,
+            usd_per_day=arguments.max_usd_per_day,
+            tokens_per_fix=arguments.max_tokens,
+            tokens_per_day=arguments.max_tokens_per_day,
+        ),
+        price=arguments.price,
         settings=settings(arguments),
     )

@@ -7,11 +7,15 @@ from rich.console import Console
 from rich.status import Status
 
 from fallback_audit.events import (
+    AnswerReused,
     AttemptFailed,
     AttemptRefused,
     AttemptStarted,
+    BudgetReached,
     ExampleReplayed,
     GateJudged,
+    GroundingJudged,
+    LowConfidenceFlagged,
     ModelAnswered,
     ModelCalled,
     ModelFailed,
@@ -22,11 +26,16 @@ from fallback_audit.events import (
     RepeatedPatchRejected,
     RetrievalQueried,
     SandboxDisabled,
+    SegmentScored,
+    StrategyDegraded,
 )
 from fallback_audit.vocabulary import GateStatus, PromptShape, Provenance
-from fallback_tier.attempt import TierEvent
+from fallback_tier.attempt import DraftText, TierEvent
 from fallback_tier.cli.remediation import safe
 from fallback_tier.gates.steps import StepKey
+
+#: The end of a draft that passes by beside the spinner: what fits on a line.
+_SHOWN_DRAFT = 60
 
 _GATE_STYLE = {
     GateStatus.PASSED: "[green]passed [/]",
@@ -65,6 +74,7 @@ class FixProgress(Shown):
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._draft = ""
         self._status = Status("starting", console=console)
         super().__init__(self._status)
 
@@ -73,6 +83,13 @@ class FixProgress(Shown):
         if isinstance(event, StepKey):
             self._status.update(f"attempt {event.attempt}: {safe(event.name)} …")
             return
+        if isinstance(event, DraftText):
+            # A draft is never printed as if it stood: it passes by, and its verdict stays.
+            self._draft = (self._draft + event.text)[-_SHOWN_DRAFT:]
+            shown = safe(" ".join(self._draft.split()))
+            self._status.update(f"attempt {event.attempt}: the model drafts … {shown}")
+            return
+        self._draft = ""
         line = describe(event)
         if line:
             self._console.print(line, highlight=False)
@@ -129,6 +146,25 @@ def describe(event: TierEvent) -> str | None:
             return f"  plan       [yellow]invalid[/], asked again: {safe(' '.join(problems))}"
         case RepeatedPatchRejected(repeats_attempt=number):
             return f"  plan       [yellow]repeats attempt {number}[/], asked again"
+        case AnswerReused(call=call, call_type=kind):
+            return (
+                f"  model      {kind} call {call}: answered before the interruption, not paid twice"
+            )
+        case GroundingJudged(supported=True, faithfulness_score=score):
+            return f"  grounding  [green]supported[/] ({score:.0%} of the claims)"
+        case GroundingJudged(faithfulness_score=score, unsupported=claims):
+            return f"  grounding  [yellow]{score:.0%} of the claims[/]: {safe(claims[0])}"
+        case LowConfidenceFlagged(reason=reason):
+            return f"  grounding  [yellow]LOW CONFIDENCE[/]: {safe(reason)}"
+        case BudgetReached(limit=limit, cap=cap, used=used, wanted=wanted):
+            return f"  budget     [yellow]{limit} reached[/]: {used} of {cap} used, {wanted} wanted"
+        case SegmentScored(kept=True, candidate=candidate, score=score):
+            shown = "unscored" if score is None else f"{score:.2f}"
+            return (
+                f"  self-rag   step {candidate.step}: kept candidate {candidate.number} ({shown})"
+            )
+        case StrategyDegraded(reason=reason):
+            return f"  self-rag   [yellow]degraded[/]: {safe(reason)}"
         case PatchProposed(tier=tier, files=files):
             return f"  patch      by the {tier} tier: {safe(', '.join(files))}"
         case GateJudged(gate=gate, status=status, detail=detail):

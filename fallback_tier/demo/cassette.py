@@ -2,14 +2,15 @@
 
 Playing is strict. A request that is not the recorded one (method, path, query, body) raises
 CassetteMismatch with the first difference, and so does a cassette that was not played to its end: a
-test or a demo can't pass on traffic that it did not send. Host and port are left out of the match.
+test or a demo can't pass on traffic that it did not send. The server's address (host, port, what stands
+in front of ``/v1/``) is left out of the match.
 
-Recording keeps headers by allow-list, puts a neutral address in place of the server's, and stores
-what was recorded, when and from what, inside the cassette (``metadata``).
+Recording keeps headers by allow-list, puts a neutral address in place of the server's, stores what was
+recorded, when and from what, inside the cassette (``metadata``), and writes nothing where a body shows
+a secret. A stream is recorded and replayed whole: what is live about it is tested on a real server.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -19,8 +20,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from fallback_audit.vocabulary import Provenance
+from fallback_tier.demo.recorded import SentRequest, first_difference, secrets_in, sent_request
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.ports import NonceSource, PlanAuthor
+from fallback_tier.ports import LanguageModel, NonceSource
 
 if TYPE_CHECKING:
     from vcr.cassette import Cassette
@@ -37,12 +39,14 @@ KEPT_HEADERS: Final = frozenset({"content-type", "anthropic-version"})
 #: Key of what a cassette says about itself.
 PROVENANCE_KEY: Final = "provenance"
 
+#: What each cassette says at least: the model that is named to its server, who answered, and the day.
+REQUIRED_FACTS: Final = ("model", "server", "recorded")
+
 _MODEL_PATH: Final = re.compile(rb'("model"\s*:\s*")(?:[^"]*/)([^"/]+\.gguf")')
 
-_MATCHED: Final = ("method", "path", "query", "body")
+_API_ROOT: Final = "/v1/"
 
-#: Characters shown on each side of the first difference.
-_SHOWN: Final = 60
+_MATCHED: Final = ("method", "path", "query", "body")
 
 _RECORD_AGAIN: Final = "If the change is meant, record the cassette again (`make record`)."
 
@@ -53,42 +57,37 @@ class CassetteMismatch(ConfigurationError):  # noqa: N818 (the name says what ha
     code: ClassVar[str] = "cassette_mismatch"
 
 
-@dataclass(frozen=True)
-class SentRequest:
-    """A request as sent in this run. ``body`` is the decoded JSON."""
-
-    method: str
-    path: str
-    body: Mapping[str, Any]
-
-    @property
-    def prompt(self) -> str:
-        """Everything that the model is given to read: system blocks, then messages."""
-        blocks = [block["text"] for block in self.body.get("system", ())]
-        return "\n".join([*blocks, *(turn["content"] for turn in self.body.get("messages", ()))])
-
-
 @dataclass
 class Tape:
-    """One use of a cassette. ``requests`` are those sent in this run, never those of the file."""
+    """One use of a cassette. ``requests`` are those sent in this run, never those of the file.
+
+    ``enforces_schema``: the recorded requests carry a schema, as those to the provider do.
+    """
 
     requests: list[SentRequest] = field(default_factory=list)
     provenance: Mapping[str, str] = field(default_factory=dict)
     mismatch: CassetteMismatch | None = None
+    enforces_schema: bool = False
 
 
 @contextmanager
 def use_cassette(
-    path: Path, *, record: bool = False, provenance: Mapping[str, str] | None = None
+    path: Path,
+    *,
+    record: bool = False,
+    provenance: Mapping[str, str] | None = None,
+    secrets: frozenset[str] = frozenset(),
 ) -> Iterator[Tape]:
-    """Play ``path``, or record it anew with ``provenance`` (model, hash, server, date) inside.
+    """Play ``path``, or record it anew with ``provenance`` (REQUIRED_FACTS, model hash, …) inside.
+
+    ``secrets`` are values that this process knows; a recording that shows one, or what has the format of
+    one, is not written, nor is one whose block raised: the old cassette stays.
 
     Raises CassetteMismatch, also where the block swallowed one that was raised inside it;
-    ConfigurationError where the file is missing, holds nothing, or vcrpy is not installed. A recording
-    whose block raised is not written.
+    ConfigurationError where the file is missing, holds nothing, or vcrpy is not installed, where a
+    recording shows a secret or does not say what it is.
     """
-    if not record and not path.is_file():
-        raise ConfigurationError(f"There is no cassette at {path}.", next_step=_RECORD_AGAIN)
+    _check(path, provenance or {}, record=record)
     # A recording replaces the old one only when it is whole.
     place = path.with_name(f"{path.name}.recording") if record else path
     if record:
@@ -104,6 +103,9 @@ def use_cassette(
     )
     with _opened(context, path) as cassette:
         tape.provenance = _provenance(cassette, path, provenance or {})
+        tape.enforces_schema = any(
+            "output_config" in sent_request(r).body for r in cassette.requests
+        )
         try:
             yield tape
         except Exception as error:
@@ -112,7 +114,9 @@ def use_cassette(
             raise
         if tape.mismatch is not None:
             raise tape.mismatch
-        if not record and not cassette.all_played:
+        if record:
+            _check_bodies(cassette, path, secrets)
+        elif not cassette.all_played:
             raise CassetteMismatch(
                 f"{cassette.play_count} of {len(cassette)} recorded requests of {path.name} were "
                 "sent; the others were not.",
@@ -135,16 +139,17 @@ def recorded_nonces() -> NonceSource:
 
 
 @contextmanager
-def replayed_author(path: Path) -> Iterator[PlanAuthor]:
-    """A ClaudeAuthor whose traffic comes from a cassette, labelled as replayed."""
-    from fallback_plugins.claude.author import ClaudeAuthor
+def replayed_author(path: Path) -> Iterator[LanguageModel]:
+    """A ClaudeModel whose traffic comes from a cassette, labelled as replayed."""
+    from fallback_plugins.claude.model import ClaudeModel
 
     with use_cassette(path) as tape:
-        yield ClaudeAuthor(
+        yield ClaudeModel(
             tape.provenance.get("model", "unknown"),
             base_url=REPLAY_URL,
             provenance=Provenance.REPLAYED,
             max_retries=0,
+            enforces_schema=tape.enforces_schema,
         )
 
 
@@ -161,7 +166,7 @@ def _strict_cassette(tape: Tape, *, recording: bool) -> "type[Cassette]":
         """Asked once for each request, before anything is sent."""
 
         def can_play_response_for(self, request: Any) -> bool:
-            tape.requests.append(_sent(request))
+            tape.requests.append(sent_request(request))
             if recording:
                 return False
             playable = bool(super().can_play_response_for(request))
@@ -171,6 +176,29 @@ def _strict_cassette(tape: Tape, *, recording: bool) -> "type[Cassette]":
             return playable
 
     return Strict
+
+
+def _check(path: Path, provenance: Mapping[str, str], *, record: bool) -> None:
+    if not record and not path.is_file():
+        raise ConfigurationError(f"There is no cassette at {path}.", next_step=_RECORD_AGAIN)
+    missing = [fact for fact in REQUIRED_FACTS if not provenance.get(fact)]
+    if record and missing:
+        raise ConfigurationError(
+            f"A recording must say what it is, and {path.name} would not: {', '.join(missing)}.",
+            next_step="Pass these facts as its provenance.",
+        )
+
+
+def _check_bodies(cassette: Any, path: Path, secrets: frozenset[str]) -> None:
+    """What is no header goes into the file as it is, so none of it may be a secret."""
+    bodies: list[bytes | str] = [request.body or b"" for request in cassette.requests]
+    bodies += [request.uri for request in cassette.requests]
+    bodies += [response["body"]["string"] for response in cassette.responses]
+    if shown := sum(secrets_in(body, secrets) for body in bodies):
+        raise ConfigurationError(
+            f"{path.name} was not written: its traffic shows what looks like {shown} secret(s).",
+            next_step="Take the secret out of what the prompt is made from, and record again.",
+        )
 
 
 @contextmanager
@@ -218,7 +246,9 @@ def _scrub_request(request: Any) -> Any:
     kept = {name: value for name, value in request.headers.items() if name.lower() in KEPT_HEADERS}
     parts = urlsplit(request.uri)
     scrubbed = type(request)(request.method, request.uri, request.body, kept)
-    scrubbed.uri = parts._replace(scheme="http", netloc=NEUTRAL_HOST).geturl()
+    # What a gateway has in front of the API's own path is its address too, and may be a key.
+    own = parts.path[max(0, parts.path.rfind(_API_ROOT)) :]
+    scrubbed.uri = parts._replace(scheme="http", netloc=NEUTRAL_HOST, path=own).geturl()
     return scrubbed
 
 
@@ -237,14 +267,6 @@ def _without_server_path(body: bytes) -> bytes:
     return _MODEL_PATH.sub(rb"\1\2", body)
 
 
-def _sent(request: Any) -> SentRequest:
-    try:
-        body = json.loads(request.body or b"{}")
-    except ValueError:
-        body = {}
-    return SentRequest(request.method, request.path, body if isinstance(body, dict) else {})
-
-
 def _mismatch(cassette: Any, sent: list[SentRequest]) -> CassetteMismatch:
     """Against the recording's request of the same number: traffic is a sequence."""
     number = len(sent)
@@ -252,34 +274,7 @@ def _mismatch(cassette: Any, sent: list[SentRequest]) -> CassetteMismatch:
     if number > len(cassette):
         problem = f"{name} holds {len(cassette)} requests, and this is request {number}."
     else:
-        recorded = _sent(cassette.requests[number - 1])
-        difference = _difference(recorded.body, sent[-1].body, "body") or "method or path"
+        recorded = sent_request(cassette.requests[number - 1])
+        difference = first_difference(recorded.body, sent[-1].body, "body") or "method or path"
         problem = f"Request {number} is not the one recorded in {name}: {difference}."
     return CassetteMismatch(problem, next_step=_RECORD_AGAIN)
-
-
-def _difference(recorded: Any, sent: Any, place: str) -> str | None:
-    """The first place where two JSON values differ, in words."""
-    if isinstance(recorded, dict) and isinstance(sent, dict):
-        for key in sorted(recorded.keys() | sent.keys()):
-            found = _difference(recorded.get(key), sent.get(key), f"{place}.{key}")
-            if found is not None:
-                return found
-        return None
-    if isinstance(recorded, list) and isinstance(sent, list) and len(recorded) == len(sent):
-        for number, (old, new) in enumerate(zip(recorded, sent, strict=True)):
-            found = _difference(old, new, f"{place}[{number}]")
-            if found is not None:
-                return found
-        return None
-    if recorded == sent:
-        return None
-    at = 0
-    if isinstance(recorded, str) and isinstance(sent, str):
-        pairs = zip(recorded, sent, strict=False)
-        at = next(
-            (n for n, (old, new) in enumerate(pairs) if old != new), min(map(len, (recorded, sent)))
-        )
-        start = max(0, at - _SHOWN // 2)
-        recorded, sent = recorded[start : at + _SHOWN], sent[start : at + _SHOWN]
-    return f"at {place} (character {at}) {str(recorded)[:120]!r} was recorded, {str(sent)[:120]!r} sent"

@@ -25,7 +25,7 @@ from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, shi
 from fallback_tier.gates.clients import SubprocessClients
 from fallback_tier.gates.delivery import deliver
 from fallback_tier.gates.result import Verified
-from fallback_tier.ports import ClientRunner, NonceSource, PlanAuthor
+from fallback_tier.ports import ClientRunner, LanguageModel, NonceSource
 from fallback_tier.wiring import Configuration, audit_db, evidence_dir, open_services, random_nonce
 
 RETRY_FIX = "demo-retry"
@@ -117,7 +117,7 @@ class Demo:
         scene: Scene,
         *,
         examples: Path | None = None,
-        author: PlanAuthor | None = None,
+        author: LanguageModel | None = None,
         nonces: NonceSource = random_nonce,
     ) -> bool:
         self._console.print(Panel(scene.about, title=scene.title, title_align="left"))
@@ -146,7 +146,7 @@ class Demo:
         with shipped("cassettes/retry.yaml") as path, replayed_author(path) as author:
             return self.play_retry(author)
 
-    def play_retry(self, author: PlanAuthor) -> bool:
+    def play_retry(self, author: LanguageModel) -> bool:
         """Scene 4 with any author: also what records its traffic."""
         return self._play(RETRY, examples=self._examples(), author=author, nonces=recorded_nonces())
 

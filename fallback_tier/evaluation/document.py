@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from fallback_tier.evaluation.statistics import Interval
-
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
+
+    # numpy comes with the extra `eval`; a report without intervals needs none.
+    from fallback_tier.evaluation.statistics import Interval
 
 
 #: Stands where a figure is not defined.
@@ -64,7 +65,7 @@ def p_value(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def mean_of(value: Interval | None) -> float | None:
+def mean_of(value: "Interval | None") -> float | None:
     """An interval's middle."""
     return None if value is None else value.mean
 
@@ -74,12 +75,12 @@ def percent(value: float | None) -> str:
     return _NOTHING if value is None else f"{value * 100:.0f} %"
 
 
-def with_interval(value: Interval | None) -> str:
+def with_interval(value: "Interval | None") -> str:
     """``0.812 [0.750, 0.869]``."""
     return _NOTHING if value is None else f"{value.mean:.3f} [{value.low:.3f}, {value.high:.3f}]"
 
 
-def signed(value: Interval) -> str:
+def signed(value: "Interval") -> str:
     """As ``with_interval``, for a difference."""
     return f"{value.mean:+.3f} [{value.low:+.3f}, {value.high:+.3f}]"
 

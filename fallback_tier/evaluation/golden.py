@@ -84,7 +84,7 @@ class Judgement(Opinion):
     methods: tuple[str, ...] = ()
 
 
-_T = TypeVar("_T", bound=_Line)
+_T = TypeVar("_T", bound=Frozen)
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def load_golden(folder: Path) -> GoldenSet:
     given twice, a judgement of an unknown query, a query nobody judged, ``nothing_here`` against its
     grades, fewer than MIN_QUERIES queries.
     """
-    queries = list(_lines(folder / QUERIES, Query))
-    judgements = list(_lines(folder / JUDGEMENTS, Judgement))
+    queries = list(read_lines(folder / QUERIES, Query))
+    judgements = list(read_lines(folder / JUDGEMENTS, Judgement))
     ensure(_file_faults(folder, queries, judgements))
     return GoldenSet(
         {query.query: query for query, _ in queries},
@@ -139,7 +139,7 @@ def load_golden(folder: Path) -> GoldenSet:
 
 def load_opinions(path: Path) -> tuple[Opinion, ...]:
     """What a second reader said of some of the pairs. Raises GoldenSetError."""
-    placed = list(_lines(path, Opinion))
+    placed = list(read_lines(path, Opinion))
     ensure(_twice(placed, pair))
     return tuple(opinion for opinion, _ in placed)
 
@@ -152,7 +152,7 @@ def ensure(faults: Iterator[Fault]) -> None:
     more = f" (and {len(found) - _NAMED_FAULTS} more)" if len(found) > _NAMED_FAULTS else ""
     raise GoldenSetError(
         "The golden set is not usable: " + "; ".join(map(str, found[:_NAMED_FAULTS])) + more,
-        next_step="Mend these lines; tests/golden/retrieval/README.md describes the format.",
+        next_step="Mend these lines; the README.md beside them describes the format.",
     )
 
 
@@ -198,15 +198,15 @@ def _twice(placed: Sequence[tuple[_T, str]], key: Callable[[_T], str]) -> Iterat
         first.setdefault(name, place)
 
 
-def _lines(path: Path, model: type[_T]) -> Iterator[tuple[_T, str]]:
-    """Each line's value with its place. Raises GoldenSetError."""
+def read_lines(path: Path, model: type[_T]) -> Iterator[tuple[_T, str]]:
+    """Each line's value with its place (``file, line n``). Raises GoldenSetError."""
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise GoldenSetError(
             f"The golden set's {str(path)!r} can't be read: {error.strerror}.",
-            next_step="Give the folder that has queries.jsonl and judgements.jsonl.",
+            next_step=f"Give the folder of the golden set, which has {path.name}.",
         ) from error
     if len(data) > MAX_FILE_BYTES:
         raise GoldenSetError(
@@ -225,5 +225,5 @@ def _parsed(line: bytes, place: str, model: type[_T]) -> _T:
     except ValidationError as error:
         raise GoldenSetError(
             f"{place} is not a {model.__name__.lower()}: {first_fault(error, 'the line')}.",
-            next_step="Mend the line; tests/golden/retrieval/README.md describes the format.",
+            next_step="Mend the line; the README.md beside it describes the format.",
         ) from error

@@ -39,7 +39,7 @@ def plots(
 
 def _quality(analysis: Analysis) -> str:
     names = list(reversed(list(analysis.summaries)))
-    figure, axes = _figure(1 + _ROW * len(names))
+    figure, axes = new_figure(1 + _ROW * len(names))
     for row, name in enumerate(names):
         value = analysis.summaries[name].figures[PRIMARY]
         if value is not None:
@@ -49,11 +49,11 @@ def _quality(analysis: Analysis) -> str:
     axes.set_yticks(range(len(names)), names, fontsize=7)
     axes.set_xlabel(f"{PRIMARY}, mean and 95 % bootstrap interval over queries")
     axes.grid(axis="x", alpha=0.3)
-    return _svg(figure)
+    return svg_of(figure)
 
 
 def _curve(analysis: Analysis, lines: Sequence[str]) -> str:
-    figure, axes = _figure(_HEIGHT)
+    figure, axes = new_figure()
     for colour, name in enumerate(lines):
         for style, metric in (("-", "nDCG"), ("--", "hit-rate"), (":", "precision")):
             values = [float("nan") if one is None else one for one in analysis.curves[name][metric]]
@@ -63,12 +63,12 @@ def _curve(analysis: Analysis, lines: Sequence[str]) -> str:
     axes.set_xlabel("k")
     axes.set_ylim(0, 1.02)
     axes.grid(alpha=0.3)
-    _legend(figure, axes)
-    return _svg(figure)
+    legend_below(figure, axes)
+    return svg_of(figure)
 
 
 def _abstention(routed: Mapping[str, Sequence[Routed]]) -> str:
-    figure, axes = _figure(_HEIGHT)
+    figure, axes = new_figure()
     for name, ones in routed.items():
         curve = operating_curve(ones)
         axes.step(
@@ -77,12 +77,12 @@ def _abstention(routed: Mapping[str, Sequence[Routed]]) -> str:
     axes.set_xlabel("answerable queries wrongly missed")
     axes.set_ylabel("nothing-here queries rightly missed")
     axes.grid(alpha=0.3)
-    _legend(figure, axes)
-    return _svg(figure)
+    legend_below(figure, axes)
+    return svg_of(figure)
 
 
 def _latency(analysis: Analysis, named: Sequence[str]) -> str:
-    figure, axes = _figure(_HEIGHT)
+    figure, axes = new_figure()
     for name, summary in analysis.summaries.items():
         value = summary.figures[PRIMARY]
         if summary.timing is not None and value is not None and summary.timing.median > 0:
@@ -94,22 +94,24 @@ def _latency(analysis: Analysis, named: Sequence[str]) -> str:
     axes.set_xlabel("median milliseconds a query")
     axes.set_ylabel(PRIMARY)
     axes.grid(alpha=0.3)
-    return _svg(figure)
+    return svg_of(figure)
 
 
-def _figure(height: float) -> tuple[Figure, Axes]:
+def new_figure(height: float = _HEIGHT) -> tuple[Figure, Axes]:
+    """An empty plot of the report's width; ``height`` in inches."""
     figure = Figure(figsize=(_WIDTH, height), layout="constrained")
     FigureCanvasSVG(figure)
     return figure, figure.add_subplot()
 
 
-def _legend(figure: Figure, axes: Axes) -> None:
+def legend_below(figure: Figure, axes: Axes) -> None:
     """Below the axes: inside it would hide curves."""
     if axes.get_legend_handles_labels()[0]:
         figure.legend(fontsize=7, loc="outside lower center", ncols=3)
 
 
-def _svg(figure: Figure) -> str:
+def svg_of(figure: Figure) -> str:
+    """The same figure gives the same bytes."""
     out = StringIO()
     with mpl.rc_context():
         mpl.rcParams["svg.fonttype"] = "none"  # text stays text: smaller, and searchable

@@ -94,7 +94,7 @@ class Folder:
             yield from self._look_faults(reserved, evidence)
         yield from faults(evidence)
         for name, text in self.pages(evidence).items():
-            yield from _page_faults(self.path / name, text)
+            yield from page_faults(self.path / name, text)
         yield from self._html_faults(report(self._subject(evidence)))
 
     def evidence(self, code: Settings, claims: Sequence[Claim]) -> Evidence:
@@ -146,7 +146,7 @@ class Folder:
             yield f"{missing[0]} is not there: make it again"
             return
         plots = {name: _text(path) for name, path in drawn.items()}
-        yield from _page_faults(self.path / HTML_PAGE, html(page, plots))
+        yield from page_faults(self.path / HTML_PAGE, html(page, plots))
 
     def _subject(self, evidence: Evidence) -> Subject:
         reserved = self._reserved()
@@ -187,7 +187,7 @@ def _page(text: str) -> str:
     return text.rstrip("\n") + "\n"
 
 
-def _page_faults(path: Path, wanted: str) -> Iterator[str]:
+def page_faults(path: Path, wanted: str) -> Iterator[str]:
     """Names the first line that differs: a whole page in an error helps nobody."""
     made = _text(path).splitlines() if path.exists() else []
     for number, (one, other) in enumerate(zip(made, wanted.splitlines(), strict=False), start=1):

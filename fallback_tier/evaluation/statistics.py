@@ -36,7 +36,7 @@ def bootstrap(values: Sequence[float]) -> Interval | None:
     """The mean over queries, with an interval (Efron 1979); None of no values."""
     if not values:
         return None
-    means = _resamples(len(values)) @ np.asarray(values, float) / len(values)
+    means = resamples(len(values)) @ np.asarray(values, float) / len(values)
     tail = (1 - CONFIDENCE) / 2 * 100
     low, high = np.percentile(means, [tail, 100 - tail])
     return Interval(float(np.mean(values)), float(low), float(high))
@@ -71,8 +71,8 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 # RandomState, because its streams are frozen for good (NEP 19): a Generator's may change with
 # numpy, and the committed tables with it.
 @cache
-def _resamples(size: int) -> NDArray[np.float64]:
-    """How often each value is in each resample: one product gives every mean."""
+def resamples(size: int) -> NDArray[np.float64]:
+    """How often each value is in each of RESAMPLES resamples: one product gives every mean."""
     drawn = np.random.RandomState(_SEED).randint(0, size, (RESAMPLES, size), dtype=np.int64)
     places = (np.arange(RESAMPLES)[:, None] * size + drawn).ravel()
     counts = np.bincount(places, minlength=RESAMPLES * size)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from fallback_audit.events import Digest
 from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason
+from fallback_tier.budget.meter import reached_in_words
 from fallback_tier.gates.distill import distill, failure_signature
+from fallback_tier.gates.resume import how_to_go_on
 from fallback_tier.gates.steps import FixState
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
@@ -57,15 +59,18 @@ class Failure:
 Decision = Pass | Refuse | Ask | Failure
 
 
-def decide(state: FixState) -> Decision:
-    """Strict AND of objective signals. The state must hold an application with its verdicts."""
+def decide(state: FixState, fix_id: str) -> Decision:
+    """Strict AND of objective signals. The state must hold an application with its verdicts.
+
+    ``fix_id`` is what a person is told to name who wants the fix to go on.
+    """
     application = state.application
     if application is None:
         raise AssertionError("a decision follows an attempt")
     if isinstance(application, Refused):
         if application.reason.is_attempt_failure:
             return _failure(state, application)
-        return _refusal(state, application)
+        return _refusal(state, application, fix_id)
     if state.gates_with(GateStatus.FAILED):
         return _failure(state, application)
     passed = state.gates_with(GateStatus.PASSED)
@@ -78,9 +83,14 @@ def decide(state: FixState) -> Decision:
     return Pass(application, passed, state.gates_with(GateStatus.SKIPPED))
 
 
-def _refusal(state: FixState, refused: Refused) -> Decision:
+def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
     if refused.reason is RefusalReason.MODEL_UNAVAILABLE:
         return Ask(EscalationReason.MODEL_UNAVAILABLE, refused.sentence)
+    if refused.reason is RefusalReason.BUDGET_EXHAUSTED:
+        question = refused.sentence
+        if state.reached is not None:
+            question = f"{reached_in_words(state.reached)} {how_to_go_on(state.reached, fix_id)}"
+        return Ask(EscalationReason.BUDGET_EXHAUSTED, question)
     if state.prior_attempts:
         return Ask(
             EscalationReason.RETRY_REFUSED,

@@ -7,18 +7,24 @@ from pydantic import Field, TypeAdapter
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
+from fallback_audit.model_events import Charge
 from fallback_audit.vocabulary import EscalationReason, GateStatus, ProofLevel, RefusalReason
-from fallback_tier.outcome import Applied, AttemptSummary
+from fallback_tier.outcome import Applied, AttemptSummary, CallUsage
 from fallback_tier.ports import GateVerdict
 
 
 class _Ended(Frozen):
+    """``usage`` is that of all attempts together, as the servers reported it; ``unreported``: the
+    pre-charges of calls of which nobody learned what they used (a crash, a broken connection)."""
+
     fix_id: str
     gate_transition_id: str
     advisory_id: str
     attempts: int
     prior_attempts: tuple[AttemptSummary, ...] = ()
     verdicts: tuple[GateVerdict, ...] = ()
+    usage: tuple[CallUsage, ...] = ()
+    unreported: Charge | None = None
 
 
 class Verified(_Ended):

@@ -14,6 +14,7 @@ from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
     AttemptFailed,
     AuditEvent,
+    BudgetReached,
     FixEscalated,
     FixRefused,
     FixStarted,
@@ -22,17 +23,18 @@ from fallback_audit.events import (
     SandboxDisabled,
 )
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
+from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import Finished, Recorder, TierEvent
-from fallback_tier.errors import PatchError, ToolError
+from fallback_tier.budget.spent import spent
+from fallback_tier.errors import ToolError
+from fallback_tier.gates.applies import judge_application
 from fallback_tier.gates.decision import Ask, Decision, Failure, Pass, Refuse, decide
 from fallback_tier.gates.isolation import Worktree
 from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified, shown_by
 from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeSelection
-from fallback_tier.patch.parse import parse_patch
-from fallback_tier.ports import ClientRunner, Gate, GateContext, GateVerdict, Sandbox
+from fallback_tier.ports import ClientRunner, Gate, GateContext, Sandbox
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
@@ -78,9 +80,30 @@ class GateRunner:
         stays open in the trail.
         """
         fix = _Fix(self, advisory, repo, selection)
-        names = [gate.name for gate in self.gates]
-        state = FixState(prior_attempts=tuple(prior_attempts))
         fix.start()
+        return self._to_the_end(fix, FixState(prior_attempts=tuple(prior_attempts)))
+
+    def resume(
+        self,
+        advisory: Advisory,
+        repo: RepoContext,
+        selection: RecipeSelection,
+        state: FixState,
+        *,
+        unprotected_before: bool = False,
+    ) -> FixResult:
+        """Go on from ``state`` (``fallback_tier.gates.resume``) under the same identifiers.
+
+        The attempt in hand begins again under its own number. ``unprotected_before``: that no sandbox
+        is used is on record already. Raises as ``run`` does.
+        """
+        fix = _Fix(self, advisory, repo, selection)
+        if not unprotected_before:
+            fix.say_unprotected()
+        return self._to_the_end(fix, state)
+
+    def _to_the_end(self, fix: "_Fix", state: FixState) -> FixResult:
+        names = [gate.name for gate in self.gates]
         try:
             while (key := next_step(state, names)) is not None:
                 self.observe(key)
@@ -116,6 +139,9 @@ class _Fix:
                 tool_version=self._runner.tool_version,
             )
         )
+        self.say_unprotected()
+
+    def say_unprotected(self) -> None:
         if self._runner.sandbox_waiver is not None:
             self._record(SandboxDisabled(reason=self._runner.sandbox_waiver))
 
@@ -136,7 +162,7 @@ class _Fix:
             said = excerpt(str(error), MAX_EXCERPT_CHARS)
             question = f"Step {key.name!r} could not be run: {said} Repair this and run again?"
             return self._carry_out(Ask(EscalationReason.GATE_INFRASTRUCTURE, question), state)
-        return self._carry_out(decide(state), state)
+        return self._carry_out(decide(state, self._repo.fix_id), state)
 
     def _attempt(self, state: FixState) -> FixState:
         events = self._runner.tier.stream(
@@ -145,6 +171,8 @@ class _Fix:
         with closing(events):
             for event in events:
                 self._runner.observe(event)
+                if isinstance(event, BudgetReached):
+                    state = replace(state, reached=event)
                 if isinstance(event, Finished):
                     return replace(state, application=event.application)
         raise AssertionError("a stream ends with Finished")
@@ -164,7 +192,7 @@ class _Fix:
             raise AssertionError("gates judge an isolated patch")
         began = time.monotonic_ns()
         if name == APPLIES:
-            verdict = _apply(application, worktree)
+            verdict = judge_application(application, worktree)
         else:
             worktree.restore()
             gate = next(gate for gate in self._runner.gates if gate.name == name)
@@ -257,6 +285,7 @@ class _Fix:
                 "attempts": state.attempt,
                 "prior_attempts": state.prior_attempts,
                 "verdicts": state.verdicts,
+                **spent(self._runner.audit, self._append.scope)._asdict(),
                 **facts,
             }
         )
@@ -269,25 +298,3 @@ class _Fix:
     def _record(self, event: AuditEvent) -> None:
         self._append(event)
         self._runner.observe(event)
-
-
-def _apply(application: Applied, worktree: Worktree) -> GateVerdict:
-    """Putting the patch on the base commit is the first gate.
-
-    What isn't strictly of the kind that we make never reaches git; what git made of it, the gates
-    that follow look at.
-    """
-    try:
-        parse_patch(application.diff)
-        worktree.apply(application.diff)
-    except PatchError as error:
-        return GateVerdict(
-            gate=APPLIES,
-            status=GateStatus.FAILED,
-            failure_kind=FailureKind.PATCH_DOES_NOT_APPLY,
-            detail=error.problem,
-            log=str(error),
-        )
-    return GateVerdict(
-        gate=APPLIES, status=GateStatus.PASSED, detail="git applied the patch to the base commit"
-    )

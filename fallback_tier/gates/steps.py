@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fallback_audit.events import Digest
+from fallback_audit.events import BudgetReached, Digest
 from fallback_audit.vocabulary import GateStatus
 from fallback_tier.gates.result import FixResult
 from fallback_tier.outcome import AttemptSummary, RecipeApplication, Refused
@@ -36,6 +36,8 @@ class FixState:
     application: RecipeApplication | None = None
     isolated: bool = False
     verdicts: tuple[GateVerdict, ...] = ()
+    #: The cap that stopped the attempt in hand.
+    reached: BudgetReached | None = None
     result: FixResult | None = None
 
     @property

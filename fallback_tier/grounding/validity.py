@@ -1,11 +1,14 @@
 """Validity of a plan: deterministic, always checked, no model call. An invalid plan is asked again
 within the call ceiling and never handed on.
 
-What it can't see: whether a bump is a downgrade of *this* repository's version. The recipe, which
-reads that version, refuses it (``EcosystemPlugin.apply``).
+What it can't see: whether a bump is a downgrade of *this* repository's version, and whether an overridden
+package is a direct dependency. The recipe, which reads the manifests, refuses both
+(``EcosystemPlugin.apply``).
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
+from typing import Final
 
 from fallback_tier.advisory import (
     Advisory,
@@ -15,22 +18,24 @@ from fallback_tier.advisory import (
     is_affected,
 )
 from fallback_tier.advisory.versions import is_orderable
-from fallback_tier.errors import EditError, RepositoryError
-from fallback_tier.outcome import DependencyBump, Override, Plan, Refuse, SearchReplace
-from fallback_tier.patch.edits import replace_once
-from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
+from fallback_tier.grounding.edit_checks import edit_problems, quoted
+from fallback_tier.outcome import DependencyBump, Override, Plan, Refuse
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
-#: Search/replace edits of one plan. Real fixes have a median of two or three hunks; what needs more
-#: than this is a rewrite that a person should see.
-MAX_EDITS = 40
+#: A plan's rationale (UTF-8 bytes). Each of its sentences is a claim to be checked: a screenful.
+MAX_RATIONALE_BYTES: Final = 4_096
 
-#: Old and new text of one edit, each (UTF-8 bytes): several screens of code.
-MAX_EDIT_BYTES = 16_384
+#: Citations of one plan: three times what a prompt offers.
+MAX_CITATIONS: Final = 50
 
-#: Longest name or path that a problem quotes back: enough to recognise what was meant.
-_SHOWN_CHARS = 120
+#: Problems told at once: enough for one repair, short enough for the next prompt.
+MAX_PROBLEMS: Final = 10
+
+#: One version, as it is written into a manifest. What orders versions reads more than that: of npm's
+#: ``2.0.0 || 1.0.0``, a range that admits the flaw, it sees the first; around PyPI's it passes over blanks.
+_EXACT_NPM: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
+_EXACT: Final = re.compile(r"[0-9A-Za-z.!+_-]+")
 
 
 def check_plan(
@@ -47,105 +52,59 @@ def check_plan(
     ``snippet_ids`` (``S1`` …) and ``example_ids`` (``E1`` …) are what the prompt offered for
     citation, beside the advisory's own id. Never raises for a bad plan.
     """
-    problems = list(_citations(plan, snippet_ids | example_ids | {advisory.id}))
+    problems = [*_citations(plan, snippet_ids | example_ids | {advisory.id}), *_rationale(plan)]
     if isinstance(plan, Refuse):
         if not plan.reason.strip():
             problems.append("`reason` is empty: say in one sentence why no safe fix can be made.")
         return tuple(problems)
-    if isinstance(plan, Override):
-        problems.append(
-            "`override` is not supported: raise the dependency itself with `dependency_bump`, edit "
-            "the source with `source_edit`, or `refuse`."
-        )
-    elif isinstance(plan, DependencyBump):
-        problems += _bump(plan, advisory, plugin.name)
-    problems += _edits(plan.edits, repo, plugin)
+    if isinstance(plan, DependencyBump | Override):
+        problems += _version(plan, advisory, plugin.name)
+    problems += edit_problems(plan.edits, repo, plugin)
+    if len(problems) > MAX_PROBLEMS:
+        more = len(problems) - MAX_PROBLEMS
+        problems[MAX_PROBLEMS:] = [f"There are {more} more problems of these kinds."]
     return tuple(problems)
 
 
+def _rationale(plan: Plan) -> Iterator[str]:
+    size = len(plan.rationale.encode())
+    if size > MAX_RATIONALE_BYTES:
+        yield (
+            f"`rationale` has {size:,} bytes; the limit is {MAX_RATIONALE_BYTES:,}: say in a few sentences"
+            " what the flaw is and why the edits mend it."
+        )
+
+
 def _citations(plan: Plan, offered: frozenset[str]) -> Iterator[str]:
+    known = ", ".join(sorted(offered, key=lambda name: (len(name), name))) or "none"
+    if len(plan.citations) > MAX_CITATIONS:
+        yield (
+            f"The plan has {len(plan.citations)} citations; the limit is {MAX_CITATIONS}: name each of"
+            f" these at most once: {known}."
+        )
+        return
     for citation in dict.fromkeys(plan.citations):
         if citation not in offered:
-            known = ", ".join(sorted(offered, key=lambda name: (len(name), name))) or "none"
-            yield f"Citation {_quoted(citation)} does not exist; those that do: {known}."
+            yield f"Citation {quoted(citation)} does not exist; those that do: {known}."
 
 
-def _bump(plan: DependencyBump, advisory: Advisory, ecosystem: str) -> Iterator[str]:
+def _version(plan: DependencyBump | Override, advisory: Advisory, ecosystem: str) -> Iterator[str]:
     """The package is one the advisory names, the version one that it fixes."""
     named = advisory.packages(ecosystem)
     if canonical_name(ecosystem, plan.package) not in named:
         yield (
-            f"Package {_quoted(plan.package)} is not one that {advisory.id} names for {ecosystem}: "
+            f"Package {quoted(plan.package)} is not one that {advisory.id} names for {ecosystem}: "
             f"{', '.join(named) or 'none'}."
         )
         return
     fixed = fixed_versions(advisory, ecosystem, plan.package)
     wanted = f"use one of {', '.join(fixed)} or above" if fixed else "no fixed version is known"
-    version = _quoted(plan.version)
-    if not is_orderable(ecosystem, plan.version):
+    version = quoted(plan.version)
+    exact = _EXACT_NPM if ecosystem == "npm" else _EXACT
+    if not exact.fullmatch(plan.version) or not is_orderable(ecosystem, plan.version):
         yield f"Version {version} is not an exact {ecosystem} version; {wanted}."
     elif is_affected(advisory, ecosystem, plan.package, plan.version):
         yield f"Version {version} of {plan.package} is affected by {advisory.id}; {wanted}."
     elif not fixed or compare_versions(ecosystem, plan.version, fixed[0]) < 0:
         # Not affected because it is older than the flaw: going there would be a downgrade.
         yield f"Version {version} of {plan.package} is below every fixed version; {wanted}."
-
-
-def _edits(
-    edits: Sequence[SearchReplace], repo: RepoContext, plugin: EcosystemPlugin
-) -> Iterator[str]:
-    if len(edits) > MAX_EDITS:
-        yield f"The plan has {len(edits)} edits; the limit is {MAX_EDITS}: keep the essential ones."
-        return
-    texts: dict[str, str] = {}
-    for number, edit in enumerate(edits, start=1):
-        problem = _edit(edit, texts, repo, plugin)
-        if problem is not None:
-            yield f"Edit {number}: {problem}"
-
-
-def _edit(
-    edit: SearchReplace, texts: dict[str, str], repo: RepoContext, plugin: EcosystemPlugin
-) -> str | None:
-    """The first problem of one edit. ``texts`` carries each file from one edit to the next."""
-    if edit.path not in texts:
-        problem = _path(edit.path, repo, plugin)
-        if problem is not None:
-            return problem
-        try:
-            texts[edit.path] = repo.read_text(edit.path)
-        except RepositoryError as error:
-            return str(error)
-    if edit.old == edit.new:
-        return f"`old` and `new` are the same in {_quoted(edit.path)}: leave the edit out."
-    if max(len(edit.old.encode()), len(edit.new.encode())) > MAX_EDIT_BYTES:
-        return (
-            f"`old` or `new` is larger than {MAX_EDIT_BYTES:,} bytes: cut it into smaller edits of "
-            "the lines that change."
-        )
-    if "\0" in edit.new:
-        return "`new` has a NUL character: git would take the file for binary. Leave it out."
-    try:
-        texts[edit.path] = replace_once(texts[edit.path], edit)
-    except EditError as error:
-        return str(error)
-    return None
-
-
-def _path(path: str, repo: RepoContext, plugin: EcosystemPlugin) -> str | None:
-    """Why this path can't be edited: place, then kind, then presence."""
-    reason = forbidden_reason(path)
-    if reason is not None:
-        return f"{_quoted(path)} may not be changed: {reason}."
-    reason = recipe_only_reason(path)
-    if reason is None and (path in repo.manifests or plugin.editable_keys(path) is not None):
-        reason = "it is a dependency manifest (use dependency_bump)"
-    if reason is not None:
-        return f"{_quoted(path)} may not be changed: {reason}."
-    if not repo.has(path):
-        return f"{_quoted(path)} is not a tracked file: name one that the prompt shows."
-    return None
-
-
-def _quoted(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…")

@@ -98,12 +98,12 @@ _TESTS = _Place(
 _FORBIDDEN = (_CI, _GIT, _HOOKS, _BUILD, _IMAGE)
 
 _LOCKS = _Place(
-    "it is a lock file; only a package client writes those (use dependency_bump)",
+    "it is a lock file; only a package client writes those (use dependency_bump or override)",
     files="package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb"
     " uv.lock poetry.lock pipfile.lock pdm.lock pylock*.toml",
 )
 _MANIFESTS = _Place(
-    "it is a dependency manifest; only a recipe changes it, by its keys (use dependency_bump)",
+    "it is a dependency manifest; only a recipe changes it, by its keys (use dependency_bump or override)",
     files="package.json requirements*.txt requirements*.in *requirements.txt *requirements.in"
     " constraints*.txt constraints*.in pyproject.toml setup.cfg setup.py pipfile environment.y*ml",
 )

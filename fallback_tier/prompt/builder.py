@@ -7,8 +7,7 @@ What comes from outside enters as a fence (``fence``), never as bare text.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import PromptShape
@@ -19,11 +18,9 @@ from fallback_tier.outcome import AttemptSummary
 from fallback_tier.ports import EcosystemPlugin, Message, NonceSource
 from fallback_tier.prompt.context import Snippet, select_snippets
 from fallback_tier.prompt.fence import SourceKind, fence
+from fallback_tier.prompt.render import render
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import FewShot, example_text
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 #: The assistant's turn in place of a rejected answer: chat templates want turns to alternate, and
 #: what the model wrote is quoted in the next turn, as data.
@@ -46,14 +43,50 @@ The rejected answer:
 Answer my first message again, with what was wrong corrected: one JSON object, nothing else.
 """
 
+_DOUBT = """\
+Your previous answer claims what nothing in my first message supports. The fence code of this message \
+is {nonce}.
+
+What is not supported:
+{problems}
+
+The answer:
+{answer}
+
+Answer my first message again: one JSON object, nothing else.
+"""
+
+#: Never on a first generation: it makes a model refuse, and name less of what it knows (DESIGN §6).
+STRICT_INSTRUCTION = """\
+A stricter rule holds now. Use only what the advisory, the snippets and the failure summary state, and \
+prefer their wording: no name, version, path or behaviour that does not stand there, neither in the \
+rationale nor in an edit. If no fix can be made on that ground, refuse.
+"""
+
+
+class Conversation(Frozen):
+    """What is sent: turns that alternate, and the random parts in them."""
+
+    messages: tuple[Message, ...]
+    nonces: tuple[str, ...]
+
 
 class Prompt(Frozen):
-    """A first turn. ``sha256`` and ``byte_count`` are of ``system`` + ``user`` in UTF-8."""
+    """A first turn. ``sha256`` and ``byte_count`` are of ``system`` + ``user`` in UTF-8.
+
+    Its examples are cited as E1, E2 … in their order; ``example_ids`` are those of the memory.
+    ``advisory``, ``snippets``, ``examples`` and ``failure_summary`` are what stands fenced in it, for
+    whoever fences it again (the judge).
+    """
 
     system: str
     user: str
+    nonce: str
     shape: PromptShape
+    advisory: str
     snippets: tuple[Snippet, ...]
+    examples: tuple[str, ...]
+    failure_summary: str | None
     example_ids: tuple[str, ...]
     sha256: str
     byte_count: int
@@ -95,39 +128,69 @@ class PromptBuilder:
         variables = self._variables(advisory, plugin.name, snippets, examples, prior_attempts)
         variables["own_code"] = own_code
         template = plugin.instruction_template()
-        system = _render(template, "system", {})
-        user = _render(template, "user", variables)
+        system = render(template, "system", {}, next_step=_FIX_TEMPLATE)
+        user = render(template, "user", variables, next_step=_FIX_TEMPLATE)
         _check_shows_all(user, variables)
         whole = (system + user).encode()
         return Prompt(
             system=system,
             user=user,
+            nonce=variables["fence_code"],
             shape=PromptShape.RETRY if prior_attempts else PromptShape.INITIAL,
+            advisory=advisory_text(advisory, plugin.name),
             snippets=snippets,
+            examples=tuple(_example_text(shot) for shot in examples),
+            failure_summary=prior_attempts[-1].prior_failure_summary if prior_attempts else None,
             example_ids=tuple(shot.example.example_id for shot in examples),
             sha256=hashlib.sha256(whole).hexdigest(),
             byte_count=len(whole),
         )
 
+    def first(self, prompt: Prompt) -> Conversation:
+        """The first generation. The turn is marked for the cache: whatever is asked again begins so."""
+        return Conversation(messages=(_first_turn(prompt),), nonces=(prompt.nonce,))
+
     def repair(
-        self, prompt: Prompt, answer_text: str, problems: Sequence[str]
-    ) -> tuple[Message, ...]:
+        self, prompt: Prompt, answer_text: str, problems: Sequence[str], *, strict: bool = False
+    ) -> Conversation:
         """Ask again: the first turn unchanged, then what was wrong with the answer, and the answer.
 
         Both are fenced: problems quote the answer, and an answer may repeat what it was told by the
-        text that it read.
+        text that it read. ``strict``: the answer was already asked for under the strict instruction.
         """
+        return self._again(_REPAIR, prompt, answer_text, problems, strict=strict)
+
+    def regenerate(
+        self, prompt: Prompt, answer_text: str, unsupported: Sequence[str]
+    ) -> Conversation:
+        """Ask again under the strict instruction: the judge found claims that nothing supports."""
+        return self._again(_DOUBT, prompt, answer_text, unsupported, strict=True)
+
+    def _again(
+        self,
+        template: str,
+        prompt: Prompt,
+        answer_text: str,
+        problems: Sequence[str],
+        *,
+        strict: bool,
+    ) -> Conversation:
         nonce = self._nonces()
         listed = "\n".join(f"- {problem}" for problem in problems)
-        again = _REPAIR.format(
+        again = template.format(
             nonce=nonce,
             problems=self._fence(listed, SourceKind.PREVIOUS_ANSWER, nonce),
             answer=self._fence(answer_text, SourceKind.PREVIOUS_ANSWER, nonce),
         )
-        return (
-            Message(role="user", content=prompt.user),
-            Message(role="assistant", content=REJECTED_TURN),
-            Message(role="user", content=again),
+        if strict:
+            again += STRICT_INSTRUCTION
+        return Conversation(
+            messages=(
+                _first_turn(prompt),
+                Message(role="assistant", content=REJECTED_TURN),
+                Message(role="user", content=again),
+            ),
+            nonces=(prompt.nonce, nonce),
         )
 
     def _variables(
@@ -143,9 +206,7 @@ class PromptBuilder:
         last = prior_attempts[-1] if prior_attempts else None
         return {
             "fence_code": nonce,
-            "advisory": self._fence(
-                _advisory_text(advisory, ecosystem), SourceKind.ADVISORY, nonce
-            ),
+            "advisory": self._fence(advisory_text(advisory, ecosystem), SourceKind.ADVISORY, nonce),
             "snippets": [
                 {
                     "id": snippet.id,
@@ -156,8 +217,11 @@ class PromptBuilder:
                 for snippet in snippets
             ],
             "examples": [
-                self._fence(_example_text(shot), SourceKind.SOLVED_EXAMPLE, nonce)
-                for shot in examples
+                {
+                    "id": f"E{number}",
+                    "text": self._fence(_example_text(shot), SourceKind.SOLVED_EXAMPLE, nonce),
+                }
+                for number, shot in enumerate(examples, start=1)
             ],
             # Numbers and closed vocabulary only: the rest of a summary is a foreign host's text.
             "prior_attempts": [
@@ -173,7 +237,12 @@ class PromptBuilder:
         return fence(text, source_kind=source_kind, nonce=nonce, secrets=self._secrets).text
 
 
-def _advisory_text(advisory: Advisory, ecosystem: str) -> str:
+def _first_turn(prompt: Prompt) -> Message:
+    return Message(role="user", content=prompt.user, cache=True)
+
+
+def advisory_text(advisory: Advisory, ecosystem: str) -> str:
+    """An advisory as a model is told of it: what is structured first, then its text."""
     lines = [f"id: {', '.join((advisory.id, *advisory.aliases))}"]
     for package in advisory.packages(ecosystem):
         fixed = fixed_versions(advisory, ecosystem, package)[:MAX_FIXED_VERSIONS]
@@ -196,7 +265,7 @@ def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:
     expected = {
         "advisory": [variables["advisory"]],
         "snippets": [snippet["text"] for snippet in variables["snippets"]],
-        "examples": variables["examples"],
+        "examples": [example["text"] for example in variables["examples"]],
         "prior_failure_summary": [variables["prior_failure_summary"] or ""],
     }
     for name, texts in expected.items():
@@ -204,35 +273,3 @@ def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:
             raise ConfigurationError(
                 f"The prompt template leaves out `{name}`.", next_step=_FIX_TEMPLATE
             )
-
-
-def _render(text: str, block: str, variables: Mapping[str, Any]) -> str:
-    from jinja2 import TemplateError
-
-    try:
-        template = _compile(text)
-        render = template.blocks[block]
-        return "".join(render(template.new_context(dict(variables))))
-    except KeyError as error:
-        raise ConfigurationError(
-            f"The prompt template has no block `{block}`.", next_step=_FIX_TEMPLATE
-        ) from error
-    except TemplateError as error:
-        raise ConfigurationError(
-            f"The prompt template's block `{block}` can't be rendered: {error.message}.",
-            next_step=_FIX_TEMPLATE,
-        ) from error
-
-
-@lru_cache(maxsize=8)
-def _compile(text: str) -> "Template":
-    from jinja2 import Environment, StrictUndefined
-
-    return Environment(
-        undefined=StrictUndefined,
-        # A prompt, not HTML: escaping would falsify the code that edits are copied from.
-        autoescape=False,  # noqa: S701
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    ).from_string(text)

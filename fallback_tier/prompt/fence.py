@@ -15,6 +15,7 @@ its author could not know. This mitigates injection; it doesn't eliminate it. He
 import re
 from bisect import bisect_right
 from enum import StrEnum
+from itertools import accumulate
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import ConfigurationError
@@ -47,6 +48,7 @@ class SourceKind(StrEnum):
     SOLVED_EXAMPLE = "solved_example"
     PRIOR_ATTEMPT_SUMMARY = "prior_attempt_summary"
     PREVIOUS_ANSWER = "previous_answer"
+    PLAN = "plan"
 
     @property
     def max_bytes(self) -> int:
@@ -63,6 +65,9 @@ MAX_FENCED_SNIPPET_BYTES = 8 * 1024
 MAX_FENCED_EXAMPLE_BYTES = 3 * 1024
 #: A plan of 2,048 output tokens is about 8 kB; its beginning and end show what was wrong.
 MAX_FENCED_ANSWER_BYTES = 4 * 1024
+#: What is under judgement is shown whole or not judged: a plan of 2,048 output tokens is about 8 kB,
+#: and as much again is room for prefixes and shown characters.
+MAX_FENCED_PLAN_BYTES = 16 * 1024
 
 _MAX_BYTES = {
     SourceKind.ADVISORY: MAX_FENCED_ADVISORY_BYTES,
@@ -70,6 +75,7 @@ _MAX_BYTES = {
     SourceKind.SOLVED_EXAMPLE: MAX_FENCED_EXAMPLE_BYTES,
     SourceKind.PRIOR_ATTEMPT_SUMMARY: MAX_FENCED_SUMMARY_BYTES,
     SourceKind.PREVIOUS_ANSWER: MAX_FENCED_ANSWER_BYTES,
+    SourceKind.PLAN: MAX_FENCED_PLAN_BYTES,
 }
 
 
@@ -138,12 +144,11 @@ def _cut(front: str, back: str, total: int, room: int, nonce: str) -> str:
 
 def _fitting(text: str, room: int, direction: int) -> int:
     """How many characters from the front (1) or the back (-1) take at most ``room`` bytes."""
-    text = text[:room] if direction > 0 else text[-room:]
-
-    def size(count: int) -> int:
-        return _size(text[:count] if direction > 0 else text[len(text) - count :])
-
-    return max(0, bisect_right(range(len(text) + 1), room, key=size) - 1)
+    text = text[:room] if direction > 0 else text[: -room - 1 : -1]
+    # What a character takes depends on nothing beside it: each sort is measured once.
+    sizes = {char: _size(char) - len(PREFIX) for char in set(text)}
+    totals = accumulate(map(sizes.__getitem__, text), initial=len(PREFIX))
+    return max(0, bisect_right(list(totals), room) - 1)
 
 
 def _line_end(kept: str) -> int:

@@ -3,23 +3,76 @@
 Ecosystem plugins don't see each other; what they share over ports and models stands here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_tier.advisory import Advisory, compare_versions, is_affected
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Selected
+
+#: Parameter of a selection: the one rung that is to serve.
+_RUNG = "rung"
+
+
+#: Refusals of a bump to which a model has another answer.
+_MODELS_TURN = frozenset({RefusalReason.BLOCKED_BY_CONSTRAINT, RefusalReason.RECIPE_UNSUPPORTED})
+_OTHERWISE = "Use override where only others bring it in; else edit the source, or refuse."
+
+
+def override(recipe: str, package: str, version: str) -> Selected:
+    """The selection that forces a transitive package to a version, by the ladder's override rung alone."""
+    parameters = {"package": package, "version": version, _RUNG: LadderStep.OVERRIDE.value}
+    return Selected(recipe=recipe, parameters=parameters)
+
+
+def is_override(selection: Selected) -> bool:
+    """Was it made by ``override``?"""
+    return selection.parameters.get(_RUNG) == LadderStep.OVERRIDE
+
+
+@contextmanager
+def told_to_a_model(selection: Selected) -> Iterator[None]:
+    """A bump that a model chose and that can't be: the next step is the model's, not a person's."""
+    try:
+        yield
+    except RecipeError as error:
+        if error.reason not in _MODELS_TURN or not selection.parameters or is_override(selection):
+            raise
+        raise RecipeError(error.reason, error.problem, next_step=_OTHERWISE) from error
+
+
+def use_bump(package: str, where: str) -> RecipeError:
+    """A direct dependency is never overridden: what the project asks for itself is raised."""
+    return RecipeError(
+        RefusalReason.RECIPE_UNSUPPORTED,
+        f"{package} is a direct dependency ({where}): an override is for what others bring in.",
+        next_step="Use dependency_bump.",
+    )
+
+
+def no_override(problem: str) -> RecipeError:
+    """There is no place for an override, or it can't serve."""
+    return RecipeError(
+        RefusalReason.RECIPE_UNSUPPORTED,
+        problem,
+        next_step="Use dependency_bump for the package that brings it in, or refuse.",
+    )
 
 
 def check_target(
-    ecosystem: str, advisory: Advisory, package: str, version: str, current: str
+    ecosystem: str, advisory: Advisory, package: str, version: str, current: str | None
 ) -> None:
-    """A version that somebody else chose (a model): real, not affected, no downgrade. Or RecipeError."""
+    """A version that somebody else chose (a model): real, not affected, no downgrade. Or RecipeError.
+
+    ``current`` None: only a resolver can tell what is installed.
+    """
     if not is_orderable(ecosystem, version):
         raise unsupported(f"{version!r} is not a version of {package}.")
     if is_affected(advisory, ecosystem, package, version):
         raise unsupported(f"{package} {version} is itself affected by {advisory.id}.")
-    if compare_versions(ecosystem, version, current) <= 0:
+    if current is not None and compare_versions(ecosystem, version, current) <= 0:
         raise unsupported(f"{package} {version} would be a downgrade from {current}.")
 
 

@@ -61,7 +61,9 @@ def _measure(row: Row, place: Path, options: argparse.Namespace) -> report.Resul
             comparison = compare(pair.ours, pair.theirs, rounds=rounds)
             pair.check()
             labels = (pair.ours.label, pair.theirs.label)
-            return report.Result(row, labels, comparison, dict(pair.facts()))
+            return report.Result(
+                row, labels, comparison, dict(pair.facts()), figures=tuple(pair.figures())
+            )
     except BenchError as error:
         return report.Result(row, skipped=str(error))
 

@@ -1,12 +1,22 @@
 """Every row, in the order of the goals. A new module of rows is one more line here."""
 
-from tests.bench import rows_loop, rows_plan, rows_recipe, rows_retrieval, rows_startup
+from tests.bench import (
+    rows_llm,
+    rows_loop,
+    rows_plan,
+    rows_prompt,
+    rows_recipe,
+    rows_retrieval,
+    rows_startup,
+)
 from tests.bench.row import Row
 
 ROWS: tuple[Row, ...] = (
     *rows_startup.ROWS,
     *rows_recipe.ROWS,
     *rows_plan.ROWS,
+    *rows_llm.ROWS,
+    *rows_prompt.ROWS,
     *rows_loop.ROWS,
     *rows_retrieval.ROWS,
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tests.bench.machine import Machine
 from tests.bench.measure import Sample
 from tests.bench.ratio import Comparison, Spread
-from tests.bench.row import Row
+from tests.bench.row import Figure, Row
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,13 +25,17 @@ class Result:
     comparison: Comparison | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     skipped: str | None = None
+    figures: Sequence[Figure] = ()
 
     @property
     def met(self) -> bool | None:
-        """Is the goal reached? None: not measured, or no limit."""
-        if self.comparison is None or self.row.limit is None:
+        """Is the goal reached, in every figure that has one? None: not measured, or no limit."""
+        if self.comparison is None:
             return None
-        return self.comparison.wall_ratio.median <= self.row.limit
+        verdicts = [figure.met for figure in self.figures]
+        if self.row.limit is not None:
+            verdicts.append(self.comparison.wall_ratio.median <= self.row.limit)
+        return all(verdicts) if verdicts else None
 
 
 def document(
@@ -73,6 +77,7 @@ def _row(result: Result) -> dict[str, Any]:
         "cpu_ratio": None if cpu is None else _rounded(cpu, 1, 4),
         "ours": _side(result.labels[0], comparison.ours),
         "theirs": _side(result.labels[1], comparison.theirs),
+        "figures": [{**asdict(figure), "met": figure.met} for figure in result.figures],
         "facts": dict(result.facts),
     }
 
@@ -94,6 +99,9 @@ def _mib(size: int) -> float:
     return round(size / 2**20, 1)
 
 
+_VERDICTS = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}
+
+
 def table(run: Mapping[str, Any]) -> "Table":
     """The document's rows for a person."""
     from rich.table import Table
@@ -112,9 +120,14 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     limit = "" if row["limit"] is None else f"≤ {row['limit']:g}"
     if row["skipped"]:
         return [f"{row['title']}\n[dim]{row['skipped']}[/]", "", "", f"{limit}\nno figure"]
-    verdict = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}[row["met"]]
+    verdict = _VERDICTS[row["met"]]
+    figures = "".join(
+        f"\n{figure['name']}: {figure['value']:.3g}{figure['unit']} "
+        f"(≤ {figure['limit']:g}{figure['unit']}, {_VERDICTS[figure['met']]})"
+        for figure in row["figures"]
+    )
     return [
-        f"{row['title']}\n[dim]{row['ours']['label']}\nvs {row['theirs']['label']}[/]",
+        f"{row['title']}\n[dim]{row['ours']['label']}\nvs {row['theirs']['label']}[/]{figures}",
         _ratio(row["wall_ratio"]),
         _ratio(row["cpu_ratio"]),
         f"{limit}\n{verdict}",

@@ -7,7 +7,7 @@ def audit_append(bench: Bench) -> Iterator[Pair]:
 ROWS = (Row("audit-append", "Durable audit append", "9", 2.0, 31, audit_append),)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,25 @@ def _nothing() -> None:
 
 def _no_facts() -> Mapping[str, Any]:
     return {}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A goal that is no ratio of times: a time by itself, or a ratio of sizes; ``limit`` not to pass."""
+
+    name: str
+    value: float
+    limit: float
+    unit: str = ""
+
+    @property
+    def met(self) -> bool:
+        """Is the goal reached?"""
+        return self.value <= self.limit
+
+
+def _no_figures() -> Sequence[Figure]:
+    return ()
 
 
 @dataclass(frozen=True)
@@ -41,19 +60,24 @@ class Bench:
         """A program of ours. Raises BenchError where `make bench` has not installed it."""
         return _program(self.ours, name)
 
-    def peer(self, name: str) -> Path:
-        """A peer's program. Raises BenchError where `make bench` has not installed it."""
-        return _program(self.peers, name)
+    def peer(self, name: str, environment: str = "peers") -> Path:
+        """A peer's program; one whose pins fit no other has an environment of its own. Raises
+        BenchError where `make bench` has not installed it."""
+        return _program(self.peers.with_name(environment), name)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sides. ``check``, called after the rounds, raises BenchError where work was not done."""
+    """Two sides. ``check``, called after the rounds, raises BenchError where work was not done.
+
+    ``figures`` are goals that the ratio of the two does not tell; they count as the row's own.
+    """
 
     ours: Side
     theirs: Side
     check: Callable[[], None] = _nothing
     facts: Callable[[], Mapping[str, Any]] = _no_facts
+    figures: Callable[[], Sequence[Figure]] = _no_figures
 
 
 @dataclass(frozen=True)

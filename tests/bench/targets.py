@@ -30,7 +30,8 @@ class Kind:
     second: Mapping[str, str] | None = None
 
 
-def _osv(ecosystem: str, package: str, fixed: str, *versions: str) -> dict[str, Any]:
+def osv(ecosystem: str, package: str, fixed: str, *versions: str) -> dict[str, Any]:
+    """A record about one package."""
     kind = "SEMVER" if ecosystem == "npm" else "ECOSYSTEM"
     return {
         "schema_version": "1.7.0",
@@ -48,7 +49,7 @@ def _osv(ecosystem: str, package: str, fixed: str, *versions: str) -> dict[str, 
     }
 
 
-_JINJA2 = _osv("PyPI", "jinja2", "3.1.4", "3.1.2", "3.1.3")
+_JINJA2 = osv("PyPI", "jinja2", "3.1.4", "3.1.2", "3.1.3")
 
 REQUIREMENTS = Kind(
     files={
@@ -86,7 +87,7 @@ NPM = Kind(
     lock=("npm", "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund"),
     proof="package-lock.json",
     fixed='"node_modules/lodash": {\n      "version": "4.17.21"',
-    advisory=_osv("npm", "lodash", "4.17.21"),
+    advisory=osv("npm", "lodash", "4.17.21"),
 )
 
 
@@ -107,6 +108,7 @@ class Target:
         target.advisory.write_text(json.dumps(kind.advisory))
         for files in (kind.files, kind.second or {}):
             for name, text in files.items():
+                (target.root / name).parent.mkdir(exist_ok=True)
                 (target.root / name).write_text(text)
             if kind.lock and files:
                 tool = uv if uv is not None else kind.lock[0]
@@ -162,8 +164,15 @@ class Attempt:
 @contextmanager
 def osv_server(advisory: Path) -> Iterator[str]:
     """The query address of a loopback OSV server that knows this record."""
+    with loopback(_SERVER, advisory) as port:
+        yield f"http://127.0.0.1:{port}/v1/query"
+
+
+@contextmanager
+def loopback(script: Path, knowledge: Path) -> Iterator[str]:
+    """The port of a server of this folder, run as a process of its own."""
     process = subprocess.Popen(
-        [shutil.which("python3") or "python3", _SERVER, advisory],
+        [shutil.which("python3") or "python3", script, knowledge],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=clean_environment(),
@@ -173,7 +182,7 @@ def osv_server(advisory: Path) -> Iterator[str]:
         try:
             port = process.stdout.readline().strip() if process.stdout else ""
             if not port:
-                raise BenchError("the loopback OSV server did not start")
-            yield f"http://127.0.0.1:{port}/v1/query"
+                raise BenchError(f"{script.name} did not start")
+            yield port
         finally:
             process.kill()

@@ -17,6 +17,7 @@ _NAMED = {
         "sqlite-vec",
         "tantivy",
     ),
+    "aider": ("aider-chat",),
 }
 _TOOLS = ("git", "npm", "node")
 

@@ -88,8 +88,10 @@ class CutAnywhere:
 
     index: SolvedExampleIndex
 
-    def query(self, advisory: Advisory, repo_ctx: RepoContext) -> Retrieval:
-        answer = self.index.query(advisory, repo_ctx)
+    def query(
+        self, advisory: Advisory, repo_ctx: RepoContext, *, beyond: frozenset[str] = frozenset()
+    ) -> Retrieval:
+        answer = self.index.query(advisory, repo_ctx, beyond=beyond)
         if isinstance(answer, RagMiss):
             return answer
         shots = []

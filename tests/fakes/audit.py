@@ -1,8 +1,11 @@
 """Stores in memory, and stores that fail on purpose."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import dropwhile
+from typing import TypeVar
 
 from fallback_audit.errors import AuditStoreError, EvidenceError
 from fallback_audit.events import SCHEMA_VERSION, AuditEvent
@@ -10,12 +13,20 @@ from fallback_audit.ports import Scope, StoredEvent
 
 NO_DIGEST = "0" * 64
 
+EventT = TypeVar("EventT")
+
+
+def _moment(said: str) -> datetime:
+    moment = datetime.fromisoformat(said)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
 
 @dataclass
 class MemoryAudit:
     """Implements AuditStore. ``fail_on`` names an event kind whose append fails (a full disk)."""
 
     fail_on: str | None = None
+    clock: Callable[[], str] = lambda: "2026-01-01T00:00:00.000000Z"
     stored: list[StoredEvent] = field(default_factory=list)
 
     def append(self, scope: Scope, event: AuditEvent) -> StoredEvent:
@@ -26,7 +37,7 @@ class MemoryAudit:
             scope=scope,
             kind=event.kind,
             schema_version=SCHEMA_VERSION,
-            recorded_at="2026-01-01T00:00:00Z",
+            recorded_at=self.clock(),
             payload_sha256=NO_DIGEST,
             previous_leaf=NO_DIGEST,
             leaf=NO_DIGEST,
@@ -35,11 +46,31 @@ class MemoryAudit:
         self.stored.append(stored)
         return stored
 
-    def events(self, fix_id: str | None = None) -> Iterator[StoredEvent]:
-        return (e for e in self.stored if fix_id in (None, e.scope.fix_id))
+    def events(
+        self,
+        fix_id: str | None = None,
+        *,
+        kinds: frozenset[str] | None = None,
+        since: str | None = None,
+        after: int = 0,
+    ) -> Iterator[StoredEvent]:
+        recent = iter(self.stored)
+        if since is not None:
+            recent = dropwhile(lambda e: _moment(e.recorded_at) < _moment(since), recent)
+        return (
+            e
+            for e in recent
+            if e.seq > after
+            and fix_id in (None, e.scope.fix_id)
+            and (kinds is None or e.kind in kinds)
+        )
 
     def close(self) -> None:
         pass
+
+    def of(self, kind: type[EventT]) -> list[EventT]:
+        """The events of one type, in order."""
+        return [event for event in self.payloads if isinstance(event, kind)]
 
     @property
     def payloads(self) -> list[AuditEvent]:

@@ -1,4 +1,4 @@
-"""An ecosystem whose manifest is one line a dependency: ``name version``."""
+"""An ecosystem whose manifest is one line a dependency: ``name version``, indented if transitive."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +49,9 @@ class FakeEcosystem:
     def bump(self, package: str, version: str) -> Selected:
         return Selected(recipe="direct-bump", parameters={"package": package, "version": version})
 
+    def override(self, package: str, version: str) -> Selected:
+        return Selected(recipe="override", parameters={"package": package, "version": version})
+
     def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
         return Outline()
 
@@ -58,12 +61,19 @@ class FakeEcosystem:
         package, version = selection.parameters["package"], selection.parameters["version"]
         before = repo.read_text(MANIFEST)
         lines = before.splitlines(keepends=True)
-        old = next((line for line in lines if line.startswith(f"{package} ")), None)
+        step = LadderStep.DIRECT_BUMP
+        start = f"{package} "
+        if selection.recipe == "override":
+            step, start = LadderStep.OVERRIDE, f"  {package} "
+        old = next((line for line in lines if line.startswith(start)), None)
         if old is None:
+            what = "declared" if step is LadderStep.DIRECT_BUMP else "a transitive dependency"
             raise RecipeError(
-                RefusalReason.RECIPE_UNSUPPORTED, f"{package} is not declared.", next_step="Add it."
+                RefusalReason.RECIPE_UNSUPPORTED,
+                f"{package} is not {what}.",
+                next_step="Add it." if step is LadderStep.DIRECT_BUMP else "Use dependency_bump.",
             )
-        after = before.replace(old, f"{package} {version}\n")
+        after = before.replace(old, f"{start}{version}\n")
         return RecipeResult(
             changes=(FileChange(path=MANIFEST, before=before, after=after),),
             proof_level=ProofLevel.PINS,
@@ -71,7 +81,7 @@ class FakeEcosystem:
                 Move(
                     package=package,
                     manifest=MANIFEST,
-                    step=LadderStep.DIRECT_BUMP,
+                    step=step,
                     before=(old.split()[1],),
                     after=version,
                 ),

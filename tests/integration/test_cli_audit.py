@@ -34,7 +34,7 @@ def state(recorded: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(recorded, tmp_path / "state"))
 
 
-@pytest.mark.parametrize("verb", [["log"], ["show", "fix-1"], ["verify"]])
+@pytest.mark.parametrize("verb", [["log"], ["show", "fix-1"], ["verify"], ["stats"]])
 def test_reading_changes_nothing(state: Path, verb: list[str]) -> None:
     """Not one byte; SQLite's own lock files beside the database may come and go."""
     before = snapshot(state).digests
@@ -46,7 +46,7 @@ def test_reading_changes_nothing(state: Path, verb: list[str]) -> None:
     assert set(after) - set(before) <= {"audit.db-shm", "audit.db-wal"}
 
 
-@pytest.mark.parametrize("verb", [["log"], ["show", "fix-1"], ["verify"]])
+@pytest.mark.parametrize("verb", [["log"], ["show", "fix-1"], ["verify"], ["stats"]])
 def test_no_trail_yet(tmp_path: Path, verb: list[str]) -> None:
     ended = run("audit", *verb, "--state-dir", tmp_path / "none", "--json")
     assert ended.code == exit_codes.ENVIRONMENT
@@ -63,7 +63,7 @@ def test_an_unknown_fix(state: Path) -> None:
     assert "audit log" in ended.next_step
 
 
-@pytest.mark.parametrize("verb", [["log"], ["show", "fix-1"], ["verify"]])
+@pytest.mark.parametrize("verb", [["log"], ["show", "fix-1"], ["verify"], ["stats"]])
 def test_a_trail_that_is_no_database(state: Path, verb: list[str]) -> None:
     (state / "audit.db").write_bytes(b"This was an audit trail once." * 200)
     before = snapshot(state)

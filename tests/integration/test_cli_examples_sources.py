@@ -13,7 +13,7 @@ import pytest
 
 from fallback_audit.evidence import FileEvidenceStore
 from fallback_audit.sqlite_store import SqliteAuditStore
-from fallback_plugins.claude.scripted import ScriptedAuthor
+from fallback_plugins.claude.scripted import ScriptedModel
 from fallback_plugins.solved_examples.store import ExampleStore
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli import exit_codes
@@ -59,7 +59,7 @@ def fixed(
     """Run the real gate runner with real stores; the model is scripted, the gate asks for a check."""
     state = place / "state"
     with closing(SqliteAuditStore(audit_db(state))) as audit:
-        tier = FallbackTierCallable(place / "repo").build(ScriptedAuthor(answers))
+        tier = FallbackTierCallable(place / "repo").build(ScriptedModel(answers))
         evidence = FileEvidenceStore(evidence_dir(state))
         tier._audit, tier._evidence = audit, evidence  # type: ignore[assignment]
         account = RetrievalAccount(mode="lexical", returned=("of the retriever's own",))

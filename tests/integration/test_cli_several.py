@@ -59,6 +59,7 @@ class Desk:
 
     def fix(self, *advisories: Advisory, **options: Any) -> int:
         said: dict[str, Any] = {"repository": self.repo, "output": None, "dry_run": False}
+        said["resume"] = None
         arguments = argparse.Namespace(**{**said, "json": True, **options})
         with self.services() as services:
             return run_with(AdvisorySet(advisories=advisories), services, arguments)

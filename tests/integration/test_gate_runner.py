@@ -69,10 +69,10 @@ class Bench:
         prior_attempts: Sequence[AttemptSummary] = (),
         with_model: bool = True,
     ) -> FixResult:
-        from fallback_plugins.claude.scripted import ScriptedAuthor
+        from fallback_plugins.claude.scripted import ScriptedModel
 
         tier = FallbackTierCallable(self.repo_root, audit=self.audit, with_model=with_model).build(
-            ScriptedAuthor(answers)
+            ScriptedModel(answers)
         )
         runner = GateRunner(
             tier=tier,

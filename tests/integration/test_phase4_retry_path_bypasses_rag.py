@@ -13,7 +13,7 @@ import pytest
 
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.vocabulary import PromptShape, Provenance, Tier
-from fallback_plugins.claude.author import ClaudeAuthor
+from fallback_plugins.claude.model import ClaudeModel
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.limits import MAX_FENCED_SUMMARY_BYTES
 from fallback_tier.outcome import Applied
@@ -38,11 +38,12 @@ def simulator(tmp_path: Path) -> Simulator:
 
 def replay(simulator: Simulator) -> tuple[Applied, Tape]:
     with use_cassette(CASSETTE) as tape:
-        author = ClaudeAuthor(
+        author = ClaudeModel(
             tape.provenance["model"],
             base_url=REPLAY_URL,
             provenance=Provenance.REPLAYED,
             max_retries=0,
+            enforces_schema=tape.enforces_schema,
         )
         application = simulator.run(author)
     assert isinstance(application, Applied)
@@ -99,7 +100,7 @@ def test_without_the_retry_block_nothing_is_sent(simulator: Simulator) -> None:
         pytest.raises(ConfigurationError, match="prior_failure_summary"),
         use_cassette(CASSETTE) as tape,
     ):
-        simulator.run(ClaudeAuthor("any", base_url=REPLAY_URL, max_retries=0))
+        simulator.run(ClaudeModel("any", base_url=REPLAY_URL, max_retries=0))
     assert tape.requests == []
 
 
@@ -125,7 +126,7 @@ def test_a_first_attempt_does_touch_the_retriever(simulator: Simulator) -> None:
     simulator.retriever, simulator.prior_attempts, simulator.selection = retriever, (), NO_RECIPE
     simulator.audit.fail_on = "ModelCalled"
     with pytest.raises(AuditStoreError, match="ModelCalled"):
-        simulator.run(ClaudeAuthor("any", base_url=REPLAY_URL, max_retries=0))
+        simulator.run(ClaudeModel("any", base_url=REPLAY_URL, max_retries=0))
     assert retriever.queries == 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
-from fallback_plugins.claude.scripted import ScriptedAuthor
+from fallback_plugins.claude.scripted import ScriptedModel
 from fallback_plugins.pypi import environment
 from fallback_plugins.pypi.gates import build_gates
 from fallback_plugins.pypi.pyproject import harmless
@@ -246,4 +246,4 @@ def test_a_script_at_its_end_is_a_question(bench: Bench) -> None:
     result = bench.fix([], [RuleGate(lambda _c: True)])
     assert isinstance(result, Escalated)
     assert result.reason is EscalationReason.MODEL_UNAVAILABLE
-    assert ScriptedAuthor(()).requests == ()
+    assert ScriptedModel(()).requests == ()

@@ -354,6 +354,18 @@ def test_a_retry_without_a_model_is_refused(call: FallbackTierCallable) -> None:
 INVALID = {**PLAN, "edits": [{"path": "app.py", "old": "not in the file", "new": "x"}]}
 
 
+@pytest.mark.parametrize(("cited", "calls"), [("E1", 1), ("E2", 2), (SIMILAR.example_id, 2)])
+def test_examples_are_cited_by_their_number_in_the_prompt(
+    call: FallbackTierCallable, cited: str, calls: int
+) -> None:
+    call.retriever = hit(SIMILAR)
+    call.answers = [{**PLAN, "citations": [cited]}, PLAN]
+    done = call()
+    assert isinstance(done.application, Applied)
+    assert len(done.prompts) == calls
+    assert "E1:\n<<<UNTRUSTED" in done.prompts[0]
+
+
 def test_an_invalid_plan_is_asked_again_with_what_was_wrong(call: FallbackTierCallable) -> None:
     call.answers = [INVALID, PLAN]
     done = call()
@@ -457,29 +469,30 @@ def call_advisory(ecosystem: str):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("seen", [1, 2, 3, 4])
 def test_a_consumer_that_goes_away_leaves_evidence(tmp_path: Path, seen: int) -> None:
-    from fallback_plugins.claude.scripted import ScriptedAuthor
+    from fallback_plugins.claude.scripted import ScriptedModel
     from fallback_tier.advisory import parse_advisory
     from tests.fakes.repository import context
     from tests.fixtures.fallback_tier_callable import ADVISORY, NO_RECIPE
 
     callable_ = FallbackTierCallable(tmp_path)
-    tier = callable_.build(ScriptedAuthor((PLAN,)))
+    tier = callable_.build(ScriptedModel((PLAN,)))
     stream = tier.stream(parse_advisory(ADVISORY, "test"), context(tmp_path, FILES), NO_RECIPE)
     for _ in range(seen):
         next(stream)
     stream.close()  # type: ignore[attr-defined]
-    assert callable_.audit.kinds[-1] == "ConsumerLeft"
-    assert len(callable_.audit.kinds) == seen + 1
+    # A call that was announced, and then never sent, says so: nothing is booked for it.
+    withheld = ["ModelFailed"] if callable_.audit.kinds[seen - 1] == "ModelCalled" else []
+    assert callable_.audit.kinds[seen:] == [*withheld, "ConsumerLeft"]
 
 
 def test_a_consumer_that_leaves_after_the_outcome_leaves_nothing_open(tmp_path: Path) -> None:
-    from fallback_plugins.claude.scripted import ScriptedAuthor
+    from fallback_plugins.claude.scripted import ScriptedModel
     from fallback_tier.advisory import parse_advisory
     from tests.fakes.repository import context
     from tests.fixtures.fallback_tier_callable import ADVISORY
 
     callable_ = FallbackTierCallable(tmp_path)
-    tier = callable_.build(ScriptedAuthor(()))
+    tier = callable_.build(ScriptedModel(()))
     stream = tier.stream(parse_advisory(ADVISORY, "test"), context(tmp_path, FILES), BUMP)
     kinds = [event.kind for event in [next(stream), next(stream), next(stream)]]
     assert kinds[-1] == "PatchProposed"

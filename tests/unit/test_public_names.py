@@ -7,16 +7,20 @@ import pytest
 import fallback_tier
 from fallback_audit.events import SCHEMA_VERSION, TERMINAL_KINDS, AuditEvent
 from fallback_audit.vocabulary import (
+    BudgetLimit,
     CallType,
     EscalationReason,
     FailureKind,
     GateStatus,
     LadderStep,
+    ModelFailureKind,
     PromptShape,
     ProofLevel,
     Provenance,
     RefusalReason,
     RetrievalVerdict,
+    Retrieve,
+    Support,
     Tier,
 )
 
@@ -40,9 +44,12 @@ def test_exported_names() -> None:
 
 #: What stands in stored trails: a kind may be added, never renamed or removed.
 EVENT_KINDS = {
+    "AnswerReused",
     "AttemptFailed",
     "AttemptRefused",
     "AttemptStarted",
+    "BudgetRaised",
+    "BudgetReached",
     "ConsumerLeft",
     "ExampleReplayed",
     "FixEscalated",
@@ -50,7 +57,9 @@ EVENT_KINDS = {
     "FixStarted",
     "FixVerified",
     "GateJudged",
+    "GroundingJudged",
     "GroundingNotEvaluated",
+    "LowConfidenceFlagged",
     "ModelAnswered",
     "ModelCalled",
     "ModelFailed",
@@ -60,7 +69,10 @@ EVENT_KINDS = {
     "RecipeEvaluated",
     "RepeatedPatchRejected",
     "RetrievalQueried",
+    "RetrieveDecided",
     "SandboxDisabled",
+    "SegmentScored",
+    "StrategyDegraded",
 }
 
 
@@ -70,7 +82,7 @@ def test_event_kinds() -> None:
     assert {one.model_fields["kind"].default for one in classes} == EVENT_KINDS
     assert {one.__name__ for one in classes} == EVENT_KINDS
     assert set(TERMINAL_KINDS) == {"FixEscalated", "FixRefused", "FixVerified"}
-    assert SCHEMA_VERSION == 3
+    assert SCHEMA_VERSION == 4
 
 
 CLOSED = {
@@ -81,16 +93,23 @@ CLOSED = {
     RefusalReason: """
         not_affected no_fixed_version ecosystem_unsupported manifest_missing blocked_by_constraint
         own_code recipe_unsupported resolver_failed tool_missing model_not_configured
-        model_unavailable model_refused plan_invalid repeated_patch nothing_changed
-        retry_cap_reached
+        model_unavailable model_refused context_too_long budget_exhausted plan_invalid
+        repeated_patch nothing_changed retry_cap_reached
     """,
     EscalationReason: """
-        retry_cap_reached same_failure_repeated gate_infrastructure model_unavailable retry_refused
-        nothing_proved
+        retry_cap_reached same_failure_repeated gate_infrastructure model_unavailable
+        budget_exhausted retry_refused nothing_proved
     """,
     Tier: "recipe rag llm",
     PromptShape: "initial retry none",
     CallType: "author judge critique rewrite",
+    ModelFailureKind: """
+        overloaded rate_limited timeout unreachable broken_stream context_too_long unauthorised
+        unknown_model rejected server_error not_an_answer withheld
+    """,
+    Retrieve: "yes no continue",
+    Support: "full partial none",
+    BudgetLimit: "usd_per_fix usd_per_day tokens_per_fix tokens_per_day",
     Provenance: "live replayed scripted",
     RetrievalVerdict: "hit degraded miss",
     GateStatus: "passed failed skipped",

@@ -1,20 +1,20 @@
-"""An author that answers from a script: no model is asked. For tests, demos and dry runs.
+"""A model that answers from a script: no model is asked. For tests, demos and dry runs.
 
 It is labelled as what it is (provenance ``scripted``, model ``scripted``) in every record, and its
 answers go through the same parsing as a model's.
 """
 
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from fallback_audit.vocabulary import Provenance
-from fallback_plugins.claude.parse import parse_plan, well_formed
-from fallback_tier.errors import ConfigurationError, ModelError
-from fallback_tier.ports import PlanAnswer, PlanRequest, Usage
+from fallback_tier.errors import ConfigurationError, ModelError, first_fault
+from fallback_tier.ports import ModelAnswer, ModelRequest, Usage
 
 #: Answers that one script may hold; four attempts of three calls use twelve.
 MAX_ANSWERS: Final = 1_000
@@ -22,15 +22,17 @@ MAX_ANSWERS: Final = 1_000
 _FIX_SCRIPT: Final = "Write a JSON list of answers: plan objects, or strings for raw text."
 
 
-class ScriptedAuthor:
-    """Implements PlanAuthor. Answers are given in order, each once.
+class ScriptedModel:
+    """Implements LanguageModel. Answers are given in order, each once.
 
-    An answer is a plan (its model, or the object as a dict) or raw text, as a model would send it.
+    An answer is a plan (its model, or the object as a dict) or raw text, as a model would send it. An
+    object with just ``answer`` and ``usage`` is an answer and the tokens to report for it (else: none).
     """
 
     def __init__(self, answers: Sequence[Any]) -> None:
-        self._answers = tuple(_as_text(answer) for answer in answers)
-        self._requests: list[PlanRequest] = []
+        self._answers = tuple(_read(answer) for answer in answers)
+        self._requests: list[ModelRequest] = []
+        self._lock = threading.Lock()
 
     @property
     def model(self) -> str:
@@ -43,27 +45,29 @@ class ScriptedAuthor:
         return Provenance.SCRIPTED
 
     @property
-    def requests(self) -> tuple[PlanRequest, ...]:
+    def requests(self) -> tuple[ModelRequest, ...]:
         """What was asked so far, also the request that found the script empty."""
         return tuple(self._requests)
 
-    def draft(self, request: PlanRequest) -> PlanAnswer:
-        """The next answer. Raises ModelError where the script is at its end."""
-        self._requests.append(request)
-        asked = len(self._requests)
+    def close(self) -> None:
+        """There is nothing to release."""
+
+    def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
+        """The next answer, in one piece. Raises ModelError where the script is at its end."""
+        with self._lock:
+            self._requests.append(request)
+            asked = len(self._requests)
         if asked > len(self._answers):
             raise ModelError(
                 f"The script has {len(self._answers)} answer(s), and this is request {asked}.",
                 next_step="Add an answer to the script, or use a model.",
             )
-        text = well_formed(self._answers[asked - 1])
-        plan, problems = parse_plan(text)
-        return PlanAnswer(
-            text=text, plan=plan, problems=problems, usage=Usage(), stop_reason="end_turn"
-        )
+        answer = self._answers[asked - 1]
+        yield answer.text
+        return answer
 
 
-def load_script(path: Path) -> ScriptedAuthor:
+def load_script(path: Path) -> ScriptedModel:
     """A script from a JSON file: a list of plan objects and raw texts. Raises ConfigurationError."""
     try:
         answers = json.loads(path.read_text(encoding="utf-8"))
@@ -83,7 +87,22 @@ def load_script(path: Path) -> ScriptedAuthor:
         raise ConfigurationError(
             f"The script {path} has more than {MAX_ANSWERS:,} answers.", next_step=_FIX_SCRIPT
         )
-    return ScriptedAuthor(answers)
+    try:
+        return ScriptedModel(answers)
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"The script {path} has an answer with no valid usage: {first_fault(error, 'usage')}.",
+            next_step='Write {"answer": …, "usage": {"input_tokens": 1, "output_tokens": 1}}.',
+        ) from error
+
+
+def _read(answer: Any) -> ModelAnswer:
+    usage = Usage()
+    if isinstance(answer, dict) and answer.keys() == {"answer", "usage"}:
+        answer, usage = answer["answer"], Usage.model_validate(answer["usage"])
+    # A lone surrogate has no UTF-8: it can neither be hashed nor recorded.
+    text = _as_text(answer).encode("utf-8", "replace").decode()
+    return ModelAnswer(text=text, usage=usage, stop_reason="end_turn")
 
 
 def _as_text(answer: Any) -> str:

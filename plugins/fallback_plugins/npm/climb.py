@@ -218,7 +218,7 @@ class Climb(Standing):
                 if self.tree.is_root(asker):
                     return  # what the project asks for itself is raised, never overridden
                 if not admits(ask.spec, target):
-                    parent = self._parent_key(asker)
+                    parent = self.parent_key(asker)
                     files = self.client.with_override(files, parent, ask.name, target)
             how[node.name, node.version] = Mended(LadderStep.OVERRIDE)
         if files is self.files:
@@ -230,7 +230,7 @@ class Climb(Standing):
         if problem is not None:
             self.tried_of(name).no(LadderStep.OVERRIDE, problem)
 
-    def _parent_key(self, asker: Node) -> str:
+    def parent_key(self, asker: Node) -> str:
         """The parent as an override names it: with its version where it isn't the only one."""
         alone = len({node.version for node in self.tree.of(asker.name)}) == 1
         takes = self.client.name != "yarn"  # its resolutions know names only

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.bumping import told_to_a_model
 from fallback_plugins.npm import usage
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST, is_manifest
 from fallback_plugins.npm.manifest import SECTIONS
@@ -55,13 +56,20 @@ class NpmEcosystem:
         """Climb the ladder, in memory. Raises RecipeError, RepositoryError, ToolError."""
         from fallback_plugins.npm import recipe
 
-        return recipe.apply(selection, advisory, repo, self.clients)
+        with told_to_a_model(selection):
+            return recipe.apply(selection, advisory, repo, self.clients)
 
     def bump(self, package: str, version: str) -> Selected:
         """The selection that raises ``package`` to ``version``."""
         from fallback_plugins.npm import recipe
 
         return recipe.bump(package, version)
+
+    def override(self, package: str, version: str) -> Selected:
+        """The selection that forces the transitive ``package`` to ``version``."""
+        from fallback_plugins.npm import recipe
+
+        return recipe.override(package, version)
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
         """The dependency sections and overrides of package.json; none in a lock, which only a client

@@ -88,7 +88,7 @@ class Near:
         files = plan.files
         for place in places:
             if not admits(place.spec, target) and not place.spec.startswith("$"):
-                files = _raise_override(files, place, target)
+                files = raise_override(files, place, target)
                 step = LadderStep.DIRECT_BUMP
                 self.tried.setdefault(node.name, Tried()).no(
                     LadderStep.LOCK_REFRESH,
@@ -184,7 +184,8 @@ def _who_blocks(
     return blocked(node.name, target, parent="several parents", spec="together", where=tree.source)
 
 
-def _raise_override(files: Files, place: OverridePlace, target: str) -> Files:
+def raise_override(files: Files, place: OverridePlace, target: str) -> Files:
+    """An override that the root manifest has, made to admit the version."""
     path = files.root_manifest
     new = raised(place.spec, target) if floor(place.spec) is not None else target
     text = with_value(path, files.manifests[path], place.keys, new or target)

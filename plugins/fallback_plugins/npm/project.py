@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.bumping import no_override, use_bump
 from fallback_plugins.ladder import ProjectFix, Tried, left_behind
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients import client_for
 from fallback_plugins.npm.climb import Climb
+from fallback_plugins.npm.force import force
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST
 from fallback_plugins.npm.lockfile import parse_lock
 from fallback_plugins.npm.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
-from fallback_plugins.npm.pins import raise_pins
+from fallback_plugins.npm.pins import pinned, raise_pins
 from fallback_plugins.npm.projects import Site
 from fallback_plugins.npm.registry import NpmRegistry
 from fallback_plugins.npm.standing import Mended
@@ -28,12 +30,16 @@ from fallback_tier.repo import RepoContext
 
 @dataclass(frozen=True)
 class NpmProject:
-    """``only``: (package, version) that somebody chose; then nothing but that bump is made."""
+    """``only``: (package, version) that somebody chose; then nothing but that bump is made.
+
+    ``forced``: the choice is an override, for a package that is not declared.
+    """
 
     site: Site
     repo: RepoContext
     clients: ClientRunner
     only: tuple[str, str] | None = None
+    forced: bool = False
 
     @property
     def path(self) -> str:
@@ -75,7 +81,10 @@ class NpmProject:
     def _climbed(self, advisory: Advisory, climb: Climb) -> ProjectFix | None:
         if not climb.affected():
             return None
-        climb.run()
+        if self.only is not None and self.forced:
+            force(climb, *self.only)
+        else:
+            climb.run()
         left = {node.key for node in climb.affected()}
         climb.prune(self.files.manifests, lambda nodes: {node.key for node in nodes} <= left)
         return self._fix(advisory, climb)
@@ -101,6 +110,8 @@ class NpmProject:
     def _without_lock(self, advisory: Advisory) -> ProjectFix | None:
         """Declared versions by text; what only a resolver can tell by resolving in a scratch folder."""
         quiet = self.repo.settings.offline
+        if self.forced:
+            return self._forced_without_lock(advisory)
         targets = Targets(advisory, None if quiet else NpmRegistry(self.clients))
         pins = raise_pins(self.files, advisory, targets, self.only)
         enough = pins is not None and not isinstance(advisory, AdvisoryBundle)
@@ -109,11 +120,7 @@ class NpmProject:
         files = self.files
         for path, text in pins.texts.items() if pins else ():
             files = files.with_manifest(path, text)
-        client = client_for(None, self.clients)
-        climb = self._start(
-            client.resolve(replace(files, lock=None, lock_text="")), advisory, fresh=True
-        )
-        fix = self._climbed(advisory, climb)
+        fix = self._climbed(advisory, self._fresh(files, advisory))
         if pins is None:
             return fix
         if fix is None:
@@ -121,6 +128,20 @@ class NpmProject:
         return replace(
             fix, moves=(*pins.moves, *fix.moves), cleared=pins.cleared, left=(*pins.left, *fix.left)
         )
+
+    def _fresh(self, files: Files, advisory: Advisory) -> Climb:
+        client = client_for(None, self.clients)
+        resolved = client.resolve(replace(files, lock=None, lock_text=""))
+        return self._start(resolved, advisory, fresh=True)
+
+    def _forced_without_lock(self, advisory: Advisory) -> ProjectFix | None:
+        if pinned(self.files, advisory) and self.only is not None:
+            raise use_bump(self.only[0], f"declared in {self.path}")
+        if self.repo.settings.offline:
+            raise no_override(f"{self.path} has no lock: what it brings in can't be known offline.")
+        if not self._has_dependencies():
+            return None
+        return self._climbed(advisory, self._fresh(self.files, advisory))
 
     def _has_dependencies(self) -> bool:
         manifests = (parse_manifest(path, text) for path, text in self.files.manifests.items())
@@ -137,6 +158,8 @@ class NpmProject:
         affected = tuple(held.affected(advisory, ECOSYSTEM))
         if not affected:
             return None
+        if self.forced:
+            raise self._missing(affected[0])
         manifests = declared_in(self.files)
         if manifests is None:
             raise self._missing(affected[0])

@@ -1,6 +1,7 @@
 """The npm ladder over a repository: is there something to mend, and mending it."""
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins import bumping
 from fallback_plugins.ladder import climb_all, combined, refuse
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST, is_manifest
 from fallback_plugins.npm.manifest import SECTIONS, parse_manifest
@@ -34,6 +35,11 @@ def bump(package: str, version: str) -> Selected:
     return Selected(recipe=LADDER, parameters={"package": package, "version": version})
 
 
+def override(package: str, version: str) -> Selected:
+    """The selection that forces the transitive ``package`` to exactly ``version``: a model's choice."""
+    return bumping.override(LADDER, package, version)
+
+
 def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
     """The ladder, where something may be mended; no client runs. Raises RecipeError: nothing is."""
     unknown = False
@@ -63,7 +69,8 @@ def apply(
         only = selection.parameters["package"], selection.parameters["version"]
         _check_choice(advisory, *only)
         advisory = _about(advisory, only[0])
-    projects = [NpmProject(site, repo, clients, only) for site in discover(repo)]
+    forced = bumping.is_override(selection)
+    projects = [NpmProject(site, repo, clients, only, forced) for site in discover(repo)]
     nothing = _nothing(advisory, repo)
     return combined(
         ECOSYSTEM, advisory, repo, climb_all(advisory, projects, nothing=lambda: nothing)

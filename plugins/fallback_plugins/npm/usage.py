@@ -2,16 +2,15 @@
 
 import re
 from functools import lru_cache
-from pathlib import PurePosixPath
 
-_SOURCES = frozenset(
-    {".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx", ".vue", ".svelte"}
-)
+_SOURCES = (".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx", ".vue", ".svelte")
 
 
 def mentions(package: str, path: str, text: str) -> bool:
     """Does this JavaScript or TypeScript file import or require the package (or a path in it)?"""
-    return PurePosixPath(path).suffix in _SOURCES and bool(_import_of(package).search(text))
+    if not path.endswith(_SOURCES) or package not in text:
+        return False
+    return bool(_import_of(package).search(text))
 
 
 @lru_cache(maxsize=64)

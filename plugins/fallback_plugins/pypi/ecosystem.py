@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.bumping import told_to_a_model
 from fallback_plugins.pypi import recipe, usage
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pyproject import UV_ARRAYS
@@ -57,11 +58,16 @@ class PyPIEcosystem:
 
     def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
         """Climb the ladder, in memory. Raises RecipeError, RepositoryError, ToolError."""
-        return recipe.apply(selection, advisory, repo, self.clients)
+        with told_to_a_model(selection):
+            return recipe.apply(selection, advisory, repo, self.clients)
 
     def bump(self, package: str, version: str) -> Selected:
         """The selection that raises ``package`` to exactly ``version``."""
         return recipe.bump(package, version)
+
+    def override(self, package: str, version: str) -> Selected:
+        """The selection that forces the transitive ``package`` to ``version``."""
+        return recipe.override(package, version)
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
         """The dependency arrays and tables of pyproject.toml; requirements files have lines, not keys."""

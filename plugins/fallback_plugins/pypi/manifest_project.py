@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.bumping import unsupported
+from fallback_plugins.bumping import unsupported, use_bump
 from fallback_plugins.ladder import ProjectFix, Tried, left_behind, whole_project_left
 from fallback_plugins.pypi.direct import (
     Bump,
@@ -127,6 +127,23 @@ class ManifestProject:
         if self.is_open(advisory):
             fix = self._resolved(advisory, fix) or fix
         return fix if fix.moves or fix.left else None
+
+    def force(self, advisory: Advisory) -> ProjectFix | None:
+        """A constraint on what the set only brings in, as a resolver finds it."""
+        for package, places in self._declared(advisory):
+            if affected_places(advisory, places, package):
+                raise use_bump(package, f"declared in {places[0].path}")
+        if self.repo.settings.offline:
+            self.unknown.append(f"What {self.path} brings in can't be known offline.")
+        if not self.is_open(advisory):
+            return None
+        search = Search(UvClient(self.clients), self.path, advisory, self._hashes)
+        before = search.resolve(self.texts)
+        mended = search.constrain(State(self.texts, before))
+        if mended is None:
+            return None
+        after = mended.state
+        return ProjectFix(after.texts, mended.moves, before=before, after=after.tree)
 
     def _bump(self, advisory: Advisory, releases: Releases) -> _Direct:
         """Every declared package that is affected, raised in the texts."""

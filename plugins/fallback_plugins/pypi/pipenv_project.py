@@ -16,6 +16,7 @@ from fallback_plugins.bumping import unsupported
 from fallback_plugins.ladder import ProjectFix, blocked
 from fallback_plugins.pypi import lock_edit
 from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
+from fallback_plugins.pypi.force import refuse_force
 from fallback_plugins.pypi.lock_edit import State
 from fallback_plugins.pypi.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.poetry_tables import pipfile_entries
@@ -81,6 +82,10 @@ class PipenvProject:
         cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
         # The lock keeps pins alone: no tree of it can be shown.
         return replace(fix, notes=tuple(notes), before=None, after=None, cleared=cleared)
+
+    def force(self, advisory: Advisory) -> ProjectFix | None:
+        """pipenv has no override. Raises RecipeError where something is affected."""
+        return refuse_force(advisory, self._tree, self.texts, "pipenv")
 
     @cached_property
     def texts(self) -> dict[str, str]:

@@ -18,6 +18,7 @@ from fallback_plugins.bumping import unsupported
 from fallback_plugins.ladder import ProjectFix
 from fallback_plugins.pypi import lock_edit
 from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
+from fallback_plugins.pypi.force import refuse_force
 from fallback_plugins.pypi.lock_edit import State
 from fallback_plugins.pypi.poetry_hash import content_hash
 from fallback_plugins.pypi.poetry_lock import PoetryLock
@@ -83,6 +84,10 @@ class PoetryProject:
         )
         cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
         return replace(fix, notes=(*notes, missing), before=None, after=None, cleared=cleared)
+
+    def force(self, advisory: Advisory) -> ProjectFix | None:
+        """Poetry has no override. Raises RecipeError where something is affected."""
+        return refuse_force(advisory, self._tree, self.texts, "Poetry")
 
     @cached_property
     def texts(self) -> dict[str, str]:

@@ -1,42 +1,16 @@
 """The Projects of a Python repository: which files one client resolves together."""
 
-from typing import Protocol
-
-from fallback_plugins.ladder import ProjectFix
 from fallback_plugins.pypi.foreign_lock import FOREIGN, ForeignLock
 from fallback_plugins.pypi.manifest_project import ManifestProject
 from fallback_plugins.pypi.manifests import Kind, kind_of
+from fallback_plugins.pypi.python_project import PythonProject
 from fallback_plugins.pypi.requirements_files import connected
-from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RepositoryError
-from fallback_tier.outcome import Outline
 from fallback_tier.ports import ClientRunner
 from fallback_tier.repo import RepoContext
 
 #: Manifests that are resolved by themselves.
 _SINGLE = frozenset({Kind.PYPROJECT, Kind.PIPFILE, Kind.SETUP_CFG, Kind.SETUP_PY})
-
-
-class PythonProject(Protocol):
-    """A ``ladder.Project`` that also says what its files alone tell, and which files those are."""
-
-    @property
-    def path(self) -> str:
-        """The lock, or the manifest where there is none."""
-        ...
-
-    @property
-    def manifests(self) -> frozenset[str]:
-        """Files that this project accounts for: no other project climbs them."""
-        ...
-
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
-        """As ``ladder.Project`` says."""
-        ...
-
-    def outline(self, advisory: Advisory) -> Outline:
-        """What the files alone tell; no client runs. Raises RecipeError for one that can't be read."""
-        ...
 
 
 def projects(repo: RepoContext, clients: ClientRunner) -> tuple[PythonProject, ...]:

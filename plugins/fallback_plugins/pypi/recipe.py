@@ -3,13 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from packaging.utils import canonicalize_name
+
 from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins import bumping
 from fallback_plugins.bumping import check_target, own_code, unsupported
 from fallback_plugins.ladder import climb_all, combined, whole_project_left
 from fallback_plugins.pypi.chosen import only_version
+from fallback_plugins.pypi.force import Forced
 from fallback_plugins.pypi.manifest_project import ManifestProject
 from fallback_plugins.pypi.manifests import kind_of
-from fallback_plugins.pypi.projects import PythonProject, projects
+from fallback_plugins.pypi.projects import projects
+from fallback_plugins.pypi.python_project import PythonProject
 from fallback_plugins.pypi.survey import ECOSYSTEM, is_the_package
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -26,7 +31,13 @@ _CHOSEN_RUNGS = frozenset({LadderStep.LOCK_REFRESH, LadderStep.DIRECT_BUMP, Ladd
 
 def bump(package: str, version: str) -> Selected:
     """The selection that raises ``package`` to exactly ``version``."""
-    return Selected(recipe=LADDER, parameters={"package": package, "version": version})
+    name = canonicalize_name(package)
+    return Selected(recipe=LADDER, parameters={"package": name, "version": version})
+
+
+def override(package: str, version: str) -> Selected:
+    """The selection that forces the transitive ``package`` to ``version``."""
+    return bumping.override(LADDER, canonicalize_name(package), version)
 
 
 def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
@@ -54,16 +65,17 @@ def apply(
 ) -> RecipeResult:
     """Climb, in memory. Raises RecipeError, RepositoryError, ToolError."""
     found = projects(repo, clients)
-    version = selection.parameters.get("version")
+    version, forced = selection.parameters.get("version"), bumping.is_override(selection)
     if version is not None:
         package = selection.parameters["package"]
-        advisory = _checked_choice(advisory, repo, found, package, version)
-    fixes = climb_all(advisory, found, nothing=lambda: _nothing(advisory, repo, found))
+        advisory = _checked_choice(advisory, repo, found, package, version, forced=forced)
+    climbed = [Forced(project) for project in found] if forced else found
+    fixes = climb_all(advisory, climbed, nothing=lambda: _nothing(advisory, repo, found))
     notes = _unknown(found)
     if notes:
         fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
-    if version is not None:
+    if version is not None and not forced:
         for move in result.moves:
             if move.step not in _CHOSEN_RUNGS:
                 raise unsupported(
@@ -79,6 +91,8 @@ def _checked_choice(
     found: Sequence[PythonProject],
     package: str,
     version: str,
+    *,
+    forced: bool,
 ) -> Advisory:
     """The advisory under which ``version`` is the one to be taken. Raises RecipeError."""
     held = [
@@ -87,9 +101,9 @@ def _checked_choice(
         if move.package == package
         for before in move.before
     ]
-    if not held:
+    if not held and not forced:
         raise _nothing(advisory, repo, found)
-    highest = max(held, key=lambda it: sort_key(ECOSYSTEM, it))
+    highest = max(held, key=lambda it: sort_key(ECOSYSTEM, it), default=None)
     check_target(ECOSYSTEM, advisory, package, version, highest)
     return only_version(advisory, package, version)
 

@@ -18,7 +18,7 @@ from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.releases import lowest_safe
 from fallback_plugins.pypi.requirements_files import with_requirement
 from fallback_plugins.pypi.resolved import declared_in, reaches, version_of
-from fallback_plugins.pypi.resolver import blocker_of
+from fallback_plugins.pypi.resolver import blocker_of, resolver_failed
 from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv_client import UvClient, Wanted
 from fallback_plugins.pypi.wanted import constraints_file, loosened, wanted
@@ -98,6 +98,17 @@ class Search:
             fix.moves = tuple(self._move(start, found, node) for node in mended.values())
         return fix
 
+    def constrain(self, start: State) -> TransitiveFix | None:
+        """The override rung alone: a constraint on each affected package; None: there is none."""
+        bad = {node.name: node for node in start.tree.affected(self.advisory, ECOSYSTEM)}
+        if not bad:
+            return None
+        texts = {**start.texts, **self._constrained(start.texts, bad)}
+        found = Found(State(texts, self.resolve(texts)), {})
+        self._check(start, found.state, bad)
+        moves = (self._move(start, found, node) for node in bad.values())
+        return TransitiveFix(found.state, tuple(moves))
+
     def _search(self, start: State, bad: dict[str, Node]) -> Found:
         """Raise what has to be raised so that none of ``bad`` is affected. Raises RecipeError."""
         names = declared_in(start.tree)
@@ -108,7 +119,7 @@ class Search:
                 return self._raised(start, bad, free)
             except RecipeError as error:
                 problem = problem or error
-        raise problem or _unserved(f"{self.path} declares nothing that could be raised.")
+        raise problem or resolver_failed(f"{self.path} declares nothing that could be raised.")
 
     def _raised(self, start: State, bad: dict[str, Node], free: frozenset[str]) -> Found:
         versions = self._lowest(start, bad, free)
@@ -189,10 +200,12 @@ class Search:
         """The tree that counts: clear of ``bad``, nothing newly affected, nothing lower."""
         for node in state.tree.affected(self.advisory, ECOSYSTEM):
             if node.name in bad or not self._was_affected(start.tree, node.name):
-                raise _unserved(f"{self.path} would resolve to {node.label}, which is affected.")
+                raise resolver_failed(
+                    f"{self.path} would resolve to {node.label}, which is affected."
+                )
         lower = downgraded(start.tree, state.tree, ECOSYSTEM)
         if lower:
-            raise _unserved(f"With that change {lower}.")
+            raise resolver_failed(f"With that change {lower}.")
 
     def _constrained(self, texts: Mapping[str, str], bad: dict[str, Node]) -> Mapping[str, str]:
         """A line for each package itself, within its major version: nothing above it has to move.
@@ -204,9 +217,9 @@ class Search:
         for node in bad.values():
             target = self._target(node)
             if kind_of(place) is not Kind.REQUIREMENTS or target is None:
-                raise _unserved(f"{place} has no place for a constraint on {node.name}.")
+                raise resolver_failed(f"{place} has no place for a constraint on {node.name}.")
             if Version(target).major != Version(node.version).major:
-                raise _unserved(
+                raise resolver_failed(
                     f"A constraint would take {node.name} from {node.version} to {target}, another"
                     " major version."
                 )
@@ -284,10 +297,4 @@ def _no_fix(advisory: Advisory, node: Node) -> RecipeError:
         f"{ids} names no fixed version above {node.version} of {node.name}, and what brings it in"
         " has no later version that goes without it.",
         next_step="Replace the dependency, or take the advisory's workaround.",
-    )
-
-
-def _unserved(problem: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RESOLVER_FAILED, problem, next_step="Resolve it by hand with uv."
     )

@@ -1,6 +1,7 @@
 """A uv project (lock, manifest, workspace members) brought out of an advisory's reach by the real uv."""
 
 import posixpath
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -8,7 +9,8 @@ from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.bumping import unsupported
 from fallback_plugins.ladder import ProjectFix
 from fallback_plugins.pypi import lock_edit, uv_files
-from fallback_plugins.pypi.lock_edit import State, not_admitting
+from fallback_plugins.pypi.force import refuse_direct
+from fallback_plugins.pypi.lock_edit import Rung, State, not_admitting
 from fallback_plugins.pypi.uv_climb import UvClimber, UvFiles
 from fallback_plugins.pypi.uv_lock import (
     foreign_source,
@@ -44,13 +46,9 @@ class UvProject:
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """As ``ladder.Project`` says: in-range refresh, direct bump, parent bump, override."""
-        start = State({self.path: self._text, **self._manifests}, self._tree)
         if not lock_edit.affected_versions(self._tree, advisory):
             return None
-        files = UvFiles(self.path, self._text, self._root, self._manifests, self._tree)
-        offline = self.repo.settings.offline
-        climber = UvClimber(files, advisory, self.clients, offline=offline)
-        climber.check_readable()
+        climber = self._climber(advisory)
         if self._root in self._manifests:
             rungs = [
                 (LadderStep.LOCK_REFRESH, climber.refresh),
@@ -61,6 +59,31 @@ class UvProject:
         else:
             climber.check_rebuilt()
             rungs = [(LadderStep.LOCK_EDIT, climber.refresh)]
+        return self._climbed(advisory, climber, rungs)
+
+    def force(self, advisory: Advisory) -> ProjectFix | None:
+        """The override rung alone, for what no manifest of the project asks for."""
+        affected = lock_edit.affected_versions(self._tree, advisory)
+        if not affected:
+            return None
+        refuse_direct(affected, self._tree, self._manifests)
+        if self._root not in self._manifests:
+            raise uv_files.missing(
+                self.path, f"{self._root}, where an override stands, is missing."
+            )
+        climber = self._climber(advisory)
+        return self._climbed(advisory, climber, [(LadderStep.OVERRIDE, climber.override)])
+
+    def _climber(self, advisory: Advisory) -> UvClimber:
+        files = UvFiles(self.path, self._text, self._root, self._manifests, self._tree)
+        climber = UvClimber(files, advisory, self.clients, offline=self.repo.settings.offline)
+        climber.check_readable()
+        return climber
+
+    def _climbed(
+        self, advisory: Advisory, climber: UvClimber, rungs: Sequence[tuple[LadderStep, Rung]]
+    ) -> ProjectFix | None:
+        start = State({self.path: self._text, **self._manifests}, self._tree)
         fix = lock_edit.climb(advisory, self.path, start, rungs)
         return fix and replace(fix, notes=tuple(climber.releases.notes))
 

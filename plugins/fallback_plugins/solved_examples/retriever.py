@@ -50,8 +50,10 @@ class SolvedExampleIndex:
         self._settings = settings
         self._reranker = reranker
 
-    def query(self, advisory: Advisory, repo_ctx: RepoContext) -> Retrieval:
-        """At most ``k`` examples, identical code first.
+    def query(
+        self, advisory: Advisory, repo_ctx: RepoContext, *, beyond: frozenset[str] = frozenset()
+    ) -> Retrieval:
+        """At most ``k`` examples, identical code first, none of them in ``beyond`` (ids shown before).
 
         RagMiss where nothing is good enough. RagDegraded where it could not work as configured: by
         words alone where the model fails, without examples where the store can't be read. Never
@@ -60,7 +62,7 @@ class SolvedExampleIndex:
         try:
             same = list(identical(self._store, advisory, repo_ctx))
             ranking = self.search(question_of(advisory))
-            return self._answer(same, ranking)
+            return self._answer(same, ranking, beyond)
         except ExampleStoreError as error:
             return RagDegraded(examples=(), evidence=str(error))
 
@@ -84,8 +86,10 @@ class SolvedExampleIndex:
     def _ranked(self, question: Question) -> Ranking:
         return rank(self._store, question, self._settings, self._embedder, self._reranker)
 
-    def _answer(self, same: list[StoredExample], ranking: Ranking) -> Retrieval:
-        chosen = selection.select(same, ranking, self._settings)
+    def _answer(
+        self, same: list[StoredExample], ranking: Ranking, beyond: frozenset[str]
+    ) -> Retrieval:
+        chosen = selection.select(same, ranking, self._settings, beyond)
         shots = selection.shots(self._store, chosen.kept)
         account = selection.account(chosen, ranking, self._settings)
         evidence = selection.evidence(same, ranking, self._settings)

@@ -40,14 +40,27 @@ def routed(ranking: Ranking, settings: RetrievalSettings) -> bool:
 
 
 def select(
-    same: Sequence[StoredExample], ranking: Ranking, settings: RetrievalSettings
+    same: Sequence[StoredExample],
+    ranking: Ranking,
+    settings: RetrievalSettings,
+    beyond: frozenset[str] = frozenset(),
 ) -> Selection:
-    """Identical code needs no similarity; everything else passes both floors."""
+    """Identical code needs no similarity; everything else passes both floors.
+
+    ``beyond``: ids that were shown before. Neither they nor their fixes under other ids are kept; the
+    routing floor stands on the whole ranking, so that a memory that is believed stays so.
+    """
     known = {stored.content_sha256 for stored in same}
-    found = [Candidate(one.example, one.content_sha256, {IDENTICAL: 1.0}) for one in same]
+    found = [
+        Candidate(one.example, one.content_sha256, {IDENTICAL: 1.0})
+        for one in same
+        if one.example.example_id not in beyond
+    ]
     too_many = f"not among the best {settings.k}"
     kept = [(candidate, True) for candidate in found[: settings.k]]
-    fixes = {_fix(candidate.example): candidate for candidate, _ in kept}
+    met = [*(one.example for one in same), *(one.example for one in ranking.candidates)]
+    fixes = {_fix(example): example for example in met if example.example_id in beyond}
+    fixes.update((_fix(candidate.example), candidate.example) for candidate, _ in kept)
     dropped = [_dropped(candidate, too_many) for candidate in found[settings.k :]]
     floor = settings.floor("chunk", ranking.mode)
     believed = routed(ranking, settings)
@@ -55,17 +68,19 @@ def select(
         twin = fixes.get(_fix(candidate.example))
         if candidate.content_sha256 in known:
             continue
-        if not believed:
+        if candidate.example.example_id in beyond:
+            reason = "shown before"
+        elif not believed:
             reason = "below the routing floor, as everything"
         elif floor is not None and candidate.scores.get(floor.score, 0.0) < floor.value:
             reason = f"{floor.score} is below the chunk floor"
         elif twin is not None:
-            reason = f"the same fix as {twin.example.example_id}"
+            reason = f"the same fix as {twin.example_id}"
         elif len(kept) >= settings.k:
             reason = too_many
         else:
             kept.append((candidate, False))
-            fixes[_fix(candidate.example)] = candidate
+            fixes[_fix(candidate.example)] = candidate.example
             continue
         dropped.append(_dropped(candidate, reason))
     return Selection(tuple(kept), tuple(dropped[:MAX_TOLD]))

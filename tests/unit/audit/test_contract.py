@@ -4,25 +4,22 @@ from collections.abc import Callable
 
 import pytest
 
-from fallback_audit import rules_attempt, rules_fix
+from fallback_audit import rules_attempt, rules_fix, rules_model
 from fallback_audit.contract import RULES, violations
 from fallback_audit.events import (
     TERMINAL_KINDS,
     AttemptFailed,
     AttemptRefused,
     AttemptStarted,
-    AuditEvent,
     ConsumerLeft,
     ExampleReplayed,
     FixEscalated,
     FixStarted,
     FixVerified,
     GateJudged,
-    GroundingNotEvaluated,
     ModelAnswered,
     ModelCalled,
     PatchProposed,
-    PlanRejected,
     RagSkippedOnRetry,
     RecipeEvaluated,
     RetrievalQueried,
@@ -39,38 +36,12 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier import limits
 from fallback_tier.gates import decision
+from fallback_tier.selfrag import room
 from tests.unit.audit import trails as t
+from tests.unit.audit.altered import before, changed, swapped, without
+from tests.unit.audit.model_mutants import ALSO, MODEL_MUTANTS
+from tests.unit.audit.model_trails import VALID
 from tests.unit.audit.trails import Events
-
-
-def without(events: Events, *kinds: type, attempt: int | None = None) -> Events:
-    """The action removed."""
-    return [
-        event
-        for event in events
-        if not (isinstance(event, kinds) and attempt in {None, getattr(event, "attempt", None)})
-    ]
-
-
-def changed(events: Events, kind: type, **update: object) -> Events:
-    """The last event of a kind altered."""
-    place = max(i for i, event in enumerate(events) if isinstance(event, kind))
-    return [*events[:place], events[place].model_copy(update=update), *events[place + 1 :]]
-
-
-def before(events: Events, kind: type, *added: AuditEvent, which: int = -1) -> Events:
-    """Events inserted before one of a kind."""
-    place = [i for i, event in enumerate(events) if isinstance(event, kind)][which]
-    return [*events[:place], *added, *events[place:]]
-
-
-def swapped(events: Events, first: type, second: type) -> Events:
-    """The first of one kind after the first of another one."""
-    moved = next(event for event in events if isinstance(event, first))
-    rest = [event for event in events if event is not moved]
-    place = next(i for i, event in enumerate(rest) if isinstance(event, second))
-    return [*rest[: place + 1], moved, *rest[place + 1 :]]
-
 
 #: Rule → mutants: a valid trail, with an action removed or changed.
 MUTANTS: dict[str, list[Callable[[], Events]]] = {
@@ -142,31 +113,6 @@ MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: changed(t.verified_on_retry(), ModelCalled, prompt_shape=PromptShape.INITIAL),
         lambda: changed(t.recipe_verified(), PatchProposed, prompt_shape=PromptShape.INITIAL),
         lambda: changed(t.not_affected(), AttemptRefused, prompt_shape=PromptShape.INITIAL),
-    ],
-    "calls-are-answered": [
-        lambda: without(t.model_with_examples(), ModelAnswered),
-        lambda: before(t.model_with_examples(), GroundingNotEvaluated, t.answered(1)),
-        lambda: before(t.model_with_examples(), ModelAnswered, t.called(1, examples=("e1",))),
-    ],
-    "rejections-act": [
-        lambda: before(t.model_with_examples(), GroundingNotEvaluated, t.rejected(1)),
-        lambda: before(t.verified_on_retry(), GroundingNotEvaluated, t.repeated(2)),
-        lambda: without(t.invalid_then_verified(), AttemptRefused),
-        lambda: without(t.model_unavailable(), AttemptRefused),
-    ],
-    "reasks-have-reasons": [lambda: without(t.verified_on_retry(), PlanRejected)],
-    "author-calls-bounded": [
-        lambda: before(
-            t.verified_on_retry(),
-            GroundingNotEvaluated,
-            t.rejected(2, 3),
-            t.called(2, 4),
-            t.answered(2, 4),
-        )
-    ],
-    "grounding-is-recorded": [
-        lambda: without(t.model_with_examples(), GroundingNotEvaluated),
-        lambda: swapped(t.model_with_examples(), GroundingNotEvaluated, PatchProposed),
     ],
     "events-stand-in-their-attempt": [
         lambda: without(t.recipe_verified(), AttemptStarted),
@@ -240,10 +186,12 @@ MUTANTS: dict[str, list[Callable[[], Events]]] = {
     ],
 }
 
+ALL_MUTANTS = MUTANTS | MODEL_MUTANTS
+
 CASES = [
     pytest.param(rule, mutant, id=f"{rule}-{number}")
-    for rule, mutants in MUTANTS.items()
-    for number, mutant in enumerate(mutants, start=1)
+    for rule, mutants in ALL_MUTANTS.items()
+    for number, mutant in enumerate([*mutants, *ALSO.get(rule, ())], start=1)
 ]
 
 
@@ -251,7 +199,7 @@ def broken_rules(events: Events) -> set[str]:
     return {violation.rule for violation in violations(t.trail_of(events))}
 
 
-@pytest.mark.parametrize("valid", t.VALID, ids=lambda valid: valid.__name__)
+@pytest.mark.parametrize("valid", VALID, ids=lambda valid: valid.__name__)
 def test_valid_trails_break_no_rule_wherever_the_process_died(valid: Callable[[], Events]) -> None:
     events = valid()
     for length in range(len(events) + 1):
@@ -267,8 +215,10 @@ def test_each_mutant_is_caught_by_its_rule(rule: str, mutant: Callable[[], Event
 def test_each_rule_has_a_mutant_and_each_mutant_a_rule() -> None:
     identifiers = [rule.id for rule in RULES]
     assert len(set(identifiers)) == len(identifiers)
-    assert set(MUTANTS) == set(identifiers)
-    assert all(MUTANTS.values())
+    assert not set(MUTANTS) & set(MODEL_MUTANTS)
+    assert set(ALL_MUTANTS) == set(identifiers)
+    assert all(ALL_MUTANTS.values())
+    assert set(ALSO) <= set(identifiers)
 
 
 def test_each_rule_is_one_sentence_with_a_source() -> None:
@@ -293,8 +243,9 @@ def test_retrieval_on_a_first_attempt_is_no_violation() -> None:
 
 def test_limits_are_those_of_the_tier() -> None:
     assert rules_attempt.MAX_RETRIES == limits.MAX_RETRIES
-    assert rules_attempt.MAX_AUTHOR_CALLS == limits.MAX_AUTHOR_CALLS
+    assert rules_model.MAX_AUTHOR_CALLS == limits.MAX_AUTHOR_CALLS
     assert rules_attempt.MAX_EXAMPLES == limits.MAX_EXAMPLES
+    assert rules_model.MAX_CANDIDATE_CALLS == room.MAX_CANDIDATE_CALLS
 
 
 def test_same_failure_limit_is_that_of_the_gate_runner() -> None:

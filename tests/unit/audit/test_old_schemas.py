@@ -12,6 +12,10 @@ from fallback_audit.chain import StoredRow, read_row
 from fallback_audit.describe import sentence
 from fallback_audit.events import (
     SCHEMA_VERSION,
+    GroundingNotEvaluated,
+    ModelAnswered,
+    ModelCalled,
+    ModelFailed,
     PatchProposed,
     RecipeEvaluated,
     RetrievalQueried,
@@ -91,6 +95,34 @@ def test_what_version_3_added_is_absent_not_invented(tmp_path: Path) -> None:
     assert [kept_digests(query) for query in queries] == [(), ()]
     evidence = FileEvidenceStore(tmp_path / "evidence")
     assert list(account_lines(queries[0], evidence)) == ["why: no account is on record"]
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_what_version_4_added_is_absent_not_invented(version: int) -> None:
+    """A patch of before has no verdict and no flag; a call has no key, so nothing is found again."""
+    payloads = [read_row(row).payload for row in Export(TRAILS / f"schema-{version}.jsonl").rows()]
+    assert {
+        (p.grounded, p.low_confidence, p.loose_edits)
+        for p in payloads
+        if isinstance(p, PatchProposed)
+    } == {(None, False, ())}
+    calls = [p for p in payloads if isinstance(p, ModelCalled)]
+    answers = [p for p in payloads if isinstance(p, ModelAnswered)]
+    assert calls
+    assert answers
+    assert {(p.request_key, p.reserved, p.candidate, p.strict) for p in calls} == {
+        (None, None, None, False)
+    }
+    assert {kept_digests(p) for p in answers} == {()}
+    assert {p.failure for p in payloads if isinstance(p, ModelFailed)} <= {None}
+    assert {p.call for p in payloads if isinstance(p, GroundingNotEvaluated)} == {None}
+
+
+def test_what_version_3_wrote_is_read_as_it_was() -> None:
+    payloads = [read_row(row).payload for row in Export(TRAILS / "schema-3.jsonl").rows()]
+    named = {p.example_ids: p.account_sha256 for p in payloads if isinstance(p, RetrievalQueried)}
+    assert named == {ids: digest("account " + ",".join(ids)) for ids in [(), ("e1",), ("e1", "e2")]}
+    assert {"ModelFailed", "ConsumerLeft", "FixEscalated"} <= {p.kind for p in payloads}
 
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))

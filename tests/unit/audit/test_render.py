@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from rich.console import Console
@@ -14,6 +15,8 @@ from fallback_audit.events import AuditEvent, event_adapter
 from fallback_audit.ports import StoredEvent
 from fallback_audit.render import Renderer, fix_json, log_json
 from fallback_audit.sqlite_store import open_readonly
+from fallback_audit.vocabulary import Retrieve
+from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.audit.tamper import build, report
 
@@ -74,10 +77,79 @@ def test_an_attempt_without_a_model_is_not_called_a_run(tmp_path: Path) -> None:
     assert "LLM run" not in text
 
 
-@pytest.mark.parametrize("valid", t.VALID, ids=lambda valid: valid.__name__)
+@pytest.mark.parametrize("valid", m.VALID, ids=lambda valid: valid.__name__)
 def test_each_event_has_a_sentence_of_its_own(valid: Callable[[], t.Events]) -> None:
     for event in valid():
         assert sentence(event) not in {"", event.kind}
+
+
+def test_the_trails_have_every_kind_of_event() -> None:
+    """So that what is tested over all of them is tested over all kinds."""
+    (union, _) = get_args(AuditEvent)
+    assert {type(event) for valid in m.VALID for event in valid()} == set(get_args(union))
+
+
+def test_a_doubted_patch_says_so_wherever_it_is_shown(tmp_path: Path) -> None:
+    events = stored(tmp_path, m.doubted_twice())
+    lines = shown("render_fix", events).splitlines()
+    doubt = next(i for i, line in enumerate(lines) if "answer 1 NOT grounded: 50% of 2" in line)
+    assert "│ it says that 1.2.4 is fixed" in lines[doubt + 1]
+    assert any("strict: only what the context states" in line for line in lines)
+    assert any("LOW CONFIDENCE (unsupported 2 times), check by hand: 1 of 2" in s for s in lines)
+    assert any("package.json (NOT grounded, LOW CONFIDENCE)" in line for line in lines)
+    assert "patch proposed, NOT grounded, LOW CONFIDENCE" in shown("render_log", events)
+    (attempt,) = log_json(events)[0]["attempts"]
+    assert (attempt["grounded"], attempt["low_confidence"]) == (False, True)
+
+
+def test_a_supported_patch_is_grounded_and_an_unjudged_one_is_neither(tmp_path: Path) -> None:
+    events = stored(tmp_path, m.supported(), m.judge_failed(), t.recipe_verified())
+    text = shown("render_fix", events)
+    assert "answer 1 grounded: 100% of 2 claims supported, by judge-model" in text
+    assert "judge call 1 gave no answer (overloaded)" in text
+    assert [text.count(f"package.json{said}\n") for said in ("", " (grounded)")] == [1, 1]
+    assert "package.json (grounding not evaluated)" in text
+    judged = [fix["attempts"][0]["grounded"] for fix in log_json(events)]
+    assert judged == [True, None, None]
+    assert "LOW CONFIDENCE" not in text
+
+
+def test_a_verdict_outlives_the_failure_of_its_patch(tmp_path: Path) -> None:
+    events = [*m.doubted_twice()[:-4], *t.failing_gates(1)]
+    (attempt,) = log_json(stored(tmp_path, events))[0]["attempts"]
+    assert (attempt["outcome"], attempt["low_confidence"]) == ("failed: tests_failed", True)
+
+
+def test_a_budget_stop_who_raised_it_and_what_was_not_paid_again(tmp_path: Path) -> None:
+    stopped = stored(tmp_path, m.stopped_at_budget())
+    text = shown("render_fix", stopped)
+    assert "BUDGET REACHED (usd_per_fix): the next call may use 0.05, 0.01 of 0.05 are used" in text
+    assert "at most ~$0.05" in text
+    assert log_json(stopped)[0]["outcome"] == "escalated: budget_exhausted"
+    (tmp_path / "audit.db").unlink()
+    raised = stored(tmp_path, m.raised_and_verified())
+    text = shown("render_fix", raised)
+    assert "budget of this fix raised to $0.50 by A. Person: worth it" in text
+    assert "author call 1 to author-model not sent: answered before the interruption" in text
+    assert text.count("Attempt 1: initial LLM run") == 2
+    assert log_json(raised[: len(stopped) + 1])[0]["outcome"] == "open"
+    assert log_json(raised)[0]["outcome"] == "verified"
+
+
+def test_self_rags_choices(tmp_path: Path) -> None:
+    text = shown("render_fix", stored(tmp_path, m.self_rag(), m.self_rag_degraded()))
+    for said in (
+        "self-RAG step 1, path 0: fetch examples (said so)",
+        "self-RAG step 3, path 0: go on with the examples of the step before (said so)",
+        "1 examples, at most ~$0.05, self-RAG step 1, path 0, candidate 0",
+        "candidate 0: kept, score 0.750, from e1, relevant, support full, usefulness 4, no log-",
+        "step 1, path 0, candidate 1: dropped, score 0.750",
+        "step 3, path 0, candidate 0: no candidate: no answer",
+        "self-RAG degraded at step 2: the budget has room for one candidate",
+    ):
+        assert said in text, said
+    forced = sentence(m.decided(1, Retrieve.NO, attempt=2, forced=True))
+    assert forced == "self-RAG step 1, path 0: no examples (forced, said so)"
 
 
 def test_json_has_the_shapes_too(tmp_path: Path) -> None:
@@ -95,13 +167,14 @@ def hostile_trail() -> list[AuditEvent]:
     """Every free text field of every event carries the payload."""
     free = {"advisory_id", "repository", "reason", "sentence", "detail", "summary_excerpt"}
     free |= {"question", "model", "stop_reason", "resume_rule", "recipe", "gate", "example_id"}
-    events = [event for valid in t.VALID for event in valid()]
+    free |= {"by", "judge_model", "problem", "cap", "used", "wanted"}
+    lists = {"problems", "files", "unsupported", "loose_edits"}
+    events = [event for valid in m.VALID for event in valid()]
     hostile = []
     for event in events:
         fields = event.model_dump()
-        update = {name: HOSTILE for name in free & set(fields) if type(fields[name]) is str}
-        if event.kind in {"PlanRejected", "PatchProposed"}:
-            update |= dict.fromkeys({"problems", "files"} & set(fields), (HOSTILE,))
+        update: dict[str, object] = dict.fromkeys(lists & set(fields), (HOSTILE,))
+        update |= {name: HOSTILE for name in free & set(fields) if type(fields[name]) is str}
         hostile.append(event.model_copy(update=update))
     return hostile
 

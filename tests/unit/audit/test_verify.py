@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from fallback_audit.canonical import leaf_digest
 from fallback_audit.events import SCHEMA_VERSION
 from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.kept import kept_digests
 from fallback_audit.sqlite_store import SqliteAuditStore, open_readonly
 from fallback_audit.verify import MAX_LISTED, verify
+from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.audit.tamper import behind_the_triggers, build, report, tampered
 
@@ -312,6 +314,37 @@ def test_missing_and_altered_evidence_is_found(
         for problem in found.evidence_problems
     ] == [True]
     assert ("altered" if altered else "missing") in found.evidence_problems[0].reason
+
+
+PAID = ("whole answer author 1", "whole answer author 2", "whole answer judge 1", "judgement of 2")
+
+
+@pytest.mark.parametrize("lost", [None, *PAID])
+def test_what_a_resume_needs_and_what_a_judge_found_must_be_there(
+    tmp_path: Path, lost: str | None
+) -> None:
+    store = FileEvidenceStore(tmp_path / "kept")
+    for content in {"patch 1", *PAID} - {lost}:
+        store.put(content.encode())
+    with closing(open_readonly(build(tmp_path / "b.db", m.raised_and_verified()))) as reader:
+        found = verify(reader, evidence=store)
+    assert (found.ok, found.evidence_checked) == (lost is None, 5)
+    reasons = [problem.reason for problem in found.evidence_problems]
+    assert [t.digest(lost or "") in reason for reason in reasons] == ([True] if lost else [])
+
+
+def test_an_answer_that_only_a_reuse_names_must_be_there_too() -> None:
+    (digest,) = kept_digests(m.reused(1))
+    assert digest == t.digest("whole answer author 1")
+
+
+def test_a_raised_budget_opens_the_fix_again(tmp_path: Path) -> None:
+    stopped = build(tmp_path / "stopped.db", m.stopped_at_budget())
+    assert (report(stopped).ok, report(stopped).open_fix_count) == (True, 0)
+    raised = report(build(tmp_path / "raised.db", [*m.stopped_at_budget(), m.raised()]))
+    assert (raised.ok, [fix.last_kind for fix in raised.open_fixes]) == (True, ["BudgetRaised"])
+    done = report(build(tmp_path / "done.db", m.raised_twice()))
+    assert (done.ok, done.open_fix_count) == (True, 0)
 
 
 def test_the_helper_puts_the_triggers_back(path: Path) -> None:

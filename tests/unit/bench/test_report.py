@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.bench import report
+from tests.bench import report, rows_prompt
 from tests.bench.__main__ import SMOKE_ROUNDS, main
 from tests.bench.catalogue import ROWS
 from tests.bench.machine import Machine, describe, filesystem
 from tests.bench.measure import BenchError, Sample
 from tests.bench.ratio import Comparison
-from tests.bench.row import Bench, Pair, Row
+from tests.bench.row import Bench, Figure, Pair, Row
 
 ROOT = Path(__file__).parents[3]
 SPREAD = {"median", "low", "quartile_1", "quartile_3", "high"}
@@ -33,6 +33,12 @@ class Constant:
 def half(bench: Bench) -> Iterator[Pair]:
     assert bench.place.is_dir()
     yield Pair(Constant("ours", 1.0), Constant("theirs", 2.0), facts=lambda: {"synchronous": 2})
+
+
+@contextmanager
+def with_figures(bench: Bench) -> Iterator[Pair]:
+    figures = [Figure("size", 0.6, 0.7), Figure("slowest", 51.0, 50.0, " ms")]
+    yield Pair(Constant("ours", 1.0), Constant("theirs", 2.0), figures=lambda: figures)
 
 
 @contextmanager
@@ -95,6 +101,7 @@ def test_shape_of_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str
             "cpu_ms": dict.fromkeys(SPREAD, 2000.0),
             "peak_mib": 1.0,
         },
+        "figures": [],
         "facts": {"synchronous": 2},
     }
     shown = capsys.readouterr().out
@@ -109,6 +116,20 @@ def test_a_goal_is_met_up_to_its_limit(
     code, document = run(tmp_path, row(half, limit=limit))
     assert document["rows"][0]["met"] is met
     assert code == 0
+
+
+def test_a_figure_that_is_no_ratio_of_times_counts_as_the_rows_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, document = run(tmp_path, row(with_figures))
+    (result,) = document["rows"]
+    assert result["wall_ratio"]["median"] <= result["limit"]
+    assert result["met"] is False
+    assert result["figures"] == [
+        {"name": "size", "value": 0.6, "limit": 0.7, "unit": "", "met": True},
+        {"name": "slowest", "value": 51.0, "limit": 50.0, "unit": " ms", "met": False},
+    ]
+    assert "slowest: 51 ms (≤ 50 ms, missed)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -175,9 +196,14 @@ def test_limits_are_the_goals() -> None:
         "recipe-uv": 1.3,
         "plan-npm": 10.0,
         "plan-uv": 10.0,
+        "llm-mini": 0.5,
+        "llm-aider": 0.5,
         "loop-langgraph": 0.25,
         "vectors-floor": 1.4,
         "vectors-faiss": 0.5,
         "retrieval-cold": 0.2,
         "words-common": 1.5,
     }
+    assert rows_prompt.BUILD_MS == 20
+    assert rows_prompt.FENCE_MS_PER_MB == rows_prompt.FENCE_WORST_MS == 50
+    assert rows_prompt.RETRY_RATIO == 0.7

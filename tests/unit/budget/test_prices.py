@@ -5,8 +5,10 @@ from decimal import Decimal
 
 import pytest
 
-from fallback_tier.budget.prices import PRICES, PRICES_AS_OF, estimate_cost
+from fallback_tier.budget.prices import PRICES, PRICES_AS_OF, Price, Prices, read_price
 from fallback_tier.ports import Usage
+
+TABLE = Prices()
 
 EACH = Usage(
     input_tokens=10_000, output_tokens=10_000, cache_read_tokens=10_000, cache_write_tokens=10_000
@@ -31,7 +33,7 @@ EACH = Usage(
     ],
 )
 def test_estimates(model: str, usage: Usage, dollars: str) -> None:
-    assert estimate_cost(model, usage) == Decimal(dollars)
+    assert TABLE.cost(model, usage) == Decimal(dollars)
 
 
 @pytest.mark.parametrize(
@@ -42,17 +44,34 @@ def test_estimates(model: str, usage: Usage, dollars: str) -> None:
     ],
 )
 def test_what_is_not_in_the_table_is_unknown_not_guessed(model: str) -> None:
-    assert estimate_cost(model, Usage(input_tokens=1)) is None
+    assert TABLE.cost(model, Usage(input_tokens=1)) is None
 
 
 def test_estimates_print_without_an_exponent() -> None:
-    assert str(estimate_cost("claude-haiku-5-5", Usage(input_tokens=1))) == "0.000001"
-    assert str(estimate_cost("claude-opus-5", Usage())) == "0.000000"
+    assert str(TABLE.cost("claude-haiku-5-5", Usage(input_tokens=1))) == "0.000001"
+    assert str(TABLE.cost("claude-opus-5", Usage())) == "0.000000"
 
 
 def test_the_table_is_dated_and_each_family_matches_itself_only() -> None:
     assert dt.date.fromisoformat(PRICES_AS_OF)
     for family, price in PRICES.items():
         million = Usage(output_tokens=1_000_000)
-        assert estimate_cost(family, million) == price.output
+        assert TABLE.cost(family, million) == price.output
         assert price.input < price.output
+
+
+def test_a_model_that_the_table_lacks_costs_what_its_user_says() -> None:
+    told = Prices(read_price("0.5:2.50"))
+    million = Usage(input_tokens=1_000_000, output_tokens=1_000_000)
+    assert told.cost("qwen3", million) == Decimal(3)
+    assert told.of("qwen3") == Price(Decimal("0.5"), Decimal("2.50"))
+    assert told.cost("claude-opus-5", million) == TABLE.cost("claude-opus-5", million)
+    assert Prices(read_price("0:0")).cost("qwen3", million) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "1:", ":1", "1:2:3", "-1:2", "1e3:2", "nan:1", "1 : 2", "1.:2", "\u0661:2"]
+)
+def test_what_is_no_price(text: str) -> None:
+    with pytest.raises(ValueError, match="IN:OUT"):
+        read_price(text)

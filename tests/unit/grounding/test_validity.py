@@ -4,10 +4,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.grounding.validity import MAX_EDIT_BYTES, MAX_EDITS, check_plan
-from fallback_tier.outcome import Plan, plan_adapter
+from fallback_tier.grounding.edit_checks import MAX_EDIT_BYTES, MAX_EDITS, MAX_EDITS_BYTES
+from fallback_tier.grounding.validity import (
+    MAX_CITATIONS,
+    MAX_PROBLEMS,
+    MAX_RATIONALE_BYTES,
+    check_plan,
+)
+from fallback_tier.outcome import (
+    DependencyBump,
+    Override,
+    Plan,
+    Refuse,
+    SearchReplace,
+    SourceEdit,
+    plan_adapter,
+)
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import context
 
@@ -41,6 +57,10 @@ def source(*edits: dict[str, str], **fields: Any) -> dict[str, Any]:
     return {"action": "source_edit", "edits": edits, **fields}
 
 
+def override(version: str, package: str = "vulner-able", **fields: Any) -> dict[str, Any]:
+    return {"action": "override", "package": package, "version": version, **fields}
+
+
 def bump(version: str, package: str = "vulner-able", **fields: Any) -> dict[str, Any]:
     return {"action": "dependency_bump", "package": package, "version": version, **fields}
 
@@ -50,9 +70,15 @@ def bump(version: str, package: str = "vulner-able", **fields: Any) -> dict[str,
     [
         source(edit()),
         source(edit(), edit("src/b.py", "x", "y"), citations=["S1", "S10", "E1"]),
-        source(edit(), edit(old="1", new="one!")),
+        source(edit(), edit(old="1", new="uno")),
         bump("1.4.2"),
         bump("1.5", edits=[edit()]),
+        override("1.4.2"),
+        override("2.1", package="Vulner.able", edits=[edit()], citations=["S1"]),
+        source(
+            edit(), rationale="é" * (MAX_RATIONALE_BYTES // 2), citations=["S1"] * MAX_CITATIONS
+        ),
+        source(edit(old="  one \n", new="  1\n")),
         bump("2.1.post1", package="VULNER_able"),
         {"action": "refuse", "reason": "The fix needs a decision."},
     ],
@@ -95,10 +121,17 @@ def test_valid(tmp_path: Path, plan: dict[str, Any]) -> None:
         (bump("1.4.2", package="requests"), "names for PyPI: vulner-able, never-fixed"),
         (bump("1.4.2", package="elsewhere"), "not one that TEST-1 names"),
         (bump("0.5", package="never-fixed"), "no fixed version is known"),
-        (
-            {"action": "override", "package": "vulner-able", "version": "1.4.2"},
-            "`override` is not supported",
-        ),
+        (override("1.4.1"), "is affected by TEST-1; use one of 1.4.2, 2.1 or above"),
+        (override("0.9"), "below every fixed version"),
+        (override(">=1.4.2"), "not an exact PyPI version"),
+        (override("*"), "not an exact PyPI version"),
+        (bump("1.4.2\n"), "not an exact PyPI version"),
+        (bump(" 1.4.2"), "not an exact PyPI version"),
+        (override("1.4.2", package="requests"), "names for PyPI: vulner-able, never-fixed"),
+        (override("0.5", package="never-fixed"), "no fixed version is known"),
+        (override("1.4.2", edits=[edit("uv.lock")]), "use dependency_bump or override"),
+        (source(edit(), rationale="x" * (MAX_RATIONALE_BYTES + 1)), "the limit is 4,096"),
+        (source(edit(), citations=["S1"] * (MAX_CITATIONS + 1)), "at most once: E1, S1, S2"),
         ({"action": "refuse", "reason": " "}, "`reason` is empty"),
     ],
 )
@@ -114,9 +147,64 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
     assert len(problems(tmp_path, plan)) == 4
 
 
+def test_a_flood_of_problems_is_counted_not_listed(tmp_path: Path) -> None:
+    found = problems(tmp_path, source(*[edit(old=f"no {n}") for n in range(MAX_EDITS)]))
+    assert len(found) == MAX_PROBLEMS + 1
+    assert found[-1] == f"There are {MAX_EDITS - MAX_PROBLEMS} more problems of these kinds."
+
+
+def test_the_edits_together_have_a_limit(tmp_path: Path) -> None:
+    filler = "x" * (MAX_EDIT_BYTES - 1)
+    edits = [edit("src/b.py", "x", "0")]
+    edits += [edit("src/b.py", str(n), filler + str(n + 1)) for n in range(4)]
+    assert problems(tmp_path, source(*edits[:4])) == ()
+    (found,) = problems(tmp_path, source(*edits))
+    assert f"the limit is {MAX_EDITS_BYTES:,}" in found
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("package.json", "a/package-lock.json", "npm-shrinkwrap.json", "yarn.lock"),
+        *("pnpm-lock.yaml", "uv.lock", "poetry.lock", "Pipfile", "Pipfile.lock", "pdm.lock"),
+        *("pyproject.toml", "setup.cfg", "setup.py", "requirements-dev.txt", "constraints.txt"),
+        *("PACKAGE.JSON", "sub/Poetry.lock", "pylock.dev.toml", "environment.yml", "bun.lock"),
+    ],
+)
+def test_no_manifest_and_no_lock_is_edited(tmp_path: Path, path: str) -> None:
+    (found,) = problems(tmp_path, source(edit(path, "1.0", "2.0")))
+    assert "(use dependency_bump or override)" in found
+
+
 def test_a_hostile_path_is_quoted_short(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, source(edit("x/" * 2000)))
     assert len(found) < 300
+
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+paths = st.sampled_from(sorted(FILES)) | words.filter(bool)
+olds = st.sampled_from(["one", "two", "  one\n", "x", "one\ntwo"]) | words.filter(bool)
+some_edits = st.lists(st.builds(SearchReplace, path=paths, old=olds, new=words), max_size=4)
+versions = st.sampled_from(["1.4.2", "1.0", "2.1", "v2"]) | words
+packages = st.sampled_from(["vulner-able", "Vulner_able", "never-fixed"]) | words
+common: dict[str, Any] = {"rationale": words, "citations": st.lists(words, max_size=3).map(tuple)}
+moved: dict[str, Any] = {"package": packages, "version": versions, **common}
+plans: st.SearchStrategy[Plan] = st.one_of(
+    st.builds(DependencyBump, edits=some_edits.map(tuple), **moved),
+    st.builds(Override, edits=some_edits.map(tuple), **moved),
+    st.builds(SourceEdit, edits=some_edits.filter(bool).map(tuple), **common),
+    st.builds(Refuse, reason=words, **common),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(plans)
+def test_no_plan_is_too_strange_to_be_judged(tmp_path: Path, plan: Plan) -> None:
+    found = problems(tmp_path, plan.model_dump())
+    assert len(found) <= MAX_PROBLEMS + 1
+    for problem in found:
+        assert problem.endswith(".")
+        assert problem.isprintable()
 
 
 def test_files_that_can_not_be_read(tmp_path: Path) -> None:
@@ -144,3 +232,35 @@ def test_only_the_advisory_can_be_cited_where_no_snippet_was_offered(tmp_path: P
         example_ids=frozenset(),
     )
     assert found == ("Citation 'S1' does not exist; those that do: TEST-1.",)
+
+
+NPM = b"""{"id": "TEST-1", "affected": [{"package": {"ecosystem": "npm", "name": "p"}, "ranges":
+  [{"type": "SEMVER", "events": [{"introduced": "0"}, {"fixed": "2.0.0"}]}]}]}"""
+
+
+@pytest.mark.parametrize(
+    ("version", "valid"),
+    [
+        *((version, True) for version in ("2.0.0", "2.1.0-rc.1", "2.0.0+build.5", "10.20.30")),
+        # Read as 2.0.0 where versions are ordered, and written as a range, a place, or more than one line.
+        *(
+            (version, False)
+            for version in ("2.0.0 || 1.0.0", "2.0.0 - 9", "2.x", "2", "2.0.0/evil")
+        ),
+        *((version, False) for version in ("2.0.0\n", " 2.0.0", "=2.0.0", "v2.0.0", "2.0.0; x")),
+    ],
+)
+@pytest.mark.parametrize("action", [DependencyBump, Override])
+def test_a_version_for_npm_is_one_version_and_nothing_around_it(
+    tmp_path: Path, action: type[DependencyBump | Override], version: str, valid: bool
+) -> None:
+    said = check_plan(
+        action(package="p", version=version),
+        advisory=parse_advisory(NPM, "test"),
+        repo=context(tmp_path, FILES),
+        plugin=FakeEcosystem(name="npm"),
+        snippet_ids=frozenset(),
+        example_ids=frozenset(),
+    )
+    assert (said == ()) == valid
+    assert valid or "is not an exact npm version; use one of 2.0.0 or above" in said[0]

@@ -41,6 +41,11 @@ def test_an_edit_can_make_a_later_one_ambiguous(tmp_path: Path) -> None:
         ("a\na\n", "a", r"2 times \(lines 1, 2\)"),
         ("aaa", "aa", "2 times"),
         ("x" * 9, "x", "9 times .*, …"),
+        ("x" * 1_000, "x", "100 times or more"),
+        # Quadratic for a regular expression: minutes.
+        ("a = 1\n" * 200_000, "a = 1\n" * 2_000 + "b", "0 matches"),
+        # Each place counted from the top of the file: minutes.
+        ("\r\n" * 1_000_000 + "x\r\n" * 200, "x\n", "100 times or more"),
         ("if x:\n\treturn\n", "if x:\n    return", "differs only in white space from line 1"),
     ],
 )
@@ -83,6 +88,20 @@ def test_a_crlf_file_behaves_as_its_unix_twin(text: str, old: str, new: str) -> 
         assert windows == unix.replace("\n", "\r\n")
 
 
+@given(
+    st.lists(st.sampled_from(["a", "b", "\n", "\r\n"])).map("".join),
+    st.text("ab\n", min_size=1, max_size=3),
+)
+def test_line_ends_may_be_mixed(text: str, old: str) -> None:
+    plain = text.replace("\r\n", "\n")
+    first = plain.find(old)
+    if first >= 0 and plain.find(old, first + 1) < 0:
+        left = replace_once(text, edit(old, ""))
+        assert left.replace("\r\n", "\n") == plain.replace(old, "")
+        removed = len(text) - len(left)
+        assert any(text[:at] + text[at + removed :] == left for at in range(len(text)))
+
+
 @given(st.text(max_size=60), st.text(min_size=1, max_size=5))
 def test_a_replacement_is_found_exactly_where_python_finds_it(text: str, old: str) -> None:
     text, old = text.replace("\r", ""), old.replace("\r", "") or "a"
@@ -111,11 +130,13 @@ def test_edits_on_top_of_a_recipe(tmp_path: Path) -> None:
     repo = context(tmp_path, {"deps.txt": "p 1\n", "a.py": "one\n"})
     recipe = FileChange(path="deps.txt", before="p 1\n", after="p 2\n")
     merged = merge_edits(repo, [recipe], [edit("p 2", "p 3", "deps.txt"), edit("one", "two")])
-    assert merged == (
+    assert merged.changes == (
         FileChange(path="a.py", before="one\n", after="two\n"),
         FileChange(path="deps.txt", before="p 1\n", after="p 3\n"),
     )
-    assert merge_edits(repo, [recipe], []) == (recipe,)
+    assert merge_edits(repo, [recipe], []) == ((recipe,), ())
+    with pytest.raises(EditError, match="change nothing"):
+        merge_edits(repo, [recipe], [edit("p 2", "p 1", "deps.txt")])
     gone = FileChange(path="a.py", before="one\n", after=None)
     with pytest.raises(EditError, match="deletes it"):
         merge_edits(repo, [gone], [edit("one", "two")])

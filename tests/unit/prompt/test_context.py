@@ -4,9 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.vocabulary import FailureKind
-from fallback_tier.advisory import Advisory, parse_advisory
-from fallback_tier.outcome import AttemptSummary
 from fallback_tier.prompt.context import (
     MAX_SCANNED_FILES,
     MAX_SNIPPET_BYTES,
@@ -17,27 +14,9 @@ from fallback_tier.prompt.context import (
 from fallback_tier.repo import RepoContext, Settings
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import context
+from tests.unit.prompt.context_cases import advisory, failed
 
 PLUGIN = FakeEcosystem()
-
-
-def advisory(details: str = "") -> Advisory:
-    body = Advisory.model_validate(
-        {
-            "id": "TEST-1",
-            "details": details,
-            "affected": [{"package": {"ecosystem": "PyPI", "name": "vulnerable"}}],
-        }
-    )
-    return parse_advisory(body.model_dump_json().encode(), "test")
-
-
-def failed(summary: str) -> tuple[AttemptSummary, ...]:
-    return (
-        AttemptSummary(
-            attempt=1, failure_kind=FailureKind.TESTS_FAILED, prior_failure_summary=summary
-        ),
-    )
 
 
 def budget(repo: RepoContext, size: int) -> RepoContext:
@@ -74,8 +53,12 @@ def test_own_code_is_found_by_the_path_and_the_symbols_that_the_advisory_names(
     }
     text = "In `read_archive()` of lib/src/named.py a name is not checked."
     snippets = select_snippets(advisory(text), context(tmp_path, files), PLUGIN)
-    assert paths(snippets) == ["src/named.py", "src/caller.py", "src/reader.py"]
-    definition = snippets[2]
+    assert list(dict.fromkeys(paths(snippets))) == [
+        "src/named.py",
+        "src/reader.py",
+        "src/caller.py",
+    ]
+    definition = snippets[1]
     assert "def read_archive(name):" in definition.text
     assert definition.start_line > 2000
     shown = definition.text.splitlines()
@@ -202,6 +185,18 @@ def test_work_is_bounded_in_a_large_repository(tmp_path: Path) -> None:
     assert select_snippets(advisory(), repo, PLUGIN) == ()
     # What the advisory names is looked at whatever the bound.
     assert paths(select_snippets(advisory("see z/deep.py"), repo, PLUGIN)) == ["z/deep.py"]
+
+
+def test_work_is_bounded_in_a_repository_of_large_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are read until as much was read as may be; what the advisory names comes first."""
+    monkeypatch.setattr("fallback_tier.prompt.context.sources.MAX_READ_CHARS", 2_500)
+    code = "import vulnerable\n" + "x = 1\n" * 200
+    files = {f"m{number}.py": code for number in range(9)} | {"z/deep.py": code}
+    repo = context(tmp_path, files)
+    assert paths(select_snippets(advisory(), repo, PLUGIN)) == ["m0.py", "m1.py", "m2.py"]
+    assert paths(select_snippets(advisory("see z/deep.py"), repo, PLUGIN))[0] == "z/deep.py"
 
 
 def test_secrets_are_out_before_the_window_is_chosen(tmp_path: Path) -> None:

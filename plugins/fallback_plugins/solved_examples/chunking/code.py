@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
-from fallback_plugins.solved_examples.chunking.grammars import grammar_of, parser
 from fallback_plugins.solved_examples.chunking.syntax import inner_nodes, kind_of, name_of
 from fallback_plugins.solved_examples.chunking.units import (
     Unit,
@@ -22,6 +21,7 @@ from fallback_plugins.solved_examples.chunking.units import (
     spans,
 )
 from fallback_tier.outcome import SearchReplace
+from fallback_tier.syntax import grammar_of, parser
 
 if TYPE_CHECKING:
     from tree_sitter import Node

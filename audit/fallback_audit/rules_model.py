@@ -1,0 +1,160 @@
+"""Predicates of the trace contract over model calls: each is answered, paid once, and acted upon.
+
+As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there).
+"""
+
+from bisect import bisect
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from fallback_audit.events import (
+    AnswerReused,
+    AttemptFailed,
+    AttemptRefused,
+    AuditEvent,
+    ConsumerLeft,
+    GateJudged,
+    GroundingJudged,
+    LowConfidenceFlagged,
+    ModelAnswered,
+    ModelCalled,
+    ModelFailed,
+    PatchProposed,
+    PlanRejected,
+    RepeatedPatchRejected,
+)
+from fallback_audit.trail import TERMINALS, Finding, Run, Trail
+from fallback_audit.vocabulary import CallType
+
+# The floor can't import fallback_tier.limits; a test holds these equal to the tier's own.
+MAX_AUTHOR_CALLS = 3
+
+#: Author calls of one self-RAG search, which count as one: a candidate for each of MAX_EXAMPLES
+#: examples, path of the beam and step makes no more.
+MAX_CANDIDATE_CALLS = 64
+
+_OUTCOMES = (PatchProposed, AttemptRefused, ConsumerLeft, GateJudged, AttemptFailed, *TERMINALS)
+
+
+def calls_are_answered(trail: Trail) -> Iterator[Finding]:
+    """Each request has exactly one end, before anything else, unless it was interrupted."""
+    for run in trail.runs:
+        if not (run.asked or run.any_of(ModelAnswered, ModelFailed)):
+            continue
+        waiting: dict[tuple[CallType, int], int] = {}
+        numbers: set[tuple[CallType, int]] = set()
+        for seq, event in run.entries:
+            if isinstance(event, (ModelCalled, AnswerReused)):
+                key = (event.call_type, event.call)
+                if key in numbers:
+                    yield seq, f"{event.call_type} call {event.call} was made twice"
+                numbers.add(key)
+                if isinstance(event, ModelCalled):
+                    waiting[key] = seq
+            elif isinstance(event, (ModelAnswered, ModelFailed)):
+                if waiting.pop((event.call_type, event.call), None) is None:
+                    yield seq, f"{event.kind} without a {event.call_type} call {event.call}"
+            elif waiting and not isinstance(event, ConsumerLeft):
+                yield from (
+                    (at, f"{key[0]} call {key[1]} has no end") for key, at in waiting.items()
+                )
+                waiting = {}
+
+
+def rejections_act(trail: Trail) -> Iterator[Finding]:
+    """A rejected answer is asked for again, refused, or gives way to an earlier, doubted one."""
+    for run in trail.runs:
+        if not run.any_of(PlanRejected, RepeatedPatchRejected, ModelFailed):
+            continue
+        follows: AuditEvent | None = None
+        candidates = {e.event.call for e in run.author_asked if e.event.candidate}
+        for seq, event in reversed(run.entries):
+            match event:
+                case (
+                    ModelCalled(call_type=CallType.AUTHOR) | AnswerReused(call_type=CallType.AUTHOR)
+                ):
+                    follows = None
+                case LowConfidenceFlagged() | AttemptRefused() | ConsumerLeft():
+                    follows = None
+                case _ if isinstance(event, _OUTCOMES):
+                    follows = event
+                case ModelFailed(call_type=CallType.AUTHOR, call=call) if call in candidates:
+                    pass  # the other candidates are still there
+                case PlanRejected() | RepeatedPatchRejected() | ModelFailed(call_type="author"):
+                    if follows is not None:
+                        yield seq, f"{event.kind} is followed by {follows.kind}"
+                case _:
+                    pass
+
+
+def reasks_have_reasons(trail: Trail) -> Iterator[Finding]:
+    """The author is asked again only after a rejected or doubted answer, or a failed call."""
+    for run in trail.runs:
+        if len(run.author_asked) < 2:
+            continue
+        why = [
+            seq
+            for seq, event in run.any_of(
+                PlanRejected, RepeatedPatchRejected, ModelFailed, GroundingJudged
+            )
+            if not getattr(event, "supported", False)
+            and getattr(event, "call_type", CallType.AUTHOR) is CallType.AUTHOR
+        ]
+        for earlier, later in pairwise(run.author_asked):
+            reasons = bisect(why, later.seq) - bisect(why, earlier.seq)
+            if later.event.candidate is None and not reasons:
+                yield later.seq, "the author was asked again without a rejected answer"
+
+
+def author_calls_bounded(trail: Trail) -> Iterator[Finding]:
+    """Repair, strict regeneration and repeat share one ceiling; self-RAG's search counts as one."""
+    for run in trail.runs:
+        if len(run.author_asked) <= MAX_AUTHOR_CALLS:
+            continue
+        candidates = [e.seq for e in run.author_asked if e.event.candidate]
+        generations = [*candidates[:1], *(e.seq for e in run.author_asked if not e.event.candidate)]
+        for seq in sorted(generations)[MAX_AUTHOR_CALLS:]:
+            yield seq, f"more than {MAX_AUTHOR_CALLS} author calls in one attempt"
+        for seq in candidates[MAX_CANDIDATE_CALLS:]:
+            yield seq, f"more than {MAX_CANDIDATE_CALLS} candidates in one attempt"
+
+
+def answers_reused_were_paid(trail: Trail) -> Iterator[Finding]:
+    """A reused answer is that of a finished call of an interrupted run of this attempt, used once."""
+    paid: dict[int, Counter[object]] = defaultdict(Counter)
+    for run in trail.runs if trail.of(AnswerReused) else ():
+        used: Counter[object] = Counter()
+        for seq, reused in run.of(AnswerReused):
+            key = (reused.call_type, reused.model, reused.request_key)
+            answer = (*key, reused.answer_sha256, reused.answer_evidence)
+            used[answer] += 1
+            if used[answer] > paid[run.attempt][answer]:
+                yield seq, "no earlier run of this attempt paid for this answer, or it is used up"
+        for call, end in _answered(run):
+            made = (call.call_type, call.model, call.request_key)
+            paid[run.attempt][(*made, end.answer_sha256, end.answer_evidence)] += 1
+
+
+def no_finished_call_paid_twice(trail: Trail) -> Iterator[Finding]:
+    """An attempt that is taken up again does not ask anew what it has an answer to."""
+    paid: dict[int, Counter[object]] = defaultdict(Counter)
+    for run in trail.runs if any(run.resumed for run in trail.runs) else ():
+        used: Counter[object] = Counter()
+        for seq, asked in run.asked:
+            key = (asked.call_type, asked.request_key)
+            if isinstance(asked, AnswerReused):
+                used[key] += 1
+            elif used[key] < paid[run.attempt][key]:
+                yield seq, f"{asked.call_type} call {asked.call} was paid for before"
+        for call, end in _answered(run):
+            if call.request_key is not None and end.answer_evidence is not None:
+                paid[run.attempt][(call.call_type, call.request_key)] += 1
+
+
+def _answered(run: Run) -> Iterator[tuple[ModelCalled, ModelAnswered]]:
+    calls = {(e.event.call_type, e.event.call): e.event for e in run.of(ModelCalled)}
+    for _, answer in run.of(ModelAnswered):
+        call = calls.get((answer.call_type, answer.call))
+        if call is not None:
+            yield call, answer

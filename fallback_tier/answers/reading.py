@@ -1,0 +1,184 @@
+"""From a model's words to a value: found tolerantly, validated strictly, never chosen silently."""
+
+import re
+from collections.abc import Iterator
+from typing import Final, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from fallback_tier.answers.lenient_json import LenientJsonError, Value, canonical, read_object
+from fallback_tier.ports import ModelAnswer
+
+ValueT = TypeVar("ValueT")
+
+#: An answer of the default 2,048 output tokens is below 10 kB; more than this is not a plan.
+MAX_ANSWER_CHARS: Final = 200_000
+
+#: Places where an object may begin. Bounds the work on an answer that is nothing but braces.
+MAX_OBJECTS: Final = 200
+
+#: Problems handed back at once: enough to repair the answer, short enough for the next prompt.
+MAX_PROBLEMS: Final = 5
+
+#: One problem: a tag that is no action is quoted by the validator, whatever its length.
+MAX_PROBLEM_CHARS: Final = 300
+
+_OBJECT_START: Final = re.compile(r"\{(?=\s*[\"'}])")
+_ONE_OBJECT: Final = "Answer with exactly one JSON object and nothing else."
+
+#: How local servers pass on a model's thinking: in front of the answer, in the same text; its opening is
+#: missing where the template of the prompt has it.
+_THINKING: Final = ("<think>", "</think>")
+
+#: Longest key that a problem quotes.
+_SHOWN_CHARS: Final = 40
+
+#: The validator's kinds of fault whose own words say nothing to do.
+_SAID: Final = {"extra_forbidden": "there is no such field; leave it out"}
+
+#: Stop reasons of an answer whose end is missing.
+_CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
+
+
+def read_one(
+    answer: ModelAnswer, key: str, adapter: TypeAdapter[ValueT]
+) -> tuple[ValueT | None, tuple[str, ...]]:
+    """The one object with ``key`` in an answer, or what is wrong with it: exactly one of the two.
+
+    A cut answer is never used, however whole its beginning looks: what was cut is unknown. Each problem
+    is one sentence that a model can act on. Never raises.
+    """
+    if answer.stop_reason in _CUT_SHORT:
+        tokens = answer.usage.output_tokens
+        cut = f"The answer was cut after {tokens:,} tokens ({answer.stop_reason})"
+        return None, (f"{cut}: give a shorter one.",)
+    if answer.stop_reason == "refusal":
+        return None, ("The model's safety system ended the answer (refusal): answer as asked.",)
+    if not answer.text.strip():
+        spent = f"{answer.usage.output_tokens:,} tokens went into something else, such as thinking"
+        return None, (f"The answer has no text ({spent}). {_ONE_OBJECT}",)
+    return parse_one(answer.text, key, adapter)
+
+
+def parse_one(
+    text: str, key: str, adapter: TypeAdapter[ValueT]
+) -> tuple[ValueT | None, tuple[str, ...]]:
+    """As ``read_one``, of the text alone.
+
+    Prose, code fences, a wrapping object and thinking before the answer are ignored. Two different objects
+    in one answer are a problem, the same one repeated is not; neither is one that can't be read passed over
+    for another. A problem quotes at most a few words of the answer.
+    """
+    if len(text) > MAX_ANSWER_CHARS:
+        return None, (f"The answer is longer than {MAX_ANSWER_CHARS:,} characters. {_ONE_OBJECT}",)
+    opening, closing = _THINKING
+    if text.lstrip().startswith(opening):
+        _, closed, text = text.partition(closing)
+        if not closed:
+            return None, (f"The answer ends inside its thinking ({opening}). {_ONE_OBJECT}",)
+    try:
+        found = {canonical(candidate): candidate for candidate in _candidates(text, key)}
+    except LenientJsonError as error:
+        return None, (f"The answer is not valid JSON: {_shown(str(error))}.",)
+    if len(found) > 1:
+        return None, (f"The answer has {len(found)} different objects. {_ONE_OBJECT}",)
+    if not found:
+        return None, (f'The answer has no JSON object with the key "{key}". {_ONE_OBJECT}',)
+    return _validated(next(iter(found)), adapter)
+
+
+def _candidates(text: str, key: str) -> list[dict[str, Value]]:
+    """Every object of the text that has the key. Raises where one of them can't be read, or none can.
+
+    An end of thinking between two objects, or behind the last, makes what stands before it no answer: some
+    servers' templates open the thinking in the prompt, so that the text has its end alone.
+    """
+    named = re.compile(rf"[\"']{re.escape(key)}[\"']\s*:")
+    found: list[dict[str, Value]] = []
+    at = attempts = 0
+    broken: LenientJsonError | None = None
+    while True:
+        start = _OBJECT_START.search(text, at)
+        between = text[at : start.start() if start else len(text)]
+        if broken is None and _THINKING[1] in between:
+            found.clear()
+        if start is None:
+            break
+        # Whatever the broken object was, it named the key: it may be what was meant.
+        _refuse(broken, named.search(between))
+        attempts += 1
+        if attempts > MAX_OBJECTS:
+            raise LenientJsonError("too many braces to tell where it begins", text, start.start())
+        try:
+            value, at = read_object(text, start.start())
+        except LenientJsonError as error:
+            _refuse(error, key in error.keys)
+            broken, at = broken or error, start.end()
+        else:
+            found.extend(_holders(value, key))
+    _refuse(broken, not found or named.search(text, at))
+    return found
+
+
+def _refuse(broken: LenientJsonError | None, is_meant: object) -> None:
+    if broken is not None and is_meant:
+        raise broken
+
+
+def _holders(value: Value, key: str) -> Iterator[dict[str, Value]]:
+    """The object itself, or those inside it (``{"plan": {...}}``), never inside its strings."""
+    if isinstance(value, dict) and key in value:
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _holders(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _holders(inner, key)
+
+
+def _validated(
+    document: str, adapter: TypeAdapter[ValueT]
+) -> tuple[ValueT | None, tuple[str, ...]]:
+    try:
+        return adapter.validate_json(document, strict=True), ()
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+    places = [detail["loc"] for detail in details]
+    # pydantic also calls a list too short whose only item is wrong: the inner problem is the cause.
+    causes = [
+        detail
+        for detail in details
+        if not any(
+            len(place) > len(detail["loc"]) and place[: len(detail["loc"])] == detail["loc"]
+            for place in places
+        )
+    ]
+    sentences = [_sentence(detail) for detail in causes[:MAX_PROBLEMS]]
+    if len(causes) > MAX_PROBLEMS:
+        sentences.append(f"There are {len(causes) - MAX_PROBLEMS} more problems of this kind.")
+    return None, tuple(sentences)
+
+
+def _sentence(detail: ErrorDetails) -> str:
+    """``source_edit.edits[0].old: field required`` as a sentence."""
+    place = ""
+    for part in detail["loc"]:
+        place += f"[{part}]" if isinstance(part, int) else f".{_name(part)}"
+    where = f"At {place.lstrip('.')}: " if place else ""
+    said = _SAID.get(detail["type"], detail["msg"])
+    return f"{where}{_shown(said)[:MAX_PROBLEM_CHARS].rstrip('.')}."
+
+
+def _shown(text: str) -> str:
+    """A sentence that may quote the answer, as one line without invisible characters."""
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
+    )
+
+
+def _name(key: str) -> str:
+    """A key as the model typed it; one that is no name, quoted."""
+    shown = key[:_SHOWN_CHARS]
+    return shown if shown.isidentifier() else repr(shown)

@@ -1,0 +1,150 @@
+"""Caps kept with the audit trail as the journal: what processes share, and what a crash leaves.
+
+A call is announced in two steps, since an append can't be conditional. ``check`` refuses what does not
+fit; what fits is recorded, and ``confirm`` then looks at everything that stands *before* it in the
+chain. Of two processes that pass ``check`` at the same time the one that comes second in the chain
+sees the other and gives way; the first does not see the second. So no cap is passed, and never do
+both give way.
+
+That holds as long as a server reports no more than the pre-charge, which is a bound (``charge``).
+"""
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from fallback_audit.model_events import BudgetRaised, Charge
+from fallback_audit.ports import AuditStore, Scope
+from fallback_audit.vocabulary import BudgetLimit
+from fallback_tier.budget.meter import BudgetLimits, OverBudget, is_dollars, is_of_a_day
+from fallback_tier.budget.prices import Prices
+from fallback_tier.budget.tally import Amount, Tally, in_dollars, microdollars
+from fallback_tier.ports import ModelRequest, Usage
+
+#: UTF-8 bytes that a token has at least. The tokenizers in use are byte-level: none makes two tokens of
+#: one byte. Prose and code have 3 to 4 bytes a token, but what is in a prompt is not ours to choose: a
+#: text of rare characters comes near to 1, and a cap that such a text could pass would be none. What is
+#: booked too much is given back when the server has reported.
+BYTES_PER_TOKEN = 1
+
+#: Tokens that a server adds by itself: turns, and what it says where it enforces a schema (the
+#: provider documents up to about 700 for tools).
+OVERHEAD_TOKENS = 1_024
+
+#: Fixes whose tallies are held in memory; one that was dropped is read again.
+MAX_FIXES_HELD = 64
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """The clock of production."""
+    return datetime.now(UTC)
+
+
+class AuditMeter:
+    """Implements Meter. Threads may share it.
+
+    Per fix: all events of its identifier, with the caps that BudgetRaised set for it. Per day: all
+    fixes of the store whose calls were announced on this UTC day.
+    """
+
+    def __init__(
+        self,
+        audit: AuditStore,
+        limits: BudgetLimits | None = None,
+        prices: Prices | None = None,
+        *,
+        clock: Clock = utc_now,
+    ) -> None:
+        self._audit = audit
+        self._limits = limits or BudgetLimits()
+        self._prices = prices or Prices()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._fixes: OrderedDict[str, Tally] = OrderedDict()
+        self._day: tuple[str, Tally] | None = None
+
+    @property
+    def prices(self) -> Prices:
+        """What a call costs."""
+        return self._prices
+
+    def charge(self, model: str, request: ModelRequest) -> Charge:
+        """What the request may use at most, its input at the dearest rate: that of a cache write."""
+        size = len(request.text.encode("utf-8", "surrogatepass"))
+        if request.answer_schema is not None:
+            size += len(json.dumps(request.answer_schema).encode())
+        tokens = -(-size // BYTES_PER_TOKEN) + OVERHEAD_TOKENS
+        most = Usage(cache_write_tokens=tokens, output_tokens=request.max_output_tokens)
+        cost = self._prices.cost(model, most)
+        return Charge(
+            tokens=tokens + request.max_output_tokens,
+            cost_usd_estimate=None if cost is None else f"{cost:f}",
+        )
+
+    def check(self, scope: Scope, charge: Charge) -> None:
+        """Raises OverBudget where the charge does not fit below every cap, AuditStoreError."""
+        with self._lock:
+            today = self._clock().astimezone(UTC).date().isoformat()
+            self._fit(self._fix(scope.fix_id), today, Amount.of_charge(charge))
+
+    def confirm(self, scope: Scope) -> None:
+        """Raises OverBudget where the charge, now on record, does not fit behind those before it."""
+        with self._lock:
+            fix = self._fix(scope.fix_id)
+            own = fix.last(scope)
+            self._fit(fix, own.day, own.amount, before=own.seq)
+
+    def _fit(self, fix: Tally, day: str, wanted: Amount, *, before: int | None = None) -> None:
+        for limit, cap in effective(self._limits, fix.raised).caps():
+            tally = self._of_day(day) if is_of_a_day(limit) else fix
+            used = tally.used(before=before)
+            if not is_dollars(limit):
+                if used.tokens + wanted.tokens > int(cap):
+                    raise OverBudget(
+                        limit, cap=cap, used=str(used.tokens), wanted=str(wanted.tokens)
+                    )
+            elif wanted.microdollars is None or (
+                used.microdollars or 0
+            ) + wanted.microdollars > microdollars(cap):
+                price = "" if wanted.microdollars is None else in_dollars(wanted.microdollars)
+                raise OverBudget(
+                    limit, cap=cap, used=in_dollars(used.microdollars or 0), wanted=price
+                )
+
+    def _fix(self, fix_id: str) -> Tally:
+        tally = self._fixes.pop(fix_id, None) or Tally(self._audit, self._prices, fix_id=fix_id)
+        self._fixes[fix_id] = tally
+        if len(self._fixes) > MAX_FIXES_HELD:
+            self._fixes.popitem(last=False)
+        tally.refresh()
+        return tally
+
+    def _of_day(self, day: str) -> Tally:
+        if self._day is None or self._day[0] != day:
+            self._day = day, Tally(self._audit, self._prices, since=f"{day}T00:00:00Z")
+        tally = self._day[1]
+        tally.refresh()
+        return tally
+
+
+def effective(limits: BudgetLimits, raised: tuple[BudgetRaised, ...]) -> BudgetLimits:
+    """The configured caps with those that a named person raised for this fix.
+
+    The higher one of the two holds; where nothing is configured, what was raised is the cap.
+    """
+    usd = [cap for cap in (limits.usd_per_fix, *(r.usd_per_fix for r in raised)) if cap is not None]
+    tokens = [
+        cap
+        for cap in (limits.tokens_per_fix, *(r.tokens_per_fix for r in raised))
+        if cap is not None
+    ]
+    return limits.model_copy(
+        update={
+            BudgetLimit.USD_PER_FIX.value: max(usd, key=microdollars, default=None),
+            BudgetLimit.TOKENS_PER_FIX.value: max(tokens, default=None),
+        }
+    )

@@ -1,0 +1,100 @@
+"""Answers that were paid for before an attempt was interrupted, found again by their request."""
+
+import threading
+from collections import OrderedDict, deque
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from fallback_audit.errors import EvidenceError
+from fallback_audit.events import AttemptStarted, ModelAnswered, ModelCalled
+from fallback_audit.ports import AuditStore, EvidenceStore, Scope, StoredEvent
+from fallback_audit.vocabulary import CallType
+from fallback_tier.ports import ModelAnswer
+
+_KINDS = frozenset({"AttemptStarted", "ModelCalled", "ModelAnswered"})
+
+#: Gate transitions whose answers are held in memory; one that was dropped is read again.
+MAX_SCOPES_HELD = 64
+
+
+class Found(NamedTuple):
+    """An answer, and the event that booked it."""
+
+    event: ModelAnswered
+    answer: ModelAnswer
+
+
+class AuditJournal:
+    """Implements ``calling.Journal`` on the audit trail and its evidence. Threads may share it.
+
+    An answer whose evidence is gone, altered or of another form is not offered: the model is asked
+    again, and paid again. To stop the fix instead would not bring the money back.
+    """
+
+    def __init__(self, audit: AuditStore, evidence: EvidenceStore) -> None:
+        self._audit = audit
+        self._evidence = evidence
+        self._lock = threading.Lock()
+        self._transitions: OrderedDict[Scope, _Answers] = OrderedDict()
+
+    def take(self, scope: Scope, attempt: int, key: str) -> Found | None:
+        """An answer to this request in an earlier run of this attempt; each once in a run."""
+        with self._lock:
+            answers = self._of(scope)
+            while (event := answers.take(attempt, key)) is not None:
+                answer = self._kept(event)
+                if answer is not None:
+                    return Found(event, answer)
+        return None
+
+    def _of(self, scope: Scope) -> "_Answers":
+        answers = self._transitions.pop(scope, None) or _Answers()
+        self._transitions[scope] = answers
+        if len(self._transitions) > MAX_SCOPES_HELD:
+            self._transitions.popitem(last=False)
+        for stored in self._audit.events(scope.fix_id, kinds=_KINDS, after=answers.read):
+            if stored.scope == scope:
+                answers.fold(stored)
+            answers.read = stored.seq
+        return answers
+
+    def _kept(self, event: ModelAnswered) -> ModelAnswer | None:
+        if event.answer_evidence is None:
+            return None
+        try:
+            return ModelAnswer.model_validate_json(self._evidence.get(event.answer_evidence))
+        except (EvidenceError, ValidationError):
+            return None
+
+
+class _Answers:
+    """The attempt in hand: what its runs were answered, and what of it this run may still be given."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self._attempt = 0
+        self._asked: dict[tuple[CallType, int], str | None] = {}
+        self._answered: list[tuple[str, ModelAnswered]] = []
+        self._offered: dict[str, deque[ModelAnswered]] = {}
+
+    def fold(self, stored: StoredEvent) -> None:
+        match stored.payload:
+            case AttemptStarted(attempt=attempt):
+                if attempt != self._attempt:
+                    self._attempt, self._answered = attempt, []
+                self._asked = {}
+                self._offered = {}
+                for asked, event in self._answered:
+                    self._offered.setdefault(asked, deque()).append(event)
+            case ModelCalled() as called:
+                self._asked[called.call_type, called.call] = called.request_key
+            case ModelAnswered() as answered:
+                key = self._asked.get((answered.call_type, answered.call))
+                if key is not None:
+                    self._answered.append((key, answered))
+
+    def take(self, attempt: int, key: str) -> ModelAnswered | None:
+        """The next one, taken away."""
+        waiting = self._offered.get(key) if attempt == self._attempt else None
+        return waiting.popleft() if waiting else None

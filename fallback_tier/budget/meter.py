@@ -1,0 +1,108 @@
+"""Caps on what model calls may use: the contract. ``fallback_tier.budget.audited`` keeps them."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+from pydantic import Field
+
+from fallback_audit.event_types import Dollars
+from fallback_audit.frozen import Frozen
+from fallback_audit.model_events import BudgetReached, Charge
+from fallback_audit.ports import Scope
+from fallback_audit.vocabulary import BudgetLimit
+from fallback_tier.errors import FallbackError
+
+if TYPE_CHECKING:
+    # A configuration has caps; a fix by recipe doesn't pay for what counts them.
+    from fallback_tier.budget.prices import Prices
+    from fallback_tier.ports import ModelRequest
+
+_DOLLARS = frozenset({BudgetLimit.USD_PER_FIX, BudgetLimit.USD_PER_DAY})
+_OF_A_DAY = frozenset({BudgetLimit.USD_PER_DAY, BudgetLimit.TOKENS_PER_DAY})
+
+_Tokens = Annotated[int, Field(ge=0)]
+
+
+class BudgetLimits(Frozen):
+    """Hard caps; None: no cap. Dollars are estimates from the dated price table. Days are UTC."""
+
+    usd_per_fix: Dollars | None = None
+    usd_per_day: Dollars | None = None
+    tokens_per_fix: _Tokens | None = None
+    tokens_per_day: _Tokens | None = None
+
+    def caps(self) -> Iterator[tuple[BudgetLimit, str]]:
+        """The caps that there are, as they are written."""
+        for limit in BudgetLimit:
+            cap = getattr(self, limit.value)
+            if cap is not None:
+                yield limit, str(cap)
+
+    @property
+    def in_dollars(self) -> bool:
+        """A cap is in dollars: it needs the price of every model that is asked."""
+        return any(is_dollars(limit) for limit, _ in self.caps())
+
+
+def is_dollars(limit: BudgetLimit) -> bool:
+    """The cap is in estimated dollars, not in tokens."""
+    return limit in _DOLLARS
+
+
+def is_of_a_day(limit: BudgetLimit) -> bool:
+    """The cap is on all fixes of a UTC day, not on one fix."""
+    return limit in _OF_A_DAY
+
+
+def amount(limit: BudgetLimit, value: str) -> str:
+    """An amount as a sentence has it."""
+    return f"${value}" if is_dollars(limit) else f"{int(value):,} tokens"
+
+
+def in_words(limit: BudgetLimit, *, cap: str, used: str, wanted: str) -> str:
+    """What was reached, as a sentence."""
+    span = "today (UTC)" if is_of_a_day(limit) else "of this fix"
+    needs = f"may use {amount(limit, wanted)}" if wanted else "has no known price"
+    return (
+        f"The next model call {needs}; {amount(limit, used)} {span} are used, "
+        f"of at most {amount(limit, cap)}."
+    )
+
+
+def reached_in_words(reached: BudgetReached) -> str:
+    """The same of an event."""
+    return in_words(reached.limit, cap=reached.cap, used=reached.used, wanted=reached.wanted)
+
+
+class OverBudget(FallbackError):  # noqa: N818 (control flow, not a fault)
+    """The next call would pass a cap. ``wanted`` is empty where its price is not known."""
+
+    code = "over_budget"
+
+    def __init__(self, limit: BudgetLimit, *, cap: str, used: str, wanted: str) -> None:
+        super().__init__(
+            in_words(limit, cap=cap, used=used, wanted=wanted),
+            next_step="Raise the cap, then resume.",
+        )
+        self.limit, self.cap, self.used, self.wanted = limit, cap, used, wanted
+
+
+class Meter(Protocol):
+    """Watches the caps. The audit trail is its journal: what is on record there is what was used."""
+
+    @property
+    def prices(self) -> "Prices":
+        """What a call costs."""
+        ...
+
+    def charge(self, model: str, request: "ModelRequest") -> Charge:
+        """What this request may use at most: input estimated from bytes, output at its limit."""
+        ...
+
+    def check(self, scope: Scope, charge: Charge) -> None:
+        """Raises OverBudget where the charge does not fit below every cap."""
+        ...
+
+    def confirm(self, scope: Scope) -> None:
+        """After the charge is on record: raises OverBudget where others booked at the same time."""
+        ...

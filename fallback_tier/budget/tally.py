@@ -1,0 +1,166 @@
+"""What the audit trail says was used: by one fix, or by all of them since a moment.
+
+Each call counts at what the server reported; a call without an end (in flight, or its process died)
+at its pre-charge; one that failed at nothing, unless the server may have worked for it.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple, Self
+
+from fallback_audit.events import BudgetRaised, ModelAnswered, ModelCalled, ModelFailed
+from fallback_audit.model_events import Charge
+from fallback_audit.ports import AuditStore, Scope, StoredEvent
+from fallback_audit.vocabulary import CallType
+from fallback_tier.budget.prices import Prices
+from fallback_tier.ports import Usage
+
+#: What a tally reads. AnswerReused is not among them: what is found again costs nothing.
+KINDS = frozenset({"ModelCalled", "ModelAnswered", "ModelFailed", "BudgetRaised"})
+
+_MILLION = 1_000_000
+
+
+class Amount(NamedTuple):
+    """Tokens, and estimated dollars in millionths; None: the price is not known."""
+
+    tokens: int
+    microdollars: int | None
+
+    @classmethod
+    def of_charge(cls, charge: Charge | None) -> Self:
+        """A pre-charge. Calls of before schema version 4 have none, and count nothing until they end."""
+        if charge is None:
+            return cls(0, 0)
+        cost = charge.cost_usd_estimate
+        return cls(charge.tokens, None if cost is None else microdollars(cost))
+
+
+class _Key(NamedTuple):
+    """Which call an end belongs to: the last one of this name, where an attempt was taken up again."""
+
+    scope: Scope
+    attempt: int
+    call_type: CallType
+    call: int
+
+
+@dataclass
+class Booked:
+    """One call, at what it counts now. ``day`` is that on which it was announced (UTC).
+
+    ``reported``: it is known what it used; until then its pre-charge stands.
+    """
+
+    seq: int
+    scope: Scope
+    day: str
+    model: str
+    amount: Amount
+    reported: bool = False
+
+
+class Tally:
+    """Calls in chain order, read once and then only what is new. Not safe to share between threads."""
+
+    def __init__(
+        self,
+        audit: AuditStore,
+        prices: Prices,
+        *,
+        fix_id: str | None = None,
+        since: str | None = None,
+    ) -> None:
+        self._audit = audit
+        self._prices = prices
+        self._fix_id = fix_id
+        self._since = since
+        self._read = 0
+        self._open: dict[_Key, Booked] = {}
+        self.calls: list[Booked] = []
+        self.raised: tuple[BudgetRaised, ...] = ()
+
+    def refresh(self) -> None:
+        """Read what was recorded since the last time."""
+        since = None if self._read else self._since
+        found = self._audit.events(self._fix_id, kinds=KINDS, since=since, after=self._read)
+        for stored in found:
+            self._fold(stored)
+            self._read = stored.seq
+
+    def used(self, *, before: int | None = None) -> Amount:
+        """What the calls before number ``before`` count. Calls of unknown price count no dollars."""
+        counted = [booked.amount for booked in self.calls if before is None or booked.seq < before]
+        return Amount(
+            sum(amount.tokens for amount in counted),
+            sum(amount.microdollars or 0 for amount in counted),
+        )
+
+    def last(self, scope: Scope) -> Booked:
+        """The latest call of a scope. Raises LookupError where there is none."""
+        for booked in reversed(self.calls):
+            if booked.scope == scope:
+                return booked
+        raise LookupError(f"no call of {scope} is on record")
+
+    def _fold(self, stored: StoredEvent) -> None:
+        match stored.payload:
+            case ModelCalled() as called:
+                booked = Booked(
+                    stored.seq,
+                    stored.scope,
+                    stored.recorded_at[:10],
+                    called.model,
+                    Amount.of_charge(called.reserved),
+                )
+                self.calls.append(booked)
+                self._open[_key(stored.scope, called)] = booked
+            case ModelAnswered() as answered:
+                # No such call: it was announced before the moment that this tally begins with.
+                ended = self._open.pop(_key(stored.scope, answered), None)
+                if ended is not None:
+                    ended.amount = self._reported(answered, ended.model)
+                    ended.reported = True
+            case ModelFailed() as failed:
+                ended = self._open.pop(_key(stored.scope, failed), None)
+                billed = failed.failure is None or failed.failure.may_be_billed
+                if ended is not None and not billed:
+                    ended.amount = Amount(0, 0)
+                    ended.reported = True
+            case BudgetRaised() as raised:
+                self.raised = (*self.raised, raised)
+
+    def _reported(self, answered: ModelAnswered, model: str) -> Amount:
+        usage, cost = usage_of(answered), answered.cost_usd_estimate
+        known = self._prices.cost(model, usage) if cost is None else Decimal(cost)
+        tokens = (
+            usage.input_tokens
+            + usage.output_tokens
+            + usage.cache_read_tokens
+            + usage.cache_write_tokens
+        )
+        return Amount(tokens, None if known is None else microdollars(known))
+
+
+def usage_of(answered: ModelAnswered) -> Usage:
+    """The tokens that the server reported."""
+    return Usage.model_construct(  # as recorded: by whatever version of this program
+        input_tokens=answered.input_tokens,
+        output_tokens=answered.output_tokens,
+        cache_read_tokens=answered.cache_read_tokens,
+        cache_write_tokens=answered.cache_write_tokens,
+    )
+
+
+def microdollars(dollars: str | Decimal) -> int:
+    """Millionths of a dollar, the smallest amount that a price comes to."""
+    return int(Decimal(dollars) * _MILLION)
+
+
+def in_dollars(micro: int) -> str:
+    """As a decimal string, without an exponent."""
+    return f"{Decimal(micro) / _MILLION:f}"
+
+
+def _key(scope: Scope, event: ModelCalled | ModelAnswered | ModelFailed) -> _Key:
+    return _Key(scope, event.attempt, event.call_type, event.call)

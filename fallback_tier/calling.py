@@ -1,0 +1,298 @@
+"""One model call: looked up, charged, recorded, asked, booked. The only way to a model (ADR-0021).
+
+Before a request is sent it is on record with its pre-charge; what the server says it used replaces
+that. An answer that was paid for before an interruption is found again by its request, not paid twice.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Protocol
+
+from fallback_audit.events import (
+    MAX_EXCERPT_CHARS,
+    AnswerReused,
+    ModelAnswered,
+    ModelCalled,
+    ModelFailed,
+)
+from fallback_audit.model_events import Candidate, Charge
+from fallback_audit.ports import EvidenceStore, Scope
+from fallback_audit.vocabulary import CallType, ModelFailureKind
+from fallback_tier.attempt import DraftDiscarded, DraftText, Recorder, Task, TierEvent
+from fallback_tier.budget.calls import UsageLedger
+from fallback_tier.budget.journal import Found
+from fallback_tier.budget.meter import Meter, OverBudget
+from fallback_tier.budget.prices import Prices
+from fallback_tier.errors import ModelError
+from fallback_tier.outcome import CallUsage
+from fallback_tier.parallel import Arrived, exchange
+from fallback_tier.patch.diff import patch_digest
+from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest
+from fallback_tier.prompt.redact import excerpt
+
+
+class Journal(Protocol):
+    """Finds answers that were paid for before an attempt was interrupted."""
+
+    def take(self, scope: Scope, attempt: int, key: str) -> Found | None:
+        """An answer to this request from before the present run of the attempt; each is given once."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request to make, and what its record says beside it."""
+
+    request: ModelRequest
+    example_ids: tuple[str, ...] = ()
+    strict: bool = False
+    candidate: Candidate | None = None
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer and the number of its call (from 1, per call type)."""
+
+    answer: ModelAnswer
+    call: int
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One ask with its number and its key."""
+
+    ask: Ask
+    number: int
+    key: str
+
+    @property
+    def type(self) -> CallType:
+        return self.ask.request.call_type
+
+
+class Caller:
+    """The calls of one attempt. Not shared between attempts.
+
+    ``meter`` None: nothing is capped. ``journal`` None: nothing is found again.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        record: Recorder,
+        evidence: EvidenceStore,
+        *,
+        meter: Meter | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        self._task = task
+        self._record = record
+        self._evidence = evidence
+        self._meter = meter
+        self._journal = journal
+        self._prices = Prices() if meter is None else meter.prices
+        self._ledger = UsageLedger()
+        self._numbers: dict[CallType, int] = {}
+        self._given_back: list[tuple[str, Found]] = []
+
+    @property
+    def usage(self) -> tuple[CallUsage, ...]:
+        """What the calls of this attempt have used, those found again counted in."""
+        return self._ledger.totals()
+
+    def ask(self, model: LanguageModel, ask: Ask) -> Generator[TierEvent, None, Answered]:
+        """One call. An author's words are yielded as they arrive, typed as draft.
+
+        Raises ModelError where no answer came (on record by then), OverBudget where it may not be sent.
+        """
+        outcome = (yield from self.ask_all(model, [ask]))[0]
+        if isinstance(outcome, ModelError):
+            raise outcome
+        return outcome
+
+    def ask_all(
+        self, model: LanguageModel, asks: Sequence[Ask]
+    ) -> Generator[TierEvent, None, list[Answered | ModelError]]:
+        """Several calls, at most MAX_PARALLEL_CALLS of them at the same time; outcomes in their order.
+
+        All are on record before the first is sent, and their ends are recorded in the order of
+        ``asks``: the same answers leave the same trail, whoever was faster. Raises OverBudget where
+        not all of them may be sent: then none was.
+        """
+        calls = [self._numbered(model, ask) for ask in asks]
+        found = {index: one for index, call in enumerate(calls) if (one := self._earlier(call))}
+        to_send = {index: call for index, call in enumerate(calls) if index not in found}
+        outcomes: dict[int, Answered | ModelError] = {}
+        again = [self._reused(model, calls[index], one.event) for index, one in found.items()]
+        try:
+            yield from self._announce(model, list(to_send.values()), again)
+        except OverBudget:
+            # Nothing was used yet: who then asks for fewer need not pay for what was found.
+            self._given_back += [(calls[index].key, earlier) for index, earlier in found.items()]
+            raise
+        for index, earlier in found.items():
+            outcomes[index] = Answered(earlier.answer, calls[index].number)
+        drafts: set[int] = set()
+        arrived = yield from self._exchange(model, list(to_send.values()), drafts)
+        # All ends are durable before the first is told: a consumer that leaves between two of them
+        # loses no answer that was paid for.
+        told = [
+            self._record(self._end(model, call, end))
+            for call, end in zip(to_send.values(), arrived, strict=True)
+        ]
+        yield from told
+        for (index, call), end in zip(to_send.items(), arrived, strict=True):
+            if isinstance(end.outcome, ModelError):
+                outcomes[index] = end.outcome
+                if call.number in drafts:
+                    why = f"It broke off: {end.outcome}"
+                    yield DraftDiscarded.because(why, attempt=self._task.number, call=call.number)
+            else:
+                outcomes[index] = Answered(end.outcome, call.number)
+        in_order = [outcomes[index] for index in range(len(calls))]
+        self._book(model, calls, in_order)
+        return in_order
+
+    def _book(
+        self,
+        model: LanguageModel,
+        calls: Sequence[_Call],
+        outcomes: Sequence[Answered | ModelError],
+    ) -> None:
+        for call, outcome in zip(calls, outcomes, strict=True):
+            if isinstance(outcome, Answered):
+                usage = outcome.answer.usage
+                self._ledger.record(call.type, usage, self._prices.cost(model.model, usage))
+
+    def _numbered(self, model: LanguageModel, ask: Ask) -> _Call:
+        kind = ask.request.call_type
+        self._numbers[kind] = self._numbers.get(kind, 0) + 1
+        return _Call(ask, self._numbers[kind], ask.request.key(model.model))
+
+    def _earlier(self, call: _Call) -> Found | None:
+        for place, (key, found) in enumerate(self._given_back):
+            if key == call.key:
+                del self._given_back[place]
+                return found
+        if self._journal is None:
+            return None
+        return self._journal.take(self._record.scope, self._task.number, call.key)
+
+    def _announce(
+        self, model: LanguageModel, calls: Sequence[_Call], again: Sequence[AnswerReused]
+    ) -> Generator[TierEvent, None, None]:
+        """On record with their charges, and only then to be sent; all of them or none.
+
+        Then what was found ``again``: who leaves there leaves calls that were not sent either.
+        """
+        announced: list[_Call] = []
+        try:
+            for call in calls:
+                charge = self._admit(model, call)
+                event = self._record(self._called(model, call, charge))
+                announced.append(call)
+                yield event
+                if self._meter is not None:
+                    self._meter.confirm(self._record.scope)
+            for event in again:
+                yield self._record(event)
+        except OverBudget as error:
+            for call in announced:
+                yield self._record(self._failed(call, _withheld(error.problem)))
+            raise
+        except (GeneratorExit, KeyboardInterrupt):
+            for call in announced:
+                self._record(self._failed(call, _withheld("Whoever asked for it went away.")))
+            raise
+
+    def _admit(self, model: LanguageModel, call: _Call) -> Charge | None:
+        if self._meter is None:
+            return None
+        charge = self._meter.charge(model.model, call.ask.request)
+        self._meter.check(self._record.scope, charge)
+        return charge
+
+    def _exchange(
+        self, model: LanguageModel, calls: Sequence[_Call], drafts: set[int]
+    ) -> Generator[TierEvent, None, list[Arrived]]:
+        """Send, pass on an author's words, wait for all. ``drafts``: takes the calls that had words."""
+        with closing(exchange(model, [call.ask.request for call in calls])) as pieces:
+            while True:
+                try:
+                    piece = next(pieces)
+                except StopIteration as end:
+                    arrived: list[Arrived] = end.value
+                    return arrived
+                call = calls[piece.index]
+                if call.type is CallType.AUTHOR:
+                    drafts.add(call.number)
+                    yield DraftText(attempt=self._task.number, call=call.number, text=piece.text)
+
+    def _called(self, model: LanguageModel, call: _Call, charge: Charge | None) -> ModelCalled:
+        text = call.ask.request.text
+        return ModelCalled(
+            attempt=self._task.number,
+            call=call.number,
+            call_type=call.type,
+            model=model.model,
+            provenance=model.provenance,
+            prompt_shape=self._task.shape,
+            prompt_sha256=patch_digest(text),
+            prompt_bytes=len(text.encode()),
+            example_ids=call.ask.example_ids,
+            strict=call.ask.strict,
+            request_key=call.key,
+            reserved=charge,
+            candidate=call.ask.candidate,
+        )
+
+    def _reused(self, model: LanguageModel, call: _Call, earlier: ModelAnswered) -> AnswerReused:
+        assert earlier.answer_evidence is not None  # noqa: S101 (a journal finds only kept ones)
+        return AnswerReused(
+            attempt=self._task.number,
+            call=call.number,
+            call_type=call.type,
+            model=model.model,
+            prompt_shape=self._task.shape,
+            request_key=call.key,
+            answer_sha256=earlier.answer_sha256,
+            answer_evidence=earlier.answer_evidence,
+            example_ids=call.ask.example_ids,
+            strict=call.ask.strict,
+            candidate=call.ask.candidate,
+        )
+
+    def _end(self, model: LanguageModel, call: _Call, end: Arrived) -> ModelAnswered | ModelFailed:
+        if isinstance(end.outcome, ModelError):
+            return self._failed(call, end.outcome)
+        answer = end.outcome
+        cost = self._prices.cost(model.model, answer.usage)
+        return ModelAnswered(
+            attempt=self._task.number,
+            call=call.number,
+            call_type=call.type,
+            **answer.usage.model_dump(),
+            cost_usd_estimate=None if cost is None else f"{cost:f}",
+            stop_reason=excerpt(answer.stop_reason, MAX_EXCERPT_CHARS),  # a server's own words
+            answer_sha256=patch_digest(answer.text),
+            answer_evidence=self._evidence.put(answer.model_dump_json().encode()),
+            duration_ms=end.duration_ms,
+        )
+
+    def _failed(self, call: _Call, error: ModelError) -> ModelFailed:
+        return ModelFailed(
+            attempt=self._task.number,
+            call=call.number,
+            call_type=call.type,
+            reason=excerpt(str(error), MAX_EXCERPT_CHARS),
+            failure=error.failure,
+        )
+
+
+def _withheld(why: str) -> ModelError:
+    return ModelError(
+        f"It was not sent. {why}",
+        next_step="Take the attempt up again.",
+        failure=ModelFailureKind.WITHHELD,
+    )

@@ -1,0 +1,39 @@
+"""``fallback-tier local-model``: a small model for this machine."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from fallback_tier.cli.output import print_json
+from fallback_tier.cli.progress import Shown
+
+
+def fetch(arguments: argparse.Namespace) -> int:
+    """Fetch the model and say how it is used."""
+    from fallback_plugins.claude.local_fetch import NAME, SHA256
+    from fallback_plugins.claude.local_fetch import fetch as fetch_model
+
+    with _Parts(Console(stderr=True, quiet=arguments.json)) as shown:
+        model = fetch_model(Path(arguments.folder), shown)
+    if arguments.json:
+        print_json({"file": str(model), "name": NAME, "sha256": SHA256})
+    else:
+        sys.stdout.write(f"{model}\nUse it with: --model local:{model}\n")
+    return 0
+
+
+class _Parts(Shown):
+    """How many parts are there."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        self._progress = Progress(*columns, console=console, disable=not console.is_terminal)
+        super().__init__(self._progress)
+        self._task = self._progress.add_task("model", total=None)
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        self._progress.update(self._task, description=what, completed=done, total=total)

@@ -1,0 +1,54 @@
+"""The options that say which models are asked, and how."""
+
+import argparse
+
+from fallback_tier.cli.arguments import add_routing_floor
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The author, the memory, the judge, the strategy."""
+    model = parser.add_argument_group("model (none: recipes and examples only)")
+    model.add_argument(
+        "--model",
+        metavar="NAME",
+        help="a Messages API model (key: ANTHROPIC_API_KEY), or local:FILE.gguf, which an installed "
+        "llama-server serves for the length of the run",
+    )
+    model.add_argument(
+        "--base-url",
+        metavar="URL",
+        help="any server that speaks the Messages API; key: FALLBACK_TIER_API_KEY",
+    )
+    model.add_argument(
+        "--script", metavar="FILE", help="scripted answers instead of a model (tests)"
+    )
+    model.add_argument("--examples", metavar="DB", help="an example store (`examples ingest`)")
+    add_routing_floor(model)
+    model.add_argument(
+        "--strategy",
+        choices=("standard", "self-rag"),
+        default="standard",
+        help="how the first draft comes about: one answer, or a search over single edits that "
+        "are criticised one by one (more calls)",
+    )
+    model.add_argument(
+        "--beam-width",
+        type=int,
+        default=1,
+        metavar="N",
+        help="self-rag: drafts kept after each edit (1 is greedy; at most 4)",
+    )
+    judge = parser.add_argument_group("judge (none: grounding is not evaluated)")
+    judge.add_argument(
+        "--judge-model",
+        metavar="NAME",
+        help="judges whether advisory and code support the plan; best not the author's model",
+    )
+    judge.add_argument(
+        "--judge-base-url",
+        metavar="URL",
+        help="the judge's server; key: FALLBACK_TIER_JUDGE_API_KEY (without: the provider's)",
+    )
+    judge.add_argument(
+        "--judge-script", metavar="FILE", help="scripted judgements instead of a model (tests)"
+    )

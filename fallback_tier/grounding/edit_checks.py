@@ -1,0 +1,187 @@
+"""Validity of a plan's edits: sizes, places, matches, and whether what they leave still parses."""
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Final
+
+from fallback_tier.errors import EditError, RepositoryError
+from fallback_tier.outcome import SearchReplace
+from fallback_tier.patch.edits import replace_in_plan
+from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
+from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.repo import RepoContext
+from fallback_tier.syntax import first_error_line
+
+#: Search/replace edits of one plan. Real fixes have a median of two or three hunks; what needs more
+#: than this is a rewrite that a person should see.
+MAX_EDITS: Final = 40
+
+#: Old and new text of one edit, each (UTF-8 bytes): several screens of code.
+MAX_EDIT_BYTES: Final = 16_384
+
+#: All old and new texts of a plan together (UTF-8 bytes): some 16,000 tokens, more than is reviewed as
+#: one fix.
+MAX_EDITS_BYTES: Final = 4 * MAX_EDIT_BYTES
+
+#: TOML that is looked at, in characters, and the dots of one line of it: for a key of n parts tomllib
+#: keeps all its n beginnings, so that 40 kB of ``a.a.a`` take 1.6 GB. What a person wrote has less.
+MAX_TOML_CHARS: Final = 256 * 1024
+MAX_TOML_DOTS: Final = 100
+
+#: Longest name, path or line that a problem quotes back: enough to recognise what was meant.
+_SHOWN_CHARS: Final = 120
+
+
+def quoted(text: str) -> str:
+    """A model's own words in a problem, bounded."""
+    return repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…")
+
+
+def edit_problems(
+    edits: Sequence[SearchReplace], repo: RepoContext, plugin: EcosystemPlugin
+) -> tuple[str, ...]:
+    """Every problem of a plan's edits, one sentence each that names the edit. Never raises.
+
+    The first problem of each edit, all in order on the texts that the ones before leave. Only where
+    there is none: a file that parsed, and with the edits doesn't (code in another language, an
+    unclosed brace).
+    """
+    if len(edits) > MAX_EDITS:
+        return (
+            f"The plan has {len(edits)} edits; the limit is {MAX_EDITS}: keep the essential ones.",
+        )
+    size = sum(len(edit.old.encode()) + len(edit.new.encode()) for edit in edits)
+    texts = _Texts(repo, plugin)
+    found = [
+        f"Edit {number}: {problem}"
+        for number, edit in enumerate(edits, start=1)
+        if (problem := texts.apply(number, edit)) is not None
+    ]
+    if size > MAX_EDITS_BYTES:
+        found.append(
+            f"The edits have {size:,} bytes together; the limit is {MAX_EDITS_BYTES:,}: shorten `old` and"
+            " `new` to the lines that change."
+        )
+    return tuple(found or texts.broken())
+
+
+@dataclass
+class _File:
+    before: str
+    after: str
+    edits: list[int] = field(default_factory=list)
+
+
+@dataclass
+class _Texts:
+    """The edited files in memory, each carried from one edit to the next."""
+
+    repo: RepoContext
+    plugin: EcosystemPlugin
+    files: dict[str, _File] = field(default_factory=dict)
+
+    def apply(self, number: int, edit: SearchReplace) -> str | None:
+        """Make one edit; or its first problem."""
+        if edit.path not in self.files:
+            problem = self._path(edit.path)
+            if problem is not None:
+                return problem
+            try:
+                text = self.repo.read_text(edit.path)
+            except RepositoryError as error:
+                return str(error)
+            self.files[edit.path] = _File(text, text)
+        problem = _texts(edit)
+        if problem is not None:
+            return problem
+        file = self.files[edit.path]
+        try:
+            file.after = replace_in_plan(file.after, edit).text
+        except EditError as error:
+            return str(error)
+        file.edits.append(number)
+        return None
+
+    def broken(self) -> list[str]:
+        """The files that the edits leave with a syntax error which they didn't have."""
+        return [
+            problem
+            for path, file in self.files.items()
+            if (problem := _broken(path, file)) is not None
+        ]
+
+    def _path(self, path: str) -> str | None:
+        """Why this path can't be edited: place, then kind, then presence."""
+        reason = forbidden_reason(path)
+        if reason is None:
+            reason = recipe_only_reason(path)
+        if reason is None and (
+            path in self.repo.manifests or self.plugin.editable_keys(path) is not None
+        ):
+            reason = "it is a dependency manifest (use dependency_bump or override)"
+        if reason is not None:
+            return f"{quoted(path)} may not be changed: {reason}."
+        if not self.repo.has(path):
+            return f"{quoted(path)} is not a tracked file: name one that the prompt shows."
+        return None
+
+
+def _texts(edit: SearchReplace) -> str | None:
+    """What is wrong with an edit's texts, wherever they belong."""
+    if edit.old == edit.new:
+        return f"`old` and `new` are the same in {quoted(edit.path)}: leave the edit out."
+    if max(len(edit.old.encode()), len(edit.new.encode())) > MAX_EDIT_BYTES:
+        return (
+            f"`old` or `new` is larger than {MAX_EDIT_BYTES:,} bytes: cut it into smaller edits of "
+            "the lines that change."
+        )
+    if "\0" in edit.new:
+        return "`new` has a NUL character: git would take the file for binary. Leave it out."
+    return None
+
+
+def _broken(path: str, file: _File) -> str | None:
+    line = _error_line(file.after, path)
+    if line is None or _error_line(file.before, path) is not None:
+        return None
+    lines = file.after.split("\n")
+    shown = lines[min(line, len(lines)) - 1].strip()
+    *others, last = file.edits
+    which = (
+        f"Edits {', '.join(map(str, others))} and {last} leave" if others else f"Edit {last} leaves"
+    )
+    return (
+        f"{which} {quoted(path)} with a syntax error at line {line}: {quoted(shown)}. Send code in the"
+        " file's language that is complete in itself."
+    )
+
+
+def _error_line(text: str, path: str) -> int | None:
+    """The line (from 1) of the first syntax error; None: it parses, or nobody here can tell."""
+    suffix = PurePosixPath(path).suffix.lower()
+    try:
+        if suffix == ".json":
+            json.loads(text)
+        elif suffix == ".toml":
+            if _is_ordinary(text):
+                tomllib.loads(text)
+        else:
+            return first_error_line(text, suffix)
+    except json.JSONDecodeError as error:
+        return error.lineno
+    except tomllib.TOMLDecodeError as error:
+        # Python 3.11 tells the line in words only ("… (at line 3, column 5)", "… (at end of document)").
+        place = str(error).rpartition("(at line ")[2].partition(",")[0]
+        return int(place) if place.isdecimal() else text.count("\n") + 1
+    except (RecursionError, ValueError):
+        return None  # nested, or numbers, beyond what these parsers take: they can't tell
+    return None
+
+
+def _is_ordinary(toml: str) -> bool:
+    return len(toml) <= MAX_TOML_CHARS and all(
+        line.count(".") <= MAX_TOML_DOTS for line in toml.split("\n")
+    )

@@ -1,0 +1,156 @@
+"""Support of a plan: which claims it makes, which of them the context carries (DESIGN §6)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from pydantic import Field, TypeAdapter
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.grounding.sentences import sentences
+from fallback_tier.outcome import DependencyBump, Override, Plan, Refuse, SearchReplace
+
+#: Sentences of a rationale that are claims of their own; the last one takes in what comes after. A judge
+#: answers for each, and a rationale of more is an essay.
+MAX_SENTENCES: Final = 20
+
+#: One claim, as a judge and a reviewer read it: a long sentence. A longer text is shown by its ends.
+MAX_CLAIM_CHARS: Final = 600
+
+#: What an edit's claim quotes of its old and new text; the judge is shown the whole edit beside it.
+MAX_QUOTED_CHARS: Final = 100
+
+#: What a problem quotes of an answer, which may be anything.
+_SHOWN_ID_CHARS: Final = 20
+
+
+class Claim(Frozen):
+    """One checkable statement of a plan: a sentence of its rationale, or what an edit asserts."""
+
+    id: str
+    text: str
+
+
+class Graded(Frozen):
+    """A judge's word on one claim. The reason comes first: a server that enforces the schema then has
+    the model say why before it says whether."""
+
+    id: str
+    reason: str = ""
+    supported: bool
+
+
+class Verdicts(Frozen):
+    """What a judge answers: every claim once."""
+
+    claims: Annotated[tuple[Graded, ...], Field(min_length=1)]
+
+
+verdicts_adapter: TypeAdapter[Verdicts] = TypeAdapter(Verdicts)
+
+
+class Judgement(Frozen):
+    """Every claim with its grade."""
+
+    claims: tuple[Claim, ...]
+    graded: tuple[Graded, ...]
+
+    @property
+    def supported(self) -> bool:
+        """All claims are."""
+        return all(grade.supported for grade in self.graded)
+
+    @property
+    def faithfulness_score(self) -> float:
+        """The share of claims that are supported, 0 to 1."""
+        return sum(grade.supported for grade in self.graded) / len(self.graded)
+
+    @property
+    def unsupported(self) -> tuple[str, ...]:
+        """The claims that are not, one sentence each, with the judge's reason."""
+        texts = {claim.id: claim.text for claim in self.claims}
+        return tuple(
+            f"{texts[grade.id]} ({grade.reason or 'no reason given'})"
+            for grade in self.graded
+            if not grade.supported
+        )
+
+
+def claims_of(plan: Plan) -> tuple[Claim, ...]:
+    """The claims of a plan in a fixed order, ids C1, C2 …; empty for a refusal, and for nothing else.
+
+    First the sentences of the rationale, then what a bump or an override says of the version, then one
+    claim an edit.
+    """
+    if isinstance(plan, Refuse):
+        return ()
+    said = _said(plan.rationale)
+    if isinstance(plan, DependencyBump | Override):
+        said.append(_version_claim(plan))
+    said += [_edit_claim(number, edit) for number, edit in enumerate(plan.edits, 1)]
+    return tuple(
+        Claim(id=f"C{number}", text=_ends(text, MAX_CLAIM_CHARS))
+        for number, text in enumerate(said, 1)
+    )
+
+
+def has_cut_claims(plan: Plan) -> bool:
+    """Is a part of its rationale in no claim, so that a grade of them all would not be one of the plan?"""
+    return any(len(text) > MAX_CLAIM_CHARS for text in _said(plan.rationale))
+
+
+def read_verdicts(graded: Sequence[Graded], claims: Sequence[Claim]) -> Judgement | str:
+    """A judgement, or why the judge's answer is none (a claim left out, given twice, invented).
+
+    Grades are put in the order of the claims. The sentence quotes a few characters of an answer.
+    """
+    if not claims:
+        return "The plan makes no claim, so there is nothing to judge."
+    given = Counter(grade.id for grade in graded)
+    wanted = [claim.id for claim in claims]
+    faults = {
+        "claims that the plan does not make": [name for name in given if name not in wanted],
+        "a claim more than once": [name for name in wanted if given[name] > 1],
+        "nothing about a claim": [name for name in wanted if not given[name]],
+    }
+    for fault, names in faults.items():
+        if names:
+            shown = ", ".join(_ends(name, _SHOWN_ID_CHARS) for name in names[:3])
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            return f"The judge's answer says {fault}: {shown}{more}."
+    by_id = {grade.id: grade for grade in graded}
+    return Judgement(claims=tuple(claims), graded=tuple(by_id[name] for name in wanted))
+
+
+def _said(rationale: str) -> list[str]:
+    said = list(sentences(rationale))
+    if len(said) > MAX_SENTENCES:
+        said[MAX_SENTENCES - 1 :] = [" ".join(said[MAX_SENTENCES - 1 :])]
+    return said
+
+
+def _version_claim(plan: DependencyBump | Override) -> str:
+    verb = "Raising" if isinstance(plan, DependencyBump) else "Forcing"
+    return f"{verb} {plan.package} to {plan.version} clears the advisory."
+
+
+def _edit_claim(number: int, edit: SearchReplace) -> str:
+    """What an edit asserts by being made."""
+    change = (
+        f"replaces {_quoted(edit.old)} in {edit.path} by {_quoted(edit.new)}"
+        if edit.new
+        else f"removes {_quoted(edit.old)} from {edit.path}"
+    )
+    return f"Edit {number} {change}; the advisory and the code shown call for it."
+
+
+def _quoted(code: str) -> str:
+    return f"`{_ends(' '.join(code.split()), MAX_QUOTED_CHARS)}`"
+
+
+def _ends(text: str, most: int) -> str:
+    """The text, or its two ends where it is too long: both say what it is."""
+    if len(text) <= most:
+        return text
+    half = (most - 3) // 2
+    return f"{text[:half]} … {text[-half:]}"

@@ -1,0 +1,109 @@
+"""Support of a plan, asked of a judge: a model, best another one than the author's (DESIGN §6).
+
+Off, unreachable, over budget or unreadable: the plan is *not evaluated*, which is on record and is
+never turned into a verdict.
+"""
+
+from collections.abc import Generator
+
+from fallback_audit.events import MAX_EXCERPT_CHARS, GroundingJudged, GroundingNotEvaluated
+from fallback_audit.ports import EvidenceStore
+from fallback_tier.answers.verdicts import read_graded
+from fallback_tier.attempt import Draft, Recorder, Task, TierEvent
+from fallback_tier.budget.meter import OverBudget
+from fallback_tier.calling import Ask, Caller
+from fallback_tier.errors import ModelError
+from fallback_tier.grounding.support import Claim, Judgement, claims_of, read_verdicts
+from fallback_tier.outcome import Plan
+from fallback_tier.ports import LanguageModel, ModelAnswer, NonceSource
+from fallback_tier.prompt.builder import Prompt
+from fallback_tier.prompt.judge import JudgeContext, judge_request
+from fallback_tier.prompt.redact import excerpt
+
+
+class Judge:
+    """Grades every claim of a plan against what the author was shown."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        nonces: NonceSource,
+        evidence: EvidenceStore,
+        secrets: frozenset[str] = frozenset(),
+    ) -> None:
+        self._model = model
+        self._nonces = nonces
+        self._evidence = evidence
+        self._secrets = secrets
+
+    def judge(
+        self,
+        plan: Plan,
+        draft: Draft,
+        task: Task,
+        prompt: Prompt,
+        record: Recorder,
+        caller: Caller,
+    ) -> Generator[TierEvent, None, Judgement | None]:
+        """The judgement, on record; None where there is none, and the record says why."""
+        claims = claims_of(plan)
+        verdict = yield from self._ask(plan, claims, draft, task, prompt, caller)
+        if isinstance(verdict, str):
+            reason = excerpt(verdict, MAX_EXCERPT_CHARS)
+            yield record(GroundingNotEvaluated(attempt=task.number, call=draft.call, reason=reason))
+            return None
+        yield record(
+            GroundingJudged(
+                attempt=task.number,
+                call=draft.call,
+                supported=verdict.supported,
+                faithfulness_score=verdict.faithfulness_score,
+                claims=len(verdict.claims),
+                unsupported=tuple(
+                    excerpt(claim, MAX_EXCERPT_CHARS) for claim in verdict.unsupported
+                ),
+                judge_model=self._model.model,
+                judgement_sha256=self._evidence.put(verdict.model_dump_json().encode()),
+            )
+        )
+        return verdict
+
+    def _ask(
+        self,
+        plan: Plan,
+        claims: tuple[Claim, ...],
+        draft: Draft,
+        task: Task,
+        prompt: Prompt,
+        caller: Caller,
+    ) -> Generator[TierEvent, None, Judgement | str]:
+        context = JudgeContext(
+            advisory=prompt.advisory,
+            snippets=prompt.snippets,
+            examples=draft.example_texts,
+            failure_summary=prompt.failure_summary,
+        )
+        request = judge_request(
+            context,
+            plan,
+            claims,
+            nonces=self._nonces,
+            max_output_tokens=task.repo.settings.max_output_tokens,
+            secrets=self._secrets,
+        )
+        if isinstance(request, str):
+            return request
+        try:
+            answered = yield from caller.ask(self._model, Ask(request, draft.example_ids))
+        except ModelError as error:
+            return f"the judge gave no answer: {error}"
+        except OverBudget as error:
+            return f"the budget has no room for the judge: {error}"
+        return _read(answered.answer, claims)
+
+
+def _read(answer: ModelAnswer, claims: tuple[Claim, ...]) -> Judgement | str:
+    verdicts, problems = read_graded(answer)
+    if verdicts is None:
+        return f"the judge's answer can't be read: {' '.join(problems)}"
+    return read_verdicts(verdicts.claims, claims)

@@ -1,0 +1,23 @@
+"""Which of the repository's own text goes into the prompt: few places, chosen without a model.
+
+1. what the last failure summary names: files at their lines, then code that has its symbols (a
+   retry's first interest);
+2. manifests, around the lines that name the affected package;
+3. units of source (whole functions, methods, module code), best first: they define what the advisory
+   names, call the vulnerable package, are about what it says (BM25), or call what was found. Tests come
+   last: they may explain, but must not be edited.
+
+Work is bounded whatever the repository's size, and the order depends on nothing but the input.
+"""
+
+from fallback_tier.prompt.context.files import MAX_SCANNED_FILES
+from fallback_tier.prompt.context.packing import MAX_SNIPPET_BYTES, MAX_SNIPPETS, Snippet
+from fallback_tier.prompt.context.select import select_snippets
+
+__all__ = [
+    "MAX_SCANNED_FILES",
+    "MAX_SNIPPETS",
+    "MAX_SNIPPET_BYTES",
+    "Snippet",
+    "select_snippets",
+]

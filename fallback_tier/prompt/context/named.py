@@ -1,0 +1,144 @@
+"""What a text names: identifiers, files and their lines, modules; and where code has a name.
+
+Untrusted text is cut into maximal runs first, then each run is judged: no pattern here can be made to
+look at the same character many times.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import PurePosixPath
+
+from fallback_tier.prompt.context.files import SOURCE_SUFFIXES, is_lock
+
+#: Identifiers taken from a text, and paths: the first ones.
+MAX_TERMS = 50
+
+#: Shorter words (``get``, ``set``) are in every file.
+MIN_NAME_CHARS = 4
+
+#: Longer than any name that people give to code.
+_MAX_NAME_CHARS = 200
+
+#: Occurrences of a name that are looked at in one text: a hostile one has nothing else.
+_MAX_PLACES = 500
+
+#: Neighbours in dotted names, as many as are kept.
+_MAX_PAIRS = 1_000
+
+_RUN = re.compile(r"[\w@./$-]+")
+_WORD = re.compile(r"[\w$]+")
+_DOTTED = re.compile(r"[\w.]+")
+_QUOTED = re.compile(r"[`'\"]([^`'\"\n]{1,120})[`'\"]")
+_BACKTICKED = re.compile(r"`([^`\n]{1,120})`")
+_PATH_SUFFIXES = SOURCE_SUFFIXES | {".json", ".toml", ".txt", ".cfg", ".ini"}
+#: What follows a path where a tool or a trace names a line: ``a.py:12``, ``a.py", line 12``, ``a.js(12``.
+_LINE_NUMBER = re.compile(r"(?::|\", line |\()(\d{1,6})")
+_DEFINED_BEFORE = re.compile(r"(?:\bdef|\bclass|\bfunction\*?|\bconst|\blet|\bvar)\s+$")
+_DEFINED_AFTER = re.compile(r"\s*(?:[:=]\s*(?:async\s*)?(?:function|\()|\([^)\n]*\)\s*\{)")
+_CAMEL = re.compile(r"[a-z][A-Z]|[^_]_+[^_]")
+
+
+def code_names(text: str) -> tuple[str, ...]:
+    """Identifiers that a prose marks as code: in backticks, called, or with a capital or _ inside."""
+    return tuple(dict.fromkeys(_code_names(text)))[:MAX_TERMS]
+
+
+def failure_names(text: str) -> tuple[str, ...]:
+    """Identifiers that a tool's message names: also those in quotes, ``import name 'escape'``."""
+    quoted = (
+        name
+        for found in _QUOTED.finditer(text)
+        for name in _WORD.findall(found[1])
+        if " " not in found[1] and _is_name(name)
+    )
+    return tuple(dict.fromkeys((*quoted, *_code_names(text))))[:MAX_TERMS]
+
+
+def named_files(text: str, tracked: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Tracked files that a text names, in its order, with the lines (from 1) that it gives for them.
+
+    The text may know more of the path than we do (``/work/src/a.js``) or less (``lib/a.js``).
+    """
+    lines: dict[str, list[int]] = {}
+    for run in _RUN.finditer(text):
+        name = run[0].rstrip(".")
+        if len(name) > _MAX_NAME_CHARS or PurePosixPath(name).suffix not in _PATH_SUFFIXES:
+            continue
+        if name not in lines and len(lines) == MAX_TERMS:
+            break
+        number = _LINE_NUMBER.match(text, run.end())
+        given = lines.setdefault(name, [])
+        if number and len(given) < MAX_TERMS:
+            given.append(max(1, int(number[1])))
+    by_name: dict[str, list[str]] = {name.rpartition("/")[2]: [] for name in lines}
+    for path in sorted(tracked):
+        if (same_name := by_name.get(path.rpartition("/")[2])) is not None:
+            same_name.append(path)
+    found: dict[str, tuple[int, ...]] = {}
+    for name, given in lines.items():
+        for path in by_name[name.rpartition("/")[2]]:
+            shorter = f"/{path}".endswith(f"/{name.lstrip('./')}")
+            if (shorter or f"/{name}".endswith(f"/{path}")) and not is_lock(path):
+                found[path] = (*found.get(path, ()), *given)
+    return found
+
+
+def named_modules(text: str, tracked: Sequence[str]) -> frozenset[str]:
+    """Tracked files that a dotted name stands for: ``aiohttp.web_request.Request``, its module."""
+    pairs: set[str] = set()
+    for run in _DOTTED.finditer(text):
+        if "." in run[0] and len(run[0]) <= _MAX_NAME_CHARS:
+            parts = [part for part in run[0].split(".") if part]
+            pairs.update("/".join(pair) for pair in pairwise(parts))
+        if len(pairs) > _MAX_PAIRS:
+            break
+    return frozenset(path for path in tracked if _module_tail(path) in pairs)
+
+
+def _module_tail(path: str) -> str:
+    """``a/b/c.py`` is ``b/c``."""
+    return "/".join(path.rpartition(".")[0].rsplit("/", 2)[-2:])
+
+
+def _code_names(text: str) -> Iterator[str]:
+    for quoted in _BACKTICKED.finditer(text):
+        yield from (name for name in _WORD.findall(quoted[1]) if _is_name(name))
+    for word in _WORD.finditer(text):
+        called = text.startswith("(", word.end())
+        if _is_name(word[0]) and (called or _CAMEL.search(word[0])):
+            yield word[0]
+
+
+def _is_name(word: str) -> bool:
+    """Long enough to mean something, and no number."""
+    return MIN_NAME_CHARS <= len(word) <= _MAX_NAME_CHARS and not word[0].isdigit()
+
+
+def find_word(text: str, word: str) -> int | None:
+    """Where the word first stands in the text as a whole identifier."""
+    return next(_whole(text, word), None)
+
+
+def defines(text: str, name: str) -> int | None:
+    """Where the text defines the name, as far as plain text tells."""
+    return next((at for at in _whole(text, name) if _is_definition(text, at, at + len(name))), None)
+
+
+def _whole(text: str, word: str) -> Iterator[int]:
+    at = -len(word)
+    for _ in range(_MAX_PLACES):
+        at = text.find(word, at + len(word))
+        if at < 0:
+            return
+        if not _is_part(text, at - 1) and not _is_part(text, at + len(word)):
+            yield at
+
+
+def _is_part(text: str, at: int) -> bool:
+    return 0 <= at < len(text) and (text[at].isalnum() or text[at] in "_$")
+
+
+def _is_definition(text: str, at: int, end: int) -> bool:
+    before = text[max(0, at - 40) : at].rpartition("\n")[2]
+    return bool(_DEFINED_BEFORE.search(before) or _DEFINED_AFTER.match(text, end, end + 200))

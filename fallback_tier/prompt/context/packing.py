@@ -1,0 +1,151 @@
+"""Units, best first, into snippets: whole, merged with their neighbours, within the budget."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pydantic import Field
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.prompt.context.units import sizes_of
+
+#: Snippets in one prompt: more places than this are a list, not a context.
+MAX_SNIPPETS = 12
+
+#: One snippet: a long function with its surroundings. The fence's cap is twice that.
+MAX_SNIPPET_BYTES = 4_000
+
+#: Less than this of a file explains nothing; the budget's last bytes stay unused instead.
+MIN_SNIPPET_BYTES = 160
+
+#: Lines shown before the line of interest: the signature and the decorators above it.
+_LINES_BEFORE = 12
+
+#: Units with so few lines between them are shown as one.
+_MAX_GAP_LINES = 3
+
+
+class Snippet(Frozen):
+    """Lines of one file as the prompt shows them; secrets are already out."""
+
+    id: str
+    path: str
+    start_line: int = Field(ge=1)
+    text: str
+
+    @property
+    def end_line(self) -> int:
+        """The last line shown."""
+        return self.start_line + max(0, self.text.removesuffix("\n").count("\n"))
+
+
+class Wanted(NamedTuple):
+    """Lines of a file (from 0, the end excluded), and the one that makes them worth showing."""
+
+    path: str
+    start: int
+    end: int
+    focus: int
+
+
+@dataclass
+class _Span:
+    """What will be one snippet."""
+
+    path: str
+    start: int
+    end: int
+
+
+class _Packing:
+    def __init__(self, budget: int, lines: Callable[[str], Sequence[str]]) -> None:
+        self._lines = lines
+        self._sizes: dict[str, list[int]] = {}
+        self.left = budget
+        self.spans: list[_Span] = []
+
+    @property
+    def full(self) -> bool:
+        return self.left < MIN_SNIPPET_BYTES
+
+    def add(self, wanted: Wanted) -> None:
+        """Show it if it fits; of what no snippet can hold, the part around its line of interest."""
+        path, start, end, _ = wanted
+        if path not in self._sizes:
+            self._sizes[path] = sizes_of(self._lines(path))
+        if self._size(path, 0, None) <= MAX_SNIPPET_BYTES:
+            start, end = 0, len(self._sizes[path])
+        near = [span for span in self.spans if span.path == path]
+        if any(span.start < end and start < span.end for span in near):
+            return
+        if self._size(path, start, end) > MAX_SNIPPET_BYTES:
+            start, end = self._window(wanted, min(MAX_SNIPPET_BYTES, self.left))
+            if self._size(path, start, end) < MIN_SNIPPET_BYTES:
+                return
+        if start < end and not any(self._joined(span, start, end) for span in near):
+            self._alone(path, start, end)
+
+    def _alone(self, path: str, start: int, end: int) -> None:
+        size = self._size(path, start, end)
+        blank = not "".join(self._lines(path)[start:end]).strip()
+        if size <= self.left and not blank and len(self.spans) < MAX_SNIPPETS:
+            self.spans.append(_Span(path, start, end))
+            self.left -= size
+
+    def _joined(self, span: _Span, start: int, end: int) -> bool:
+        """Whether the span could take the lines in, with those between."""
+        first, last = min(span.start, start), max(span.end, end)
+        gap = (last - first) - (span.end - span.start) - (end - start)
+        size = self._size(span.path, first, last)
+        more = size - self._size(span.path, span.start, span.end)
+        if gap > _MAX_GAP_LINES or size > MAX_SNIPPET_BYTES or more > self.left:
+            return False
+        if any(
+            other is not span
+            and other.path == span.path
+            and first < other.end
+            and other.start < last
+            for other in self.spans
+        ):
+            return False
+        span.start, span.end = first, last
+        self.left -= more
+        return True
+
+    def _size(self, path: str, start: int, end: int | None) -> int:
+        return sum(self._sizes[path][start:end])
+
+    def _window(self, wanted: Wanted, room: int) -> tuple[int, int]:
+        """Whole lines around the line of interest, at most ``room`` bytes."""
+        path, first, last, focus = wanted
+        start = max(first, min(focus, last - 1) - _LINES_BEFORE)
+        # The line of interest must fit: near it comes before far from it.
+        while start < focus and self._size(path, start, focus + 1) > room:
+            start += 1
+        end = start
+        while end < last and self._size(path, start, end + 1) <= room:
+            end += 1
+        return start, end
+
+
+def pack(
+    wanted: Iterable[Wanted], lines: Callable[[str], Sequence[str]], budget: int
+) -> tuple[Snippet, ...]:
+    """At most MAX_SNIPPETS, together at most ``budget`` bytes of ``lines`` (a file's, without secrets).
+
+    In the order in which their first lines were wanted. What is wanted is taken one at a time.
+    """
+    packing = _Packing(budget, lines)
+    for place in wanted:
+        packing.add(place)
+        if packing.full:
+            break
+    return tuple(
+        Snippet(
+            id=f"S{number}",
+            path=span.path,
+            start_line=span.start + 1,
+            text="".join(lines(span.path)[span.start : span.end]),
+        )
+        for number, span in enumerate(packing.spans, start=1)
+    )

@@ -1,0 +1,213 @@
+"""Which units of the source are worth showing, best first.
+
+First every file by plain text (cheap: nothing is parsed), then the units of the best files. Both are
+scored by the same evidence, of which each piece counts the less the more files have it.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from fallback_tier.prompt.context.bm25 import bm25
+from fallback_tier.prompt.context.files import is_test
+from fallback_tier.prompt.context.named import defines, find_word
+from fallback_tier.prompt.context.sources import Sources
+from fallback_tier.prompt.context.units import Unit
+from fallback_tier.prompt.context.words import WordSet
+
+#: Files whose units are ranked: those with the best score as a whole.
+MAX_RANKED_FILES = 12
+
+# What each piece of evidence counts; their order matters more than their size.
+_DEFINES = 4.0
+_HAS = 1.0
+_NAMED_FILE = 2.0
+_CALLS_PACKAGE = 2.0
+_ABOUT = 3.0
+_CALLS_FOUND = 1.0
+
+#: A unit that only talks about the same things must do so at least this well, against the best one.
+_LEAST_ABOUT = 0.35
+
+#: … and have so many of the words: in a small repository something is always the best.
+_LEAST_WORDS = 3
+
+#: An import that weighs no more is one of the repository's own package: in most of its many files.
+_OWN = 0.1
+
+#: Best units whose callers are looked for.
+_MAX_FOUND = 4
+
+
+class Interest(NamedTuple):
+    """What is looked for: ``words`` of a prose, ``symbols`` that it names, ``files`` that it names.
+
+    ``imports(path, text)`` tells whether a text of that file imports the vulnerable package.
+    """
+
+    words: tuple[str, ...]
+    symbols: tuple[str, ...]
+    files: frozenset[str]
+    imports: Callable[[str, str], bool]
+
+
+class Ranked(NamedTuple):
+    """A unit, and the line (from 0) that makes it worth showing."""
+
+    unit: Unit
+    score: float
+    focus: int
+
+
+class _File(NamedTuple):
+    path: str
+    imports: bool
+    symbols: frozenset[str]
+    words: frozenset[str]
+
+
+class _Evidence(NamedTuple):
+    """What a unit has: names it defines, names it has, whether it calls the package, where first."""
+
+    score: float
+    focus: int
+
+
+def ranked_units(interest: Interest, paths: Sequence[str], sources: Sources) -> list[Ranked]:
+    """Units of the given files that have something of what is looked for, best first, tests last."""
+    files = _scanned(interest, paths, sources)
+    weights = _weights(files)
+    best = [
+        file
+        for file in files
+        if file.imports or file.symbols or file.words or file.path in interest.files
+    ]
+    best.sort(key=_file_order(interest, weights, sources))
+    found: list[tuple[Unit, float, int]] = []
+    for file in best[:MAX_RANKED_FILES]:
+        callees = _package_names(file, interest, sources) if weights[""] > _OWN else frozenset()
+        for unit in sources.units(file.path):
+            found.append((unit, *_evidence(unit, file, callees, interest, weights, sources)))
+    words = WordSet(interest.words)
+    about = bm25(
+        [(f"{unit.path} {' '.join(unit.names)}", sources.body(unit)) for unit, _, _ in found],
+        interest.words,
+    )
+    ranked = [
+        Ranked(unit, score + _ABOUT * near, focus)
+        for (unit, score, focus), near in zip(found, about, strict=True)
+        if score or (near >= _LEAST_ABOUT and _is_about(unit, words, sources))
+    ]
+    ranked.sort(key=_order)
+    ranked = _with_callers(ranked, sources)
+    ranked.sort(key=_order)
+    return ranked
+
+
+def _scanned(interest: Interest, paths: Iterable[str], sources: Sources) -> list[_File]:
+    looked_for = WordSet(interest.words, interest.symbols)
+    found = []
+    for path in paths:
+        text = sources.text(path)
+        if text is not None:
+            words, symbols = looked_for.within(text)
+            found.append(_File(path, interest.imports(path, text), symbols, words))
+    return found
+
+
+def _weights(files: Sequence[_File]) -> dict[str, float]:
+    """For each word or symbol, and "" for an import of the package, 1 where one file has it … 0 all."""
+    having: Counter[str] = Counter()
+    for file in files:
+        having.update(file.symbols | file.words)
+        having[""] += file.imports
+    most = math.log(len(files) + 1) or 1.0
+    having[""] += 0
+    return {
+        name: math.log((len(files) + 1) / max(1, count)) / most for name, count in having.items()
+    }
+
+
+def _file_order(
+    interest: Interest, weights: dict[str, float], sources: Sources
+) -> Callable[[_File], tuple[bool, float, int, str]]:
+    most = math.fsum(weights.get(word, 0.0) for word in interest.words) or 1.0
+
+    def order(file: _File) -> tuple[bool, float, int, str]:
+        text = sources.text(file.path) or ""
+        score = math.fsum(
+            weights[name] * (_DEFINES if defines(text, name) is not None else _HAS)
+            for name in file.symbols
+        )
+        score += _NAMED_FILE * (file.path in interest.files)
+        score += _CALLS_PACKAGE * max(_OWN, weights[""]) * file.imports
+        score += _ABOUT * math.fsum(weights[word] for word in file.words) / most
+        return is_test(file.path), -score, file.path.count("/"), file.path
+
+    return order
+
+
+def _package_names(file: _File, interest: Interest, sources: Sources) -> frozenset[str]:
+    """What the file calls the vulnerable package and its parts."""
+    if not file.imports or sources.is_small(file.path):
+        return frozenset()
+    return frozenset(
+        name
+        for found in sources.structure(file.path).imports
+        if interest.imports(file.path, found.text)
+        for name in found.names
+    )
+
+
+def _evidence(
+    unit: Unit,
+    file: _File,
+    callees: Iterable[str],
+    interest: Interest,
+    weights: dict[str, float],
+    sources: Sources,
+) -> _Evidence:
+    body = sources.body(unit)
+    score, defined, used = 0.0, [], []
+    for name in file.symbols:
+        at = defines(body, name)
+        if name in unit.names or at is not None:
+            score += _DEFINES * weights[name]
+            defined.append(at or 0)
+        elif (at := find_word(body, name)) is not None:
+            score += _HAS * weights[name]
+            used.append(at)
+    if file.imports:
+        calls = [at for name in callees if (at := find_word(body, name)) is not None]
+        if calls or interest.imports(file.path, body):
+            score += _CALLS_PACKAGE * max(_OWN, weights[""])
+            used.extend(calls)
+    if file.path in interest.files:
+        score += _NAMED_FILE
+    focus = min(defined or used or [0])
+    return _Evidence(score, unit.start + body.count("\n", 0, focus))
+
+
+def _is_about(unit: Unit, words: WordSet, sources: Sources) -> bool:
+    """Without any name in common: enough words in common, and something that may be edited."""
+    found, _ = words.within(sources.body(unit))
+    return not is_test(unit.path) and len(found) >= min(_LEAST_WORDS, len(words))
+
+
+def _with_callers(ranked: Sequence[Ranked], sources: Sources) -> list[Ranked]:
+    """Callers of the best units' definitions, one step up, count a little more."""
+    names = {name for found in ranked[:_MAX_FOUND] for name in found.unit.names if len(name) > 3}
+    return [
+        found._replace(score=found.score + _CALLS_FOUND)
+        if any(
+            f"{name}(" in sources.body(found.unit) for name in names.difference(found.unit.names)
+        )
+        else found
+        for found in ranked
+    ]
+
+
+def _order(ranked: Ranked) -> tuple[bool, float, int, str, int]:
+    unit = ranked.unit
+    return is_test(unit.path), -ranked.score, unit.path.count("/"), unit.path, unit.start

@@ -1,0 +1,128 @@
+"""The selection as a whole: what failed, the manifests, then the source."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from fallback_tier.advisory import Advisory
+from fallback_tier.outcome import AttemptSummary
+from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.prompt.context.files import MAX_SOURCE_BYTES, is_lock, is_test, scannable
+from fallback_tier.prompt.context.named import (
+    code_names,
+    failure_names,
+    find_word,
+    named_files,
+    named_modules,
+)
+from fallback_tier.prompt.context.packing import MAX_SNIPPET_BYTES, Snippet, Wanted, pack
+from fallback_tier.prompt.context.ranking import Interest, ranked_units
+from fallback_tier.prompt.context.sources import Sources
+from fallback_tier.prompt.context.units import lines_of
+from fallback_tier.prompt.context.words import telling_words
+from fallback_tier.prompt.redact import redact_secrets
+from fallback_tier.repo import RepoContext
+
+#: Where a failure summary turns from what failed to what was tried.
+_TRIED = "\nWhat the patch tried:"
+
+#: A name that more of the source files have tells nothing about where the build broke.
+_MAX_FILES_OF_A_NAME = 5
+
+
+def select_snippets(
+    advisory: Advisory,
+    repo: RepoContext,
+    plugin: EcosystemPlugin,
+    *,
+    prior_attempts: Sequence[AttemptSummary] = (),
+    secrets: frozenset[str] = frozenset(),
+) -> tuple[Snippet, ...]:
+    """At most MAX_SNIPPETS, together at most ``repo.settings.snippet_budget_bytes`` (UTF-8).
+
+    Ids are S1, S2 … in the order shown. A file that can't be read (binary, too large, a link) is
+    skipped: what the prompt lacks, the gates don't.
+    """
+    summary = prior_attempts[-1].prior_failure_summary if prior_attempts else ""
+    selection = _Selection(advisory, repo, plugin)
+    redacted: dict[str, list[str]] = {}
+
+    def shown_lines(path: str) -> list[str]:
+        if path not in redacted:
+            text = selection.sources.text(path) or ""
+            redacted[path] = lines_of(redact_secrets(text, secrets)[0])
+        return redacted[path]
+
+    return pack(selection.wanted(summary), shown_lines, repo.settings.snippet_budget_bytes)
+
+
+class _Selection:
+    """One prompt's search: what it looks for and what it has read."""
+
+    def __init__(self, advisory: Advisory, repo: RepoContext, plugin: EcosystemPlugin) -> None:
+        self._repo = repo
+        self.sources = Sources(repo, MAX_SNIPPET_BYTES)
+        text = advisory.text[:MAX_SOURCE_BYTES]
+        packages = advisory.packages(plugin.name)
+        own = {part for name in packages for part in re.findall(r"[\w$]+", name)}
+        named = frozenset(named_files(text, repo.tracked_files))
+        self._interest = Interest(
+            words=telling_words(text),
+            symbols=tuple(name for name in code_names(text) if name not in own),
+            files=named | named_modules(text, repo.tracked_files),
+            imports=lambda path, code: any(plugin.mentions(name, path, code) for name in packages),
+        )
+        self._paths = scannable(repo.tracked_files, self._interest.files)
+        # "flask-login" is written flask_login in code and Flask.Login elsewhere (PEP 503).
+        spelled = ("[-_.]+".join(map(re.escape, re.split(r"[-_.]+", p))) for p in packages)
+        self._package = re.compile(rf"(?<![\w$])(?:{'|'.join(spelled) or '(?!)'})(?![\w$])")
+
+    def wanted(self, summary: str) -> Iterator[Wanted]:
+        """Places, best first. They may overlap; the first one counts."""
+        failed = summary.partition(_TRIED)[0]
+        names = failure_names(failed)
+        for path, lines in named_files(summary, self._repo.tracked_files).items():
+            if self.sources.text(path) is not None:
+                yield from self._failing(path, lines, names)
+        if names:
+            yield from self._using(names)
+        yield from self._manifests()
+        for unit, _, focus in ranked_units(self._interest, self._paths, self.sources):
+            yield Wanted(*unit[:3], focus)
+
+    def _failing(self, path: str, lines: Sequence[int], names: Sequence[str]) -> Iterator[Wanted]:
+        """The units at the lines that a tool gave; without lines those that have its names."""
+        units = self.sources.units(path)
+        for line in lines:
+            # A tool may count a line more than there are: an unexpected end of the file.
+            at = min(line, len(self.sources.lines(path))) - 1
+            yield from (Wanted(*unit[:3], at) for unit in units if unit.start <= at < unit.end)
+        if not lines:
+            having = [unit for unit in units if _first(self.sources.body(unit), names) is not None]
+            for unit in having or units[:1]:
+                yield Wanted(*unit[:3], unit.start)
+
+    def _using(self, names: Sequence[str]) -> Iterator[Wanted]:
+        """Source, no tests, that has a rare one of the names."""
+        ours = [path for path in self._paths if not is_test(path)]
+        for name in names:
+            having = [path for path in ours if name in (self.sources.text(path) or "")]
+            for path in having if len(having) <= _MAX_FILES_OF_A_NAME else ():
+                for unit in self.sources.units(path):
+                    body = self.sources.body(unit)
+                    at = find_word(body, name)
+                    if at is not None:
+                        yield Wanted(*unit[:3], unit.start + body.count("\n", 0, at))
+
+    def _manifests(self) -> Iterator[Wanted]:
+        for path in sorted(self._repo.manifests):
+            text = None if is_lock(path) else self.sources.text(path)
+            if text is None:
+                continue
+            match = self._package.search(text)
+            if match or len(text) <= MAX_SNIPPET_BYTES // 2:
+                line = text.count("\n", 0, match.start()) if match else 0
+                yield Wanted(path, 0, len(self.sources.lines(path)), line)
+
+
+def _first(text: str, names: Sequence[str]) -> int | None:
+    return next((at for name in names if (at := find_word(text, name)) is not None), None)

@@ -1,0 +1,43 @@
+"""Blocks of a prompt template (jinja2): a variable that nobody gave is an error, never an empty place."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from fallback_tier.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+def render(text: str, block: str, variables: Mapping[str, Any], *, next_step: str) -> str:
+    """One block of a template. Raises ConfigurationError with ``next_step`` for a wrong template."""
+    from jinja2 import TemplateError
+
+    try:
+        template = _compile(text)
+        blocks = template.blocks[block]
+        return "".join(blocks(template.new_context(dict(variables))))
+    except KeyError as error:
+        raise ConfigurationError(
+            f"The prompt template has no block `{block}`.", next_step=next_step
+        ) from error
+    except TemplateError as error:
+        raise ConfigurationError(
+            f"The prompt template's block `{block}` can't be rendered: {error.message}.",
+            next_step=next_step,
+        ) from error
+
+
+@lru_cache(maxsize=8)
+def _compile(text: str) -> "Template":
+    from jinja2 import Environment, StrictUndefined
+
+    return Environment(
+        undefined=StrictUndefined,
+        # A prompt, not HTML: escaping would falsify the code that is judged and copied.
+        autoescape=False,  # noqa: S701
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    ).from_string(text)

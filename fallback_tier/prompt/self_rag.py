@@ -1,0 +1,162 @@
+"""What self-RAG asks: the next segment of a plan, a critique of one, and whether examples are needed.
+
+All requests of an attempt begin alike (advisory, snippets, the last failure), in a turn of its own
+that is marked for the cache; what differs comes last: the plan so far, then one example. ``system``
+blocks have no variable. Whatever was written by others, the plan included, enters as a fence.
+"""
+
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import CallType
+from fallback_tier.answers.critique import critique_adapter, retrieve_adapter
+from fallback_tier.answers.segment import segment_adapter
+from fallback_tier.ports import Message, ModelRequest, NonceSource
+from fallback_tier.prompt.builder import Prompt
+from fallback_tier.prompt.fence import SourceKind, fence
+from fallback_tier.prompt.render import render
+
+#: A critique is one short object; as much again for a wordy reason.
+MAX_CRITIQUE_TOKENS: Final = 256
+
+#: The assistant's turn between what is common and what differs: chat templates want turns to
+#: alternate, and a cache holds whole turns.
+READ_TURN: Final = "(I have read this. How far has the plan come?)"
+
+
+class Situation(Frozen):
+    """The common beginning of an attempt's requests, rendered once."""
+
+    text: str
+    nonce: str
+
+
+class SelfRagPrompts:
+    """Renders the requests. ``secrets`` are values of this process that no prompt may carry."""
+
+    def __init__(self, nonces: NonceSource, secrets: frozenset[str] = frozenset()) -> None:
+        self._nonces = nonces
+        self._secrets = secrets
+
+    def situation(self, prompt: Prompt, *, own_code: bool) -> Situation:
+        """From the attempt's ordinary prompt: the same advisory, snippets and failure summary.
+
+        Raises ConfigurationError for a wrong template or nonce, as everything here.
+        """
+        nonce = self._nonces()
+        summary = prompt.failure_summary
+        variables = {
+            "fence_code": nonce,
+            "advisory": self._fence(prompt.advisory, SourceKind.ADVISORY, nonce),
+            "snippets": [
+                {
+                    "id": one.id,
+                    "text": self._fence(
+                        f"{one.path}, lines {one.start_line}-{one.end_line}:\n{one.text}",
+                        SourceKind.REPOSITORY_SNIPPET,
+                        nonce,
+                    ),
+                }
+                for one in prompt.snippets
+            ],
+            "prior_failure_summary": summary
+            and self._fence(summary, SourceKind.PRIOR_ATTEMPT_SUMMARY, nonce),
+            "own_code": own_code,
+        }
+        return Situation(text=_render("context", "user", variables), nonce=nonce)
+
+    def segment(
+        self, situation: Situation, *, plan: str, example: str, max_output_tokens: int
+    ) -> ModelRequest:
+        """The next segment after ``plan`` (empty: none yet), from one ``example`` (empty: from none)."""
+        return self._request(
+            "segment",
+            CallType.AUTHOR,
+            situation,
+            {"plan": (plan, SourceKind.PLAN), "example": (example, SourceKind.SOLVED_EXAMPLE)},
+            max_output_tokens=max_output_tokens,
+        )
+
+    def critique(
+        self, situation: Situation, *, plan: str, segment: str, example: str
+    ) -> ModelRequest:
+        """A critique of ``segment``, written after ``plan`` from ``example`` (each may be empty)."""
+        return self._request(
+            "critique",
+            CallType.CRITIQUE,
+            situation,
+            {
+                "plan": (plan, SourceKind.PLAN),
+                "segment": (segment, SourceKind.PLAN),
+                "example": (example, SourceKind.SOLVED_EXAMPLE),
+            },
+        )
+
+    def retrieve(self, situation: Situation, *, plan: str, going_on: bool) -> ModelRequest:
+        """Whether the segment after ``plan`` needs examples. ``going_on``: the one before had some."""
+        return self._request(
+            "retrieve",
+            CallType.CRITIQUE,
+            situation,
+            {"plan": (plan, SourceKind.PLAN)},
+            going_on=going_on,
+        )
+
+    def _request(
+        self,
+        template: str,
+        call_type: CallType,
+        situation: Situation,
+        texts: dict[str, tuple[str, SourceKind]],
+        *,
+        max_output_tokens: int = MAX_CRITIQUE_TOKENS,
+        **flags: bool,
+    ) -> ModelRequest:
+        """A new nonce for the last turn: the plan's author knows the one of the first."""
+        nonce = self._nonces()
+        fenced = {
+            name: self._fence(text, kind, nonce) if text else None
+            for name, (text, kind) in texts.items()
+        }
+        last = _render(template, "user", {"fence_code": nonce, **fenced, **flags})
+        return ModelRequest(
+            call_type=call_type,
+            system=_render(template, "system", {}),
+            messages=(
+                Message(role="user", content=situation.text, cache=True),
+                Message(role="assistant", content=READ_TURN),
+                Message(role="user", content=last),
+            ),
+            max_output_tokens=max_output_tokens,
+            answer_schema=_schema(template),
+            nonces=(situation.nonce, nonce),
+        )
+
+    def _fence(self, text: str, source_kind: SourceKind, nonce: str) -> str:
+        return fence(text, source_kind=source_kind, nonce=nonce, secrets=self._secrets).text
+
+
+def _render(template: str, block: str, variables: dict[str, Any]) -> str:
+    name = f"self-rag-{template}.md"
+    fix = f"Correct fallback_tier/prompt/templates/{name}."
+    return render(_text(name), block, variables, next_step=fix)
+
+
+@cache
+def _schema(template: str) -> dict[str, Any]:
+    """Made once: it takes longer than everything else in a request together."""
+    adapters: dict[str, TypeAdapter[Any]] = {
+        "segment": segment_adapter,
+        "critique": critique_adapter,
+        "retrieve": retrieve_adapter,
+    }
+    return adapters[template].json_schema()
+
+
+@cache
+def _text(name: str) -> str:
+    return (files("fallback_tier.prompt") / "templates" / name).read_text(encoding="utf-8")

@@ -1,0 +1,229 @@
+"""The search itself: step by step, from an empty plan to the best one that was found.
+
+A step, for all paths of the beam at once: decide on examples, ask an author for one candidate an
+example, check each at once, ask a critic about those that hold, keep the best. What is asked at the
+same time is recorded in the order of paths and examples, so that the same answers leave the same trail.
+"""
+
+from collections.abc import Generator, Sequence
+from typing import Final
+
+from fallback_audit.events import MAX_EXCERPT_CHARS, StrategyDegraded
+from fallback_audit.ports import EvidenceStore
+from fallback_tier.attempt import Draft, DraftDiscarded, Recorder, Task, TierEvent
+from fallback_tier.budget.meter import Meter, OverBudget
+from fallback_tier.calling import Answered, Caller
+from fallback_tier.errors import ModelError
+from fallback_tier.ports import LanguageModel, SolvedExampleRetriever
+from fallback_tier.prompt.builder import Prompt
+from fallback_tier.prompt.redact import excerpt
+from fallback_tier.prompt.self_rag import SelfRagPrompts
+from fallback_tier.retrieval import FewShot
+from fallback_tier.selfrag.beam import Beam, Scored
+from fallback_tier.selfrag.critics import Weighed, weighed
+from fallback_tier.selfrag.fetching import Fetching
+from fallback_tier.selfrag.ground import Ground, Move, Parts, shots_of, shown
+from fallback_tier.selfrag.plan import plan_of
+from fallback_tier.selfrag.room import shortage
+from fallback_tier.selfrag.trying import Tried, Try, tried, tries
+
+#: Segments of one plan. Real fixes have a median of two or three hunks; beyond this many a person
+#: should see the change.
+MAX_STEPS: Final = 6
+
+#: Problems that a draft without a plan names: those of the first candidates.
+_MAX_PROBLEMS: Final = 5
+
+
+class SelfRag:
+    """Makes the first draft of an attempt. Stateless between attempts; safe to share.
+
+    ``critic`` decides on examples and judges segments; it may be the author's model. ``meter``: the one
+    that the callers of the attempts have; None: no cap is looked at.
+    """
+
+    def __init__(
+        self,
+        author: LanguageModel,
+        critic: LanguageModel,
+        prompts: SelfRagPrompts,
+        retriever: SolvedExampleRetriever | None,
+        evidence: EvidenceStore,
+        meter: Meter | None = None,
+    ) -> None:
+        self._parts = Parts(author, critic, prompts, retriever, evidence, meter)
+
+    def draft(
+        self,
+        task: Task,
+        prompt: Prompt,
+        examples: Sequence[FewShot],
+        record: Recorder,
+        caller: Caller,
+    ) -> Generator[TierEvent, None, Draft]:
+        """The best plan of the search, or what was wrong with every candidate of the first step.
+
+        ``examples``: what the chain has fetched (none on a retry). Raises OverBudget where not even one
+        candidate can be paid for, ModelError where no candidate of the first step was answered. Later
+        on either ends the search, with what there is.
+        """
+        ground = Ground(
+            parts=self._parts,
+            task=task,
+            snippet_ids=frozenset(snippet.id for snippet in prompt.snippets),
+            examples=() if task.is_retry else tuple(examples),
+            situation=self._parts.prompts.situation(prompt, own_code=task.is_own_code),
+            record=record,
+            caller=caller,
+        )
+        return (yield from _Search(ground).run())
+
+
+class _Search:
+    """One search: its beam, and what it has to tell at the end."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._beam: Beam[Move] = Beam(ground.task.repo.settings.beam_width)
+        self._fetching = Fetching(ground)
+        self._asked = 0
+        self._greedy = False
+        self._over = False
+        self._notes: list[str] = []
+        self._first: tuple[Tried, ...] = ()
+        self._kept: list[int] = []
+
+    def run(self) -> Generator[TierEvent, None, Draft]:
+        for step in range(1, MAX_STEPS + 1):
+            if not self._beam.frontier or self._over:
+                break
+            yield from self._step(step)
+        best = self._beam.best()
+        if best is None:
+            return self._nothing()
+        for call in self._kept:
+            if call not in {move.call for move in best.segments}:
+                yield self._discarded(call, "Another path of the search is better.")
+        if not self._beam.has_finished:
+            self._notes.append("Self-RAG: the critic found no plan of the search complete.")
+        plan = plan_of([move.segment for move in best.segments])
+        shots = shots_of(best)
+        return Draft(
+            call=best.segments[-1].call,
+            text=plan.model_dump_json(),
+            plan=plan,
+            example_ids=tuple(shot.example.example_id for shot in shots),
+            notes=tuple(self._notes),
+            example_texts=tuple(map(shown, shots)),
+        )
+
+    def _step(self, step: int) -> Generator[TierEvent, None, None]:
+        frontier = self._beam.frontier
+        sets = yield from self._fetching.shots(step, frontier)
+        planned = yield from self._affordable(step, tries(step, frontier, sets))
+        outcomes = yield from self._answers(step, planned)
+        if not outcomes:
+            return
+        found = [
+            tried(one, outcome, self._ground, self._beam)
+            for one, outcome in zip(planned, outcomes, strict=True)
+        ]
+        if step == 1:
+            self._first = tuple(found)
+            _check_answered(outcomes)
+        judged, silent = yield from weighed(found, self._ground)
+        if silent:
+            # Without any critique a longer path is only longer.
+            self._over = True
+            yield self._degraded(step, f"the search ends here: {silent}")
+        yield from self._advance(judged)
+
+    def _affordable(self, step: int, planned: list[Try]) -> Generator[TierEvent, None, list[Try]]:
+        """The candidates that can be paid for: all, the first of the best path, or none."""
+        # One candidate is one path from then on: what nothing continues has ended.
+        planned = planned[:1] if self._greedy else planned
+        short = shortage(planned, self._asked, self._ground)
+        if short is None:
+            return planned
+        shorter = shortage(planned[:1], self._asked, self._ground)
+        if shorter is None:
+            self._greedy = True
+            yield self._degraded(
+                step, f"greedy search with one example from here on: {_why(short)}"
+            )
+            return planned[:1]
+        if isinstance(shorter, OverBudget) and self._beam.best() is None:
+            raise shorter
+        self._over = True
+        yield self._degraded(step, f"the search ends here: {_why(shorter)}")
+        return []
+
+    def _answers(
+        self, step: int, planned: Sequence[Try]
+    ) -> Generator[TierEvent, None, list[Answered | ModelError]]:
+        """The authors' answers; none where others have spent in between what was left."""
+        if not planned:
+            return []
+        asks = [one.ask(self._ground) for one in planned]
+        try:
+            outcomes = yield from self._ground.caller.ask_all(self._ground.parts.author, asks)
+        except OverBudget as over:
+            if self._beam.best() is None:
+                raise
+            self._over = True
+            yield self._degraded(step, f"the search ends here: {over.problem}")
+            return []
+        self._asked += len(planned)
+        return outcomes
+
+    def _advance(self, judged: Sequence[Weighed]) -> Generator[TierEvent, None, None]:
+        """Move the beam on, and tell of every candidate."""
+        scored = [
+            Scored(one.tried.one.candidate.path, one.tried.move, one.score, one.is_final)
+            for one in judged
+            if one.tried.move is not None and one.score is not None
+        ]
+        kept = iter(self._beam.advance(scored))
+        for one in judged:
+            is_kept = one.score is not None and next(kept)
+            yield self._ground.record(one.event(self._ground.task, kept=is_kept))
+            call = one.tried.call
+            if is_kept and call is not None:
+                self._kept.append(call)
+            elif call is not None:
+                yield self._discarded(call, one.tried.problem or "Other candidates score higher.")
+
+    def _nothing(self) -> Draft:
+        """No path came to anything: a refusal where an author declined, else the problems."""
+        answered = [one for one in self._first if one.call is not None]
+        last = answered[-1]
+        refusal = next((one for one in answered if one.refused is not None), None)
+        if refusal is not None and refusal.refused is not None and refusal.call is not None:
+            plan = plan_of([refusal.refused])
+            return Draft(refusal.call, refusal.text, plan, notes=tuple(self._notes))
+        problems = tuple(dict.fromkeys(one.problem for one in answered))[:_MAX_PROBLEMS]
+        return Draft(last.call or 1, last.text, None, problems, notes=tuple(self._notes))
+
+    def _degraded(self, step: int, reason: str) -> TierEvent:
+        self._notes.append(f"Self-RAG, step {step}: {reason}")
+        return self._ground.record(
+            StrategyDegraded(
+                attempt=self._ground.task.number,
+                step=step,
+                reason=excerpt(reason, MAX_EXCERPT_CHARS),
+            )
+        )
+
+    def _discarded(self, call: int, reason: str) -> DraftDiscarded:
+        return DraftDiscarded.because(reason, attempt=self._ground.task.number, call=call)
+
+
+def _why(short: OverBudget | str) -> str:
+    return short if isinstance(short, str) else short.problem
+
+
+def _check_answered(outcomes: Sequence[Answered | ModelError]) -> None:
+    """Raises the first ModelError where there is nothing else."""
+    errors = [outcome for outcome in outcomes if isinstance(outcome, ModelError)]
+    if len(errors) == len(outcomes):
+        raise errors[0]

@@ -1,0 +1,127 @@
+"""One candidate: what its author is asked, and whether the answer continues its path."""
+
+from dataclasses import dataclass
+
+from fallback_audit.model_events import Candidate
+from fallback_tier.answers.segment import RefuseSegment, Segment, read_segment
+from fallback_tier.calling import Answered, Ask
+from fallback_tier.errors import EditError, ModelError, RepositoryError
+from fallback_tier.grounding.validity import check_plan
+from fallback_tier.retrieval import FewShot
+from fallback_tier.selfrag.beam import Beam, Path
+from fallback_tier.selfrag.ground import Ground, Move, example_id, said, shown
+from fallback_tier.selfrag.plan import misplaced, plan_key, plan_of
+from fallback_tier.selfrag.score import likelihood
+
+
+@dataclass(frozen=True)
+class Try:
+    """A candidate before it is asked for. ``shots``: the examples of its path's step."""
+
+    candidate: Candidate
+    path: Path[Move]
+    shot: FewShot | None
+    shots: tuple[FewShot, ...]
+
+    def ask(self, ground: Ground) -> Ask:
+        """The author's request."""
+        request = ground.parts.prompts.segment(
+            ground.situation,
+            plan=said(self.path.segments),
+            example=shown(self.shot),
+            max_output_tokens=ground.task.repo.settings.max_output_tokens,
+        )
+        return Ask(request, example_ids=self.example_ids, candidate=self.candidate)
+
+    def critique(self, ground: Ground, segment: str) -> Ask:
+        """The critic's request on what the author answered."""
+        request = ground.parts.prompts.critique(
+            ground.situation,
+            plan=said(self.path.segments),
+            segment=segment,
+            example=shown(self.shot),
+        )
+        return Ask(request, example_ids=self.example_ids, candidate=self.candidate)
+
+    @property
+    def example_ids(self) -> tuple[str, ...]:
+        """What the candidate's prompts show."""
+        name = example_id(self.shot)
+        return () if name is None else (name,)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate after it was asked for. ``move`` None: it continues nothing, and ``problem`` says why.
+
+    ``call`` None: no answer came. ``refused``: the author declined, in this segment.
+    """
+
+    one: Try
+    call: int | None = None
+    move: Move | None = None
+    problem: str = ""
+    text: str = ""
+    lm_score: float | None = None
+    refused: RefuseSegment | None = None
+
+
+def tries(
+    step: int, frontier: tuple[Path[Move], ...], sets: list[tuple[FewShot, ...]]
+) -> list[Try]:
+    """One candidate an example, or one without any; in the order of paths and examples."""
+    return [
+        Try(Candidate(step=step, path=place, number=number), path, shot, shots)
+        for place, (path, shots) in enumerate(zip(frontier, sets, strict=True))
+        for number, shot in enumerate(shots or (None,))
+    ]
+
+
+def tried(one: Try, outcome: Answered | ModelError, ground: Ground, beam: Beam[Move]) -> Tried:
+    """What came of a candidate. Marks the path that it makes as seen: an equal one is not scored."""
+    if isinstance(outcome, ModelError):
+        return Tried(one, problem=outcome.problem)
+    answer = outcome.answer
+    segment, problems = read_segment(answer)
+    problem = " ".join(problems) if segment is None else _problem(segment, one, ground, beam)
+    return Tried(
+        one,
+        call=outcome.call,
+        move=None
+        if problem or segment is None
+        else Move(segment, outcome.call, one.shot, one.shots),
+        problem=problem,
+        text=answer.text,
+        lm_score=likelihood(answer.mean_logprob),
+        refused=segment if isinstance(segment, RefuseSegment) else None,
+    )
+
+
+def _problem(segment: Segment, one: Try, ground: Ground, beam: Beam[Move]) -> str:
+    """Why the segment does not continue its path; empty: it does.
+
+    A refusal continues nothing either: it counts only where no path comes to an edit.
+    """
+    before = [move.segment for move in one.path.segments]
+    wrong = misplaced(segment, before)
+    if wrong is not None:
+        return wrong
+    if isinstance(segment, RefuseSegment):
+        return f"The model declined: {segment.reason}"
+    plan = plan_of([*before, segment])
+    problems = check_plan(
+        plan,
+        advisory=ground.task.advisory,
+        repo=ground.task.repo,
+        plugin=ground.task.plugin,
+        snippet_ids=ground.snippet_ids,
+        # Examples show how; what a segment rests on is this repository's.
+        example_ids=frozenset(),
+    )
+    if problems:
+        return " ".join(problems)
+    try:
+        key = plan_key(plan, ground.task.repo)
+    except (EditError, RepositoryError) as error:
+        return str(error)
+    return "" if beam.is_new(key) else "Another candidate made the same plan."

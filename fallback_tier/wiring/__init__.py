@@ -1,0 +1,249 @@
+"""The one place of wiring: from a configuration to objects that work together.
+
+Everything else gets what it needs passed in. Imports that cost time (the SDK, the example store, the
+gates) are made when the part is first needed: an attempt by recipe pays for neither model nor gates.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.model_events import BudgetRaised
+from fallback_audit.ports import AuditStore, EvidenceStore
+from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.vocabulary import RefusalReason
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import AdvisoryError
+from fallback_tier.installed import clients_and_plugins, look_at, new_id
+from fallback_tier.outcome import NotApplicable, RecipeSelection
+from fallback_tier.planning import parts, selected
+from fallback_tier.ports import (
+    ClientRunner,
+    EcosystemPlugin,
+    LanguageModel,
+    NonceSource,
+    Sandbox,
+)
+from fallback_tier.repo import RepoContext
+from fallback_tier.tier import FallbackTier
+from fallback_tier.wiring.configuration import Configuration, audit_db, evidence_dir
+from fallback_tier.wiring.models import (
+    build_author,
+    build_judge,
+    build_leaf,
+    build_retriever,
+    check_prices,
+    random_nonce,
+)
+
+if TYPE_CHECKING:
+    from fallback_tier.gates.runner import GateRunner, Observer
+
+__all__ = [
+    "Configuration",
+    "Inputs",
+    "Services",
+    "audit_db",
+    "evidence_dir",
+    "open_services",
+    "random_nonce",
+    "wire",
+]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The arguments of ``FallbackTier.run``, made from an advisory and a repository."""
+
+    advisory: Advisory
+    repo_ctx: RepoContext
+    recipe_selection: RecipeSelection
+
+
+@dataclass(frozen=True)
+class Services:
+    """The parts, wired. Made by ``open_services``, which also closes them."""
+
+    configuration: Configuration
+    clients: ClientRunner
+    plugins: Mapping[str, EcosystemPlugin]
+    audit: AuditStore
+    evidence: EvidenceStore
+    tier: FallbackTier
+    models: tuple[LanguageModel, ...] = ()
+
+    def close(self) -> None:
+        """Release stores and models. Idempotent."""
+        with ExitStack() as all_of_them:  # also where closing one of them fails
+            all_of_them.callback(self.audit.close)
+            for model in self.models:
+                all_of_them.callback(model.close)
+
+    def inputs(
+        self,
+        advisory: Advisory,
+        repository: Path,
+        *,
+        fix_id: str | None = None,
+        gate_transition_id: str | None = None,
+    ) -> Inputs:
+        """Look at a repository and choose the recipe.
+
+        Raises RepositoryError (not a git repository, dirty, no commit), ConfigurationError where no
+        plugin serves the advisory's ecosystems, AdvisoryError where it concerns two of them here.
+        """
+        self.plugin_for(advisory)
+        repo = look_at(repository, self.clients, self.configuration.settings)
+        concerned = self.concerned(advisory, repo)
+        if len(concerned) > 1:
+            names = " and ".join(part.ecosystems[0] for part in concerned)
+            raise AdvisoryError(
+                f"{advisory.id} concerns {names} packages of this repository, and one attempt is for "
+                "one ecosystem.",
+                next_step="Use `fallback-tier fix`, which proves one patch an ecosystem.",
+            )
+        return self.inputs_on(
+            repo, concerned[0], fix_id=fix_id, gate_transition_id=gate_transition_id
+        )
+
+    def concerned(self, advisory: Advisory, repo: RepoContext) -> tuple[Advisory, ...]:
+        """The advisory's parts, by ecosystem, that concern the repository; the first where none does.
+
+        Raises ConfigurationError where no plugin serves any of them.
+        """
+        self.plugin_for(advisory)
+        found = tuple(parts(advisory, repo, self.plugins).values())
+        if len(found) == 1:
+            return found
+        return tuple(part for part in found if self._affected(part, repo)) or found[:1]
+
+    def _affected(self, advisory: Advisory, repo: RepoContext) -> bool:
+        match self.inputs_on(repo, advisory).recipe_selection:
+            case NotApplicable(reason=RefusalReason.NOT_AFFECTED):
+                return False
+            case _:
+                return True
+
+    def inputs_on(
+        self,
+        repo: RepoContext,
+        advisory: Advisory,
+        *,
+        fix_id: str | None = None,
+        gate_transition_id: str | None = None,
+    ) -> Inputs:
+        """As ``inputs``, on a repository that was looked at already. Raises ConfigurationError."""
+        plugin = self.plugin_for(advisory)
+        own = repo.model_copy(
+            update={
+                "manifests": plugin.manifests(repo.tracked_files),
+                "fix_id": fix_id or new_id("fix"),
+                "gate_transition_id": gate_transition_id or new_id("gate"),
+            }
+        )
+        return Inputs(advisory, own, selected(plugin, advisory, own))
+
+    def plugin_for(self, advisory: Advisory) -> EcosystemPlugin:
+        """The plugin that serves this advisory. Raises ConfigurationError."""
+        return self.tier.plugin_for(advisory)
+
+    @property
+    def has_model(self) -> bool:
+        """A model is configured."""
+        return bool(self.configuration.model or self.configuration.script)
+
+    def check_raised(self, raised: tuple[BudgetRaised, ...]) -> None:
+        """A cap that was raised in dollars needs prices, as a configured one does: ConfigurationError."""
+        from fallback_tier.budget.audited import effective
+
+        budget = effective(self.configuration.budget, raised)
+        check_prices(self.configuration.model_copy(update={"budget": budget}), self.models)
+
+    def recipes_only(self) -> "Services":
+        """The same, without a model to ask: for several advisories at once, which no plan of a
+        model's can fix."""
+        tier = FallbackTier(
+            plugins=self.plugins,
+            retriever=None,
+            leaf=None,
+            audit=self.audit,
+            evidence=self.evidence,
+        )
+        return replace(self, tier=tier)
+
+    def gate_runner(self, advisory: Advisory, observe: "Observer") -> "GateRunner":
+        """A runner with this advisory's gates. Raises SandboxError where no sandbox can be had."""
+        from fallback_tier.gates.common import common_gates
+        from fallback_tier.gates.runner import GateRunner
+
+        plugin = self.plugin_for(advisory)
+        return GateRunner(
+            tier=self.tier,
+            gates=(*common_gates(plugin), *plugin.gates()),
+            sandbox=self.sandbox(),
+            clients=self.clients,
+            audit=self.audit,
+            evidence=self.evidence,
+            workspace=self.configuration.state_dir,
+            tool_version=version("fallback-tier"),
+            sandbox_waiver=self.configuration.sandbox_waiver,
+            observe=observe,
+        )
+
+    def sandbox(self) -> Sandbox:
+        """The sandbox, or what was chosen in its place. Raises SandboxError where none can be had."""
+        from fallback_tier.gates.sandbox import BubblewrapSandbox, UnsandboxedRunner
+
+        if self.configuration.sandbox_waiver is not None:
+            return UnsandboxedRunner()
+        sandbox = BubblewrapSandbox()
+        sandbox.probe()
+        return sandbox
+
+
+def wire(
+    configuration: Configuration,
+    *,
+    nonces: NonceSource = random_nonce,
+    author: LanguageModel | None = None,
+) -> Services:
+    """Put the parts together. ``author`` stands in for the configured model (demo, tests)."""
+    clients, plugins = clients_and_plugins()
+    author = author or build_author(configuration)
+    judge = build_judge(configuration)
+    models = tuple(model for model in (author, judge) if model is not None)
+    check_prices(configuration, models)
+    retriever = build_retriever(configuration)
+    # Opened last: whatever is wrong with the configuration, no store is left open.
+    evidence = FileEvidenceStore(evidence_dir(configuration.state_dir))
+    audit = SqliteAuditStore(audit_db(configuration.state_dir))
+    leaf = None
+    if author is not None:
+        leaf = build_leaf(configuration, author, judge, retriever, nonces, audit, evidence)
+    tier = FallbackTier(
+        plugins=plugins,
+        retriever=retriever,
+        leaf=leaf,
+        audit=audit,
+        evidence=evidence,
+    )
+    return Services(configuration, clients, plugins, audit, evidence, tier, models)
+
+
+@contextmanager
+def open_services(
+    configuration: Configuration,
+    *,
+    nonces: NonceSource = random_nonce,
+    author: LanguageModel | None = None,
+) -> Iterator[Services]:
+    """``wire``, and release everything at the end."""
+    services = wire(configuration, nonces=nonces, author=author)
+    try:
+        yield services
+    finally:
+        services.close()

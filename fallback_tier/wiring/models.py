@@ -1,0 +1,208 @@
+"""The models that are configured, the memory, and the LLM leaf that uses them."""
+
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import SecretStr
+
+from fallback_audit.ports import AuditStore, EvidenceStore
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.ports import LanguageModel, NonceSource, SolvedExampleRetriever
+from fallback_tier.repo import Strategy
+from fallback_tier.wiring.configuration import Configuration
+
+if TYPE_CHECKING:
+    from fallback_tier.budget.meter import Meter
+    from fallback_tier.budget.prices import Prices
+    from fallback_tier.leaf import LlmLeaf
+    from fallback_tier.selfrag import SelfRag
+
+
+class _Role(NamedTuple):
+    """What a model is for, and the options that name it."""
+
+    what: str
+    model_option: str
+    url_option: str
+    key_variable: str
+
+
+_AUTHOR = _Role("Model", "--model", "--base-url", "ANTHROPIC_API_KEY")
+_JUDGE = _Role("Judge", "--judge-model", "--judge-base-url", "ANTHROPIC_API_KEY")
+
+#: What the name of a model on this machine begins with: ``local:FILE.gguf``.
+LOCAL_PREFIX = "local:"
+
+#: Random bytes of a fence nonce (128 bit, DESIGN §6).
+NONCE_BYTES = 16
+
+
+def random_nonce() -> str:
+    """A fresh fence nonce."""
+    return secrets.token_hex(NONCE_BYTES)
+
+
+def build_author(configuration: Configuration) -> LanguageModel | None:
+    """The model that writes plans: a script, a Messages API server, or none.
+
+    Raises ConfigurationError for a model without a key on the provider's own server.
+    """
+    if configuration.script is not None:
+        return _script(configuration.script)
+    return _model(configuration.model, configuration.base_url, configuration.api_key, _AUTHOR)
+
+
+def build_judge(configuration: Configuration) -> LanguageModel | None:
+    """The model that judges grounding, best another one than the author; None: nobody judges.
+
+    Raises ConfigurationError as ``build_author`` does.
+    """
+    if configuration.judge_script is not None:
+        return _script(configuration.judge_script)
+    return _model(
+        configuration.judge_model,
+        configuration.judge_base_url,
+        configuration.judge_api_key,
+        _JUDGE,
+    )
+
+
+def build_retriever(configuration: Configuration) -> SolvedExampleRetriever | None:
+    """The solved-example memory, where one is configured."""
+    if configuration.examples is None:
+        return None
+    if not configuration.examples.exists():
+        raise ConfigurationError(
+            f"There is no example store at {configuration.examples}.",
+            next_step="Make one with `fallback-tier examples ingest`, or leave --examples out.",
+        )
+    from fallback_plugins.solved_examples.retriever import open_index
+
+    return open_index(configuration.examples, routing_floor=configuration.routing_floor)
+
+
+def build_leaf(
+    configuration: Configuration,
+    author: LanguageModel,
+    judge: LanguageModel | None,
+    retriever: SolvedExampleRetriever | None,
+    nonces: NonceSource,
+    audit: AuditStore,
+    evidence: EvidenceStore,
+) -> "LlmLeaf":
+    """The LLM tier with what it watches and keeps."""
+    from fallback_tier.budget.audited import AuditMeter
+    from fallback_tier.budget.journal import AuditJournal
+    from fallback_tier.judging import Judge
+    from fallback_tier.leaf import LlmLeaf
+    from fallback_tier.prompt.builder import PromptBuilder
+
+    known = (
+        *configuration.secrets,
+        *filter(None, [configuration.api_key, configuration.judge_api_key]),
+    )
+    values = frozenset(secret.get_secret_value() for secret in known)
+    meter = AuditMeter(audit, configuration.budget, prices(configuration))
+    return LlmLeaf(
+        author,
+        PromptBuilder(nonces, values),
+        evidence=evidence,
+        judge=None if judge is None else Judge(judge, nonces, evidence, values),
+        meter=meter,
+        journal=AuditJournal(audit, evidence),
+        self_rag=_self_rag(
+            configuration, author, judge, retriever, nonces, values, evidence, meter
+        ),
+    )
+
+
+def _self_rag(
+    configuration: Configuration,
+    author: LanguageModel,
+    judge: LanguageModel | None,
+    retriever: SolvedExampleRetriever | None,
+    nonces: NonceSource,
+    secret_values: frozenset[str],
+    evidence: EvidenceStore,
+    meter: "Meter",
+) -> "SelfRag | None":
+    """The judge criticises, where there is one: an author is lenient with itself."""
+    if configuration.settings.strategy is not Strategy.SELF_RAG:
+        return None
+    from fallback_tier.prompt.self_rag import SelfRagPrompts
+    from fallback_tier.selfrag import SelfRag
+
+    prompts = SelfRagPrompts(nonces, secret_values)
+    return SelfRag(author, judge or author, prompts, retriever, evidence, meter)
+
+
+def prices(configuration: Configuration) -> "Prices":
+    """The price table with what is configured. Raises ConfigurationError."""
+    from fallback_tier.budget.prices import Prices, read_price
+
+    try:
+        return Prices(None if configuration.price is None else read_price(configuration.price))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"The price {error}.",
+            next_step="Give dollars per million tokens, e.g. --price 0.5:2.50.",
+        ) from error
+
+
+def check_prices(configuration: Configuration, models: Iterable[LanguageModel]) -> None:
+    """A cap in dollars needs the price of every model. Raises ConfigurationError naming the model."""
+    known = prices(configuration)
+    for model in models:
+        if configuration.budget.in_dollars and known.of(model.model) is None:
+            raise ConfigurationError(
+                f"There is a cap in dollars, and the price of model {model.model!r} is not known.",
+                next_step="Say what it costs with --price IN:OUT (dollars per million tokens), or cap "
+                "tokens: --max-tokens, --max-tokens-per-day.",
+            )
+
+
+def _script(path: Path) -> LanguageModel:
+    from fallback_plugins.claude.scripted import load_script
+
+    return load_script(path)
+
+
+def _model(
+    model: str | None, base_url: str | None, api_key: SecretStr | None, role: _Role
+) -> LanguageModel | None:
+    if model is None:
+        if base_url is not None:
+            raise ConfigurationError(
+                f"{role.url_option} {base_url} is given without a model.",
+                next_step=f"Name the model that this server serves with {role.model_option}.",
+            )
+        return None
+    if model.startswith(LOCAL_PREFIX):
+        return _local(model.removeprefix(LOCAL_PREFIX), base_url, role)
+    if base_url is None and api_key is None:
+        raise ConfigurationError(
+            f"{role.what} {model!r} needs a key, and {role.key_variable} is not set.",
+            next_step=f"Set {role.key_variable}, or point {role.url_option} at a Messages API server "
+            "of yours.",
+        )
+    from fallback_plugins.claude.model import ClaudeModel
+
+    return ClaudeModel(
+        model,
+        base_url=base_url,
+        api_key=api_key.get_secret_value() if api_key is not None else None,
+    )
+
+
+def _local(file: str, base_url: str | None, role: _Role) -> LanguageModel:
+    if base_url is not None:
+        raise ConfigurationError(
+            f"{role.model_option} {LOCAL_PREFIX}{file} serves itself; {role.url_option} names another "
+            "server.",
+            next_step=f"Give one of the two: {LOCAL_PREFIX}FILE, or a name and an address.",
+        )
+    from fallback_plugins.claude.local import LocalModel
+
+    return LocalModel(Path(file))

@@ -1,0 +1,125 @@
+"""The SDK's client, with the limits and the silence that we ask of it.
+
+``anthropic`` is imported here when the first request is made, and not before: the import alone takes
+longer than a recipe fix.
+"""
+
+import contextlib
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from fallback_audit.errors import FallbackError
+from fallback_plugins.claude.failures import Failures
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from anthropic import Anthropic
+    from anthropic._middleware import CallNext, MiddlewareCallable
+    from httpx2 import Request
+
+#: Sent to other servers in place of a key: the SDK insists on one, local servers ignore it.
+PLACEHOLDER_KEY: Final = "no-key"
+
+#: Seconds to connect. A server that is there answers at once.
+CONNECT_TIMEOUT_S: Final = 5.0
+
+#: The longest wait between attempts that a server may ask for (``Retry-After``), in seconds. The SDK
+#: itself would sleep for as long as it is told, which may be weeks.
+MAX_RETRY_WAIT_S: Final = 60.0
+
+#: What may leave for a server that we have no key for, beside the SDK's ``x-stainless-*``. The SDK adds
+#: ANTHROPIC_CUSTOM_HEADERS to every request, and they may hold credentials meant for another server.
+_HEADERS_WITHOUT_KEY: Final = frozenset(
+    {"accept", "accept-encoding", "anthropic-version", "connection", "content-length"}
+    | {"content-type", "host", "user-agent"}
+)
+
+
+def make_client(failures: Failures, *, max_retries: int, timeout_s: float) -> "Anthropic":
+    """A client for one server. Its retries (429, 5xx, no connection) come before the first byte."""
+    import httpx2
+    from anthropic import Anthropic, DefaultHttpxClient
+
+    timeout = httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
+    return Anthropic(
+        api_key=failures.key or PLACEHOLDER_KEY,
+        base_url=failures.url,
+        max_retries=max_retries,
+        timeout=timeout,
+        middleware=[_attempt(failures)],
+        # Compression gains nothing on events of one word, and would hold some back.
+        default_headers={"accept-encoding": "identity"},
+        http_client=DefaultHttpxClient(
+            timeout=timeout,
+            verify=_trusted(),
+            # A redirect would carry the key and the prompt to a host that nobody chose.
+            follow_redirects=False,
+            event_hooks={} if failures.key else {"request": [_strip_headers]},
+        ),
+    )
+
+
+@cache
+def _trusted() -> "SSLContext":
+    """One for all models of a process: reading the roots takes 50 ms."""
+    from httpx2 import create_ssl_context
+
+    return create_ssl_context()
+
+
+def _attempt(failures: Failures) -> "MiddlewareCallable":
+    """Around each attempt: which failures the SDK may retry, and how long it may wait."""
+
+    def attempt(request: Any, call_next: "CallNext") -> Any:
+        from anthropic import APIConnectionError, APITimeoutError
+        from httpx2 import ConnectTimeout
+
+        try:
+            response = call_next(request)
+        except APIConnectionError as error:
+            if (own := _own_error(error)) is not None:
+                raise own from None
+            if isinstance(error, APITimeoutError) and not isinstance(
+                error.__cause__, ConnectTimeout
+            ):
+                # The server has the request and may be at work: a second would be paid twice.
+                raise failures.of(error) from None
+            raise
+        if _wait_s(response.headers) > MAX_RETRY_WAIT_S:
+            response.http_response.headers["x-should-retry"] = "false"
+        return response
+
+    return attempt
+
+
+def _own_error(error: BaseException) -> FallbackError | None:
+    """An error of ours that was raised below the SDK (a cassette that does not match)."""
+    cause = error.__cause__
+    while cause is not None:
+        if isinstance(cause, FallbackError):
+            return cause
+        cause = cause.__cause__
+    return None
+
+
+def _wait_s(headers: Mapping[str, str]) -> float:
+    """``Retry-After`` in seconds (RFC 9110, 10.2.3), from a number or a date; 0 where it is neither."""
+    said = headers.get("retry-after", "")
+    with contextlib.suppress(ValueError):
+        return float(headers.get("retry-after-ms", "")) / 1_000
+    with contextlib.suppress(ValueError):
+        return float(said)
+    with contextlib.suppress(ValueError, TypeError):
+        return parsedate_to_datetime(said).timestamp() - time.time()
+    return 0.0
+
+
+def _strip_headers(request: "Request") -> None:
+    for name in list(request.headers):
+        if name not in _HEADERS_WITHOUT_KEY and not name.startswith("x-stainless-"):
+            del request.headers[name]
+    request.headers["authorization"] = f"Bearer {PLACEHOLDER_KEY}"

@@ -1,0 +1,34 @@
+"""What a Python project is to the recipes, whatever its files."""
+
+from typing import Protocol
+
+from fallback_plugins.ladder import ProjectFix
+from fallback_tier.advisory import Advisory
+from fallback_tier.outcome import Outline
+
+
+class PythonProject(Protocol):
+    """A ``ladder.Project`` that also says what its files alone tell, and which files those are."""
+
+    @property
+    def path(self) -> str:
+        """The lock, or the manifest where there is none."""
+        ...
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """Files that this project accounts for: no other project climbs them."""
+        ...
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:
+        """As ``ladder.Project`` says."""
+        ...
+
+    def force(self, advisory: Advisory) -> ProjectFix | None:
+        """The override rung alone, for packages that the project does not ask for itself; None: it isn't
+        affected. Raises RecipeError: a direct dependency, or a client without overrides."""
+        ...
+
+    def outline(self, advisory: Advisory) -> Outline:
+        """What the files alone tell; no client runs. Raises RecipeError for one that can't be read."""
+        ...

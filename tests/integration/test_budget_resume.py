@@ -1,0 +1,216 @@
+"""A fix that stops at its budget goes on after a person raised it, and pays for nothing twice."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_audit.errors import EvidenceError
+from fallback_audit.events import AttemptFailed, BudgetRaised
+from fallback_audit.vocabulary import BudgetLimit, EscalationReason
+from fallback_tier.advisory import parse_advisory
+from fallback_tier.errors import InputError, RepositoryError
+from fallback_tier.gates.result import Escalated, Verified
+from fallback_tier.gates.resume import raise_budget, resuming
+from tests.fakes.repository import git
+from tests.fixtures.fallback_tier_callable import ADVISORY
+from tests.integration.budget_house import FIX, STORY, House
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    (tmp_path / "repo").mkdir()
+    made = House(tmp_path)
+    yield made
+    made.check()
+    assert git(tmp_path / "repo", "status", "--porcelain") == ""
+    made.audit.close()
+
+
+def test_a_fix_that_stops_at_each_of_its_calls_ends_like_one_that_never_stopped(
+    house: House, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("never-stopped")
+    (other / "repo").mkdir()
+    free = House(other)
+    expected = free.run()
+    free.audit.close()
+    assert isinstance(expected, Verified)
+
+    result, stops = house.run(tokens_per_fix=0), 0
+    while isinstance(result, Escalated) and result.reason is EscalationReason.BUDGET_EXHAUSTED:
+        stops += 1
+        assert len(house.author.requests) == stops - 1
+        house.raised(tokens_per_fix=int(house.least))
+        result = house.resume(tokens_per_fix=0)
+    assert stops == len(STORY)
+    assert isinstance(result, Verified)
+    assert result.application.diff == expected.application.diff
+    assert result.prior_attempts == expected.prior_attempts
+    assert result.usage == expected.usage
+    assert result.unreported is None
+    assert result.attempts == expected.attempts == 3
+    # No call twice, and what was paid for is found again wherever it is needed.
+    assert len(house.author.requests) == len(free.author.requests) == len(STORY)
+    assert house.kinds.count("ModelCalled") == len(STORY)
+    assert house.kinds.count("AnswerReused") == 2 * 1
+
+
+def test_the_cost_of_a_fix_is_that_of_all_its_attempts(house: House) -> None:
+    result = house.run()
+    (author,) = result.usage
+    assert author.calls == len(STORY)
+    assert author.input_tokens == len(STORY) * 4_500
+    assert author.cost_usd_estimate == "0.047500"
+
+
+@pytest.mark.parametrize("limit", BudgetLimit)
+def test_the_question_says_what_was_reached_and_how_to_go_on(
+    house: House, limit: BudgetLimit
+) -> None:
+    result = house.run(**{limit.value: "0.000001" if "usd" in limit.value else 1})
+    assert isinstance(result, Escalated)
+    assert result.reason is EscalationReason.BUDGET_EXHAUSTED
+    assert house.author.requests == ()
+    for said in (house.reached.cap, FIX, "review raise-budget", f"--resume {FIX}", house.least):
+        assert said in result.question.replace(",", "")
+    option = {
+        BudgetLimit.USD_PER_FIX: "--max-usd ",
+        BudgetLimit.USD_PER_DAY: "--max-usd-per-day ",
+        BudgetLimit.TOKENS_PER_FIX: "--max-tokens ",
+        BudgetLimit.TOKENS_PER_DAY: "--max-tokens-per-day ",
+    }[limit]
+    assert option + house.least in result.question
+    assert house.kinds[-3:] == ["BudgetReached", "AttemptRefused", "FixEscalated"]
+
+
+def test_after_a_cap_of_a_day_a_person_lets_it_go_on(house: House) -> None:
+    house.run(tokens_per_day=1)
+    house.raised()
+    assert isinstance(house.resume(tokens_per_day=1), Escalated)
+    house.raised()
+    assert isinstance(house.resume(), Verified)
+
+
+def test_resuming_without_a_sandbox_goes_on_record_once(house: House) -> None:
+    house.run(tokens_per_fix=0)
+    house.raised(tokens_per_fix=10**6)
+    house.waiver = "a person said so"
+    assert isinstance(house.resume(), Verified)
+    assert house.kinds.count("SandboxDisabled") == 1
+
+
+class TestRaising:
+    @pytest.mark.parametrize(
+        ("caps", "why"),
+        [
+            ({}, "The cap that stands is 1 tokens"),
+            ({"tokens_per_fix": 1}, "not more"),
+            ({"tokens_per_fix": 0}, "not more"),
+            ({"usd_per_fix": "5"}, "The cap that stands is 1 tokens"),
+            ({"by": " ", "tokens_per_fix": 10**6}, "name and a reason"),
+            ({"reason": "", "tokens_per_fix": 10**6}, "name and a reason"),
+        ],
+    )
+    def test_what_raises_nothing_is_refused_and_not_recorded(
+        self, house: House, caps: dict[str, Any], why: str
+    ) -> None:
+        house.run(tokens_per_fix=1)
+        before = house.kinds
+        with pytest.raises(InputError, match=why):
+            house.raised(**caps)
+        assert house.kinds == before
+
+    def test_another_cap_may_be_raised_with_it_and_only_upwards(self, house: House) -> None:
+        house.run(tokens_per_fix=1)
+        house.raised(tokens_per_fix=2, usd_per_fix="2")
+        house.raised(tokens_per_fix=3)
+        for caps in ({"tokens_per_fix": 3}, {"usd_per_fix": "2.00"}, {"usd_per_fix": "1"}):
+            with pytest.raises(InputError, match="not more"):
+                house.raised(**caps)
+
+    def test_no_such_fix(self, house: House) -> None:
+        house.run()
+        with pytest.raises(InputError, match="no fix 'fix-9'"):
+            raise_budget(house.audit, "fix-9", BudgetRaised(by="a", reason="b"))
+
+    def test_one_that_did_not_stop_at_its_budget(self, house: House) -> None:
+        house.run()
+        with pytest.raises(InputError, match=r"did not stop at its budget.*FixVerified"):
+            house.raised(tokens_per_fix=10**6)
+
+
+class TestReopening:
+    def test_only_one_process_goes_on_with_it(self, house: House) -> None:
+        with (
+            resuming(house.root, "../fix"),
+            pytest.raises(InputError, match="by another process"),
+            resuming(house.root, "../fix"),
+        ):
+            pass
+        with resuming(house.root, "../fix"), resuming(house.root, FIX):
+            pass
+        assert len(list((house.root / "resuming").iterdir())) == 2
+
+    def test_nobody_raised_it(self, house: House) -> None:
+        house.run(tokens_per_fix=1)
+        with pytest.raises(InputError, match="nobody has raised it") as caught:
+            house.reopen()
+        assert "review raise-budget fix-1" in caught.value.next_step
+
+    def test_it_has_ended(self, house: House) -> None:
+        house.run()
+        with pytest.raises(InputError, match="has ended: FixVerified"):
+            house.reopen()
+
+    def test_it_is_resumed_only_once(self, house: House) -> None:
+        house.run(tokens_per_fix=1)
+        house.raised(tokens_per_fix=10**6)
+        house.resume()
+        with pytest.raises(InputError, match="has ended"):
+            house.reopen()
+
+    def test_another_commit(self, house: House) -> None:
+        house.run(tokens_per_fix=1)
+        house.raised(tokens_per_fix=10**6)
+        with pytest.raises(RepositoryError, match="began at commit"):
+            house.reopen(commit="f" * 40)
+
+    def test_another_advisory(self, house: House) -> None:
+        house.run(tokens_per_fix=1)
+        house.raised(tokens_per_fix=10**6)
+        other = parse_advisory(ADVISORY.replace(b"TEST-2026-1", b"TEST-2026-9"), "test")
+        with pytest.raises(InputError, match=r"TEST-2026-1.*TEST-2026-9"):
+            house.reopen(advisory=other)
+
+    def test_the_summary_of_a_failed_attempt_is_gone(self, house: House) -> None:
+        house.run(tokens_per_fix=0)
+        while "AttemptFailed" not in house.kinds:
+            house.raised(tokens_per_fix=int(house.least))
+            house.resume(tokens_per_fix=0)
+        house.raised(tokens_per_fix=10**6)
+        payloads = [stored.payload for stored in house.audit.events()]
+        failed = next(event for event in payloads if isinstance(event, AttemptFailed))
+        (kept,) = (house.root / "evidence").rglob(f"*{failed.summary_sha256[4:]}*")
+        content = kept.read_bytes()
+        kept.unlink()
+        with pytest.raises(EvidenceError):
+            house.reopen()
+        house.evidence.put(content)
+
+
+def test_a_tier_that_refuses_for_its_budget_without_saying_which_is_still_a_question() -> None:
+    from fallback_audit.vocabulary import PromptShape, RefusalReason
+    from fallback_tier.gates.decision import Ask, decide
+    from fallback_tier.gates.steps import FixState
+    from fallback_tier.outcome import Refused
+
+    refused = Refused(
+        attempt=1,
+        prompt_shape=PromptShape.NONE,
+        reason=RefusalReason.BUDGET_EXHAUSTED,
+        sentence="Spent.",
+    )
+    decision = decide(FixState(application=refused), FIX)
+    assert decision == Ask(EscalationReason.BUDGET_EXHAUSTED, "Spent.")

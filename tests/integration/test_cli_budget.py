@@ -1,0 +1,205 @@
+"""The budget as a user meets it: caps, what was used, the question, the way on."""
+
+import json
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_tier.budget.prices import PRICES_AS_OF
+from fallback_tier.cli import exit_codes
+from fallback_tier.gates.resume import resuming
+from tests.e2e.command import Ended, osv, repository, run, snapshot
+
+OWN_CODE = {
+    "pyproject.toml": '[project]\nname = "left"\nversion = "1.0.0"\n',
+    "left.py": "def pad(text):\n    return eval(text)\n",
+    "test_left.py": "import unittest\n\nimport left\n\n\nclass LeftTest(unittest.TestCase):\n"
+    "    def test_pad(self):\n        self.assertEqual(left.pad('1'), 1)\n",
+}
+
+PLAN = {
+    "action": "source_edit",
+    "edits": [{"path": "left.py", "old": "    return eval(text)", "new": "    return int(text)"}],
+}
+
+USED = {"input_tokens": 2_000, "output_tokens": 500}
+
+
+class Desk:
+    """A repository, an advisory, a script, a state folder."""
+
+    def __init__(self, place: Path) -> None:
+        self.repo = repository(place / "repo", OWN_CODE)
+        self.advisory = place / "advisory.json"
+        self.advisory.write_text(osv("left"))
+        self.state = place / "state"
+        self.script = place / "script.json"
+        self.answer("no plan", PLAN)
+
+    def answer(self, *answers: Any) -> None:
+        self.script.write_text(json.dumps([{"answer": a, "usage": USED} for a in answers]))
+
+    def fix(self, *options: str | Path, as_json: bool = True, price: str | None = "1:10") -> Ended:
+        return run(
+            *["fix", self.repo, "--advisory", self.advisory, "--state-dir", self.state],
+            *["--script", self.script, "--no-sandbox"],
+            *(["--price", price] if price else []),
+            *options,
+            *(["--json"] if as_json else []),
+        )
+
+    def wanted(self, option: str) -> Decimal:
+        """What the first call may use: a prompt's size is not this test's business."""
+        question = self.fix("--dry-run", option, "0.000001" if "usd" in option else "1").json
+        found = re.search(r"may use \$?([\d,.]+\d)", question["question"])
+        assert found
+        return Decimal(found[1].replace(",", ""))
+
+    def review(self, fix_id: str, *options: str) -> Ended:
+        who = ["--by", "Ada", "--because", "worth it", "--state-dir", self.state]
+        return run("review", "raise-budget", fix_id, *who, *options, "--json")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_what_was_used_is_told_with_the_day_of_its_prices(desk: Desk) -> None:
+    told = desk.fix("--dry-run").json
+    assert told["outcome"] == "verified"
+    (author,) = told["usage"]
+    assert (author["call_type"], author["calls"]) == ("author", 2)
+    assert (author["input_tokens"], author["output_tokens"]) == (4_000, 1_000)
+    assert author["cost_usd_estimate"] == "0.014000"
+    assert told["prices_as_of"] == PRICES_AS_OF
+    shown = desk.fix("--dry-run", as_json=False).out
+    assert "used by author: 2 call(s), 4,000 tokens in, 1,000 out, about $0.014000" in shown
+    assert f"price table of {PRICES_AS_OF}" in shown
+
+
+def test_it_stops_at_its_cap_and_goes_on_where_it_stopped(desk: Desk) -> None:
+    before = snapshot(desk.repo)
+    cap = str(desk.wanted("--max-usd") + Decimal("0.001"))
+    stopped = desk.fix("--max-usd", cap)
+    assert stopped.code == exit_codes.ESCALATED
+    assert stopped.json["reason"] == "budget_exhausted"
+    assert snapshot(desk.repo) == before
+    fix_id, question = stopped.json["fix_id"], stopped.json["question"]
+    assert f"fallback-tier review raise-budget {fix_id}" in question
+    assert f"of at most ${cap}." in question
+    assert stopped.json["usage"][0]["calls"] == 1
+
+    refused = desk.fix("--max-usd", cap, "--resume", fix_id)
+    assert refused.code == exit_codes.BAD_INPUT
+    assert "nobody has raised it" in refused.json["error"]["problem"]
+
+    raised = desk.review(fix_id, "--max-usd", "1.50")
+    assert raised.code == exit_codes.OK
+    assert raised.json["usd_per_fix"] == "1.50"
+
+    unpriced = desk.fix("--resume", fix_id, price=None)
+    assert unpriced.code == exit_codes.BAD_INPUT
+    assert "price of model 'scripted' is not known" in unpriced.json["error"]["problem"]
+
+    desk.answer(PLAN)  # the first answer is not asked for again
+    ended = desk.fix("--max-usd", cap, "--resume", fix_id)
+    assert ended.code == exit_codes.OK, ended
+    assert ended.json["fix_id"] == fix_id
+    assert ended.json["usage"][0]["calls"] == 2
+    assert (desk.repo / "left.py").read_text().endswith("return int(text)\n")
+    assert run("audit", "verify", "--state-dir", desk.state).code == exit_codes.OK
+
+
+def test_nothing_is_raised_while_the_fix_goes_on(desk: Desk) -> None:
+    """Behind the next attempt's start, the record would say that it began without being let."""
+    fix_id = desk.fix("--max-tokens", "1").json["fix_id"]
+    with resuming(desk.state, fix_id):
+        refused = desk.review(fix_id, "--max-tokens", "1000000")
+    assert refused.code == exit_codes.BAD_INPUT
+    assert "by another process" in refused.json["error"]["problem"]
+    shown = run("audit", "show", fix_id, "--state-dir", desk.state, "--json")
+    assert "BudgetRaised" not in shown.out
+    assert desk.review(fix_id, "--max-tokens", "1000000").code == exit_codes.OK
+
+
+def test_a_day_is_shared_by_all_fixes_of_a_state_folder(desk: Desk) -> None:
+    cap = str(desk.wanted("--max-tokens-per-day") + 4_000)
+    assert desk.fix("--dry-run", "--max-tokens-per-day", cap).json["outcome"] == "verified"
+    other = desk.fix("--dry-run", "--max-tokens-per-day", cap).json
+    assert other["reason"] == "budget_exhausted"
+    assert "5,000 tokens today (UTC) are used" in other["question"]
+    assert other["usage"] == []
+
+
+def test_a_cap_in_dollars_needs_a_price(desk: Desk) -> None:
+    ended = run(
+        *["fix", desk.repo, "--advisory", desk.advisory, "--state-dir", desk.state],
+        *["--script", desk.script, "--no-sandbox", "--max-usd-per-day", "5"],
+    )
+    assert ended.code == exit_codes.BAD_INPUT
+    assert "price of model 'scripted' is not known" in ended.problem
+    assert "--price IN:OUT" in ended.next_step
+    assert not desk.state.exists()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--max-usd", "five"],
+        ["--max-usd", "-1"],
+        ["--max-usd", "1e3"],
+        ["--max-usd", "."],
+        ["--max-usd", "1."],
+        ["--max-tokens", "1.5"],
+        ["--max-tokens", "-1"],
+        ["--max-tokens", "\u0661"],
+        ["--price", "1"],
+        ["--price", "1:-2"],
+    ],
+)
+def test_what_is_no_cap_and_no_price(desk: Desk, option: list[str]) -> None:
+    ended = desk.fix(*option)
+    assert ended.code == exit_codes.BAD_INPUT
+    assert option[0].lstrip("-").split("-")[0] in ended.err
+    assert not desk.state.exists()
+
+
+def test_several_advisories_are_not_resumed(desk: Desk) -> None:
+    other = desk.advisory.with_name("other.json")
+    other.write_text(osv("left").replace("TEST-2026-1", "TEST-2026-2"))
+    ended = desk.fix("--advisory", other, "--resume", "fix-1")
+    assert ended.code == exit_codes.BAD_INPUT
+    assert "--resume goes on with the fix of one advisory" in ended.json["error"]["problem"]
+
+
+def test_a_review_without_a_trail_makes_none(desk: Desk) -> None:
+    ended = desk.review("fix-1", "--max-usd", "1")
+    assert ended.code == exit_codes.ENVIRONMENT
+    assert not desk.state.exists()
+
+
+def test_an_attempt_of_another_orchestrator_goes_on_the_same_way(desk: Desk) -> None:
+    """It keeps its own state: the same identifiers and prior attempts are all that it sends again."""
+    asked = {
+        "advisory": json.loads(desk.advisory.read_text()),
+        "repository": str(desk.repo),
+        "fix_id": "fix-7",
+        "gate_transition_id": "gate-7",
+    }
+
+    def attempt(cap: str) -> Any:
+        options = ["--script", desk.script, "--state-dir", desk.state, "--max-tokens", cap]
+        return run("attempt", *options, stdin=json.dumps(asked)).json
+
+    cap = str(desk.wanted("--max-tokens") + 1_000)
+    stopped = attempt(cap)
+    assert stopped["reason"] == "budget_exhausted"
+    assert stopped["usage"][0]["calls"] == 1
+    assert desk.review("fix-7", "--max-tokens", "50000").code == exit_codes.OK
+    desk.answer(PLAN)
+    assert attempt(cap)["outcome"] == "applied"
+    assert run("audit", "verify", "--state-dir", desk.state).code == exit_codes.OK

@@ -1,0 +1,188 @@
+"""The proof gate on a real worktree, with real commands in the sandbox."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_tier.errors import InputError
+from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.gates.common import common_gates
+from fallback_tier.gates.distill import distill
+from fallback_tier.gates.isolation import inspect_repository, raw_changes
+from fallback_tier.gates.proof import Proof, ProofError, ProofGate, check_proof
+from fallback_tier.gates.sandbox import BubblewrapSandbox
+from fallback_tier.repo import RepoContext
+from tests.fakes.ecosystem import FakeEcosystem
+from tests.fakes.repository import commit_all, write
+from tests.integration.gate_setup import Case, advisory, applied, patched, repository
+
+pytestmark = pytest.mark.sandbox
+
+FILES = {"app.py": "def answer():\n    return 41\n", "README.md": "x\n"}
+RIGHT = {"app.py": "def answer():\n    return 42\n"}
+WRONG = {"app.py": "def answer():\n    return 43\n"}
+
+TEST = b"""\
+import unittest
+from app import answer
+
+class ProofTest(unittest.TestCase):
+    def test_the_answer(self):
+        self.assertEqual(answer(), 42)
+"""
+PROOF = Proof(("python", "-m", "unittest", "proof/test_proof.py"), {"proof/test_proof.py": TEST})
+
+
+@contextmanager
+def case(tmp_path: Path, changes: Mapping[str, str | None]) -> Iterator[Case]:
+    with patched(tmp_path, FILES, changes, about=advisory()) as found:
+        yield found
+
+
+def check_at(repo: RepoContext, tmp_path: Path, proof: Proof) -> str:
+    return check_proof(
+        proof,
+        repo,
+        clients=SubprocessClients(),
+        sandbox=BubblewrapSandbox(),
+        workspace=tmp_path / "state",
+    ).output
+
+
+def check(tmp_path: Path, proof: Proof) -> str:
+    return check_at(repository(tmp_path / "repo", FILES), tmp_path, proof)
+
+
+def test_a_right_fix_passes(tmp_path: Path) -> None:
+    with case(tmp_path, RIGHT) as found:
+        verdict = ProofGate(PROOF).judge(found.context)
+    assert verdict.status is GateStatus.PASSED
+    assert verdict.failure_kind is None
+
+
+def test_a_wrong_fix_fails_and_says_how(tmp_path: Path) -> None:
+    with case(tmp_path, WRONG) as found:
+        verdict = ProofGate(PROOF).judge(found.context)
+    assert verdict.status is GateStatus.FAILED
+    assert verdict.failure_kind is FailureKind.PROOF_FAILED
+    assert str(tmp_path) not in verdict.log
+    summary = distill([verdict], application=applied(), attempt=1).prior_failure_summary
+    assert "failed at gate proof: proof_failed" in summary
+    assert "test_the_answer" in summary
+    assert "AssertionError: 43 != 42" in summary
+
+
+def test_a_proof_that_passes_at_the_base_is_no_pass(tmp_path: Path) -> None:
+    """Nobody asked check_proof first: the gate itself must not count such a proof."""
+    with case(tmp_path, RIGHT) as found:
+        verdict = ProofGate(Proof(("true",))).judge(found.context)
+    assert verdict.status is GateStatus.SKIPPED
+
+
+def test_the_base_is_asked_once(tmp_path: Path) -> None:
+    class Counting(BubblewrapSandbox):
+        runs = 0
+
+        def run(self, *args: object, **options: object):  # type: ignore[no-untyped-def, override]
+            self.runs += 1
+            return super().run(*args, **options)  # type: ignore[arg-type]
+
+    sandbox = Counting()
+    with case(tmp_path, WRONG) as found:
+        for _ in range(2):
+            ProofGate(PROOF).judge(replace(found.context, sandbox=sandbox))
+    assert sandbox.runs == 3
+
+
+def test_other_gates_and_the_diff_never_see_the_proof(tmp_path: Path) -> None:
+    with case(tmp_path, RIGHT) as found:
+        assert ProofGate(PROOF).judge(found.context).status is GateStatus.PASSED
+        assert not (found.context.worktree / "proof").exists()
+        changes = raw_changes(found.context.clients, found.context.worktree, "HEAD")
+        assert [change.path for change in changes] == ["app.py"]
+        for gate in common_gates(FakeEcosystem()):
+            assert gate.judge(found.context).status is GateStatus.PASSED
+        assert list((found.context.cache).glob("proof-*")) == []
+
+
+def test_what_an_earlier_command_left_does_not_matter(tmp_path: Path) -> None:
+    """A suite of the target's may leave files, or links to elsewhere, in the worktree."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with case(tmp_path, WRONG) as found:
+        (found.context.worktree / "proof").symlink_to(elsewhere)
+        (found.context.worktree / "unittest.py").write_text("raise SystemExit(0)\n")
+        verdict = ProofGate(PROOF).judge(found.context)
+    assert verdict.failure_kind is FailureKind.PROOF_FAILED
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_patch_that_sits_in_the_proofs_place_fails(tmp_path: Path) -> None:
+    planted = {**WRONG, "proof/test_proof.py": "import unittest\n"}
+    with case(tmp_path, planted) as found:
+        verdict = ProofGate(PROOF).judge(found.context)
+    assert verdict.failure_kind is FailureKind.POLICY_VIOLATION
+
+
+def test_a_patch_that_hangs_fails(tmp_path: Path) -> None:
+    hangs = {"app.py": "def answer():\n    while True:\n        pass\n"}
+    proof = replace(PROOF, timeout_s=2.0)
+    with case(tmp_path, hangs) as found:
+        verdict = ProofGate(proof).judge(found.context)
+    assert verdict.failure_kind is FailureKind.GATE_TIMEOUT
+
+
+def test_a_good_proof_is_accepted_before_anything_is_spent(tmp_path: Path) -> None:
+    assert "AssertionError: 41 != 42" in check(tmp_path, PROOF)
+    assert list((tmp_path / "state" / "worktrees").iterdir()) == []
+
+
+def test_a_proof_that_passes_already_is_an_error_of_the_input(tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match="passes already at the base commit"):
+        check(tmp_path, Proof(("true",)))
+    assert issubclass(ProofError, InputError)
+
+
+def test_a_proof_that_never_ends_is_an_error_of_the_input(tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match="did not end within 1 s"):
+        check(tmp_path, Proof(("sleep", "60"), timeout_s=1.0))
+
+
+@pytest.mark.parametrize("path", ["app.py", "app.py/test.py"])
+def test_a_file_of_the_repository_is_never_replaced(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ProofError, match="in the way"):
+        check(tmp_path, Proof(("true",), {path: b""}))
+
+
+def test_a_link_of_the_repository_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    root = tmp_path / "repo"
+    write(root, FILES)
+    (root / "proof").symlink_to(elsewhere)
+    commit_all(root)
+    facts = inspect_repository(root, SubprocessClients())
+    repo = RepoContext(
+        **facts.model_dump(exclude={"dirty"}),
+        manifests=(),
+        fix_id="fix-1",
+        gate_transition_id="gate-1",
+    )
+    with pytest.raises(ProofError, match="in the way"):
+        check_at(repo, tmp_path, Proof(("false",), {"proof/deep/test.py": b""}))
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["/etc/x", "../x", "a/../../x", ".git/hooks/x", "", "."])
+def test_places_outside_the_repository_are_refused(path: str) -> None:
+    with pytest.raises(ProofError, match="not at a place inside"):
+        Proof(("true",), {path: b""})
+
+
+def test_a_command_is_needed() -> None:
+    with pytest.raises(ProofError, match="no command"):
+        Proof(())

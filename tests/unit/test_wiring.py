@@ -1,0 +1,25 @@
+"""What was opened is closed, whatever fails meanwhile."""
+
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.errors import ModelError
+from fallback_tier.wiring import Configuration, open_services
+from tests.fakes.talking import TalkingModel
+
+
+class StuckModel(TalkingModel):
+    def close(self) -> None:
+        raise ModelError("It does not end.", next_step="Wait.")
+
+
+def test_a_model_that_does_not_close_leaves_no_store_open(tmp_path: Path) -> None:
+    configuration = Configuration(state_dir=tmp_path, sandbox_waiver="no sandbox here")
+    with (
+        pytest.raises(ModelError, match="does not end"),
+        open_services(configuration, author=StuckModel()) as services,
+    ):
+        assert list(services.audit.events()) == []
+    with pytest.raises(Exception, match="closed"):
+        list(services.audit.events())
