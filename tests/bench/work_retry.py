@@ -116,8 +116,9 @@ def _cases(place: Path, data: Path) -> Iterator[dict[str, Any]]:
     from fallback_plugins.solved_examples.retriever import SolvedExampleIndex
     from fallback_plugins.solved_examples.store import ExampleStore
     from fallback_tier.advisory import parse_advisory
+    from fallback_tier.retrieval import RagMiss
 
-    records = [found.example for found in read_examples(data) if isinstance(found, Imported)]
+    records = [read.example for read in read_examples(data) if isinstance(read, Imported)]
     store = ExampleStore(place / "examples.db")
     store.ingest(records)
     index = SolvedExampleIndex(store)
@@ -132,8 +133,9 @@ def _cases(place: Path, data: Path) -> Iterator[dict[str, Any]]:
             "affected": [{"package": package}],
         }
         advisory = parse_advisory(json.dumps(osv).encode(), "bench")
-        shots = index.query(advisory, nothing, beyond=frozenset({record.example_id})).examples
-        if shots:
+        found = index.query(advisory, nothing, beyond=frozenset({record.example_id}))
+        if not isinstance(found, RagMiss):
+            shots = found.examples
             # The text and its examples are real; the project is one that calls the package.
             osv["affected"] = ADVISORY["affected"]
             yield {"advisory": osv, "examples": [shot.model_dump(mode="json") for shot in shots]}

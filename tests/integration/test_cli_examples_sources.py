@@ -59,13 +59,16 @@ def fixed(
     """Run the real gate runner with real stores; the model is scripted, the gate asks for a check."""
     state = place / "state"
     with closing(SqliteAuditStore(audit_db(state))) as audit:
-        tier = FallbackTierCallable(place / "repo").build(ScriptedModel(answers))
         evidence = FileEvidenceStore(evidence_dir(state))
-        tier._audit, tier._evidence = audit, evidence  # type: ignore[assignment]
         account = RetrievalAccount(mode="lexical", returned=("of the retriever's own",))
-        tier._retriever = FixedRetriever(
-            RagHit(examples=tuple(map(shown, examples)), evidence="fixed", account=account)
-        )
+        tier = FallbackTierCallable(
+            place / "repo",
+            retriever=FixedRetriever(
+                RagHit(examples=tuple(map(shown, examples)), evidence="fixed", account=account)
+            ),
+            audit=audit,
+            evidence=evidence,
+        ).build(ScriptedModel(answers))
         runner = GateRunner(
             tier=tier,
             gates=[RuleGate(lambda c: "replace" in (c.worktree / "app.py").read_text())],
