@@ -210,9 +210,7 @@ class PromptBuilder:
             "snippets": [
                 {
                     "id": snippet.id,
-                    "text": self._fence(
-                        _snippet_text(snippet), SourceKind.REPOSITORY_SNIPPET, nonce
-                    ),
+                    "text": self._fence(snippet.shown, SourceKind.REPOSITORY_SNIPPET, nonce),
                 }
                 for snippet in snippets
             ],
@@ -250,10 +248,6 @@ def advisory_text(advisory: Advisory, ecosystem: str) -> str:
     if advisory.cwe:
         lines.append(f"weakness: {', '.join(advisory.cwe)}")
     return "\n".join((*lines, "", advisory.text))
-
-
-def _snippet_text(snippet: Snippet) -> str:
-    return f"{snippet.path}, lines {snippet.start_line}-{snippet.end_line}:\n{snippet.text}"
 
 
 def _example_text(shot: FewShot) -> str:

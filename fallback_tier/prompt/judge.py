@@ -6,7 +6,6 @@ plan included, enters as a fence.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, Final
 
 from fallback_audit.frozen import Frozen
@@ -16,7 +15,7 @@ from fallback_tier.outcome import Plan, Refuse
 from fallback_tier.ports import Message, ModelRequest, NonceSource
 from fallback_tier.prompt.context import Snippet
 from fallback_tier.prompt.fence import Fenced, SourceKind, fence
-from fallback_tier.prompt.render import render
+from fallback_tier.prompt.render import render_own
 
 #: Output tokens of a grade: an id, true or false, a reason of ten words, and three times as much for
 #: a wordy one.
@@ -26,7 +25,6 @@ TOKENS_PER_CLAIM: Final = 80
 TOKENS_AROUND: Final = 60
 
 _TEMPLATE: Final = "grounding-judge.md"
-_FIX_TEMPLATE: Final = "Correct fallback_tier/prompt/templates/grounding-judge.md."
 
 
 class JudgeContext(Frozen):
@@ -70,13 +68,14 @@ def judge_request(
         most = SourceKind.PLAN.max_bytes
         return f"The plan's {what} longer than the {most:,} bytes that a judge is shown whole."
     summary = context.failure_summary
-    user = _render(
+    user = render_own(
+        _TEMPLATE,
         "user",
         {
             "fence_code": nonce,
             "advisory": fenced(context.advisory, SourceKind.ADVISORY).text,
             "snippets": [
-                fenced(_snippet_text(one), SourceKind.REPOSITORY_SNIPPET).text
+                fenced(f"[{one.id}] {one.shown}", SourceKind.REPOSITORY_SNIPPET).text
                 for one in context.snippets
             ],
             "examples": [
@@ -91,7 +90,7 @@ def judge_request(
     )
     return ModelRequest(
         call_type=CallType.JUDGE,
-        system=_render("system", {}),
+        system=render_own(_TEMPLATE, "system", {}),
         messages=(Message(role="user", content=user),),
         max_output_tokens=min(max_output_tokens, output_tokens(len(claims))),
         answer_schema=_schema(),
@@ -104,10 +103,6 @@ def output_tokens(claims: int) -> int:
     return TOKENS_AROUND + TOKENS_PER_CLAIM * claims
 
 
-def _snippet_text(snippet: Snippet) -> str:
-    return f"[{snippet.id}] {snippet.path}, lines {snippet.start_line}-{snippet.end_line}:\n{snippet.text}"
-
-
 def _edits_text(plan: Plan) -> str:
     """Every edit whole: what a claim only quotes."""
     edits = () if isinstance(plan, Refuse) else plan.edits
@@ -115,15 +110,6 @@ def _edits_text(plan: Plan) -> str:
         f"Edit {number} in {edit.path}\nreplaces:\n{edit.old}\nby:\n{edit.new}"
         for number, edit in enumerate(edits, 1)
     )
-
-
-def _render(block: str, variables: dict[str, object]) -> str:
-    return render(_template(), block, variables, next_step=_FIX_TEMPLATE)
-
-
-@lru_cache(maxsize=1)
-def _template() -> str:
-    return (files("fallback_tier.prompt") / "templates" / _TEMPLATE).read_text(encoding="utf-8")
 
 
 @lru_cache(maxsize=1)

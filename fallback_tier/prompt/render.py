@@ -1,7 +1,8 @@
 """Blocks of a prompt template (jinja2): a variable that nobody gave is an error, never an empty place."""
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from fallback_tier.errors import ConfigurationError
@@ -27,6 +28,17 @@ def render(text: str, block: str, variables: Mapping[str, Any], *, next_step: st
             f"The prompt template's block `{block}` can't be rendered: {error.message}.",
             next_step=next_step,
         ) from error
+
+
+def render_own(name: str, block: str, variables: Mapping[str, Any]) -> str:
+    """One block of a template of ours, by its file's name. Raises as ``render`` does."""
+    fix = f"Correct fallback_tier/prompt/templates/{name}."
+    return render(_own(name), block, variables, next_step=fix)
+
+
+@cache
+def _own(name: str) -> str:
+    return (files("fallback_tier.prompt") / "templates" / name).read_text(encoding="utf-8")
 
 
 @lru_cache(maxsize=8)

@@ -6,7 +6,6 @@ blocks have no variable. Whatever was written by others, the plan included, ente
 """
 
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -18,7 +17,7 @@ from fallback_tier.answers.segment import segment_adapter
 from fallback_tier.ports import Message, ModelRequest, NonceSource
 from fallback_tier.prompt.builder import Prompt
 from fallback_tier.prompt.fence import SourceKind, fence
-from fallback_tier.prompt.render import render
+from fallback_tier.prompt.render import render_own
 
 #: A critique is one short object; as much again for a wordy reason.
 MAX_CRITIQUE_TOKENS: Final = 256
@@ -56,7 +55,7 @@ class SelfRagPrompts:
                 {
                     "id": one.id,
                     "text": self._fence(
-                        f"{one.path}, lines {one.start_line}-{one.end_line}:\n{one.text}",
+                        one.shown,
                         SourceKind.REPOSITORY_SNIPPET,
                         nonce,
                     ),
@@ -141,9 +140,7 @@ class SelfRagPrompts:
 
 
 def _render(template: str, block: str, variables: dict[str, Any]) -> str:
-    name = f"self-rag-{template}.md"
-    fix = f"Correct fallback_tier/prompt/templates/{name}."
-    return render(_text(name), block, variables, next_step=fix)
+    return render_own(f"self-rag-{template}.md", block, variables)
 
 
 @cache
@@ -155,8 +152,3 @@ def _schema(template: str) -> dict[str, Any]:
         "retrieve": retrieve_adapter,
     }
     return adapters[template].json_schema()
-
-
-@cache
-def _text(name: str) -> str:
-    return (files("fallback_tier.prompt") / "templates" / name).read_text(encoding="utf-8")

@@ -38,6 +38,11 @@ class Snippet(Frozen):
         """The last line shown."""
         return self.start_line + max(0, self.text.removesuffix("\n").count("\n"))
 
+    @property
+    def shown(self) -> str:
+        """As every prompt shows it, before the fence: where it stands, then its text."""
+        return f"{self.path}, lines {self.start_line}-{self.end_line}:\n{self.text}"
+
 
 class Wanted(NamedTuple):
     """Lines of a file (from 0, the end excluded), and the one that makes them worth showing."""
