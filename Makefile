@@ -5,17 +5,19 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
-.PHONY: help setup test lint demo eval-retrieval eval-faithfulness eval-fixes bench bench-setup bench-smoke record record-registry lock clean
+.PHONY: help setup test lint demo eval-retrieval eval-faithfulness eval-fixes proofs bench bench-setup bench-smoke hostile record record-registry lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
 	@echo "make test   run the test suite (sockets blocked except loopback)"
 	@echo "make lint   format, lint, types, layers"
 	@echo "make bench  measure against peers in the same run"
+	@echo "make hostile   the slow campaigns: hostile answers, patches, code (hours)"
 	@echo "make bench-recipes DATA=../shared/data   run the recipe cases with the real clients"
 	@echo "make eval-retrieval DATA=../shared/data  measure the solved-example memory"
 	@echo "make eval-faithfulness DATA=../shared/data   a judge of plans against labelled claims"
 	@echo "make eval-fixes ARGS='--model M --base-url U'   a model over vulnerable mini-projects"
+	@echo "make proofs      fix real packages at vulnerable versions, each with a proof of its flaw"
 	@echo "make lock   renew requirements.lock from pyproject.toml"
 
 setup: $(STAMP)
@@ -52,6 +54,13 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# What the tests do by the dozen, by the thousand: STARTS=1000 for fewer sandboxes.
+hostile: setup
+	$(BIN)/python -m tests.hostile.test_answers
+	$(BIN)/python -m tests.hostile.test_patches
+	$(BIN)/python -m tests.hostile.resume
+	$(BIN)/python -m tests.hostile.test_sandbox_starts $(STARTS)
+
 # Measured as installed: our wheel with its dependencies and the embedding model, peers apart.
 bench: bench-setup
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -75,6 +84,10 @@ eval-faithfulness: setup
 # A model over the vulnerable mini-projects; it goes on where it stopped: ARGS="--model M --base-url U".
 eval-fixes: setup
 	$(BIN)/fallback-tier eval fixes $(ARGS)
+
+# Real packages with real flaws, fetched now; it goes on where it stopped: ARGS="--only NAME", ARGS=--again.
+proofs: setup
+	$(BIN)/python -m tests.proofs $(ARGS)
 
 bench-setup: setup $(BENCH)/.peers $(BENCH)/.aider
 	rm -rf $(BENCH)/dist && $(BIN)/python -m hatchling build -t wheel -d $(BENCH)/dist > /dev/null

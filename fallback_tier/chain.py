@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
+from fallback_audit.documents import put_document
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
     AttemptRefused,
@@ -165,6 +166,7 @@ def seal(
             loose_edits=application.loose_edits,
             grounded=application.grounded,
             low_confidence=application.low_confidence is not None,
+            application_sha256=put_document(evidence, application),
         )
     )
     return application

@@ -9,9 +9,10 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from fallback_tier.errors import RepositoryError
+from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.isolation import inspect_repository
-from fallback_tier.ports import ClientRunner, EcosystemPlugin
+from fallback_tier.gates.isolation import RepositoryFacts, inspect_repository
+from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext, Settings
 
 ECOSYSTEMS_GROUP = "fallback_tier.ecosystems"
@@ -45,6 +46,11 @@ def look_at(repository: Path, clients: ClientRunner, settings: Settings) -> Repo
             f"{facts.root} has uncommitted changes: {', '.join(facts.dirty[:MAX_DIRTY_NAMED])}.",
             next_step="Commit or stash them: a fix starts from a commit and is put on top of it.",
         )
+    return as_found(facts, settings)
+
+
+def as_found(facts: RepositoryFacts, settings: Settings) -> RepoContext:
+    """A repository at its base commit, whatever its working tree has on top of it."""
     return RepoContext(
         root=facts.root,
         base_commit=facts.base_commit,

@@ -16,7 +16,7 @@ from fallback_audit.events import (
     LowConfidenceFlagged,
 )
 from fallback_audit.ports import EvidenceStore
-from fallback_audit.vocabulary import CallType, ModelFailureKind, RefusalReason
+from fallback_audit.vocabulary import CallType, FailureKind, ModelFailureKind, RefusalReason
 from fallback_tier.answers.plan import plan_schema, read_plan
 from fallback_tier.attempt import (
     Draft,
@@ -182,7 +182,7 @@ class LlmLeaf:
             system=prompt.system,
             messages=conversation.messages,
             max_output_tokens=task.repo.settings.max_output_tokens,
-            answer_schema=plan_schema(),
+            answer_schema=plan_schema(declaring=_may_declare(task)),
             nonces=conversation.nonces,
         )
         ask = Ask(request, example_ids=prompt.example_ids, strict=strict)
@@ -215,6 +215,12 @@ class LlmLeaf:
             return None
         assert proposal.plan is not None  # noqa: S101 (a model's proposal has its plan)
         return (yield from self._judge.judge(proposal.plan, draft, task, prompt, record, caller))
+
+
+def _may_declare(task: Task) -> bool:
+    """Was an attempt of this transition told to declare what its edits reach for?"""
+    kinds = {attempt.failure_kind for attempt in task.prior_attempts}
+    return FailureKind.UNDECLARED_CAPABILITY in kinds
 
 
 def _discarded(draft: Draft, task: Task, reasons: Sequence[str]) -> DraftDiscarded:

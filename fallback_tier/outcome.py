@@ -8,6 +8,7 @@ from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import (
     CallType,
+    Capability,
     FailureKind,
     LadderStep,
     PromptShape,
@@ -149,6 +150,9 @@ class SearchReplace(Frozen):
 class _Plan(Frozen):
     rationale: str = ""
     citations: tuple[str, ...] = ()
+    #: What the edits newly reach for; asked of a retry whose attempt failed for saying nothing of it.
+    #: Not written where empty: a model is shown plans as they are written, and needn't think of it.
+    capabilities: tuple[Capability, ...] = Field(default=(), exclude_if=lambda kinds: not kinds)
 
 
 class DependencyBump(_Plan):

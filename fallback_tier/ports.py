@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
@@ -12,6 +13,7 @@ from pydantic import Field
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import CallType, FailureKind, GateStatus, ProofLevel, Provenance
 from fallback_tier.advisory import Advisory
+from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
 from fallback_tier.outcome import (
     Applied,
     Outline,
@@ -21,6 +23,7 @@ from fallback_tier.outcome import (
 )
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import Retrieval
+from fallback_tier.tree import RawChange, Tree
 
 # --- Solved examples (RAG) ------------------------------------------------------------------------
 
@@ -138,76 +141,36 @@ class NonceSource(Protocol):
         ...
 
 
-# --- Running commands -----------------------------------------------------------------------------
-
-
-class CommandResult(Frozen):
-    """What a command did. ``exit_code`` is None where the wall clock killed it."""
-
-    argv: tuple[str, ...]
-    exit_code: int | None
-    output: str
-    duration_ms: int
-    truncated: bool = False
-
-    @property
-    def timed_out(self) -> bool:
-        """The wall-clock limit ended it."""
-        return self.exit_code is None
-
-    @property
-    def ok(self) -> bool:
-        """It ended by itself, with exit code 0."""
-        return self.exit_code == 0
-
-
-class ClientRunner(Protocol):
-    """Runs package clients (npm, uv) and git *outside* the sandbox: allow-listed environment, time limit.
-
-    ``tool`` is a bare name, looked up by the runner. Raises ToolMissingError.
-    """
-
-    def run(
-        self,
-        tool: str,
-        args: Sequence[str],
-        *,
-        cwd: Path,
-        timeout_s: float,
-        env: Mapping[str, str] | None = None,
-    ) -> CommandResult:
-        """stdout and stderr joined, bounded; never raises for a non-zero exit."""
-        ...
-
-
-class Sandbox(Protocol):
-    """Runs a target's commands: no network, read-only system, empty environment, limits."""
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        worktree: Path,
-        timeout_s: float,
-        env: Mapping[str, str] | None = None,
-        readable: Sequence[Path] = (),
-    ) -> CommandResult:
-        """``worktree`` is writable (its .git is not) and is the working directory; ``readable`` paths
-        are bound read-only at their own place. Raises SandboxError where no sandbox can be had."""
-        ...
-
-
 # --- Gates ----------------------------------------------------------------------------------------
+
+
+class Worktree(Protocol):
+    """The base commit's files with the patch applied, and with what earlier gates installed."""
+
+    @property
+    def tree(self) -> Tree:
+        """Where the files are, for a sandbox and for reading."""
+        ...
+
+    def changed(self) -> tuple[RawChange, ...]:
+        """How the patch makes the tree differ from the base commit, by path: judged from what it
+        became, not from the diff's text. Raises ToolError."""
+        ...
+
+    def fresh(self, *, patched: bool) -> AbstractContextManager[Tree]:
+        """The patched files, or the base commit's, as nothing but git left them: without ``.git`` and
+        what gates installed. Gone at the end. Raises ToolError."""
+        ...
 
 
 @dataclass(frozen=True)
 class GateContext:
-    """What a gate may look at. ``worktree`` has the patch applied; ``cache`` outlives attempts."""
+    """What a gate may look at. ``cache`` outlives attempts."""
 
     advisory: Advisory
     repo: RepoContext
     application: Applied
-    worktree: Path
+    worktree: Worktree
     cache: Path
     sandbox: Sandbox
     clients: ClientRunner
@@ -223,6 +186,8 @@ class GateVerdict(Frozen):
     failure_kind: FailureKind | None = None
     #: How much a passed verdict on versions proves; None: the gate says nothing about versions.
     proof_level: ProofLevel | None = None
+    #: Tests that failed here and that fail now and then at the base commit too.
+    flaky: tuple[str, ...] = ()
     log: str = ""
     duration_ms: int = 0
 
@@ -287,6 +252,26 @@ class EcosystemPlugin(Protocol):
 
     def gates(self) -> Sequence[Gate]:
         """This ecosystem's gates, cheapest first."""
+        ...
+
+    def run(
+        self,
+        context: GateContext,
+        tree: RepoContext,
+        argv: Sequence[str],
+        timeout_s: float | None = None,
+    ) -> CommandResult | None:
+        """Run a command in the root of ``tree`` (patched, or the base commit's), in the sandbox, with
+        what the tree's own manifests declare installed and first on the path.
+
+        ``timeout_s``: wall clock of the command alone, the context's where None. Paths in the output
+        are relative to the root. None: the dependencies could not be installed. Raises SandboxError,
+        ToolError.
+        """
+        ...
+
+    def tests_ran(self, output: str) -> int | None:
+        """Tests that ran, passed or failed, by what this ecosystem's runners print; None: not told."""
         ...
 
     def instruction_template(self) -> str:

@@ -1,5 +1,6 @@
 """The repository as one attempt sees it: read-only, bounded, at a known commit."""
 
+import errno
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -10,6 +11,7 @@ from pydantic import Field
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import RepositoryError
 from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_FILE_BYTES
+from fallback_tier.tree import Tree
 
 
 class Strategy(StrEnum):
@@ -42,6 +44,17 @@ class RepoContext(Frozen):
     gate_transition_id: str
     settings: Settings = Settings()
     tracked_files_cut: bool = False
+    #: Where the files are if they don't lie in ``root`` alone.
+    layers: Tree | None = None
+
+    @property
+    def tree(self) -> Tree:
+        """Where the files are."""
+        return self.layers or Tree(root=self.root)
+
+    def laid_out(self, tree: Tree) -> "RepoContext":
+        """The same repository with its files in ``tree``: same bounds, links never followed."""
+        return self.model_copy(update={"root": tree.root, "layers": tree})
 
     def read_text(self, path: str) -> str:
         """A tracked file's text, line ends kept.
@@ -55,13 +68,8 @@ class RepoContext(Frozen):
                 f"{path!r} is not a tracked file of {self.root}.",
                 next_step="Name a path that `git ls-files` lists.",
             )
-        place = self.root / pure
-        if place.resolve() != self.root.resolve() / pure:
-            raise RepositoryError(
-                f"{path!r} is, or lies behind, a symbolic link.",
-                next_step="Links are never followed; name the file itself.",
-            )
         try:
+            place = self.tree.locate(path)
             if place.stat().st_size > MAX_FILE_BYTES:
                 raise RepositoryError(
                     f"{path!r} is larger than {MAX_FILE_BYTES:,} bytes.",
@@ -74,6 +82,11 @@ class RepoContext(Frozen):
                 next_step="Only UTF-8 text files are read and edited.",
             ) from error
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise RepositoryError(
+                    f"{path!r} is, or lies behind, a symbolic link.",
+                    next_step="Links are never followed; name the file itself.",
+                ) from error
             raise RepositoryError(
                 f"{path!r} can't be read: {error.strerror}.",
                 next_step="Check that the working tree is complete (`git status`).",

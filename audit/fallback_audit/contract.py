@@ -4,13 +4,15 @@ Evidence without action is a violation that a command finds: each recorded verdi
 by what it demands. A fix that has not ended is *open*, never wrong for what may still come.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fallback_audit import rules_attempt as attempt
 from fallback_audit import rules_fix as fix
+from fallback_audit import rules_human as human
 from fallback_audit.contract_model import MODEL_RULES
 from fallback_audit.frozen import Frozen
-from fallback_audit.rule import Rule
+from fallback_audit.links import Link, transitions_are_opened
+from fallback_audit.rule import FixRule, Rule
 from fallback_audit.trail import Trail
 
 
@@ -189,7 +191,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "one-terminal-event",
-        "A finished fix has exactly one of verified, refused, escalated, and nothing after it.",
+        "A finished fix has exactly one of verified, refused, escalated; only afterwords follow.",
         "DESIGN §8",
         fix.one_terminal_event,
     ),
@@ -199,8 +201,69 @@ RULES: tuple[Rule, ...] = (
         "DESIGN §7",
         fix.verified_is_proved,
     ),
+    Rule(
+        "verified-ran-its-gates",
+        "A verified patch was judged by each gate that the fix set out with, in order, and no other.",
+        "DESIGN §7",
+        fix.verified_ran_its_gates,
+    ),
+    # --- Interruptions and people ---
+    Rule(
+        "resumes-are-of-open-fixes",
+        "FixResumed takes up a started fix that has not ended, after the event that it names.",
+        "DESIGN §7",
+        human.resumes_are_of_open_fixes,
+    ),
+    Rule(
+        "reviews-are-signed",
+        "A decision or reopening has a name and a reason, and answers one escalation, once.",
+        "DESIGN §7",
+        human.reviews_are_signed,
+    ),
+    Rule(
+        "approvals-name-a-patch",
+        "An approval names a patch that this gate transition proposed; a rejection names none.",
+        "DESIGN §7",
+        human.approvals_name_a_patch,
+    ),
+    Rule(
+        "reopens-carry-a-failure",
+        "A gate transition is reopened only where a failed attempt is there to start with.",
+        "ADR-0011",
+        human.reopens_carry_a_failure,
+    ),
+    Rule(
+        "deliveries-are-earned",
+        "A patch is delivered only after it was verified, or approved by a person.",
+        "DESIGN §7",
+        human.deliveries_are_earned,
+    ),
     *MODEL_RULES,
 )
+
+
+#: Rules over all gate transitions of a fix.
+FIX_RULES: tuple[FixRule, ...] = (
+    FixRule(
+        "transitions-are-opened",
+        "A further gate transition is opened by a person, once, and starts with the last failure.",
+        "ADR-0014",
+        transitions_are_opened,
+    ),
+)
+
+
+def link_violations(fix_id: str, links: Sequence[Link]) -> Iterator[Violation]:
+    """Everything that breaks a rule between the gate transitions of one fix."""
+    for rule in FIX_RULES:
+        for link, (seq, detail) in rule.check(links):
+            yield Violation(
+                rule=rule.id,
+                seq=seq,
+                fix_id=fix_id,
+                gate_transition_id=link.transition,
+                detail=detail,
+            )
 
 
 def violations(trail: Trail) -> Iterator[Violation]:

@@ -4,6 +4,12 @@ import unicodedata
 from collections.abc import Iterable
 
 from fallback_audit import events
+from fallback_audit.describe_human import (
+    decided_words,
+    delivered_words,
+    human_sentence,
+    reopened_words,
+)
 from fallback_audit.describe_model import grounded_words, model_sentence
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
@@ -52,7 +58,7 @@ class AttemptLine(Frozen):
 
 
 class FixSummary(Frozen):
-    """One gate transition in one row."""
+    """One gate transition in one row. ``delivered``: where its patch is, in words."""
 
     fix_id: str
     gate_transition_id: str
@@ -62,6 +68,8 @@ class FixSummary(Frozen):
     attempts: tuple[AttemptLine, ...]
     outcome: str
     last_seq: int
+    linked_transition: str | None = None
+    delivered: str | None = None
 
 
 def summarise(stored: Iterable[StoredEvent]) -> list[FixSummary]:
@@ -87,7 +95,11 @@ def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
     """What this event changes in its transition's summary."""
     match link.payload:
         case events.FixStarted() as event:
-            return {"advisory_id": event.advisory_id, "repository": event.repository}
+            return {
+                "advisory_id": event.advisory_id,
+                "repository": event.repository,
+                "linked_transition": event.linked_transition,
+            }
         case events.AttemptStarted() as event:
             line = _line(event.attempt, event.prompt_shape, None, "open")
             advisory = summary.advisory_id or event.advisory_id
@@ -110,6 +122,12 @@ def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
             return {"outcome": f"refused: {event.reason}"}
         case events.FixEscalated() as event:
             return {"outcome": f"escalated: {event.reason}"}
+        case events.ReviewDecided() as event:
+            return {"outcome": decided_words(event)}
+        case events.TransitionReopened() as event:
+            return {"outcome": reopened_words(event)}
+        case events.PatchDelivered() as event:
+            return {"delivered": delivered_words(event)}
         case events.BudgetRaised():
             return {"outcome": "open"}
         case _:
@@ -125,7 +143,12 @@ def _line(attempt: int, shape: PromptShape, tier: Tier | None, outcome: str) -> 
 
 def sentence(event: events.AuditEvent) -> str:
     """What happened, in one line of safe text."""
-    return visible(_attempt_sentence(event) or model_sentence(event) or _fix_sentence(event))
+    return visible(
+        _attempt_sentence(event)
+        or model_sentence(event)
+        or human_sentence(event)
+        or _fix_sentence(event)
+    )
 
 
 def excerpt_of(event: events.AuditEvent) -> str | None:
@@ -190,16 +213,19 @@ def _fix_sentence(event: events.AuditEvent) -> str:
     """Events of the gate runner."""
     match event:
         case events.FixStarted():
+            linked = event.linked_transition
             return (
                 f"fix started: {event.advisory_id} in {event.repository} at"
                 f" {event.base_commit[:12]} ({event.ecosystem})"
+                + (f", reopened from {linked}" if linked else "")
             )
         case events.SandboxDisabled():
             return f"SANDBOX DISABLED: {event.reason}"
         case events.GateJudged():
             why = f" ({event.failure_kind})" if event.failure_kind else ""
             detail = "" if event.status == "failed" else f": {event.detail}"
-            return f"gate {event.gate} {event.status}{why}{detail}"
+            flaky = f" (flaky: {', '.join(event.flaky)})" if event.flaky else ""
+            return f"gate {event.gate} {event.status}{why}{flaky}{detail}"
         case events.AttemptFailed():
             gates = ", ".join(event.failing_gates) or "no gate"
             return f"attempt {event.attempt} failed: {event.failure_kind} at {gates}"

@@ -11,6 +11,21 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from fallback_audit.event_types import MAX_EXCERPT_CHARS, Attempt, Digest, Excerpt
 from fallback_audit.frozen import Frozen
+from fallback_audit.gate_events import (
+    AttemptFailed,
+    FixEscalated,
+    FixRefused,
+    FixStarted,
+    FixVerified,
+    GateJudged,
+    SandboxDisabled,
+)
+from fallback_audit.human_events import (
+    FixResumed,
+    PatchDelivered,
+    ReviewDecided,
+    TransitionReopened,
+)
 from fallback_audit.model_events import (
     AnswerReused,
     BudgetRaised,
@@ -28,12 +43,9 @@ from fallback_audit.model_events import (
     StrategyDegraded,
 )
 from fallback_audit.vocabulary import (
-    EscalationReason,
     FailureKind,
-    GateStatus,
     LadderStep,
     PromptShape,
-    ProofLevel,
     RefusalReason,
     RetrievalVerdict,
     Tier,
@@ -57,6 +69,7 @@ __all__ = [
     "Excerpt",
     "FixEscalated",
     "FixRefused",
+    "FixResumed",
     "FixStarted",
     "FixVerified",
     "GateJudged",
@@ -66,6 +79,7 @@ __all__ = [
     "ModelAnswered",
     "ModelCalled",
     "ModelFailed",
+    "PatchDelivered",
     "PatchProposed",
     "PlanRejected",
     "RagSkippedOnRetry",
@@ -73,34 +87,16 @@ __all__ = [
     "RepeatedPatchRejected",
     "RetrievalQueried",
     "RetrieveDecided",
+    "ReviewDecided",
     "SandboxDisabled",
     "SegmentScored",
     "StrategyDegraded",
+    "TransitionReopened",
     "event_adapter",
 ]
 
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 4
-
-
-class FixStarted(Frozen):
-    """A gate runner took up one advisory, or several (``advisory_ids``), for one repository."""
-
-    kind: Literal["FixStarted"] = "FixStarted"
-    advisory_id: str
-    advisory_ids: tuple[str, ...] = ()
-    repository: str
-    base_commit: str
-    ecosystem: str
-    tool_version: str
-    linked_transition: str | None = None
-
-
-class SandboxDisabled(Frozen):
-    """Gates ran without a sandbox because a person said so."""
-
-    kind: Literal["SandboxDisabled"] = "SandboxDisabled"
-    reason: str
+SCHEMA_VERSION = 5
 
 
 class AttemptStarted(Frozen):
@@ -158,7 +154,10 @@ class RagSkippedOnRetry(Frozen):
 
 
 class PatchProposed(Frozen):
-    """The attempt's outcome: a patch, to be proved; ``remediation_sha256``: a recipe's own account."""
+    """The attempt's outcome: a patch, to be proved; ``remediation_sha256``: a recipe's own account.
+
+    ``application_sha256``: the whole ``Applied``, as evidence, for a run that is taken up again.
+    """
 
     kind: Literal["PatchProposed"] = "PatchProposed"
     attempt: Attempt
@@ -172,6 +171,7 @@ class PatchProposed(Frozen):
     loose_edits: tuple[str, ...] = ()
     grounded: bool | None = None
     low_confidence: bool = False
+    application_sha256: Digest | None = None
 
 
 class AttemptRefused(Frozen):
@@ -190,67 +190,6 @@ class ConsumerLeft(Frozen):
     kind: Literal["ConsumerLeft"] = "ConsumerLeft"
     attempt: Attempt
     resume_rule: str
-
-
-class GateJudged(Frozen):
-    """One gate's typed verdict on one attempt's patch."""
-
-    kind: Literal["GateJudged"] = "GateJudged"
-    attempt: Attempt
-    gate: str
-    status: GateStatus
-    failure_kind: FailureKind | None = None
-    detail: Excerpt
-    evidence_sha256: Digest | None = None
-    duration_ms: int
-
-
-class AttemptFailed(Frozen):
-    """An attempt did not prove itself; its distilled summary is the next attempt's context."""
-
-    kind: Literal["AttemptFailed"] = "AttemptFailed"
-    attempt: Attempt
-    tier: Tier | None
-    failure_kind: FailureKind
-    failing_gates: tuple[str, ...]
-    failure_signature: Digest
-    edit_digest: Digest | None
-    summary_sha256: Digest
-    summary_excerpt: Excerpt
-
-
-class FixVerified(Frozen):
-    """Terminal: every gate that ran passed on this patch."""
-
-    kind: Literal["FixVerified"] = "FixVerified"
-    attempt: Attempt
-    tier: Tier
-    patch_sha256: Digest
-    proof_level: ProofLevel
-    gates_passed: tuple[str, ...]
-    gates_skipped: tuple[str, ...] = ()
-
-
-class FixRefused(Frozen):
-    """Terminal: no patch can be had, and why."""
-
-    kind: Literal["FixRefused"] = "FixRefused"
-    attempt: Attempt
-    reason: RefusalReason
-    sentence: str
-
-
-class FixEscalated(Frozen):
-    """Terminal for this gate transition: a typed question to a person, with the evidence.
-
-    For a used-up budget it is terminal until BudgetRaised.
-    """
-
-    kind: Literal["FixEscalated"] = "FixEscalated"
-    attempt: Attempt
-    reason: EscalationReason
-    question: str
-    evidence_sha256: tuple[Digest, ...] = ()
 
 
 AuditEvent = Annotated[
@@ -282,7 +221,11 @@ AuditEvent = Annotated[
     | AttemptFailed
     | FixVerified
     | FixRefused
-    | FixEscalated,
+    | FixEscalated
+    | FixResumed
+    | ReviewDecided
+    | TransitionReopened
+    | PatchDelivered,
     Field(discriminator="kind"),
 ]
 

@@ -39,7 +39,7 @@ class FileEvidenceStore:
                 next_step="Cut the log or the patch before storing it.",
             )
         digest = hashlib.sha256(content).hexdigest()
-        path = self._path(digest)
+        path = self.path(digest)
         try:
             if path.exists():
                 self.get(digest)
@@ -53,7 +53,7 @@ class FileEvidenceStore:
 
     def get(self, digest: Digest) -> bytes:
         """The bytes of ``digest``. Raises EvidenceError: missing, altered, unreadable."""
-        path = self._path(digest)
+        path = self.path(digest)
         try:
             # NOFOLLOW, NONBLOCK: a planted link or pipe is not evidence, and must not hang us.
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -75,7 +75,8 @@ class FileEvidenceStore:
             )
         return content
 
-    def _path(self, digest: str) -> Path:
+    def path(self, digest: str) -> Path:
+        """The file of this digest, be it there or not: for people. Raises EvidenceError for no digest."""
         if not _DIGEST.fullmatch(digest):
             raise EvidenceError(
                 f"{digest[:80]!r} is not a SHA-256 digest (64 lower-case hex characters).",

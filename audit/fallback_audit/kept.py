@@ -6,6 +6,7 @@ from fallback_audit.events import (
     AuditEvent,
     Digest,
     FixEscalated,
+    FixStarted,
     GateJudged,
     GroundingJudged,
     ModelAnswered,
@@ -16,13 +17,16 @@ from fallback_audit.events import (
 
 def kept_digests(event: AuditEvent) -> tuple[Digest, ...]:
     """Digests whose bytes must be kept: what a gate judged or said, why retrieval answered as it did,
-    what a retry stands on, what a judge found, what an attempt that is taken up again need not pay for.
+    what a retry stands on, what a judge found, what a fix or an attempt that is taken up again needs.
 
     Prompts are kept only when switched on, so their absence proves nothing.
     """
     match event:
         case PatchProposed():
-            return tuple(filter(None, (event.patch_sha256, event.remediation_sha256)))
+            kept = (event.patch_sha256, event.remediation_sha256, event.application_sha256)
+            return tuple(filter(None, kept))
+        case FixStarted(inputs_sha256=str(digest)):
+            return (digest,)
         case GateJudged(evidence_sha256=str(digest)):
             return (digest,)
         case RetrievalQueried(account_sha256=str(digest)):

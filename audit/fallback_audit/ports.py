@@ -28,12 +28,8 @@ class StoredEvent(Frozen):
     payload: AuditEvent
 
 
-class AuditStore(Protocol):
-    """Append-only, hash-chained event store. ``append`` returns only when the event is durable."""
-
-    def append(self, scope: Scope, event: AuditEvent) -> StoredEvent:
-        """Make one event durable. Raises AuditStoreError; then nothing was recorded."""
-        ...
+class AuditReader(Protocol):
+    """What is on record, for whoever only reads it."""
 
     def events(
         self,
@@ -49,6 +45,14 @@ class AuditStore(Protocol):
         later on. What follows it is given whatever its date, since clocks are set back: a caller
         that sums up a day counts rather too much than too little.
         """
+        ...
+
+
+class AuditStore(AuditReader, Protocol):
+    """Append-only, hash-chained event store. ``append`` returns only when the event is durable."""
+
+    def append(self, scope: Scope, event: AuditEvent) -> StoredEvent:
+        """Make one event durable. Raises AuditStoreError; then nothing was recorded."""
         ...
 
     def close(self) -> None:

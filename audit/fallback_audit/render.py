@@ -41,6 +41,9 @@ _STYLES = {
     "BudgetRaised": "cyan",
     "AnswerReused": "cyan",
     "StrategyDegraded": "yellow",
+    "FixResumed": "cyan",
+    "ReviewDecided": "bold cyan",
+    "TransitionReopened": "bold cyan",
 }
 
 
@@ -90,7 +93,8 @@ class Renderer:
         if not fixes:
             self._line("The audit trail is empty.")
         for fix in fixes:
-            cells = (fix.fix_id, fix.advisory_id, fix.repository, fix.outcome)
+            ended = (fix.outcome, fix.delivered) if fix.delivered else (fix.outcome,)
+            cells = (fix.fix_id, fix.advisory_id, fix.repository, *ended)
             style = {"verified": "green"}.get(fix.outcome.partition(":")[0], "yellow")
             self._line("  ".join(map(visible, cells)), style)
             for attempt in fix.attempts:

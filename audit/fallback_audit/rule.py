@@ -1,8 +1,9 @@
 """What a rule of the trace contract is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from fallback_audit.links import Link
 from fallback_audit.trail import Finding, Trail
 
 
@@ -13,3 +14,12 @@ class Rule(NamedTuple):
     sentence: str
     source: str
     check: Callable[[Trail], Iterator[Finding]]
+
+
+class FixRule(NamedTuple):
+    """As ``Rule``, over all gate transitions of one fix; a finding names the one that it is in."""
+
+    id: str
+    sentence: str
+    source: str
+    check: Callable[[Sequence[Link]], Iterator[tuple[Link, Finding]]]

@@ -13,7 +13,6 @@ from fallback_audit.events import (
     FixRefused,
     ModelCalled,
     PatchProposed,
-    SandboxDisabled,
 )
 from fallback_audit.trail import Finding, Trail, is_budget_stop
 
@@ -57,7 +56,7 @@ def budget_raises_are_signed(trail: Trail) -> Iterator[Finding]:
     if not trail.of(BudgetRaised):
         return
     reached: int | None = None
-    for (_, before), (seq, event) in pairwise([(0, None), *trail.entries]):
+    for (_, before), (seq, event) in pairwise([(0, None), *trail.acts]):
         if isinstance(event, AttemptStarted):
             reached = None
         elif isinstance(event, BudgetReached):
@@ -78,7 +77,7 @@ def budget_raises_reopen(trail: Trail) -> Iterator[Finding]:
         raises = run.of(BudgetRaised)
         for seq, event in run.entries if raises else ():
             if seq > raises[0].seq and not isinstance(
-                event, BudgetRaised | SandboxDisabled | FixEscalated | FixRefused
+                event, BudgetRaised | FixEscalated | FixRefused
             ):
                 yield seq, f"{event.kind} after BudgetRaised, before the attempt was taken up again"
         if raises and run.successor and not run.resumed:

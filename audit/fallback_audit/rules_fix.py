@@ -18,8 +18,8 @@ from fallback_audit.events import (
     GateJudged,
     PatchProposed,
 )
-from fallback_audit.trail import Finding, Run, Trail, is_budget_stop
-from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
+from fallback_audit.trail import AFTERWORDS, Finding, Run, Trail, is_budget_stop
+from fallback_audit.vocabulary import PROVING_GATES, EscalationReason, FailureKind, GateStatus
 
 #: Identical failure signatures that stop a fix (DESIGN §7); a test compares it with the runner's.
 SAME_FAILURE_LIMIT = 3
@@ -39,10 +39,10 @@ def fix_starts_first(trail: Trail) -> Iterator[Finding]:
 
 
 def one_terminal_event(trail: Trail) -> Iterator[Finding]:
-    """A finished fix has exactly one terminal event and nothing after it."""
+    """A finished fix has exactly one terminal event, and only afterwords behind it."""
     if trail.terminal:
         for seq, event in trail.entries:
-            if seq > trail.terminal.seq:
+            if seq > trail.terminal.seq and not isinstance(event, AFTERWORDS):
                 yield seq, f"{event.kind} after the fix had ended ({trail.terminal.event.kind})"
 
 
@@ -68,6 +68,8 @@ def gates_judge_proposals(trail: Trail) -> Iterator[Finding]:
                 yield seq, f"gate {verdict.gate!r}: {verdict.status} and its failure kind disagree"
             if verdict.gate in judged:
                 yield seq, f"gate {verdict.gate!r} judged twice"
+            if verdict.flaky and verdict.status is GateStatus.SKIPPED:
+                yield seq, f"gate {verdict.gate!r} was skipped, and names flaky tests"
             judged.add(verdict.gate)
 
 
@@ -81,7 +83,7 @@ def failed_gates_act(trail: Trail) -> Iterator[Finding]:
 
 def failed_attempts_act(trail: Trail) -> Iterator[Finding]:
     """A failed attempt leads to another attempt, or to the end of the fix without a patch."""
-    for (seq, event), (_, follows) in pairwise(trail.entries if trail.of(AttemptFailed) else ()):
+    for (seq, event), (_, follows) in pairwise(trail.acts if trail.of(AttemptFailed) else ()):
         if isinstance(event, AttemptFailed) and not isinstance(
             follows, AttemptStarted | FixEscalated | FixRefused
         ):
@@ -163,8 +165,25 @@ def verified_is_proved(trail: Trail) -> Iterator[Finding]:
         ):
             if set(named) != {verdict.gate for _, verdict in _judged(run, status)}:
                 yield seq, f"the gates named as {status} are not those on record"
-        if not _judged(run, GateStatus.PASSED):
-            yield seq, "no gate passed on this patch"
+        if PROVING_GATES.isdisjoint(verdict.gate for _, verdict in _judged(run, GateStatus.PASSED)):
+            yield seq, "no gate that could prove this patch passed"
+        shown = [verdict.proof_level for _, verdict in _judged(run, GateStatus.PASSED)]
+        if verified.proof_level is not next(filter(None, shown), verified.proof_level):
+            yield seq, f"no gate has shown proof level {verified.proof_level}"
+
+
+def verified_ran_its_gates(trail: Trail) -> Iterator[Finding]:
+    """What the fix set out to judge its patch by was judged, in that order, and nothing else.
+
+    Before schema version 5 a FixStarted named neither gates nor inputs.
+    """
+    start = next((start.event for start in trail.of(FixStarted)), None)
+    planned = start.gates if start else ()
+    tells = start is not None and (planned or start.inputs_sha256)
+    for seq, _ in trail.of(FixVerified) if tells and trail.runs else ():
+        judged = tuple(verdict.event.gate for verdict in trail.runs[-1].of(GateJudged))
+        if judged != planned:
+            yield seq, f"the gates judged are not those planned: {', '.join(planned)}"
 
 
 def _judged(run: Run, status: GateStatus) -> list[tuple[int, GateJudged]]:

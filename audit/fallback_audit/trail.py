@@ -13,10 +13,15 @@ from fallback_audit.events import (
     BudgetRaised,
     FixEscalated,
     FixRefused,
+    FixResumed,
     FixStarted,
     FixVerified,
     ModelCalled,
+    PatchDelivered,
     PatchProposed,
+    ReviewDecided,
+    SandboxDisabled,
+    TransitionReopened,
 )
 from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import CallType, EscalationReason, RefusalReason
@@ -30,6 +35,12 @@ Finding = tuple[int, str]
 
 #: The types of TERMINAL_KINDS.
 TERMINALS = (FixVerified, FixRefused, FixEscalated)
+
+#: What may stand behind the end of a fix: a patch goes out, a person answers.
+AFTERWORDS = (PatchDelivered, ReviewDecided, TransitionReopened)
+
+#: What a process says of itself when it takes a fix up: no verdict, and no answer to one.
+TAKING_UP = (FixResumed, SandboxDisabled)
 
 
 class Entry(NamedTuple, Generic[EventT]):
@@ -136,6 +147,11 @@ class Trail(Stretch):
         self.preamble, self.runs = _split(self.entries)
 
     @property
+    def acts(self) -> list[AnyEntry]:
+        """The entries without TAKING_UP, for rules about what follows what."""
+        return [entry for entry in self.entries if not isinstance(entry.event, TAKING_UP)]
+
+    @property
     def managed(self) -> bool:
         """Our gate runner kept it. Where another orchestrator judges, its verdicts are not here."""
         return bool(self.of(FixStarted))
@@ -153,13 +169,16 @@ def refused_by_cap(event: AuditEvent) -> bool:
     return isinstance(event, AttemptRefused) and event.reason is RefusalReason.RETRY_CAP_REACHED
 
 
+_OF_NO_ATTEMPT = frozenset({*TAKING_UP, *AFTERWORDS})
+
+
 def _split(entries: Iterable[AnyEntry]) -> tuple[tuple[AnyEntry, ...], tuple[Run, ...]]:
     preamble: list[AnyEntry] = []
     pieces: list[list[AnyEntry]] = []
     for entry in entries:
         if isinstance(entry.event, AttemptStarted):
             pieces.append([entry])
-        elif not refused_by_cap(entry.event):
+        elif type(entry.event) not in _OF_NO_ATTEMPT and not refused_by_cap(entry.event):
             (pieces[-1] if pieces else preamble).append(entry)
     runs = tuple(map(Run, pieces))
     for run, successor in pairwise(runs):

@@ -1,7 +1,7 @@
 """``verify``: is the record intact, and does every recorded verdict have its action?
 
 1. Integrity, in chain order: each stored header and payload is hashed as it stands, and linked.
-2. Contract, gate transition by gate transition: ``fallback_audit.contract``.
+2. Contract, gate transition by gate transition, then between those of a fix: ``fallback_audit.contract``.
 3. Evidence, where a store is given: what the events rely on is there, and unaltered.
 
 Everything streams: one row, then one gate transition, is in memory at a time, and the report lists
@@ -19,11 +19,12 @@ from pydantic import ValidationError, computed_field
 from fallback_audit.account import read_account
 from fallback_audit.canonical import GENESIS
 from fallback_audit.chain import StoredRow, broken_bytes, broken_link, unreadable
-from fallback_audit.contract import Violation, violations
+from fallback_audit.contract import Violation, link_violations, violations
 from fallback_audit.errors import AuditIntegrityError, EvidenceError
 from fallback_audit.events import AuditEvent, Digest, RetrievalQueried, event_adapter
 from fallback_audit.frozen import Frozen
 from fallback_audit.kept import kept_digests
+from fallback_audit.links import FixLinks, link_of
 from fallback_audit.ports import EvidenceStore, Scope
 from fallback_audit.trail import Entry, Trail
 
@@ -172,16 +173,30 @@ class _Check:
     def trails(self, rows: Iterator[StoredRow]) -> None:
         """Steps 2 and 3. A transition with an unreadable event is not judged: it is reported."""
         seen = 0
+        fix = FixLinks("")
         for scope_bytes, group in groupby(rows, key=_scope_bytes):
             members = list(group)
             seen += len(members)
             self._transitions += 1
             entries = [entry for entry in map(self._entry, members) if entry is not None]
-            if (scope := _scope(scope_bytes)) is not None and len(entries) == len(members):
-                self._trail(Trail(scope, entries))
+            scope = _scope(scope_bytes)
+            if scope is not None and scope.fix_id != fix.fix_id:
+                self._links(fix)
+                fix = FixLinks(scope.fix_id)
+            if scope is not None and len(entries) == len(members):
+                trail = Trail(scope, entries)
+                self._trail(trail)
+                fix.links.append(link_of(trail))
+            else:
+                fix.whole = False
+        self._links(fix)
         if seen != self._complete:
             reason = f"the index of trails lists {seen} events of {self._complete}"
             self.integrity.add(Problem(seq=None, fix_id=None, reason=reason))
+
+    def _links(self, fix: FixLinks) -> None:
+        for violation in link_violations(fix.fix_id, fix.links) if fix.whole else ():
+            self._contract.add(violation)
 
     def _entry(self, row: StoredRow) -> Entry[AuditEvent] | None:
         header, payload = row.header or b"", row.payload or b""

@@ -128,6 +128,10 @@ class FailureKind(StrEnum):
     TESTS_FAILED = "tests_failed"
     TESTS_MISSING = "tests_missing"
     PROOF_FAILED = "proof_failed"
+    #: A gate of the user's own (``[tool.fallback-tier]``) said no.
+    CUSTOM_GATE_FAILED = "custom_gate_failed"
+    #: New process, network or dynamic-code calls that the plan did not declare.
+    UNDECLARED_CAPABILITY = "undeclared_capability"
     GATE_TIMEOUT = "gate_timeout"
     PLAN_INVALID = "plan_invalid"
     REPEATED_PATCH = "repeated_patch"
@@ -175,6 +179,28 @@ class RefusalReason(StrEnum):
         return self in {RefusalReason.PLAN_INVALID, RefusalReason.REPEATED_PATCH}
 
 
+class Capability(StrEnum):
+    """What new code reaches for, that a fix rarely needs: a plan must declare it."""
+
+    PROCESS = "process"
+    NETWORK = "network"
+    DYNAMIC_CODE = "dynamic_code"
+
+
+class ReviewVerdict(StrEnum):
+    """What a person decided about an escalated fix."""
+
+    APPROVED = "approved"
+    REJECTED = "rejected"
+
+
+class DeliveryPlace(StrEnum):
+    """Where a patch went."""
+
+    WORKING_TREE = "working_tree"
+    BRANCH = "branch"
+
+
 class EscalationReason(StrEnum):
     """Why a person is asked."""
 
@@ -185,6 +211,10 @@ class EscalationReason(StrEnum):
     BUDGET_EXHAUSTED = "budget_exhausted"
     RETRY_REFUSED = "retry_refused"
     NOTHING_PROVED = "nothing_proved"
+
+
+#: Gates whose pass proves something about a fix; the others only say that its patch is well-formed.
+PROVING_GATES = frozenset({"not_vulnerable", "tests", "proof"})
 
 
 class ProofLevel(StrEnum):

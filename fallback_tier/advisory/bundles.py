@@ -25,9 +25,9 @@ class AdvisoryBundle(Advisory):
     guards: int = 0
 
     @property
-    def ids(self) -> tuple[str, ...]:
+    def records(self) -> tuple[Advisory, ...]:
         """The members that are to be fixed."""
-        return tuple(it.id for it in self.members[: len(self.members) - self.guards])
+        return self.members[: len(self.members) - self.guards]
 
     @cached_property
     def _members_of(self) -> dict[tuple[str, str], list[Advisory]]:

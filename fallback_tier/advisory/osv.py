@@ -141,9 +141,14 @@ class Advisory(_Osv):
         return tuple(self._by_package.get(ecosystem, ()))
 
     @property
-    def ids(self) -> tuple[str, ...]:
+    def records(self) -> "tuple[Advisory, ...]":
         """The records that are to be fixed: this one, or those of a bundle."""
-        return (self.id,)
+        return (self,)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Their ids."""
+        return tuple(record.id for record in self.records)
 
     @property
     def says_nothing(self) -> bool:

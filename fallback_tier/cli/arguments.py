@@ -7,6 +7,10 @@ if TYPE_CHECKING:
     Options = argparse.ArgumentParser | argparse._ArgumentGroup
 
 
+#: Wall clock that a proof may be given: an hour, as any gate of one's own.
+MAX_PROOF_SECONDS = 3600
+
+
 def add_state(parser: "argparse.ArgumentParser") -> None:
     """``--state-dir``."""
     parser.add_argument(
@@ -19,6 +23,23 @@ def add_state(parser: "argparse.ArgumentParser") -> None:
 def add_json(parser: "argparse.ArgumentParser") -> None:
     """``--json``."""
     parser.add_argument("--json", action="store_true", help="print one JSON object for machines")
+
+
+def add_handover(parser: "argparse.ArgumentParser") -> None:
+    """``--commit``, ``--report``."""
+    parser.add_argument(
+        "--commit",
+        nargs="?",
+        const="",
+        metavar="BRANCH",
+        help="commit the proved patch to a new branch (default: fallback-tier/ADVISORY); REPO's own "
+        "branch and files stay as they are",
+    )
+    parser.add_argument(
+        "--report",
+        metavar="DIR",
+        help="make a folder with the patch, a pull request's body and VEX (OpenVEX, CycloneDX)",
+    )
 
 
 def add_routing_floor(parser: "Options") -> None:
@@ -38,17 +59,17 @@ def add_budget(parser: "argparse.ArgumentParser") -> None:
         "budget (none: no cap; a call that may pass a cap is not sent, and the fix can be resumed)"
     )
     budget.add_argument(
-        "--max-usd", type=_dollars, metavar="N", help="estimated dollars that a fix may use"
+        "--max-usd", type=dollars, metavar="N", help="estimated dollars that a fix may use"
     )
     budget.add_argument(
         "--max-usd-per-day",
-        type=_dollars,
+        type=dollars,
         metavar="N",
         help="for all fixes of a UTC day with this state folder",
     )
-    budget.add_argument("--max-tokens", type=_count, metavar="N", help="tokens that a fix may use")
+    budget.add_argument("--max-tokens", type=count, metavar="N", help="tokens that a fix may use")
     budget.add_argument(
-        "--max-tokens-per-day", type=_count, metavar="N", help="for all fixes of a UTC day"
+        "--max-tokens-per-day", type=count, metavar="N", help="for all fixes of a UTC day"
     )
     budget.add_argument(
         "--price",
@@ -57,21 +78,73 @@ def add_budget(parser: "argparse.ArgumentParser") -> None:
     )
 
 
+def add_fix_id(parser: "argparse.ArgumentParser", printed_by: str) -> None:
+    """``FIX``: which one is meant, and the command that tells."""
+    parser.add_argument(
+        "fix_id", metavar="FIX", type=words, help=f"a fix identifier, as `{printed_by}` prints it"
+    )
+
+
+def add_signature(parser: "argparse.ArgumentParser") -> None:
+    """``--by``, ``--because``."""
+    parser.add_argument("--by", required=True, type=words, metavar="NAME", help="who decides")
+    parser.add_argument("--because", required=True, type=words, metavar="TEXT", help="why")
+
+
 def add_raise_budget(parser: "argparse.ArgumentParser") -> None:
     """What ``review raise-budget`` is told."""
-    parser.add_argument("fix_id", metavar="FIX", help="a fix identifier, as `audit log` prints it")
-    parser.add_argument("--by", required=True, metavar="NAME", help="who decides")
-    parser.add_argument("--because", required=True, metavar="TEXT", help="why")
+    add_fix_id(parser, "audit log")
+    add_signature(parser)
     parser.add_argument(
-        "--max-usd", type=_dollars, metavar="N", help="estimated dollars that the fix may now use"
+        "--max-usd", type=dollars, metavar="N", help="estimated dollars that the fix may now use"
     )
     parser.add_argument(
-        "--max-tokens", type=_count, metavar="N", help="tokens that the fix may now use"
+        "--max-tokens", type=count, metavar="N", help="tokens that the fix may now use"
     )
 
 
-def _dollars(text: str) -> str:
-    """As it was written: a cap is compared as a decimal, and read by people."""
+def add_proof(parser: "argparse.ArgumentParser") -> None:
+    """What a person wants a patch to be judged by, beside the gates that are always there."""
+    judged = parser.add_argument_group(
+        "proof, and gates of your own (run in the sandbox, no network)"
+    )
+    judged.add_argument(
+        "--proof",
+        metavar="CMD",
+        help="a command that shows the vulnerability, run in REPO's root without a shell: it must "
+        "fail at the base commit (checked before anything is spent) and pass with the patch",
+    )
+    judged.add_argument(
+        "--proof-file",
+        action="append",
+        default=[],
+        metavar="PATH[=PLACE]",
+        help="a file that the proof needs, at PLACE in REPO (default: its name, in the root) for "
+        "the proof's run only; may be given again",
+    )
+    judged.add_argument(
+        "--proof-timeout", type=_seconds, metavar="SECONDS", help="for one run (default: 120)"
+    )
+    judged.add_argument(
+        "--config",
+        metavar="FILE",
+        help="TOML with [[tool.fallback-tier.gates]], instead of the base commit's own",
+    )
+
+
+def words(text: str) -> str:
+    """What goes on record: bytes of another encoding (a Latin-1 terminal's) have no place there."""
+    from argparse import ArgumentTypeError
+
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentTypeError(f"{text!r} is not UTF-8 text") from error
+    return text
+
+
+def dollars(text: str) -> str:
+    """An amount as it was written: a cap is compared as a decimal, and read by people."""
     from argparse import ArgumentTypeError
 
     whole, _, part = text.partition(".")
@@ -80,12 +153,25 @@ def _dollars(text: str) -> str:
     return text
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """A number of tokens."""
     from argparse import ArgumentTypeError
 
     if not (text.isascii() and text.isdigit()):
         raise ArgumentTypeError(f"{text!r} is not a number of tokens")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    from argparse import ArgumentTypeError
+
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= MAX_PROOF_SECONDS:
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds up to {MAX_PROOF_SECONDS}")
+    return value
 
 
 def _share(text: str) -> float:

@@ -27,12 +27,12 @@ from fallback_plugins.solved_examples.release_pair import choose_pair, example_f
 from fallback_plugins.solved_examples.store import StoredExample
 from fallback_tier.advisory import Advisory, load_advisory
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.committed import CommittedFiles
 from fallback_tier.cli.examples import open_store, shows_secret
 from fallback_tier.cli.options import advisories, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.errors import ConfigurationError, InputError
 from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.gates.committed import CommittedFiles
 from fallback_tier.gates.isolation import inspect_repository
 from fallback_tier.patch.apply import apply_patch
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason

@@ -13,7 +13,8 @@ ENVIRONMENT = 6
 TRAIL_BROKEN = 7
 
 MEANING = {
-    OK: "fixed and proved (fix), all can be fixed (plan), a patch (attempt), intact (audit verify)",
+    OK: "fixed and proved (fix), all can be fixed (plan), a patch (attempt), intact (audit verify), "
+    "answered (review)",
     BAD_INPUT: "bad input; nothing was done",
     ESCALATED: "escalated: a person must decide",
     REFUSED: "refused: no patch can be had, or not for all, with the reason",

@@ -1,33 +1,35 @@
 """``fallback-tier fix``: a proved patch, or an honest reason."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from rich.console import Console
 
-from fallback_audit.vocabulary import EscalationReason, ProofLevel, RefusalReason
+from fallback_audit.vocabulary import EscalationReason, GateStatus, ProofLevel, RefusalReason
 from fallback_tier.advisory import Advisory, AdvisorySet, load_advisory
 from fallback_tier.cli import exit_codes
+from fallback_tier.cli.handover import Landed, Put, hand_over, setup_of
 from fallback_tier.cli.options import advisories, configuration
-from fallback_tier.cli.output import print_json
+from fallback_tier.cli.output import print_json, print_patch
 from fallback_tier.cli.progress import FixProgress
 from fallback_tier.cli.remediation import line, safe, show_remediation
 from fallback_tier.cli.usage import report_usage, usage_document
 from fallback_tier.errors import AdvisoryError, ConfigurationError
-from fallback_tier.gates.delivery import check_output, deliver, write_patch
+from fallback_tier.gates.delivery import deliver
+from fallback_tier.gates.holding import holding
+from fallback_tier.gates.inputs import Setup
+from fallback_tier.gates.proof_given import PROOF
 from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
 from fallback_tier.installed import look_at
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
-from fallback_tier.wiring import Services, open_services
+from fallback_tier.wiring import Inputs, Services, open_services
+from fallback_tier.wiring.gates import check_proofs
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fix, prove, deliver, report. The exit code says how it ended."""
     given = _given(arguments)
-    if arguments.output:
-        check_output(Path(arguments.output))
     with open_services(configuration(arguments)) as services:
         return run_with(given, services, arguments)
 
@@ -44,6 +46,11 @@ def run_with(given: AdvisorySet, services: Services, arguments: argparse.Namespa
             raise ConfigurationError(
                 "--resume goes on with the fix of one advisory, and several are given here.",
                 next_step="Give the advisory that the fix began with.",
+            )
+        if services.configuration.proof is not None:
+            raise ConfigurationError(
+                "--proof shows one advisory's flaw in one ecosystem, and this is about several.",
+                next_step="Fix that advisory alone with --proof, then the others.",
             )
         from fallback_tier.cli.fix_several import fix_several
 
@@ -80,62 +87,54 @@ def _only_one(given: AdvisorySet, repo: RepoContext, services: Services) -> Advi
 def _fix_one(
     advisory: Advisory, repo: RepoContext, services: Services, arguments: argparse.Namespace
 ) -> int:
-    errors = Console(stderr=True, quiet=arguments.json)
+    setup = setup_of(arguments, advisory.id, repo, services.clients)
     if arguments.resume is not None:
-        result = _resume(advisory, repo, services, errors, arguments.resume)
-    else:
-        inputs = services.inputs_on(repo, advisory)
-        with FixProgress(errors) as progress:
-            runner = services.gate_runner(advisory, progress)
+        from fallback_tier.cli.resume import go_on
+
+        fix_id = arguments.resume
+        return go_on(fix_id, advisory, repo.root, services, setup, as_json=arguments.json)
+    inputs = services.inputs_on(repo, advisory, fix_id=repo.fix_id)
+    with holding(services.configuration.state_dir, inputs.repo_ctx.fix_id):
+        with FixProgress(Console(stderr=True, quiet=arguments.json)) as progress:
+            runner = services.gate_runner(advisory, progress, setup, repo=inputs.repo_ctx)
+            check_proofs(runner, inputs, progress.tell_of_proof)
             result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
-    delivered = False
+        return finish(result, inputs, services, setup, deliver, as_json=arguments.json)
+
+
+def finish(
+    result: FixResult,
+    inputs: Inputs,
+    services: Services,
+    setup: Setup,
+    put: Put,
+    *,
+    as_json: bool,
+) -> int:
+    """Deliver a proved patch and report the end; returns the exit code. ``put`` as ``hand_over`` says."""
+    landed = Landed()
     if isinstance(result, Verified):
-        if arguments.output:
-            write_patch(Path(arguments.output), result.application.diff)
-        if not arguments.dry_run:
-            deliver(result.application, repo, services.clients)
-            delivered = True
+        fixed = [(result, inputs.advisory)]
+        landed = hand_over(fixed, result.application, inputs.repo_ctx, services, setup, put)
     code = exit_code(result)
-    if arguments.json:
-        print_json({**document(result), "delivered": delivered, "exit_code": code})
+    if as_json:
+        print_json({**document(result), **landed.document(), "exit_code": code})
     else:
-        report(result, Console(), delivered=delivered)
+        report(result, Console(), landed)
     return code
-
-
-def _resume(
-    advisory: Advisory, repo: RepoContext, services: Services, errors: Console, fix_id: str
-) -> FixResult:
-    """The rest of a fix whose budget was raised."""
-    from fallback_tier.gates.resume import reopen, resuming
-
-    with resuming(services.configuration.state_dir, fix_id):
-        reopened = reopen(
-            services.audit,
-            services.evidence,
-            fix_id,
-            advisory=advisory,
-            base_commit=repo.base_commit,
-        )
-        services.check_raised(reopened.raised)
-        inputs = services.inputs_on(
-            repo, advisory, fix_id=fix_id, gate_transition_id=reopened.gate_transition_id
-        )
-        with FixProgress(errors) as progress:
-            return services.gate_runner(advisory, progress).resume(
-                inputs.advisory,
-                inputs.repo_ctx,
-                inputs.recipe_selection,
-                reopened.state,
-                unprotected_before=reopened.unprotected,
-            )
 
 
 def document(result: FixResult) -> dict[str, object]:
     """For machines. Logs are evidence, found by digest; a result stays small."""
     said = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
-    said |= usage_document(result)
+    said |= {**usage_document(result), "proof": proof_status(result)}
     return {**said, "proof_level": result.proof_level} if isinstance(result, Verified) else said
+
+
+def proof_status(result: FixResult) -> GateStatus | None:
+    """How the proof that was given ended; None where there was none, or it was not run."""
+    found = (verdict.status for verdict in result.verdicts if verdict.gate == PROOF)
+    return next(found, None)
 
 
 def exit_code(result: FixResult) -> int:
@@ -151,11 +150,11 @@ def exit_code(result: FixResult) -> int:
             return exit_codes.of_refusal(reason)
 
 
-def report(result: FixResult, console: Console, *, delivered: bool) -> None:
+def report(result: FixResult, console: Console, landed: Landed) -> None:
     """The end of the story, for a person."""
     report_end(result, console)
     if isinstance(result, Verified):
-        report_patch(result.application, console, delivered=delivered)
+        report_patch(result.application, console, landed)
     report_usage(result, console)
     report_record(result, console)
 
@@ -184,7 +183,9 @@ def _report_verified(result: Verified, head: str, console: Console) -> None:
     )
     if application.remediation is not None:
         show_remediation(console, application.remediation)
-    if result.proof_level is ProofLevel.SOURCE:
+    if proof_status(result) is GateStatus.PASSED:
+        line(console, "  the proof given fails at the base commit and passes with the patch")
+    elif result.proof_level is ProofLevel.SOURCE:
         # A passing suite shows that nothing broke; only a test of the flaw shows it gone.
         line(
             console,
@@ -203,6 +204,10 @@ def _report_grounding(application: Applied, console: Console) -> None:
         line(console, f"  matched with other white space: {safe(edit)}")
     for note in application.notes:
         line(console, f"  {safe(note)}")
+    if application.plan is not None and application.plan.capabilities:
+        kinds = ", ".join(kind.value for kind in application.plan.capabilities)
+        why = safe(application.plan.rationale)
+        line(console, f"  [bold yellow]its plan declares[/]: {kinds}; {why}")
     flag = application.low_confidence
     if flag is None:
         return
@@ -211,13 +216,18 @@ def _report_grounding(application: Applied, console: Console) -> None:
         line(console, f"    - {safe(claim)}")
 
 
-def report_patch(application: Applied, console: Console, *, delivered: bool) -> None:
-    """Where the patch is now: on the working tree, or printed."""
-    if delivered:
+def report_patch(application: Applied, console: Console, landed: Landed) -> None:
+    """Where the patch is now: on a branch, on the working tree, or printed."""
+    if landed.committed is not None:
+        where = landed.committed
+        line(console, f"  committed to branch {safe(where.branch)}: {where.commit[:12]}")
+    elif landed.delivered:
         files = safe(", ".join(application.files))
         line(console, f"  on the working tree, not committed: {files}")
     else:
-        sys.stdout.write(application.diff)
+        print_patch(application.diff)
+    if landed.folder is not None:
+        line(console, f"  for its reviewer: {safe(landed.folder)}")
 
 
 def report_record(result: FixResult, console: Console) -> None:

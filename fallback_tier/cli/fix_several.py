@@ -6,19 +6,20 @@ By recipe only: a model's plan raises one dependency, so a model is asked for on
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix import document, exit_code, report_end, report_patch, report_record
+from fallback_tier.cli.handover import Fixed, Landed, hand_over, setup_of
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.plan import exit_code as plan_exit_code
 from fallback_tier.cli.plan import show_rest
 from fallback_tier.cli.progress import FixProgress, PlanProgress
 from fallback_tier.cli.remediation import line, safe, show_left
-from fallback_tier.gates.delivery import deliver, write_patch
+from fallback_tier.gates.delivery import deliver
+from fallback_tier.gates.inputs import Setup
 from fallback_tier.gates.result import FixResult, Verified
 from fallback_tier.outcome import Applied
 from fallback_tier.planning import EcosystemPlan, RemediationPlan, plan
@@ -38,8 +39,13 @@ class Part:
     @property
     def application(self) -> Applied | None:
         """The patch to deliver, if there is one."""
+        return None if self.fixed is None else self.fixed[0].application
+
+    @property
+    def fixed(self) -> Fixed | None:
+        """The fix that is handed over with it."""
         if isinstance(self.result, Verified) and self.held_back is None:
-            return self.result.application
+            return self.result, self.planned.advisory
         return None
 
 
@@ -47,6 +53,8 @@ def fix_several(
     given: AdvisorySet, repo: RepoContext, services: Services, arguments: argparse.Namespace
 ) -> int:
     """Plan, prove each ecosystem's patch on the base commit, deliver all of them or none in part."""
+    name = given.advisories[0].id if given.advisories else "findings"
+    setup = setup_of(arguments, name, repo, services.clients)
     has_model = services.has_model
     services = services.recipes_only()
     if given.advisories:
@@ -57,21 +65,19 @@ def fix_several(
     proved = [Part(fix, _prove(fix, repo, services, errors)) for fix in planned.fixes]
     done = held_back(proved)
     patch = _merged([part.application for part in done if part.application is not None])
-    delivered = False
+    landed = Landed()
     if patch is not None:
-        if arguments.output:
-            write_patch(Path(arguments.output), patch.diff)
-        if not arguments.dry_run:
-            deliver(patch, repo, services.clients)
-            delivered = True
+        landed = hand_over(
+            [fixed for part in done if (fixed := part.fixed)], patch, repo, services, setup, deliver
+        )
     code = combined_exit_code(planned, done)
     if arguments.json:
-        print_json(_document(planned, done, delivered=delivered, code=code))
+        print_json(_document(planned, done, landed, code=code))
     else:
         console = Console()
         _report(planned, done, console)
         if patch is not None:
-            report_patch(patch, console, delivered=delivered)
+            report_patch(patch, console, landed)
         _next_steps(planned, done, console, has_model=has_model)
     return code
 
@@ -79,7 +85,7 @@ def fix_several(
 def _prove(fix: EcosystemPlan, repo: RepoContext, services: Services, errors: Console) -> FixResult:
     inputs = services.inputs_on(repo, fix.advisory)
     with FixProgress(errors) as progress:
-        runner = services.gate_runner(fix.advisory, progress)
+        runner = services.gate_runner(fix.advisory, progress, Setup(several=True), repo=repo)
         return runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
 
 
@@ -149,7 +155,7 @@ def combined_exit_code(planned: RemediationPlan, parts: Sequence[Part]) -> int:
 
 
 def _document(
-    planned: RemediationPlan, parts: Sequence[Part], *, delivered: bool, code: int
+    planned: RemediationPlan, parts: Sequence[Part], landed: Landed, *, code: int
 ) -> dict[str, object]:
     said = planned.model_dump(mode="json", exclude={"fixes", "resolved"})
     fixes = [
@@ -157,12 +163,12 @@ def _document(
             **document(part.result),
             "ecosystem": part.planned.ecosystem,
             "advisory_ids": part.planned.advisory_ids,
-            "delivered": delivered and part.application is not None,
+            "delivered": landed.delivered and part.application is not None,
             "held_back": part.held_back,
         }
         for part in parts
     ]
-    return {**said, "fixes": fixes, "delivered": delivered, "exit_code": code}
+    return {**said, "fixes": fixes, **landed.document(), "exit_code": code}
 
 
 def _report(planned: RemediationPlan, parts: Sequence[Part], console: Console) -> None:

@@ -7,7 +7,15 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from fallback_tier.cli.arguments import add_budget, add_json, add_raise_budget, add_state
+from fallback_tier.cli.arguments import (
+    add_budget,
+    add_fix_id,
+    add_handover,
+    add_json,
+    add_proof,
+    add_state,
+    words,
+)
 from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, TRAIL_BROKEN, epilog
 from fallback_tier.cli.model_options import add_model
 
@@ -68,12 +76,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_fix(commands)
+    _add_resume(commands)
     _add_plan(commands)
     _add_attempt(commands)
     _add_audit(commands)
-    _add_review(commands)
-    _add_examples(commands)
-    _add_eval(commands)
+    what = "what fixes ask a person, and the answers"
+    commands.add_parser("review", help=what, verbs=_later("review_parser"))
+    what = "the solved-example memory"
+    commands.add_parser("examples", help=what, verbs=_later("examples_parser"))
+    what = "measure what the tier is made of"
+    commands.add_parser("eval", help=what, verbs=_later("evaluate_parser"))
     _add_local_model(commands)
     demo = commands.add_parser("demo", help="fix real vulnerabilities and show the audit trail")
     demo.add_argument("--keep", metavar="DIR", help="keep repositories and audit trail in DIR")
@@ -96,12 +108,14 @@ def _add_fix(commands: "Commands") -> None:
         "--dry-run", action="store_true", help="prove the patch and print it; leave REPO as it is"
     )
     fix.add_argument("--output", metavar="FILE", help="write the proved patch to FILE as well")
+    add_handover(fix)
     fix.add_argument(
         "--resume",
+        type=words,
         metavar="FIX",
-        help="go on with a fix that stopped at its budget (`review raise-budget`): the same "
-        "REPO, commit and advisory; what was paid for is not asked again",
+        help="as `fallback-tier resume FIX`, with the options that are given here",
     )
+    add_proof(fix)
     fix.add_argument(
         "--no-sandbox",
         action="store_true",
@@ -113,6 +127,11 @@ def _add_fix(commands: "Commands") -> None:
     add_state(fix)
     add_json(fix)
     fix.set_defaults(handler="fallback_tier.cli.fix:run")
+
+
+def _add_resume(commands: "Commands") -> None:
+    what = "go on with a fix that was interrupted, or that a person let go on"
+    commands.add_parser("resume", help=what, verbs=_later("resume_parser"))
 
 
 def _add_plan(commands: "Commands") -> None:
@@ -157,28 +176,13 @@ def _add_audit(commands: "Commands") -> None:
     verbs = audit.add_subparsers(dest="verb", metavar="VERB", required=True)
     log = verbs.add_parser("log", help="the fixes on record, one a line")
     show = verbs.add_parser("show", help="one fix, event by event")
-    show.add_argument("fix_id", metavar="FIX", help="a fix identifier, as `audit log` prints it")
+    add_fix_id(show, "audit log")
     verify = verbs.add_parser("verify", help="check the chain, the evidence and the trace contract")
     stats = verbs.add_parser("stats", help="how often a judge changed something, and its cost")
     for verb, name in ((log, "log"), (show, "show"), (verify, "verify"), (stats, "stats")):
         add_state(verb)
         add_json(verb)
         verb.set_defaults(handler=f"fallback_tier.cli.audit:{name}")
-
-
-def _add_review(commands: "Commands") -> None:
-    review = commands.add_parser("review", help="a person's answers to what a fix asked")
-    verbs = review.add_subparsers(dest="verb", metavar="VERB", required=True)
-    raised = verbs.add_parser(
-        "raise-budget",
-        help="let a fix go on that stopped at a cap",
-        description="Record that a person raised a cap of a fix that stopped at it, and why. Then\n"
-        "`fallback-tier fix REPO --advisory FILE --resume FIX` goes on where it stopped.",
-    )
-    add_raise_budget(raised)
-    add_state(raised)
-    add_json(raised)
-    raised.set_defaults(handler="fallback_tier.cli.review:raise_budget")
 
 
 def _add_local_model(commands: "Commands") -> None:
@@ -192,22 +196,13 @@ def _add_local_model(commands: "Commands") -> None:
     fetch.set_defaults(handler="fallback_tier.cli.local_model:fetch")
 
 
-def _add_examples(commands: "Commands") -> None:
-    def verbs(parser: argparse.ArgumentParser) -> None:
-        from fallback_tier.cli.examples_parser import add_verbs
+def _later(module: str) -> "Callable[[argparse.ArgumentParser], None]":
+    """What a command's own module adds to its parser, imported when the command is given."""
 
-        add_verbs(parser)
+    def add(parser: argparse.ArgumentParser) -> None:
+        import_module(f"fallback_tier.cli.{module}").add_verbs(parser)
 
-    commands.add_parser("examples", help="the solved-example memory", verbs=verbs)
-
-
-def _add_eval(commands: "Commands") -> None:
-    def verbs(parser: argparse.ArgumentParser) -> None:
-        from fallback_tier.cli.evaluate_parser import add_verbs
-
-        add_verbs(parser)
-
-    commands.add_parser("eval", help="measure what the tier is made of", verbs=verbs)
+    return add
 
 
 def _add_subject(parser: argparse.ArgumentParser) -> None:

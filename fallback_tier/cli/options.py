@@ -3,11 +3,13 @@
 import argparse
 import os
 from pathlib import Path
+from typing import Any
 
 from pydantic import SecretStr
 
 from fallback_tier.advisory import AdvisorySet, load_advisories
 from fallback_tier.budget.meter import BudgetLimits
+from fallback_tier.cli.proof_options import gates_of, proof_of
 from fallback_tier.errors import AdvisoryError, ConfigurationError
 from fallback_tier.limits import MAX_BEAM_WIDTH
 from fallback_tier.repo import Settings, Strategy
@@ -23,7 +25,7 @@ JUDGE_KEY = "FALLBACK_TIER_JUDGE_API_KEY"
 def state_dir(arguments: argparse.Namespace) -> Path:
     """Where the audit trail, the evidence and the caches are."""
     if arguments.state_dir:
-        return Path(arguments.state_dir).absolute()
+        return Path(arguments.state_dir).resolve()
     import platformdirs
 
     return platformdirs.user_state_path("fallback-tier")
@@ -59,26 +61,14 @@ def settings(arguments: argparse.Namespace) -> Settings:
 
 def configuration(arguments: argparse.Namespace) -> Configuration:
     """The configuration that the options and the environment describe. Raises ConfigurationError."""
-    for option in ("script", "examples", "judge-script"):
-        path = getattr(arguments, option.replace("-", "_"))
-        if path and not Path(path).is_file():
-            raise ConfigurationError(
-                f"--{option} {path}: there is no such file.", next_step="Check the path."
-            )
-    keys = {name: os.environ.get(name) for name in (PROVIDER_KEY, OTHER_KEY, JUDGE_KEY)}
-    key = keys[OTHER_KEY if arguments.base_url else PROVIDER_KEY]
-    judge_key = keys[JUDGE_KEY if arguments.judge_base_url else PROVIDER_KEY]
     waiver = "--no-sandbox was given" if getattr(arguments, "no_sandbox", False) else None
-    return Configuration(
+    configured = Configuration(
         state_dir=state_dir(arguments),
         model=arguments.model,
         base_url=arguments.base_url,
-        api_key=SecretStr(key) if key else None,
-        secrets=tuple(SecretStr(value) for value in keys.values() if value),
         script=Path(arguments.script) if arguments.script else None,
         judge_model=arguments.judge_model,
         judge_base_url=arguments.judge_base_url,
-        judge_api_key=SecretStr(judge_key) if judge_key else None,
         judge_script=Path(arguments.judge_script) if arguments.judge_script else None,
         examples=Path(arguments.examples) if arguments.examples else None,
         routing_floor=arguments.routing_floor,
@@ -90,5 +80,33 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
             tokens_per_day=arguments.max_tokens_per_day,
         ),
         price=arguments.price,
+        gates=gates_of(arguments) if hasattr(arguments, "config") else None,
+        proof=proof_of(arguments) if hasattr(arguments, "proof") else None,
         settings=settings(arguments),
     )
+    check_files(configured)
+    return configured.model_copy(update=keys(arguments.base_url, arguments.judge_base_url))
+
+
+def check_files(configured: Configuration) -> None:
+    """Are the files that it names there? Raises ConfigurationError."""
+    for option in ("script", "examples", "judge-script"):
+        path = getattr(configured, option.replace("-", "_"))
+        if path and not path.is_file():
+            raise ConfigurationError(
+                f"--{option} {path}: there is no such file.", next_step="Check the path."
+            )
+
+
+def keys(base_url: str | None, judge_base_url: str | None) -> dict[str, Any]:
+    """The keys of the environment, as the fields of a Configuration for these servers."""
+    values = {
+        name: SecretStr(value)
+        for name in (PROVIDER_KEY, OTHER_KEY, JUDGE_KEY)
+        if (value := os.environ.get(name))
+    }
+    return {
+        "api_key": values.get(OTHER_KEY if base_url else PROVIDER_KEY),
+        "judge_api_key": values.get(JUDGE_KEY if judge_base_url else PROVIDER_KEY),
+        "secrets": tuple(values.values()),
+    }

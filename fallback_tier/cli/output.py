@@ -23,6 +23,11 @@ def _escaped(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1] if is_unsafe(found[0]) else found[0]
 
 
+def print_patch(diff: str) -> None:
+    """A terminal may be told anything by a patch: it is neutralised there. A pipe gets every byte."""
+    sys.stdout.write(visible(diff, lines=True) if sys.stdout.isatty() else diff)
+
+
 def print_error(error: Exception, *, as_json: bool) -> None:
     """The problem and the next step. With ``--json`` also as an object on standard output."""
     if not isinstance(error, FallbackError):

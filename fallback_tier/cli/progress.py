@@ -13,6 +13,7 @@ from fallback_audit.events import (
     AttemptStarted,
     BudgetReached,
     ExampleReplayed,
+    FixResumed,
     GateJudged,
     GroundingJudged,
     LowConfidenceFlagged,
@@ -94,6 +95,10 @@ class FixProgress(Shown):
         if line:
             self._console.print(line, highlight=False)
 
+    def tell_of_proof(self, what: str) -> None:
+        """Before a fix has any events, its proof may take its time."""
+        self._console.print(f"  proof      {safe(what)}", highlight=False)
+
 
 class PlanProgress(Shown):
     """What is being planned, and for how long. Use as a context manager."""
@@ -119,6 +124,8 @@ def describe(event: TierEvent) -> str | None:
         case AttemptStarted(attempt=number, prompt_shape=shape):
             how = f": {shape.label}" if shape is PromptShape.RETRY else ""
             return f"[bold]attempt {number}[/]{how}"
+        case FixResumed(after=after):
+            return f"[bold]resumed[/]  after {safe(after)}"
         case SandboxDisabled(reason=reason):
             return f"  [red]no sandbox[/]: {safe(reason)}"
         case RecipeEvaluated(selected=True, recipe=recipe, steps=steps):

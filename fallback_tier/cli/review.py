@@ -1,45 +1,141 @@
-"""``fallback-tier review``: a person's answers to what a fix asked."""
+"""``fallback-tier review``: what fixes ask, and a person's answers, each of them on record."""
 
 import argparse
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 from rich.console import Console
 
 from fallback_audit.events import BudgetRaised
+from fallback_audit.evidence import FileEvidenceStore
 from fallback_audit.sqlite_store import SqliteAuditStore, open_readonly
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import state_dir
-from fallback_tier.cli.output import print_json
+from fallback_tier.cli.output import print_json, print_patch
 from fallback_tier.cli.remediation import line, safe
-from fallback_tier.gates.resume import raise_budget as record_raise
-from fallback_tier.gates.resume import resuming
-from fallback_tier.wiring import audit_db
+from fallback_tier.cli.review_report import report_questions, report_review
+from fallback_tier.gates import review
+from fallback_tier.gates.budget_raise import raise_budget as record_raise
+from fallback_tier.gates.delivery import check_output, write_patch
+from fallback_tier.gates.holding import holding
+from fallback_tier.gates.questions import questions
+from fallback_tier.gates.questions import review as read_review
+from fallback_tier.installed import new_id
+from fallback_tier.wiring import audit_db, evidence_dir
+
+
+def show_list(arguments: argparse.Namespace) -> int:
+    """The questions that wait for an answer."""
+    with closing(open_readonly(audit_db(state_dir(arguments)))) as reader:
+        found = questions(reader, answered=arguments.all)
+    if arguments.json:
+        print_json({"questions": [question.model_dump(mode="json") for question in found]})
+    else:
+        report_questions(found, Console())
+    return exit_codes.OK
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """One question. Raises InputError for a fix that asks nothing."""
+    evidence = _evidence(arguments)
+    with closing(open_readonly(audit_db(state_dir(arguments)))) as reader:
+        found = read_review(reader, evidence, arguments.fix_id)
+    if arguments.json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        report_review(found, evidence, Console())
+    return exit_codes.OK
+
+
+def approve(arguments: argparse.Namespace) -> int:
+    """Record an approval, hand out the patch. Raises InputError where nothing can be approved."""
+    if arguments.output:
+        check_output(Path(arguments.output))
+    with _deciding(arguments) as audit:
+        approval = review.approve(
+            audit,
+            _evidence(arguments),
+            arguments.fix_id,
+            _signature(arguments),
+            patch=arguments.patch,
+        )
+    patch = approval.patch.decode()
+    if arguments.output:
+        write_patch(Path(arguments.output), patch)
+    if arguments.json:
+        said = approval.decision.model_dump(mode="json")
+        print_json({"fix_id": arguments.fix_id, **said, "patch": patch})
+        return exit_codes.OK
+    console = Console(stderr=True)  # the patch alone is the output: `… > FILE`, `… | git apply`
+    line(
+        console, f"[bold]approved, not proved[/]  {safe(arguments.fix_id)} by {safe(arguments.by)}"
+    )
+    if arguments.output:
+        line(console, f"  next: git apply {safe(arguments.output)}")
+    else:
+        print_patch(patch)
+    return exit_codes.OK
+
+
+def reject(arguments: argparse.Namespace) -> int:
+    """Record a rejection. Raises InputError where nobody asks."""
+    with _deciding(arguments) as audit:
+        decision = review.reject(audit, arguments.fix_id, _signature(arguments))
+    if arguments.json:
+        print_json({"fix_id": arguments.fix_id, **decision.model_dump(mode="json")})
+    else:
+        line(Console(), f"[bold]rejected[/]  {safe(arguments.fix_id)} by {safe(arguments.by)}")
+    return exit_codes.OK
+
+
+def reopen(arguments: argparse.Namespace) -> int:
+    """Record a reopening. Raises InputError where there is nothing to go on with."""
+    with _deciding(arguments) as audit:
+        event = review.reopen(audit, arguments.fix_id, _signature(arguments), opens=new_id("gate"))
+    if arguments.json:
+        print_json({"fix_id": arguments.fix_id, **event.model_dump(mode="json")})
+    else:
+        console = Console()
+        line(console, f"[bold]reopened[/]  {safe(arguments.fix_id)} as {event.opens}")
+        line(console, f"  next: fallback-tier resume {safe(arguments.fix_id)}")
+    return exit_codes.OK
 
 
 def raise_budget(arguments: argparse.Namespace) -> int:
     """Record who raised a cap, and why. Raises InputError where there is nothing to raise."""
-    place = audit_db(state_dir(arguments))
-    open_readonly(place).close()  # a store that is not there is an error here, not a new store
     raised = BudgetRaised(
         by=arguments.by,
         reason=arguments.because,
         usd_per_fix=arguments.max_usd,
         tokens_per_fix=arguments.max_tokens,
     )
-    # Held as a fix that goes on holds it: what is raised now must stand before its next attempt.
-    with (
-        resuming(state_dir(arguments), arguments.fix_id),
-        closing(SqliteAuditStore(place)) as audit,
-    ):
+    with _deciding(arguments) as audit:
         reached = record_raise(audit, arguments.fix_id, raised)
     if arguments.json:
         print_json({"fix_id": arguments.fix_id, "limit": reached.limit, **raised.model_dump()})
     else:
         console = Console()
         line(console, f"[bold]raised[/]  {safe(arguments.fix_id)} ({reached.limit})")
-        line(
-            console,
-            "  next: fallback-tier fix REPO --advisory FILE --resume "
-            f"{safe(arguments.fix_id)}, with the options as before",
-        )
+        line(console, f"  next: fallback-tier resume {safe(arguments.fix_id)}")
     return exit_codes.OK
+
+
+@contextmanager
+def _deciding(arguments: argparse.Namespace) -> Iterator[SqliteAuditStore]:
+    """The store, and the fix held as a run holds it: what is decided now stands before its next event."""
+    place = audit_db(state_dir(arguments))
+    open_readonly(place).close()  # a store that is not there is an error here, not a new store
+    with (
+        holding(state_dir(arguments), arguments.fix_id),
+        closing(SqliteAuditStore(place)) as audit,
+    ):
+        yield audit
+
+
+def _evidence(arguments: argparse.Namespace) -> FileEvidenceStore:
+    return FileEvidenceStore(evidence_dir(state_dir(arguments)))
+
+
+def _signature(arguments: argparse.Namespace) -> review.Signature:
+    return review.Signature(by=arguments.by, because=arguments.because)

@@ -15,7 +15,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from fallback_tier.errors import ToolFailedError
-from fallback_tier.ports import ClientRunner, CommandResult
+from fallback_tier.execution import ClientRunner, CommandResult
 
 #: A registry download or a lock refresh; slow links exist.
 CLIENT_TIMEOUT_S = 300.0

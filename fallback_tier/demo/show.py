@@ -19,13 +19,15 @@ from fallback_plugins.solved_examples import ExampleStore, load_jsonl
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix import report
+from fallback_tier.cli.handover import Landed
 from fallback_tier.cli.progress import FixProgress
 from fallback_tier.demo.cassette import recorded_nonces, replayed_author
 from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, shipped
+from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.clients import SubprocessClients
 from fallback_tier.gates.delivery import deliver
 from fallback_tier.gates.result import Verified
-from fallback_tier.ports import ClientRunner, LanguageModel, NonceSource
+from fallback_tier.ports import LanguageModel, NonceSource
 from fallback_tier.wiring import Configuration, audit_db, evidence_dir, open_services, random_nonce
 
 RETRY_FIX = "demo-retry"
@@ -130,12 +132,12 @@ class Demo:
         with open_services(configuration, nonces=nonces, author=author) as services:
             inputs = services.inputs(advisory, place, fix_id=scene.fix_id)
             with FixProgress(self._console) as progress:
-                runner = services.gate_runner(advisory, progress)
+                runner = services.gate_runner(advisory, progress, repo=inputs.repo_ctx)
                 result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
             proved = isinstance(result, Verified)
             if isinstance(result, Verified):
                 deliver(result.application, inputs.repo_ctx, services.clients)
-            report(result, self._console, delivered=proved)
+            report(result, self._console, Landed(delivered=proved))
         self._console.print()
         return proved
 

@@ -163,15 +163,17 @@ def _fix(project: MiniProject, services: Services, place: Path) -> FixResult:
     """The product's own way, with the proof as one more gate."""
     project.commit_to(place, services.clients)
     inputs = services.inputs(project.advisory, place)
-    runner = services.gate_runner(inputs.advisory, lambda _event: None)
+    runner = services.gate_runner(inputs.advisory, lambda _event: None, repo=inputs.repo_ctx)
+    gate = ProofGate(project.proof, services.plugin_for(inputs.advisory))
     check_proof(
-        project.proof,
+        gate,
+        inputs.advisory,
         inputs.repo_ctx,
         clients=services.clients,
         sandbox=runner.sandbox,
         workspace=runner.workspace,
     )
-    runner = replace(runner, gates=(*runner.gates, ProofGate(project.proof)))
+    runner = replace(runner, gates=(*runner.gates, gate))
     return runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
 
 

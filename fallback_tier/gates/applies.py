@@ -2,8 +2,8 @@
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.errors import PatchError
-from fallback_tier.gates.isolation import Worktree
 from fallback_tier.gates.steps import APPLIES
+from fallback_tier.gates.worktrees import Worktree
 from fallback_tier.outcome import Applied
 from fallback_tier.patch.parse import parse_patch
 from fallback_tier.ports import GateVerdict

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fallback_tier.errors import ToolMissingError
+from fallback_tier.execution import CommandResult
 from fallback_tier.gates.process import run_bounded
-from fallback_tier.ports import CommandResult
 
 #: A client's output in memory. `git ls-files -z` of MAX_TRACKED_FILES paths is about 12 MB, and its
 #: head must be whole; more is cut and says so.
@@ -72,7 +72,7 @@ _HOW_TO_INSTALL = {
 
 
 class SubprocessClients:
-    """The reference implementation of ``ports.ClientRunner``."""
+    """The reference implementation of ``execution.ClientRunner``."""
 
     def __init__(
         self, environ: Mapping[str, str] = os.environ, *, python: Path = Path(sys.executable)

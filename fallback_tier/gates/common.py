@@ -1,6 +1,6 @@
 """The gates that every ecosystem shares: they judge the applied patch, before any of it runs.
 
-Nothing here trusts the diff's text: the index is asked what really changed.
+Nothing here trusts the diff's text: the patched tree is asked what really changed.
 """
 
 import json
@@ -14,10 +14,12 @@ from typing import Any
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.errors import RepositoryError
-from fallback_tier.gates.isolation import RawChange, raw_changes
+from fallback_tier.gates.capability import CapabilityGate
+from fallback_tier.gates.patched_file import patched_text
 from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.patch.policy import check_policy
 from fallback_tier.ports import EcosystemPlugin, Gate, GateContext, GateVerdict
+from fallback_tier.tree import RawChange
 
 _ABSENT, _REGULAR, _EXECUTABLE = "000000", "100644", "100755"
 
@@ -31,18 +33,18 @@ _OTHER_SOURCE = re.compile(r"""\bgit\+|\bgit://|\bfile:|[\w\])]\s*@\s*\w+[:+]"""
 
 def common_gates(plugin: EcosystemPlugin) -> tuple[Gate, ...]:
     """The gates that come before an ecosystem's own, in order."""
-    return (DeclaredSetGate(), PolicyGate(plugin))
+    return (DeclaredSetGate(), PolicyGate(plugin), CapabilityGate())
 
 
 @dataclass(frozen=True)
 class DeclaredSetGate:
-    """The index holds exactly the declared change: those files, as regular files, no new modes."""
+    """The tree has exactly the declared change: those files, as regular files, no new modes."""
 
     name: str = "declared_set"
 
     def judge(self, context: GateContext) -> GateVerdict:
-        """Compare git's raw diff with ``Applied.files``. Raises ToolError."""
-        changes = raw_changes(context.clients, context.worktree, context.repo.base_commit)
+        """Compare what became of the tree with ``Applied.files``. Raises ToolError."""
+        changes = context.worktree.changed()
         changed, declared = {change.path for change in changes}, set(context.application.files)
         problems = [f"{path!r} changed, undeclared" for path in sorted(changed - declared)]
         problems += [f"{path!r} is declared, unchanged" for path in sorted(declared - changed)]
@@ -64,7 +66,7 @@ class PolicyGate:
 
     def judge(self, context: GateContext) -> GateVerdict:
         """Path policy over the changed files, then the content of each. Raises ToolError."""
-        changes = raw_changes(context.clients, context.worktree, context.repo.base_commit)
+        changes = context.worktree.changed()
         paths = [change.path for change in changes]
         manifests = frozenset(p for p in paths if self.plugin.editable_keys(p) is not None)
         problems = list(check_policy(paths, allowed=manifests))
@@ -84,7 +86,7 @@ class PolicyGate:
             return
         if change.new_mode == _ABSENT:
             return
-        after = _text(context, path)
+        after = patched_text(context, path)
         if after is None:
             yield f"{path!r} is not UTF-8 text of at most {MAX_FILE_BYTES:,} bytes."
         elif keys is not None:
@@ -106,17 +108,6 @@ def _mode_problem(change: RawChange) -> str | None:
     if change.new_mode != expected:
         return f"{change.path!r} has mode {change.new_mode}, not {expected}"
     return None
-
-
-def _text(context: GateContext, path: str) -> str | None:
-    place = context.worktree / path
-    if place.is_symlink() or not place.is_file() or place.stat().st_size > MAX_FILE_BYTES:
-        return None
-    try:
-        text = place.read_bytes().decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-    return None if "\0" in text else text
 
 
 def _manifest_problems(path: str, keys: tuple[str, ...], before: str, after: str) -> Iterator[str]:

@@ -3,13 +3,18 @@
 Pure: the runner records and carries out what is decided here.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fallback_audit.events import Digest
-from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason
+from fallback_audit.vocabulary import (
+    PROVING_GATES,
+    EscalationReason,
+    GateStatus,
+    RefusalReason,
+)
 from fallback_tier.budget.meter import reached_in_words
+from fallback_tier.gates.budget_raise import how_to_go_on
 from fallback_tier.gates.distill import distill, failure_signature
-from fallback_tier.gates.resume import how_to_go_on
 from fallback_tier.gates.steps import FixState
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
@@ -17,9 +22,6 @@ from fallback_tier.prompt.redact import redact_secrets
 
 #: Three identical failure signatures: a fourth attempt would learn nothing new (DESIGN §7).
 SAME_FAILURE_LIMIT = 3
-
-#: Gates whose pass proves something about the fix; the others only say that the patch is well-formed.
-PROVING_GATES = frozenset({"not_vulnerable", "tests", "proof"})
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,28 @@ def decide(state: FixState, fix_id: str) -> Decision:
 
     ``fix_id`` is what a person is told to name who wants the fix to go on.
     """
+    match _decide(state, fix_id):
+        case Ask() as ask:
+            return told(ask, fix_id)
+        case Failure(then=Ask() as ask) as failure:
+            return replace(failure, then=told(ask, fix_id))
+        case decision:
+            return decision
+
+
+def how_to_answer(fix_id: str) -> str:
+    """The command, for the person who is asked."""
+    return f"`fallback-tier review show {fix_id}` tells what was tried, and how to answer."
+
+
+def told(ask: Ask, fix_id: str) -> Ask:
+    """A question names the command that goes on from it; one about money has its own."""
+    if ask.reason is EscalationReason.BUDGET_EXHAUSTED:
+        return ask
+    return replace(ask, question=f"{ask.question} {how_to_answer(fix_id)}")
+
+
+def _decide(state: FixState, fix_id: str) -> Decision:
     application = state.application
     if application is None:
         raise AssertionError("a decision follows an attempt")
@@ -101,23 +125,29 @@ def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
 
 
 def _failure(state: FixState, application: Applied | Refused) -> Failure:
+    if state.failed is not None:  # on record: what was decided about it then is decided again
+        return Failure(*state.failed, _instead_of_a_retry(state, *state.failed))
     distilled = distill(state.verdicts, application=application, attempt=application.attempt)
     # Before it is signed, stored or handed on: a target's log may print what nobody should keep.
     text, _ = redact_secrets(distilled.prior_failure_summary)
     summary = distilled.model_copy(update={"prior_failure_summary": text})
     signature = failure_signature(summary)
+    return Failure(summary, signature, _instead_of_a_retry(state, summary, signature))
+
+
+def _instead_of_a_retry(state: FixState, summary: AttemptSummary, signature: Digest) -> Ask | None:
+    """The question that ends the fix here; None: a fresh attempt may do better."""
     signatures = (*state.signatures, signature)
     how = ", ".join(summary.failing_gates) or summary.failure_kind.value
-    then = None
     if len(state.prior_attempts) + 1 > MAX_RETRIES:
-        then = Ask(
+        return Ask(
             EscalationReason.RETRY_CAP_REACHED,
             f"{len(state.prior_attempts) + 1} attempts failed, the last one at {how}. Fix it by hand, "
-            "or open a new gate transition with what is known now?",
+            "or reopen it, to start again with what is known now?",
         )
-    elif len(signatures) >= SAME_FAILURE_LIMIT and len(set(signatures[-SAME_FAILURE_LIMIT:])) == 1:
-        then = Ask(
+    if len(signatures) >= SAME_FAILURE_LIMIT and len(set(signatures[-SAME_FAILURE_LIMIT:])) == 1:
+        return Ask(
             EscalationReason.SAME_FAILURE_REPEATED,
             f"{SAME_FAILURE_LIMIT} attempts failed in the same way ({how}). What is missing?",
         )
-    return Failure(summary, signature, then)
+    return None

@@ -4,10 +4,14 @@ import os
 import tempfile
 from pathlib import Path
 
+from fallback_audit.events import PatchDelivered
+from fallback_audit.ports import AuditStore, Scope
+from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.errors import ConfigurationError, PatchError, RepositoryError
+from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.isolation import USERS_CONFIGURATION, inspect_repository
+from fallback_tier.gates.result import Verified
 from fallback_tier.outcome import Applied
-from fallback_tier.ports import ClientRunner
 from fallback_tier.repo import RepoContext
 
 #: `git apply` on one patch of at most MAX_PATCH_BYTES.
@@ -45,14 +49,15 @@ def deliver(application: Applied, repo: RepoContext, clients: ClientRunner) -> N
     if not done.ok:
         raise PatchError(
             f"git could not put the proved patch on {repo.root}: {done.output.strip()}",
-            next_step=_put_back(application, repo, clients),
+            next_step=put_back(application, repo, clients),
         )
 
 
-def _put_back(application: Applied, repo: RepoContext, clients: ClientRunner) -> str:
-    """git checks a whole patch before it writes, but a full disk stops it in the middle.
+def put_back(application: Applied, repo: RepoContext, clients: ClientRunner) -> str:
+    """git checks a whole patch before it writes, but a full disk, or a kill, stops it in the middle.
 
-    The tree was clean a moment ago, so the index has what stood there. Returns what to tell.
+    For a tree that differs from its index in what the patch did alone: the index has what stood there.
+    Returns what to tell.
     """
     for path in application.files:
         if not repo.has(path):
@@ -68,6 +73,18 @@ def _put_back(application: Applied, repo: RepoContext, clients: ClientRunner) ->
         return "The working tree was put back as it was; use --dry-run to print the patch."
     names = " ".join(application.files)
     return f"Free some space, then put the tree back: `git checkout -- {names}`."
+
+
+def record_delivery(
+    audit: AuditStore,
+    result: Verified,
+    place: DeliveryPlace = DeliveryPlace.WORKING_TREE,
+    reference: str | None = None,
+) -> None:
+    """Put on record where the proved patch went. Raises AuditStoreError."""
+    scope = Scope(fix_id=result.fix_id, gate_transition_id=result.gate_transition_id)
+    digest = result.application.patch_sha256
+    audit.append(scope, PatchDelivered(patch_sha256=digest, place=place, reference=reference))
 
 
 def check_output(path: Path) -> None:

@@ -1,19 +1,27 @@
 """Reads a failed gate's log: which tests, which assertions, where in the repository.
 
-Only lines of known shape are taken, so that durations, progress and versions never get in; what is
-taken is cleaned of everything that differs between two runs or two machines. One failure gives one
-text, byte for byte, on every supported Python.
+Only lines of known shape (``log_shapes``) are taken, so that durations, progress and versions never
+get in; what is taken is cleaned of everything that differs between two runs or two machines. One
+failure gives one text, byte for byte, on every supported Python.
 """
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+
+from fallback_tier.gates import log_shapes as shapes
 
 #: Lines taken of each kind: the first failures explain the others.
 MAX_TESTS, MAX_ASSERTIONS, MAX_FRAMES, MAX_DIAGNOSTICS = 20, 12, 20, 24
 
+#: UTF-8 bytes of all assertions together, as lines of a list: their share of a summary.
+MAX_ASSERTIONS_BYTES = 1_100
+
 #: One line: an assertion on two long values still shows how they begin.
 MAX_LINE_CHARS = 300
+
+#: Further places of a diagnostic that are named with it; the rest is counted.
+MAX_PLACES = 3
 
 #: Where no line has a known shape: the log's last lines.
 _TAIL_LINES = 12
@@ -21,65 +29,8 @@ _TAIL_LINES = 12
 #: A longer line (minified code) is cut before it is looked at.
 _READ_CHARS = 2_000
 
-_NAMES = r"(?:[^\s:'\"()<>,/]+/)"
-_INSTALLED = r"site-packages|node_modules|lib/python3[\d.]*|venvs|scratch-\w+"
-
-_PATH_OF_THIS_MACHINE = (
-    rf"(?<![\w.:/])/(?:(?:tmp|var/tmp|root|home|opt|usr)/|{_NAMES}*(?:{_INSTALLED})/){_NAMES}*"
-    r"([^\s:'\"()<>,/]+)"
-)
-
-_NOISE = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])", ""),
-        # Control, zero-width, bidi and line-separator characters.
-        (r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]", ""),
-        (r"\bfile://(?=/)", ""),
-        # A path of this machine: temporary, of a user, of an interpreter, of our cache. (Gates make
-        # the repository's own relative; /etc/passwd in an assertion is what the test is about.)
-        (_PATH_OF_THIS_MACHINE, r".../\1"),
-        (r"\b\d{4}-\d\d-\d\d[T ]\d\d[:_]\d\d[:_]\d\d(?:[.,_]\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
-        (r"\bin \d+(?:\.\d+)?m?s\b|\(\d+(?:\.\d+)? ?m?s\)|\bduration_ms:? [\d.]+", "<time>"),
-        (r"\b0x[0-9a-fA-F]{4,}\b", "0x..."),
-        (r"\btmp[a-z0-9_]{6,10}\b", "tmp..."),
-        (r"\b(pid|PID)[ =:]+\d+", r"\1 <n>"),
-        (r"\b([Pp]ython|Node\.js|node|npm|v8)[ /@]?v?\d+(?:\.\d+)+\b", r"\1"),
-        # Hints that newer Pythons add to the same exception.
-        (r"[.;]? (?:Did you (?:mean|forget)\b.*\?|\(consider renaming .*\))$", ""),
-    )
-)  # fmt: skip
-
-_TEST = re.compile(
-    r"(?:FAILED|ERROR) (?P<pytest>[^\s(]\S*(?:\[.*?\])?)(?: - .*)?"
-    r"|(?:FAIL|ERROR): (?P<unittest>\S+ \([\w.<>]+\).*)"
-    r"|\s*not ok \d+ - (?P<tap>.+?)(?: # .*)?"
-    r"|\s*\u2716 (?P<spec>.+) <time>"
-)
-_ASSERTION = re.compile(
-    r"E   (?P<pytest>\s*(?!\? +\^)\S.*)"
-    r"|\s*(?P<raised>(?:Uncaught )?[A-Za-z_][\w.]*(?:Error|Exception|Failure|Exit)\b"
-    r"(?: \[\w+\])?(?::.*)?)"
-    r"|\s*(?P<tap>(?:expected|actual): (?!undefined).*|error: (?:['\"](?!\d+ subtests? ).*|\|-))"
-)
-_FRAME = re.compile(
-    r"(?P<path>[^\s:/][^\s:]*\.\w+):(?P<line>\d+): (?:in (?P<function>.+)|\w+(?:Error|Exception).*)"
-    r"|\s+File \"(?P<file>[^/<\"][^\"]*)\", line (?P<file_line>\d+)(?:, in (?P<file_function>.+))?"
-    r"|\s*(?:at )?(?:(?:async )?(?P<js_function>[\w.$<>\[\] ]+) \()?"
-    r"(?P<js>(?!node:)[^\s:()/'][^\s:()]*\.[cm]?[jt]sx?):(?P<js_line>\d+):\d+\)?"
-    r"|\s*location: '(?P<location>[^/'][^:']*):(?P<location_line>\d+):\d+'"
-)
-_DIAGNOSTIC = re.compile(
-    r"npm (?:error|ERR!) (?P<npm>.*\S)"
-    r"|\s*(?P<uv>(?:error|cause): (?!['\"|]).*|[\u00d7\u2570].*)"
-    r"|(?P<compiler>[^\s:(]+(?:\(\d+,\d+\)|:\d+(?::\d+)?): (?:fatal )?(?:error|warning)\b.*)"
-)
-_NPM_CHATTER = re.compile(
-    r"(?:code ELIFECYCLE|errno |syscall |A complete log|Log files were not|.*-debug-\d|Fix the upstream"
-    r"|this command with|to accept an incorrect|For a full report|command (?:sh|failed)|path "
-    r"|location |Lifecycle |.*-report\.txt)"
-)
-_DECORATION = re.compile(r"[\s~^|]*")
+#: "- " before a line of a list, and its line end.
+_LIST_BYTES = 3
 
 
 @dataclass(frozen=True)
@@ -95,80 +46,198 @@ class Diagnosis:
 def diagnose(log: str) -> Diagnosis:
     """Take the lines of known shape; the last lines where there is none."""
     lines = [line[:_READ_CHARS] for line in clean(log).split("\n")]
-    lines = [line for line in lines if not _DECORATION.fullmatch(line)]
+    lines = [line for line in lines if not shapes.DECORATION.fullmatch(line)]
     found = Diagnosis(
-        tests=_take(map(_test, lines), MAX_TESTS),
-        assertions=_take(_assertions(lines), MAX_ASSERTIONS),
+        tests=_take(chain(map(_test, lines), _numbered(lines)), MAX_TESTS),
+        assertions=_take(_shared([*_assertions(lines), *_reasons(lines)]), MAX_ASSERTIONS),
         frames=_take(map(_frame, lines), MAX_FRAMES),
-        diagnostics=_take(_diagnostics(lines), MAX_DIAGNOSTICS),
+        diagnostics=_take(_folded(_diagnostics(lines)), MAX_DIAGNOSTICS),
     )
     if found.tests or found.assertions or found.diagnostics:
         return found
-    tail = _take(iter(lines[-_TAIL_LINES:]), _TAIL_LINES)
+    tail = _take(lines[-_TAIL_LINES:], _TAIL_LINES)
     return Diagnosis(tests=(), assertions=(), frames=found.frames, diagnostics=tail)
 
 
 def clean(text: str) -> str:
     """Without control characters, and without what differs between two runs of one failure."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    for pattern, replacement in _NOISE:
+    for pattern, replacement in shapes.NOISE:
         lines = [pattern.sub(replacement, line) for line in lines]
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _take(candidates: Iterator[str | None], limit: int) -> tuple[str, ...]:
+def _take(candidates: Iterable[str | None], limit: int) -> tuple[str, ...]:
     texts = (text.strip()[:MAX_LINE_CHARS].rstrip() for text in candidates if text)
     return tuple(dict.fromkeys(text for text in texts if text))[:limit]
 
 
 def _test(line: str) -> str | None:
-    match = _TEST.fullmatch(line)
+    match = shapes.TEST.fullmatch(line)
     if match is None:
         return None
-    return match["pytest"] or match["unittest"] or match["tap"] or match["spec"]
+    named = ("pytest", "unittest", "tap", "spec", "jest", "file", "ava")
+    return next((match[name] for name in named if match[name]), None)
 
 
-def _assertions(lines: list[str]) -> Iterator[str | None]:
-    block: int | None = (
-        None  # the indent of a TAP `error: |-`: the lines below it, deeper, are its text
-    )
+def _numbered(lines: Sequence[str]) -> Iterator[str]:
+    """Titles of numbered failures: from the number to the colon that ends them."""
+    begun, title = False, list[str]()
     for line in lines:
-        indent = len(line) - len(line.lstrip())
-        if block is not None and indent > block:
-            yield line
+        begun = begun or shapes.NUMBERED_BEGIN.fullmatch(line) is not None
+        if not begun:
             continue
-        match = _ASSERTION.fullmatch(line)
-        block = indent if match is not None and (match["tap"] or "").endswith("|-") else None
-        if match is not None and block is None:
-            yield match["pytest"] or match["raised"] or match["tap"]
+        if first := shapes.NUMBERED.fullmatch(line):
+            title = [first["title"]]
+        elif title and (more := shapes.NUMBERED_MORE.fullmatch(line)):
+            title.append(more["title"])
+        if title and (title[-1].endswith(":") or shapes.NUMBERED_END.fullmatch(line)):
+            yield " ".join(title).removesuffix(":")
+            title = []
+
+
+def _assertions(lines: Sequence[str]) -> list[list[str]]:
+    """Neighbouring assertion lines form a group: one failure's words."""
+    groups: list[list[str]] = [[]]
+    reader = _Reader()
+    for line in lines:
+        text = reader.read(line)
+        if text is not None:
+            groups[-1].append(text)
+        elif not reader.inside:
+            groups.append([])
+    return [group for group in groups if group]
+
+
+class _Reader:
+    """What the line before means for the next: a TAP block, a diff, a message to come."""
+
+    def __init__(self) -> None:
+        #: The indent of a TAP ``error: |-``: the lines below it, deeper, are its text.
+        self._block: int | None = None
+        #: What - and + mean in the diff that is being read.
+        self._signs: dict[str, str] | None = None
+        self._message_next = False
+        self._in_message = False
+
+    @property
+    def inside(self) -> bool:
+        """Whether the next line may belong to the same failure although this one says nothing."""
+        return self._block is not None or self._signs is not None or self._in_message
+
+    def read(self, line: str) -> str | None:
+        """The line as an assertion, or None."""
+        indent = len(line) - len(line.lstrip())
+        if self._block is not None and indent > self._block:
+            return line
+        self._block = None
+        if begin := shapes.DIFF_BEGIN.fullmatch(line):
+            minus, plus = ("expected", "actual") if begin["minus"] else ("actual", "expected")
+            self._signs = {"-": minus, "+": plus}
+            return None
+        if shapes.DIFF_END.match(line):
+            self._signs, self._in_message = None, False
+        if shapes.MESSAGE_BEGIN.fullmatch(line):
+            self._message_next = self._in_message = True
+            return None
+        if self._message_next:
+            self._message_next = False
+            return None if shapes.MESSAGE_EMPTY.fullmatch(line) else line
+        if self._signs is not None:
+            changed = shapes.DIFF_LINE.fullmatch(line)
+            return f"{self._signs[changed['sign']]}: {changed['value']}" if changed else None
+        if self._in_message and shapes.MATCHER.fullmatch(line):
+            return line
+        return self._plain(line, indent)
+
+    def _plain(self, line: str, indent: int) -> str | None:
+        match = shapes.ASSERTION.fullmatch(line)
+        if match is None:
+            return None
+        if (match["tap"] or "").endswith("|-"):
+            self._block = indent
+            return None
+        return match["pytest"] or match["raised"] or match["tap"]
+
+
+def _reasons(lines: Sequence[str]) -> Iterator[list[str]]:
+    """The reasons in pytest's summary, where the log shows no traceback (``--tb=no``)."""
+    if any(line.startswith("E   ") for line in lines):
+        return
+    reason: list[str] = []
+    for line in lines:
+        match = shapes.TEST.fullmatch(line)
+        if match is not None and match["reason"]:
+            reason = [match["reason"]]
+            yield reason
+        elif reason and (more := shapes.ASSERTION.fullmatch(f"E {line}")) and line[:2] == "  ":
+            reason.append(more["pytest"])
+        else:
+            reason = []
+
+
+def _shared(groups: Sequence[list[str]]) -> Iterator[str]:
+    """Where there is no room for every line: the first ones of each failure, as many as fit."""
+    if not _fit(groups):
+        groups = [
+            [line for line in group if not shapes.CHATTER.fullmatch(line)] for group in groups
+        ]
+    deepest = max(map(len, groups), default=0)
+    for depth in range(deepest, 0, -1):
+        shallow = [group[:depth] for group in groups]
+        if depth == 1 or _fit(shallow):
+            return chain.from_iterable(shallow)
+    return iter(())
+
+
+def _fit(groups: Iterable[list[str]]) -> bool:
+    lines = _take(chain.from_iterable(groups), MAX_ASSERTIONS + 1)
+    size = sum(len(line.encode("utf-8", "replace")) + _LIST_BYTES for line in lines)
+    return len(lines) <= MAX_ASSERTIONS and size <= MAX_ASSERTIONS_BYTES
 
 
 def _frame(line: str) -> str | None:
-    match = _FRAME.fullmatch(line)
+    match = shapes.FRAME.fullmatch(line)
     if match is None:
         return None
-    for path, number, function in (
-        ("path", "line", "function"),
-        ("file", "file_line", "file_function"),
-        ("js", "js_line", "js_function"),
-        ("location", "location_line", None),
-    ):
+    for path, number, function in shapes.FRAME_GROUPS:
         if match[path] and "node_modules/" not in match[path] and not match[path].startswith("..."):
             where = match[function] if function else None
             return f"{match[path]}:{match[number]}" + (f" in {where}" if where else "")
     return None
 
 
-def _diagnostics(lines: list[str]) -> Iterator[str | None]:
-    told = False  # uv wraps its explanation: the indented lines go with it
+def _diagnostics(lines: Sequence[str]) -> Iterator[str]:
+    more = ""  # uv wraps its explanation, tsc indents it: those lines go with the first
     for line in lines:
-        match = _DIAGNOSTIC.fullmatch(line)
+        match = shapes.DIAGNOSTIC.fullmatch(line)
         if match is None:
-            if told and line.startswith("      "):
+            if (more == "uv" and line.startswith("      ")) or (
+                more == "tsc" and shapes.TSC_MORE.fullmatch(line)
+            ):
                 yield line
             else:
-                told = False
+                more = ""
             continue
-        told = match["uv"] is not None
-        if not (match["npm"] and _NPM_CHATTER.match(match["npm"])):
+        more = "uv" if match["uv"] else "tsc" if shapes.TSC.fullmatch(line) else ""
+        if not (match["npm"] and shapes.NPM_CHATTER.match(match["npm"])):
             yield match["npm"] or match["uv"] or match["compiler"]
+
+
+def _folded(diagnostics: Iterable[str]) -> Iterator[str]:
+    """A compiler's message once, with the places that have it: an upgrade breaks every caller."""
+    places: dict[str, list[str]] = {}
+    for line in diagnostics:
+        match = shapes.DIAGNOSTIC.fullmatch(line)
+        if match is not None and match["compiler"]:
+            places.setdefault(match["message"], []).append(match["place"])
+        else:
+            places.setdefault(line, [])
+    for message, found in places.items():
+        if not found:
+            yield message
+            continue
+        first, others = found[0], list(dict.fromkeys(found[1:]))
+        also = ", ".join(others[:MAX_PLACES])
+        also += f" and {len(others) - MAX_PLACES} more" if len(others) > MAX_PLACES else ""
+        yield f"{first}{message}"[: MAX_LINE_CHARS // 2] + (f" (also {also})" if also else "")

@@ -12,7 +12,13 @@ from pathlib import PurePosixPath
 
 from fallback_audit.events import Digest
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_tier.gates.diagnosis import MAX_LINE_CHARS, Diagnosis, clean, diagnose
+from fallback_tier.gates.diagnosis import (
+    MAX_ASSERTIONS_BYTES,
+    MAX_LINE_CHARS,
+    Diagnosis,
+    clean,
+    diagnose,
+)
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 from fallback_tier.ports import GateVerdict
@@ -25,14 +31,25 @@ _TRIED = "What the patch tried:"
 
 #: UTF-8 bytes of each section. Together about what a retry's prompt can hold of a summary
 #: (MAX_FENCED_SUMMARY_BYTES), so that the fence seldom has to cut one.
-_SECTION_BYTES = {_TESTS: 700, _ASSERTIONS: 1_100, _FRAMES: 500, _DIAGNOSTICS: 1_000, _TRIED: 900}
+_SECTION_BYTES = {
+    _TESTS: 700,
+    _ASSERTIONS: MAX_ASSERTIONS_BYTES,
+    _FRAMES: 500,
+    _DIAGNOSTICS: 1_000,
+    _TRIED: 900,
+}
 
 #: Files whose changed lines a client wrote; that they changed is all that the patch "tried" there.
 _GENERATED = re.compile(r".*(?:[.-]lock(?:\.\w+)?|npm-shrinkwrap\.json|go\.sum)")
 
 #: What makes two failures the same one. Frames don't: an edit moves them.
 _SIGNED = (_TESTS, _ASSERTIONS, _DIAGNOSTICS)
-_LINE_NUMBER = re.compile(r":\d+(?::\d+)?|\(\d+,\d+\)")
+#: Not signed: line numbers and ports, seeds, random identifiers.
+_UNSIGNED = re.compile(
+    r":\d+(?::\d+)?|\(\d+,\d+\)|\b(?:seed|port)[ =:]+\d+"
+    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+    re.IGNORECASE,
+)
 
 
 def distill(
@@ -66,7 +83,8 @@ def distill(
 def failure_signature(summary: AttemptSummary) -> Digest:
     """The same failure gives the same signature, whatever was tried: gate, kind, tests, assertions.
 
-    A summary that ``distill`` did not write is signed whole.
+    Their order doesn't count: runners that work in parallel end in any. A summary that ``distill``
+    did not write is signed whole.
     """
     signed: list[str] = []
     section = None
@@ -74,9 +92,9 @@ def failure_signature(summary: AttemptSummary) -> Digest:
         if not line.startswith("- "):
             section = line
         elif section in _SIGNED:
-            signed.append(_LINE_NUMBER.sub("", line))
+            signed.append(_UNSIGNED.sub("", line))
     facts = [summary.failure_kind.value, *summary.failing_gates]
-    facts += signed or [clean(_without_attempt(summary.prior_failure_summary))]
+    facts += sorted(signed) or [clean(_without_attempt(summary.prior_failure_summary))]
     return sha256("\0".join(facts).encode("utf-8", "replace")).hexdigest()
 
 
@@ -93,20 +111,24 @@ def _lines(failures: Sequence[GateVerdict], application: Applied, attempt: int) 
 
 
 def _sections(diagnosis: Diagnosis) -> Iterator[str]:
+    spare = 0  # a compiler's log has no tests: its diagnostics, the last section, get that room
     for heading, lines in (
         (_TESTS, diagnosis.tests),
         (_ASSERTIONS, diagnosis.assertions),
         (_FRAMES, diagnosis.frames),
         (_DIAGNOSTICS, diagnosis.diagnostics),
     ):
-        if lines:
-            yield from _section(heading, (f"- {line}" for line in lines))
+        if not lines:
+            spare += _SECTION_BYTES[heading]
+            continue
+        extra = spare if heading == _DIAGNOSTICS else 0
+        yield from _section(heading, (f"- {line}" for line in lines), extra)
 
 
-def _section(heading: str, lines: Iterator[str]) -> Iterator[str]:
-    """The heading, and as many lines as fit its share."""
+def _section(heading: str, lines: Iterator[str], extra: int = 0) -> Iterator[str]:
+    """The heading, and as many lines as fit its share and what others left of theirs."""
     yield heading
-    left = _SECTION_BYTES[heading]
+    left = _SECTION_BYTES[heading] + extra
     for line in lines:
         left -= len(line.encode("utf-8", "replace")) + 1
         if left < 0:

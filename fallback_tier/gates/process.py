@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from fallback_tier.ports import CommandResult
+from fallback_tier.execution import CommandResult
 
 #: How long a killed command's leader may take to reap its children, and its pipe to drain. Measured
 #: at 1-2 ms; the bound is for a leader that is stuck, or a daemon that still holds the pipe.
@@ -71,13 +71,15 @@ def run_bounded(
     timeout_s: float,
     max_output_bytes: int,
     pass_fds: Sequence[int] = (),
+    stdin: int = subprocess.DEVNULL,
     leader_reaps: bool = False,
 ) -> CommandResult:
     """Run ``argv`` to its end or to its wall-clock limit; nothing of it is left behind.
 
-    stdin is closed, stdout and stderr are joined. ``exit_code`` is None where the clock ended it.
-    ``leader_reaps``: the program does nothing but wait for its children (bubblewrap's monitor), and
-    may bury them before it is killed itself. Raises OSError where the program can't be started.
+    stdin is empty where none is given, stdout and stderr are joined. ``exit_code`` is None where the
+    clock ended it. ``leader_reaps``: the program does nothing but wait for its children (bubblewrap's
+    monitor), and may bury them before it is killed itself. Raises OSError where the program can't be
+    started.
     """
     started = time.monotonic()
     output = BoundedOutput(max_output_bytes)
@@ -85,7 +87,7 @@ def run_bounded(
         argv,
         cwd=cwd,
         env=dict(env),
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,

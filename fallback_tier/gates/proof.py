@@ -6,95 +6,81 @@ patched index for the run only, so that no other gate, and no diff, ever sees th
 """
 
 import hashlib
-import json
 import secrets
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass
+from pathlib import Path
 
-from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_tier.errors import InputError, ToolFailedError
-from fallback_tier.gates.isolation import GIT_TIMEOUT_S, Worktree, make_removable
-from fallback_tier.ports import ClientRunner, CommandResult, GateContext, GateVerdict, Sandbox
+from fallback_audit.vocabulary import FailureKind, GateStatus, PromptShape, ProofLevel, Tier
+from fallback_tier.advisory import Advisory
+from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
+from fallback_tier.gates.proof_faults import fault
+from fallback_tier.gates.proof_given import PROOF, Proof, ProofError
+from fallback_tier.gates.worktrees import Worktrees
+from fallback_tier.outcome import Applied
+from fallback_tier.ports import EcosystemPlugin, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
+from fallback_tier.tree import Tree
 
-#: Wall clock of one run of a proof, where nothing else is said: a few tests, some with a limit of their
-#: own because the flaw is a hang.
-PROOF_TIMEOUT_S = 120.0
+__all__ = ["Proof", "ProofError", "ProofGate", "check_proof", "fresh_files"]
+
+#: Wall clock of installing what the base commit declares: as long as a gate may take.
+INSTALL_TIMEOUT_S = 600.0
 
 #: How much of the log an error about the proof itself quotes.
 _QUOTED_CHARS = 600
 
 
-class ProofError(InputError):
-    """The proof given can't prove anything: it passes already, never ends, or can't be put in place."""
-
-    code = "proof"
-
-
-@dataclass(frozen=True)
-class Proof:
-    """A command that exits with 0 exactly where the flaw is gone, and the files that it needs.
-
-    ``command`` is an argument list, run in the repository's root inside the sandbox, without network.
-    ``files``: POSIX-relative path → content; none of them may be a file of the repository. ``timeout_s``:
-    wall clock of one run. Raises ProofError for an empty command and for a path that leads out of the
-    repository.
-    """
-
-    command: tuple[str, ...]
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    timeout_s: float = PROOF_TIMEOUT_S
-
-    def __post_init__(self) -> None:
-        if not self.command:
-            raise ProofError("The proof has no command.", next_step="Name a program to run.")
-        for path in self.files:
-            pure = PurePosixPath(path)
-            if pure.is_absolute() or not pure.parts or {"..", ".git"} & set(pure.parts):
-                raise ProofError(
-                    f"The proof's file {path!r} is not at a place inside the repository.",
-                    next_step="Name it relative to the repository's root, without '..' and '.git'.",
-                )
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of command and files."""
-        files = {path: hashlib.sha256(self.files[path]).hexdigest() for path in self.files}
-        told = json.dumps([self.command, files], sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()
+#: What stands for the patch where there is none yet: the base commit as it is.
+_NO_DIGEST = hashlib.sha256(b"").hexdigest()
+_NOTHING = Applied(
+    attempt=1,
+    prompt_shape=PromptShape.NONE,
+    tier=Tier.RECIPE,
+    diff="",
+    patch_sha256=_NO_DIGEST,
+    edit_digest=_NO_DIGEST,
+    files=(),
+    proof_level=ProofLevel.SOURCE,
+)
 
 
 @dataclass(frozen=True)
 class ProofGate:
-    """Runs the proof on the patched files; the last gate, since it is the dearest."""
+    """Runs the proof on the patched files, their dependencies installed; the last gate: the dearest."""
 
     proof: Proof
-    name: str = "proof"
+    plugin: EcosystemPlugin
+    name: str = PROOF
 
     def judge(self, context: GateContext) -> GateVerdict:
-        """Failed where the proof fails; skipped where it passes at the base commit too.
+        """Failed where the proof fails; skipped where its failure at the base commit shows nothing.
 
-        Raises SandboxError, ToolError; ProofError where ``check_proof`` would have raised it.
+        Raises SandboxError, ToolError.
         """
-        if self._passes_at_base(context):
-            return GateVerdict(
-                gate=self.name,
-                status=GateStatus.SKIPPED,
-                detail="the proof passes at the base commit too, so it shows nothing",
-            )
         try:
-            result = self._run(context)
+            before = self.plugin.tests_ran(self.fails_at_base(context))
+        except ProofError as error:  # ``check_proof`` would have said so before anything was spent
+            status = GateStatus.SKIPPED
+            return GateVerdict(gate=self.name, status=status, detail=error.problem)
+        try:
+            result = self._run(context, patched=True)
         except ProofError as error:  # at the base commit the place was free
             return self._failed(FailureKind.POLICY_VIOLATION, error.problem)
+        if result is None:
+            said = "with the patch the dependencies can't be installed, so the proof can't run"
+            return self._failed(FailureKind.RESOLUTION_FAILED, said)
         if result.timed_out:
             said = f"the proof did not end within {self.proof.timeout_s:.0f} s"
             return self._failed(FailureKind.GATE_TIMEOUT, said, result.output)
         if not result.ok:
             said = "the proof fails: the vulnerability is still there, or what it needs is gone"
+            return self._failed(FailureKind.PROOF_FAILED, said, result.output)
+        # A patched module that ends the process ends the proof too, and well.
+        now = self.plugin.tests_ran(result.output) or 0
+        if before is not None and now < before:
+            said = f"the proof ran {before} test(s) at the base commit, {now} with the patch"
             return self._failed(FailureKind.PROOF_FAILED, said, result.output)
         return GateVerdict(
             gate=self.name,
@@ -103,85 +89,86 @@ class ProofGate:
             log=result.output,
         )
 
+    def fails_at_base(self, context: GateContext) -> str:
+        """The proof's output at the base commit, where it fails as it should.
+
+        Asked once for a commit, a proof and an ecosystem: what outlives attempts keeps the answer.
+        Raises ProofError where that failure shows nothing; SandboxError, ToolError.
+        """
+        commit, name = context.repo.base_commit, self.plugin.name
+        where = type(
+            context.sandbox
+        ).__qualname__  # a failure for want of a network is no flaw outside
+        place = context.cache / "proofs" / f"{commit}-{name}-{where}-{self.proof.digest}"
+        if not place.exists():
+            base = _checked(self.proof, self._run(context, patched=False))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            partial = place.with_suffix(f".{secrets.token_hex(4)}")
+            partial.write_text(base.output, encoding="utf-8", errors="replace")
+            partial.replace(place)
+        return place.read_text(encoding="utf-8")
+
     def _failed(self, kind: FailureKind, detail: str, log: str = "") -> GateVerdict:
         status = GateStatus.FAILED
         return GateVerdict(gate=self.name, status=status, failure_kind=kind, detail=detail, log=log)
 
-    def _passes_at_base(self, context: GateContext) -> bool:
-        """Asked once for a commit and a proof: what outlives attempts keeps the answer."""
-        commit = context.repo.base_commit
-        place = context.cache / "proofs" / f"{commit}-{self.proof.digest}"
-        if not place.exists():
-            base = self._run(context, commit)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            partial = place.with_suffix(f".{secrets.token_hex(4)}")
-            partial.write_text("passes" if base.ok else "fails", encoding="ascii")
-            partial.replace(place)
-        return place.read_text(encoding="ascii") == "passes"
-
-    def _run(self, context: GateContext, commit: str | None = None) -> CommandResult:
-        tree = _Source(context.worktree, context.clients, commit)
-        return _run(self.proof, tree, context.sandbox, context.cache)
+    def _run(self, context: GateContext, *, patched: bool) -> CommandResult | None:
+        """Over fresh files, the proof's own laid over them. None: no dependencies to be had."""
+        with fresh_files(context, patched=patched) as files:
+            for path, content in self.proof.files.items():
+                _put(files.tree, path, content)
+            return self.plugin.run(context, files, self.proof.command, self.proof.timeout_s)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """Where the files come from: a worktree's index, or a commit that its repository holds."""
-
-    worktree: Path
-    clients: ClientRunner
-    commit: str | None = None
-
-    @contextmanager
-    def exported(self, scratch: Path) -> Iterator[Path]:
-        """Fresh files, without git's own: nothing that an earlier gate's command left is among them."""
-        scratch.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=scratch, prefix="proof-")).resolve()
-        try:
-            env = {}
-            if self.commit is not None:
-                env = {"GIT_INDEX_FILE": str(folder / "index")}
-                self._git(["read-tree", self.commit], env)
-            tree = folder / "tree"
-            tree.mkdir()
-            self._git(["checkout-index", "--all", "--force", f"--prefix={tree}/"], env)
-            yield tree
-        finally:
-            make_removable(folder)
-            shutil.rmtree(folder)
-
-    def _git(self, args: Sequence[str], env: Mapping[str, str]) -> None:
-        done = self.clients.run("git", args, cwd=self.worktree, timeout_s=GIT_TIMEOUT_S, env=env)
-        if not done.ok:
-            said = " ".join(done.output.split())[-_QUOTED_CHARS:]
-            raise ToolFailedError(
-                f"git {args[0]} for the proof failed: {said or 'it took too long'}",
-                next_step="Check the repository with `git fsck`.",
-                output=done.output,
-            )
+@contextmanager
+def fresh_files(context: GateContext, *, patched: bool) -> Iterator[RepoContext]:
+    """The patched files, or the base commit's, as no command has touched them; gone at the end."""
+    with context.worktree.fresh(patched=patched) as tree:
+        yield context.repo.laid_out(tree)
 
 
 def check_proof(
-    proof: Proof,
+    gate: ProofGate,
+    advisory: Advisory,
     repo: RepoContext,
     *,
     clients: ClientRunner,
     sandbox: Sandbox,
     workspace: Path,
-) -> CommandResult:
-    """Run the proof at the base commit, before anything is spent: how it fails there.
+    timeout_s: float = INSTALL_TIMEOUT_S,
+) -> str:
+    """Run the proof at the base commit, before anything is spent: what it prints as it fails there.
 
-    Raises ProofError where it passes, does not end, or its files are the repository's own;
-    SandboxError, RepositoryError, ToolError.
+    Raises ProofError where it passes, does not end, can't start, where what it needs can't be installed,
+    or where its files are the repository's own; SandboxError, RepositoryError, ToolError.
     """
-    place = workspace / "worktrees" / f"{repo.fix_id}-proof"
-    with Worktree.create(repo, clients, place) as worktree:
-        result = _run(proof, _Source(worktree.path, clients), sandbox, place)
-    said = " ".join(result.output[-_QUOTED_CHARS:].split())
+    worktrees = Worktrees(workspace, clients, sandbox)
+    with worktrees.open(repo, f"{repo.fix_id}-proof") as worktree:
+        context = GateContext(
+            advisory=advisory,
+            repo=repo,
+            application=_NOTHING,
+            worktree=worktree,
+            cache=workspace / "cache",
+            sandbox=sandbox,
+            clients=clients,
+            timeout_s=timeout_s,
+        )
+        return gate.fails_at_base(context)
+
+
+def _checked(proof: Proof, result: CommandResult | None) -> CommandResult:
+    """The run at the base commit, where it ended as a proof must. Raises ProofError."""
+    if result is None:
+        raise ProofError(
+            "The proof can't be run: the dependencies of the base commit can't be installed here.",
+            next_step="Make them installable (`npm ci`, `uv pip install`), or prove it by hand.",
+        )
+    said = " ".join(result.output[-_QUOTED_CHARS:].split()) or "it printed nothing"
     if result.ok:
         raise ProofError(
             "The proof passes already at the base commit, so it can't show that a patch mends "
-            f"anything: {said or 'it printed nothing'}",
+            f"anything: {said}",
             next_step="Give a test that fails while the vulnerability is there.",
         )
     if result.timed_out:
@@ -189,32 +176,20 @@ def check_proof(
             f"The proof did not end within {proof.timeout_s:.0f} s at the base commit: {said}",
             next_step="Let it end by itself, with a limit of its own where the flaw is a hang.",
         )
+    if why := fault(result):
+        raise ProofError(
+            f"The proof fails at the base commit, but not because of the flaw: {why}: {said}",
+            next_step="Run it by hand at the base commit until it fails in its own words.",
+        )
     return result
 
 
-def _run(proof: Proof, source: _Source, sandbox: Sandbox, scratch: Path) -> CommandResult:
-    """The proof over fresh files; paths in its output are relative, the same on every machine."""
-    with source.exported(scratch) as tree:
-        for path, content in proof.files.items():
-            _put(tree, PurePosixPath(path), content)
-        result = sandbox.run(proof.command, worktree=tree, timeout_s=proof.timeout_s)
-        output = result.output.replace(f"file://{tree}/", "").replace(f"{tree}/", "")
-        return result.model_copy(update={"output": output.replace(str(tree), ".")})
-
-
-def _put(tree: Path, path: PurePosixPath, content: bytes) -> None:
+def _put(tree: Tree, path: str, content: bytes) -> None:
     """A new file; a link of the repository leads it nowhere."""
-    folders = [tree / parent for parent in reversed(path.parents)]
-    clear = not any(folder.is_symlink() for folder in folders)
     try:
-        if clear:
-            folders[-1].mkdir(parents=True, exist_ok=True)
-            with (tree / path).open("xb") as file:
-                file.write(content)
-    except (FileExistsError, NotADirectoryError):
-        clear = False
-    if not clear:
+        tree.add(path, content)
+    except FileExistsError as error:
         raise ProofError(
-            f"The proof's file {str(path)!r} is in the way of a file of the repository.",
+            f"The proof's file {path!r} is in the way of a file of the repository.",
             next_step="Give it a name that the repository does not use.",
-        )
+        ) from error

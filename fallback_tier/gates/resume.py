@@ -1,227 +1,185 @@
-"""A fix that stopped at its budget goes on: a person raises the cap, the trail gives the state back.
+"""A fix goes on in another process: after kill -9, after a raised budget, or reopened by a person.
 
-Everything is read from the audit trail and its evidence; nothing else outlives a run. The attempt that
-was stopped begins again under its own number, and finds the answers that were paid for
-(``fallback_tier.budget.journal``).
+Everything is read from the audit trail and its evidence; nothing else outlives a run. Answers that were
+paid for are found again by the attempt itself (``fallback_tier.budget.journal``).
 """
 
-import fcntl
-import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from decimal import Decimal
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+from pydantic import JsonValue
+
+from fallback_audit.documents import get_document
 from fallback_audit.events import (
-    AnswerReused,
-    AttemptFailed,
-    AttemptStarted,
     BudgetRaised,
-    BudgetReached,
-    ExampleReplayed,
     FixStarted,
-    ModelCalled,
-    PatchProposed,
+    FixVerified,
+    PatchDelivered,
     SandboxDisabled,
 )
-from fallback_audit.ports import AuditStore, EvidenceStore, Scope, StoredEvent
-from fallback_audit.trail import TERMINALS, is_budget_stop
-from fallback_audit.vocabulary import BudgetLimit, CallType, Tier
+from fallback_audit.ports import AuditStore, EvidenceStore
+from fallback_audit.trail import TERMINALS
 from fallback_tier.advisory import Advisory
-from fallback_tier.budget.meter import amount, is_of_a_day
 from fallback_tier.errors import InputError, RepositoryError
-from fallback_tier.gates.steps import FixState
-from fallback_tier.outcome import AttemptSummary
+from fallback_tier.gates.budget_raise import how_to_go_on
+from fallback_tier.gates.ending import result_of
+from fallback_tier.gates.history import History, read_history
+from fallback_tier.gates.inputs import FixInputs
+from fallback_tier.gates.rebuild import last_failure, rebuild
+from fallback_tier.gates.result import FixResult
+from fallback_tier.gates.steps import APPLIES, FixState
 
-EventT = TypeVar("EventT")
-
-#: The option that raises each cap of a fix, the same in ``review raise-budget`` and ``fix``.
-_OPTIONS = {
-    BudgetLimit.USD_PER_FIX: "--max-usd",
-    BudgetLimit.TOKENS_PER_FIX: "--max-tokens",
-    BudgetLimit.USD_PER_DAY: "--max-usd-per-day",
-    BudgetLimit.TOKENS_PER_DAY: "--max-tokens-per-day",
-}
+#: The parts of a configuration that say what a patch is judged by.
+_JUDGED_BY = ("gates", "proof")
 
 
 @dataclass(frozen=True)
-class Reopened:
-    """What a fix goes on with. ``raised``: everything that was raised for it, in order.
+class TakenUp:
+    """Where a fix stands, for ``GateRunner.resume``.
 
-    ``unprotected``: that no sandbox was used is on record.
+    ``after``: kind of the last event on record. ``raised``: everything that was raised for it, in order.
+    ``unprotected``: that no sandbox was used is on record. ``linked``: the gate transition that a person
+    reopened; then ``gate_transition_id`` is still to be started. ``gates`` and ``configuration``: those
+    that it set out with; empty where an older version did. ``result``: how it has ended; None: it goes
+    on. ``delivered``: where the proved patch was put, as it is on record.
     """
 
     gate_transition_id: str
+    base_commit: str
     state: FixState
-    raised: tuple[BudgetRaised, ...]
-    unprotected: bool
+    after: str
+    raised: tuple[BudgetRaised, ...] = ()
+    unprotected: bool = False
+    linked: str | None = None
+    gates: tuple[str, ...] = ()
+    configuration: dict[str, JsonValue] = field(default_factory=dict)
+    result: FixResult | None = None
+    delivered: PatchDelivered | None = None
 
 
-@dataclass(frozen=True)
-class _History:
-    """The events of a fix's last gate transition."""
-
-    scope: Scope
-    events: tuple[StoredEvent, ...]
-
-    def of(self, kind: type[EventT]) -> list[EventT]:
-        return [stored.payload for stored in self.events if isinstance(stored.payload, kind)]
-
-    @property
-    def last(self) -> object:
-        return self.events[-1].payload
-
-    @property
-    def stopped(self) -> BudgetReached | None:
-        """The cap at which the fix stands still, raised or not; None: it does not."""
-        if is_budget_stop(self.last) or isinstance(self.last, BudgetRaised):
-            return next(iter(reversed(self.of(BudgetReached))), None)
-        return None
-
-
-def how_to_go_on(reached: BudgetReached, fix_id: str) -> str:
-    """The commands, for the person who is asked."""
-    option, least = _OPTIONS[reached.limit], _least(reached)
-    raising = f"fallback-tier review raise-budget {fix_id} --by NAME --because TEXT"
-    resuming = f"fallback-tier fix REPO --advisory FILE --resume {fix_id}"
-    if is_of_a_day(reached.limit):
-        return (
-            f"Go on tomorrow, or with {option} {least} or more? `{raising}`, then `{resuming}` with "
-            "the options as before."
+def inputs_of(audit: AuditStore, evidence: EvidenceStore, fix_id: str) -> FixInputs:
+    """What a fix began with. Raises InputError: no such fix, another orchestrator's, an older version's;
+    EvidenceError: what it began with is gone."""
+    start = _start(read_history(audit, fix_id))
+    if start.inputs_sha256 is None:
+        raise InputError(
+            f"Fix {fix_id} was begun by an older version, which did not keep what it began with.",
+            next_step=f"`fallback-tier fix REPO --advisory FILE --resume {fix_id}`, with the options "
+            "as before.",
         )
-    return f"Go on? `{raising} {option} {least}` (or more), then `{resuming}` with the options as before."
+    return get_document(evidence, FixInputs, start.inputs_sha256)
 
 
-def raise_budget(audit: AuditStore, fix_id: str, raised: BudgetRaised) -> BudgetReached:
-    """Record that a person raised a cap; returns what had been reached.
+def take_up(
+    audit: AuditStore, evidence: EvidenceStore, fix_id: str, *, advisory: Advisory
+) -> TakenUp:
+    """Where the fix stands. Call it while the fix is held (``holding``), and go on while it is.
 
-    Raises InputError, and records nothing: no such fix, one that did not stop at its budget, no name or
-    reason, a cap that is not higher. After a cap per day no number is needed: that one is an option of
-    ``fix``, and the record says who let the fix go on.
+    Raises InputError: no such fix, another advisory, a budget that nobody has raised, a trail that does
+    not tell; EvidenceError: what the trail names is gone.
     """
-    history = _history(audit, fix_id)
-    reached = history.stopped
-    if reached is None:
-        raise InputError(
-            f"Fix {fix_id} did not stop at its budget: its last event is {_kind(history)}.",
-            next_step="Only a fix that was escalated with budget_exhausted can be given more.",
-        )
-    if not (raised.by.strip() and raised.reason.strip()):
-        raise InputError(
-            "A raised budget needs a name and a reason.",
-            next_step="Give --by NAME and --because TEXT: both go on record.",
-        )
-    for limit, given in (
-        (BudgetLimit.USD_PER_FIX, raised.usd_per_fix),
-        (BudgetLimit.TOKENS_PER_FIX, raised.tokens_per_fix),
-    ):
-        _check_higher(history, reached, limit, None if given is None else str(given))
-    audit.append(history.scope, raised)
-    return reached
-
-
-def reopen(
-    audit: AuditStore,
-    evidence: EvidenceStore,
-    fix_id: str,
-    *,
-    advisory: Advisory,
-    base_commit: str,
-) -> Reopened:
-    """The state in which a fix stopped at its budget, for ``GateRunner.resume``.
-
-    Raises InputError: no such fix, it has ended, nobody raised its budget, it was about another
-    advisory; RepositoryError: another commit; EvidenceError: the summary of a failed attempt is gone.
-    """
-    history = _history(audit, fix_id)
-    _check_raised(history, fix_id)
-    starts = history.of(FixStarted)
-    if not starts:
-        raise InputError(
-            f"{fix_id} is no fix of this program's gate runner: another orchestrator keeps its state.",
-            next_step="Call `fallback-tier attempt` again with the same fix_id, gate_transition_id "
-            "and prior_attempts.",
-        )
-    _check_same(starts[0], advisory, base_commit, fix_id)
-    failures = history.of(AttemptFailed)
-    attempts = history.of(AttemptStarted)
-    if attempts and attempts[-1].prior_attempt_count != len(failures):
-        raise InputError(
-            f"Fix {fix_id} began with failed attempts of another gate transition.",
-            next_step="Start a new fix.",
-        )
-    return Reopened(
-        gate_transition_id=history.scope.gate_transition_id,
-        state=FixState(
-            prior_attempts=tuple(_summary(history, failure, evidence) for failure in failures),
-            signatures=tuple(failure.failure_signature for failure in failures),
-        ),
-        raised=tuple(history.of(BudgetRaised)),
-        unprotected=bool(history.of(SandboxDisabled)),
-    )
-
-
-@contextmanager
-def resuming(workspace: Path, fix_id: str) -> Iterator[None]:
-    """Hold a fix while it goes on: two at once would share a worktree, and write one trail.
-
-    ``reopen`` belongs inside. The system lets go when the process ends, however it does. Raises
-    InputError where another process holds it.
-    """
-    folder = workspace / "resuming"
-    folder.mkdir(parents=True, exist_ok=True)
-    # An identifier may be anybody's text: it names no path.
-    name = hashlib.sha256(fix_id.encode()).hexdigest()
-    with (folder / name).open("w") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(
-                f"Fix {fix_id} is being resumed by another process.",
-                next_step="Wait for it to end; `fallback-tier audit show` tells how it goes.",
-            ) from error
-        yield
-
-
-def _history(audit: AuditStore, fix_id: str) -> _History:
-    events = tuple(audit.events(fix_id))
-    if not events:
-        raise InputError(
-            f"There is no fix {fix_id!r} in the audit trail.",
-            next_step="`fallback-tier audit log` lists those on record.",
-        )
-    scope = events[-1].scope
-    return _History(scope, tuple(stored for stored in events if stored.scope == scope))
-
-
-def _check_raised(history: _History, fix_id: str) -> None:
-    if isinstance(history.last, BudgetRaised):
-        return
-    if (reached := history.stopped) is not None:
+    history = read_history(audit, fix_id)
+    start = _start(history)
+    configuration = _check_advisory(start, advisory, evidence, fix_id)
+    current = history.current
+    if current.reopened is not None:
+        return _reopened(history, start, evidence)
+    end = current.end
+    if end is not None and (reached := current.stopped) is not None:
         raise InputError(
             f"Fix {fix_id} stopped at its budget, and nobody has raised it.",
             next_step=how_to_go_on(reached, fix_id),
         )
-    if isinstance(history.last, TERMINALS):
-        raise InputError(
-            f"Fix {fix_id} has ended: {_kind(history)}.",
-            next_step=f"See `fallback-tier audit show {fix_id}`; start a new fix without --resume.",
-        )
-    raise InputError(
-        f"Fix {fix_id} did not stop at its budget: it is running or was interrupted "
-        f"({_kind(history)}).",
-        next_step="Wait for it to end, or start a new fix without --resume.",
+    state = rebuild(history, evidence)
+    result = None
+    if isinstance(end, TERMINALS):
+        result = result_of(end, state, audit, current.scope, advisory.id)
+    return TakenUp(
+        gate_transition_id=current.scope.gate_transition_id,
+        base_commit=start.base_commit,
+        state=state,
+        after=current.last_kind,
+        raised=tuple(current.of(BudgetRaised)),
+        unprotected=bool(current.of(SandboxDisabled)),
+        gates=start.gates,
+        configuration=configuration,
+        result=result,
+        delivered=current.last_of(PatchDelivered) if isinstance(end, FixVerified) else None,
     )
 
 
-def _check_same(start: FixStarted, advisory: Advisory, base_commit: str, fix_id: str) -> None:
-    if start.base_commit != base_commit:
+def check_base(taken: TakenUp, base_commit: str, fix_id: str) -> None:
+    """Raises RepositoryError where the repository is at another commit than the fix."""
+    if taken.base_commit != base_commit:
         raise RepositoryError(
-            f"Fix {fix_id} began at commit {start.base_commit[:12]}, and this is {base_commit[:12]}.",
-            next_step="Check out that commit to resume, or start a new fix without --resume.",
+            f"Fix {fix_id} began at commit {taken.base_commit[:12]}, and this is {base_commit[:12]}.",
+            next_step="Check out that commit to resume, or start a new fix.",
         )
+
+
+def check_gates(
+    taken: TakenUp, gates: Sequence[str], configuration: dict[str, JsonValue], fix_id: str
+) -> None:
+    """Raises InputError where other gates are configured now: the verdicts would mean something else.
+
+    A reopened gate transition has no verdicts yet.
+    """
+    now = (APPLIES, *gates)
+    if taken.linked or not (taken.gates or taken.configuration):
+        return
+    for name in _JUDGED_BY:
+        if taken.configuration.get(name) != configuration.get(name):
+            raise InputError(
+                f"Fix {fix_id} began with another configuration of its {name}.",
+                next_step=f"`fallback-tier resume {fix_id}` goes on with that one; or start a new fix.",
+            )
+    if taken.gates == now:
+        return
+    gone = [f"{name!r} is gone" for name in taken.gates if name not in now]
+    new = [f"{name!r} is new" for name in now if name not in taken.gates]
+    what = ", ".join([*gone, *new]) or "they stand in another order"
+    raise InputError(
+        f"Fix {fix_id} began with other gates: {what}.",
+        next_step="Configure the gates as before to resume, or start a new fix.",
+    )
+
+
+def _start(history: History) -> FixStarted:
+    start = history.current.start
+    if start is None:
+        raise InputError(
+            f"{history.fix_id} is no fix of this program's gate runner: another orchestrator keeps its "
+            "state.",
+            next_step="Call `fallback-tier attempt` again with the same fix_id, gate_transition_id "
+            "and prior_attempts.",
+        )
+    return start
+
+
+def _reopened(history: History, start: FixStarted, evidence: EvidenceStore) -> TakenUp:
+    """A gate transition that is still to be started, with the old one's last failure."""
+    old, fix_id = history.current, history.fix_id
+    event = old.reopened
+    prior = last_failure(history, old, evidence)
+    if event is None or not prior:
+        raise InputError(
+            f"Fix {fix_id} was reopened, and no attempt of it had failed: there is nothing to go on with.",
+            next_step="Start a new fix.",
+        )
+    return TakenUp(
+        gate_transition_id=event.opens,
+        base_commit=start.base_commit,
+        state=FixState(prior_attempts=prior),
+        after=event.kind,
+        linked=old.scope.gate_transition_id,
+        gates=start.gates,
+    )
+
+
+def _check_advisory(
+    start: FixStarted, advisory: Advisory, evidence: EvidenceStore, fix_id: str
+) -> dict[str, JsonValue]:
+    """Returns the configuration that the fix began with; empty where an older version began it."""
     ecosystems = ", ".join(advisory.ecosystems)
     if (start.advisory_ids, start.ecosystem) != (advisory.ids, ecosystems):
         raise InputError(
@@ -229,68 +187,13 @@ def _check_same(start: FixStarted, advisory: Advisory, base_commit: str, fix_id:
             f"--advisory is {', '.join(advisory.ids)} ({ecosystems}).",
             next_step="Give the advisory that the fix began with.",
         )
-
-
-def _check_higher(
-    history: _History, reached: BudgetReached, limit: BudgetLimit, given: str | None
-) -> None:
-    """The cap that was reached must be raised; another one may be, and then truly so."""
-    standing = [reached.cap] if reached.limit is limit else []
-    for raised in history.of(BudgetRaised):
-        earlier = getattr(raised, limit.value)
-        standing += [] if earlier is None else [str(earlier)]
-    cap = max(standing, key=Decimal, default=None)
-    if given is None:
-        # Raised before, and nothing was asked since: that one stands.
-        needed = reached.limit is limit and cap == reached.cap
-    else:
-        needed = cap is not None and Decimal(given) <= Decimal(cap)
-    if needed and cap is not None:
-        said = "" if given is None else f", and {amount(limit, given)} is not more"
+    if start.inputs_sha256 is None:
+        return {}
+    inputs = get_document(evidence, FixInputs, start.inputs_sha256)
+    if inputs.advisory != advisory:
         raise InputError(
-            f"The cap that stands is {amount(limit, cap)}{said}.",
-            next_step=f"Give {_OPTIONS[limit]} {_least(reached) if reached.limit is limit else 'N'} "
-            "or more.",
+            f"Advisory {advisory.id} has changed since fix {fix_id} began.",
+            next_step=f"`fallback-tier resume {fix_id}` goes on with the advisory as it was; or start a "
+            "new fix.",
         )
-
-
-def _least(reached: BudgetReached) -> str:
-    """The lowest cap under which the next call fits."""
-    if not reached.wanted:
-        return "N"
-    return f"{Decimal(reached.used) + Decimal(reached.wanted):f}"
-
-
-def _summary(history: _History, failure: AttemptFailed, evidence: EvidenceStore) -> AttemptSummary:
-    return AttemptSummary(
-        attempt=failure.attempt,
-        tier=failure.tier,
-        edit_digest=failure.edit_digest,
-        failing_gates=failure.failing_gates,
-        failure_kind=failure.failure_kind,
-        prior_failure_summary=evidence.get(failure.summary_sha256).decode(),
-        used_few_shot_ref=_examples(history, failure.attempt),
-    )
-
-
-def _examples(history: _History, attempt: int) -> tuple[str, ...]:
-    """The examples behind an attempt's patch: the replayed one, or those of its last prompt."""
-    patch = next((p for p in history.of(PatchProposed) if p.attempt == attempt), None)
-    if patch is None:
-        return ()
-    if patch.tier is Tier.RAG:
-        return tuple(
-            replay.example_id for replay in history.of(ExampleReplayed) if replay.attempt == attempt
-        )
-    prompts = [
-        stored.payload.example_ids
-        for stored in history.events
-        if isinstance(stored.payload, ModelCalled | AnswerReused)
-        and stored.payload.attempt == attempt
-        and stored.payload.call_type is CallType.AUTHOR
-    ]
-    return prompts[-1] if prompts and patch.tier is Tier.LLM else ()
-
-
-def _kind(history: _History) -> str:
-    return history.events[-1].kind
+    return inputs.setup.configuration

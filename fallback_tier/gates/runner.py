@@ -5,44 +5,34 @@ attempt is distilled, deterministically, into the next attempt's context; nothin
 """
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fallback_audit.events import (
-    MAX_EXCERPT_CHARS,
-    AttemptFailed,
-    AuditEvent,
-    BudgetReached,
-    FixEscalated,
-    FixRefused,
-    FixStarted,
-    FixVerified,
-    GateJudged,
-    SandboxDisabled,
-)
+from fallback_audit.events import MAX_EXCERPT_CHARS, BudgetReached
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.advisory import Advisory
-from fallback_tier.attempt import Finished, Recorder, TierEvent
-from fallback_tier.budget.spent import spent
+from fallback_tier.attempt import Finished, TierEvent
 from fallback_tier.errors import ToolError
+from fallback_tier.execution import ClientRunner, Sandbox
 from fallback_tier.gates.applies import judge_application
-from fallback_tier.gates.decision import Ask, Decision, Failure, Pass, Refuse, decide
-from fallback_tier.gates.isolation import Worktree
-from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified, shown_by
+from fallback_tier.gates.decision import Ask, decide, told
+from fallback_tier.gates.inputs import Setup
+from fallback_tier.gates.recording import FixRecord, Observer
+from fallback_tier.gates.result import FixResult
+from fallback_tier.gates.resume import TakenUp
 from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
+from fallback_tier.gates.worktrees import Worktree, Worktrees
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeSelection
-from fallback_tier.ports import ClientRunner, Gate, GateContext, Sandbox
+from fallback_tier.ports import Gate, GateContext, GateVerdict
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
 
 #: One gate's wall clock. Long enough for a real test suite, short enough to notice a hang.
 GATE_TIMEOUT_S = 600.0
-
-Observer = Callable[[TierEvent | StepKey], None]
 
 
 def _ignore(_event: TierEvent | StepKey) -> None:
@@ -51,7 +41,10 @@ def _ignore(_event: TierEvent | StepKey) -> None:
 
 @dataclass(frozen=True)
 class GateRunner:
-    """Runs attempts until one is proved, none can be had, or a person must decide."""
+    """Runs attempts until one is proved, none can be had, or a person must decide.
+
+    ``setup``: what a run that takes the fix up must know of this one, kept as evidence.
+    """
 
     tier: FallbackTier
     gates: Sequence[Gate]
@@ -64,6 +57,14 @@ class GateRunner:
     sandbox_waiver: str | None = None
     observe: Observer = _ignore
     timeout_s: float = GATE_TIMEOUT_S
+    #: Worktrees in layers, or plain checkouts; None: layers where they can be mounted.
+    layered: bool | None = None
+    setup: Setup = field(default_factory=Setup)
+
+    @property
+    def gate_names(self) -> tuple[str, ...]:
+        """In order, without ``applies``."""
+        return tuple(gate.name for gate in self.gates)
 
     def run(
         self,
@@ -72,40 +73,41 @@ class GateRunner:
         selection: RecipeSelection,
         *,
         prior_attempts: Sequence[AttemptSummary] = (),
+        linked: str | None = None,
     ) -> FixResult:
         """One gate transition: a first attempt and at most MAX_RETRIES retries.
 
-        ``prior_attempts`` is not empty only where a transition is linked to an earlier one. Raises
-        SandboxError, RepositoryError, AuditStoreError: then the repository is untouched, and the fix
-        stays open in the trail.
+        ``prior_attempts`` is not empty only where a transition is linked to an earlier one, ``linked``.
+        Raises SandboxError, RepositoryError, AuditStoreError: then the repository is untouched, and the
+        fix stays open in the trail.
         """
         fix = _Fix(self, advisory, repo, selection)
-        fix.start()
+        fix.record.started(
+            self.gate_names, self.setup, tool_version=self.tool_version, linked=linked
+        )
+        fix.say_unprotected()
         return self._to_the_end(fix, FixState(prior_attempts=tuple(prior_attempts)))
 
     def resume(
-        self,
-        advisory: Advisory,
-        repo: RepoContext,
-        selection: RecipeSelection,
-        state: FixState,
-        *,
-        unprotected_before: bool = False,
+        self, advisory: Advisory, repo: RepoContext, selection: RecipeSelection, taken: TakenUp
     ) -> FixResult:
-        """Go on from ``state`` (``fallback_tier.gates.resume``) under the same identifiers.
+        """Go on from where the trail says that the fix stands, under the same identifiers.
 
-        The attempt in hand begins again under its own number. ``unprotected_before``: that no sandbox
-        is used is on record already. Raises as ``run`` does.
+        An attempt without an outcome begins again under its own number; verdicts on record are not given
+        again. A reopened gate transition is started. Raises as ``run`` does.
         """
+        if taken.linked is not None:
+            prior = taken.state.prior_attempts
+            return self.run(advisory, repo, selection, prior_attempts=prior, linked=taken.linked)
         fix = _Fix(self, advisory, repo, selection)
-        if not unprotected_before:
+        fix.record.resumed(taken.after, self.tool_version)
+        if not taken.unprotected:
             fix.say_unprotected()
-        return self._to_the_end(fix, state)
+        return self._to_the_end(fix, taken.state)
 
     def _to_the_end(self, fix: "_Fix", state: FixState) -> FixResult:
-        names = [gate.name for gate in self.gates]
         try:
-            while (key := next_step(state, names)) is not None:
+            while (key := next_step(state, self.gate_names)) is not None:
                 self.observe(key)
                 state = fix.step(key, state)
         finally:
@@ -125,29 +127,21 @@ class _Fix:
         self._advisory = advisory
         self._repo = repo
         self._selection = selection
-        self._append = Recorder(runner.audit, repo)
-        self._worktree: Worktree | None = None
-
-    def start(self) -> None:
-        self._record(
-            FixStarted(
-                advisory_id=self._advisory.id,
-                advisory_ids=self._advisory.ids,
-                repository=self._repo.root.name,
-                base_commit=self._repo.base_commit,
-                ecosystem=", ".join(self._advisory.ecosystems),
-                tool_version=self._runner.tool_version,
-            )
+        self.record = FixRecord(runner.audit, runner.evidence, advisory, repo, runner.observe)
+        self._worktrees = Worktrees(
+            runner.workspace, runner.clients, runner.sandbox, layered=runner.layered
         )
-        self.say_unprotected()
+        self._worktree: Worktree | None = None
+        self._opened = ExitStack()
 
     def say_unprotected(self) -> None:
         if self._runner.sandbox_waiver is not None:
-            self._record(SandboxDisabled(reason=self._runner.sandbox_waiver))
+            self.record.unprotected(self._runner.sandbox_waiver)
 
     def close(self) -> None:
-        if self._worktree is not None:
-            self._worktree.close()
+        """Leave nothing behind, nor what an interrupted run had left."""
+        self._opened.close()
+        self._worktrees.remove_leftovers()
 
     def step(self, key: StepKey, state: FixState) -> FixState:
         """Do the keyed step. A client that can't do its work is a person's question, no verdict."""
@@ -161,8 +155,9 @@ class _Fix:
         except ToolError as error:
             said = excerpt(str(error), MAX_EXCERPT_CHARS)
             question = f"Step {key.name!r} could not be run: {said} Repair this and run again?"
-            return self._carry_out(Ask(EscalationReason.GATE_INFRASTRUCTURE, question), state)
-        return self._carry_out(decide(state, self._repo.fix_id), state)
+            ask = told(Ask(EscalationReason.GATE_INFRASTRUCTURE, question), self._repo.fix_id)
+            return self.record.carry_out(ask, state)
+        return self.record.carry_out(decide(state, self._repo.fix_id), state)
 
     def _attempt(self, state: FixState) -> FixState:
         events = self._runner.tier.stream(
@@ -180,10 +175,12 @@ class _Fix:
     def _isolate(self, state: FixState) -> FixState:
         """One disposable worktree a fix, reset between attempts: the repository is never written."""
         if self._worktree is None:
-            place = self._runner.workspace / "worktrees" / self._repo.fix_id
-            self._worktree = Worktree.create(self._repo, self._runner.clients, place)
+            self._worktree = self._opened.enter_context(self._worktrees.open(self._repo))
         else:
             self._worktree.reset()
+        if state.verdicts and isinstance(state.application, Applied):
+            # Taken up behind the verdict that it applies: put on again, and not judged again.
+            self._worktree.apply(state.application.diff)
         return replace(state, isolated=True)
 
     def _gate(self, name: str, state: FixState) -> FixState:
@@ -191,110 +188,27 @@ class _Fix:
         if not isinstance(application, Applied) or worktree is None:
             raise AssertionError("gates judge an isolated patch")
         began = time.monotonic_ns()
-        if name == APPLIES:
-            verdict = judge_application(application, worktree)
-        else:
-            worktree.restore()
-            gate = next(gate for gate in self._runner.gates if gate.name == name)
-            verdict = gate.judge(self._context(application, worktree))
+        verdict = self._judge(name, application, worktree)
         took_ms = (time.monotonic_ns() - began) // 1_000_000
         verdict = verdict.model_copy(update={"duration_ms": took_ms})
-        log = verdict.log.encode("utf-8", "replace")
-        self._record(
-            GateJudged(
-                attempt=application.attempt,
-                gate=verdict.gate,
-                status=verdict.status,
-                failure_kind=verdict.failure_kind,
-                detail=excerpt(verdict.detail, MAX_EXCERPT_CHARS),
-                evidence_sha256=self._runner.evidence.put(log) if log else None,
-                duration_ms=verdict.duration_ms,
-            )
-        )
-        return replace(state, verdicts=(*state.verdicts, verdict))
+        kept = self.record.judged(verdict, application.attempt)
+        return replace(state, verdicts=(*state.verdicts, kept))
+
+    def _judge(self, name: str, application: Applied, worktree: Worktree) -> GateVerdict:
+        if name == APPLIES:
+            return judge_application(application, worktree)
+        worktree.restore()
+        gate = next(gate for gate in self._runner.gates if gate.name == name)
+        return gate.judge(self._context(application, worktree))
 
     def _context(self, application: Applied, worktree: Worktree) -> GateContext:
         return GateContext(
             advisory=self._advisory,
             repo=self._repo,
             application=application,
-            worktree=worktree.path,
+            worktree=worktree,
             cache=self._runner.workspace / "cache",
             sandbox=self._runner.sandbox,
             clients=self._runner.clients,
             timeout_s=self._runner.timeout_s,
         )
-
-    def _carry_out(self, decision: Decision, state: FixState) -> FixState:
-        """Record a decision, then act on it: the record comes first, the act always follows."""
-        attempt = state.attempt
-        match decision:
-            case Pass(application, passed, skipped):
-                self._record(
-                    FixVerified(
-                        attempt=attempt,
-                        tier=application.tier,
-                        patch_sha256=application.patch_sha256,
-                        proof_level=shown_by(state.verdicts) or application.proof_level,
-                        gates_passed=passed,
-                        gates_skipped=skipped,
-                    )
-                )
-                return self._end(state, Verified, application=application)
-            case Refuse(reason, sentence):
-                self._record(FixRefused(attempt=attempt, reason=reason, sentence=sentence))
-                return self._end(state, RefusedFix, reason=reason, sentence=sentence)
-            case Ask(why, question):
-                evidence = self._logs(state)
-                self._record(
-                    FixEscalated(
-                        attempt=attempt, reason=why, question=question, evidence_sha256=evidence
-                    )
-                )
-                return self._end(state, Escalated, reason=why, question=question, evidence=evidence)
-            case Failure(summary, signature, then):
-                self._record(self._failed(summary, signature))
-                if then is not None:
-                    return self._carry_out(then, state)
-                return FixState(
-                    prior_attempts=(*state.prior_attempts, summary),
-                    signatures=(*state.signatures, signature),
-                )
-
-    def _failed(self, summary: AttemptSummary, signature: str) -> AttemptFailed:
-        text = summary.prior_failure_summary
-        return AttemptFailed(
-            attempt=summary.attempt,
-            tier=summary.tier,
-            failure_kind=summary.failure_kind,
-            failing_gates=summary.failing_gates,
-            failure_signature=signature,
-            edit_digest=summary.edit_digest,
-            summary_sha256=self._runner.evidence.put(text.encode()),
-            summary_excerpt=excerpt(text, MAX_EXCERPT_CHARS),
-        )
-
-    def _end(
-        self, state: FixState, kind: type[Verified | RefusedFix | Escalated], **facts: object
-    ) -> FixState:
-        result: FixResult = kind.model_validate(
-            {
-                "fix_id": self._repo.fix_id,
-                "gate_transition_id": self._repo.gate_transition_id,
-                "advisory_id": self._advisory.id,
-                "attempts": state.attempt,
-                "prior_attempts": state.prior_attempts,
-                "verdicts": state.verdicts,
-                **spent(self._runner.audit, self._append.scope)._asdict(),
-                **facts,
-            }
-        )
-        return replace(state, result=result)
-
-    def _logs(self, state: FixState) -> tuple[str, ...]:
-        put = self._runner.evidence.put
-        return tuple(put(v.log.encode("utf-8", "replace")) for v in state.verdicts if v.log)
-
-    def _record(self, event: AuditEvent) -> None:
-        self._append(event)
-        self._runner.observe(event)

@@ -4,7 +4,9 @@ Assembled by hand (classic BPF, seccomp(2)), because the sandbox takes the compi
 a file descriptor and a library for thirty instructions would be one more thing to trust. It stands
 behind the namespaces, not instead of them: kernel interfaces with a long history of escapes
 (io_uring, keyrings, bpf, userfaultfd), tracing, mounting, and address families that a network
-namespace does not isolate (AF_VSOCK reaches the hypervisor).
+namespace does not isolate (AF_VSOCK reaches the hypervisor). Tracing is denied of children too:
+what needs it (strace, gdb, LeakSanitizer) is no part of a package's test suite, and ptrace has a
+history of its own.
 """
 
 import errno
@@ -30,9 +32,6 @@ _X32_BIT = 0x40000000
 #: CLONE_NEW* of clone(2): every namespace flag that its argument can carry.
 _NEW_NAMESPACES = 0x7E020000
 
-#: AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: what a network namespace isolates and programs need.
-_FAMILIES = (1, 2, 10, 16)
-
 #: Numbers of the two architectures; None where one has no such call. Denied with EPERM.
 _DENIED: dict[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
@@ -43,6 +42,7 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "clock_adjtime": (305, 266),
     "clock_settime": (227, 112),
     "delete_module": (176, 106),
+    "fanotify_init": (300, 262),
     "finit_module": (313, 273),
     "fsconfig": (431, 431),
     "fsmount": (432, 432),
@@ -58,21 +58,31 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "kexec_file_load": (320, 294),
     "kexec_load": (246, 104),
     "keyctl": (250, 219),
+    "lookup_dcookie": (212, 18),
+    "migrate_pages": (256, 238),
+    "modify_ldt": (154, None),
     "mount": (165, 40),
     "mount_setattr": (442, 442),
+    "move_pages": (279, 239),
     "move_mount": (429, 429),
     "name_to_handle_at": (303, 264),
+    "nfsservctl": (180, 42),
     "open_by_handle_at": (304, 265),
     "open_tree": (428, 428),
+    "open_tree_attr": (467, 467),
     "perf_event_open": (298, 241),
+    "process_madvise": (440, 440),
     "pidfd_getfd": (438, 438),
     "pivot_root": (155, 41),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "ptrace": (101, 117),
     "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
     "reboot": (169, 142),
     "request_key": (249, 218),
+    "setdomainname": (171, 162),
+    "sethostname": (170, 161),
     "setns": (308, 268),
     "settimeofday": (164, 170),
     "swapoff": (168, 225),
@@ -84,8 +94,54 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "vhangup": (153, 58),
 }
 
-#: Its flags lie behind a pointer, out of a filter's sight. ENOSYS makes libc fall back to clone.
-_CLONE3 = 435
+#: clone3, openat2: their flags lie behind a pointer, out of a filter's sight. ENOSYS makes callers
+#: fall back to clone and openat.
+_BY_POINTER = (435, 437)
+
+
+@dataclass(frozen=True)
+class _Argument:
+    """A call that is allowed or denied by the low half of one argument (counted from 0)."""
+
+    numbers: tuple[int | None, int | None]
+    index: int
+    error: int
+    allowed: tuple[int, ...] = ()
+    denied: tuple[int, ...] = ()
+    denied_bits: int = 0
+
+
+#: AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: what a network namespace isolates and programs need.
+_FAMILIES = (1, 2, 10, 16)
+
+#: PER_LINUX, and the question which it is: no other has its use here, and each is code that is
+#: seldom run (ADDR_NO_RANDOMIZE would undo a defence of the target's own).
+_PERSONALITIES = (0, 0xFFFFFFFF)
+
+#: TIOCSTI, TIOCLINUX: type into the terminal that one was started from (CVE-2017-5226).
+_TERMINAL_INPUT = (0x5412, 0x541C)
+
+#: A worktree outlives its sandbox: a setuid file left in it would be root's program for any user
+#: of the machine who can reach it.
+_SETUID = 0o4000
+_MODES: tuple[tuple[tuple[int | None, int | None], int], ...] = (
+    ((90, None), 1),  # chmod
+    ((91, 52), 1),  # fchmod
+    ((268, 53), 2),  # fchmodat
+    ((452, 452), 2),  # fchmodat2
+    ((85, None), 1),  # creat
+    ((2, None), 2),  # open
+    ((257, 56), 3),  # openat
+    ((133, None), 1),  # mknod
+    ((259, 33), 2),  # mknodat
+)
+
+_BY_ARGUMENT = (
+    _Argument((41, 198), 0, errno.EAFNOSUPPORT, allowed=_FAMILIES),  # socket
+    _Argument((135, 92), 0, errno.EPERM, allowed=_PERSONALITIES),  # personality
+    _Argument((16, 29), 1, errno.EPERM, denied=_TERMINAL_INPUT),  # ioctl
+    *(_Argument(numbers, index, errno.EPERM, denied_bits=_SETUID) for numbers, index in _MODES),
+)
 
 
 @dataclass(frozen=True)
@@ -93,13 +149,12 @@ class _Architecture:
     column: int
     audit: int
     clone: int
-    socket: int
     x32: bool
 
 
 _ARCHITECTURES = {
-    "x86_64": _Architecture(column=0, audit=0xC000003E, clone=56, socket=41, x32=True),
-    "aarch64": _Architecture(column=1, audit=0xC00000B7, clone=220, socket=198, x32=False),
+    "x86_64": _Architecture(column=0, audit=0xC000003E, clone=56, x32=True),
+    "aarch64": _Architecture(column=1, audit=0xC00000B7, clone=220, x32=False),
 }
 
 
@@ -124,7 +179,8 @@ def _instructions(arch: _Architecture) -> list[bytes]:
     code = [_load(_ARCH), _op(_JUMP_EQUAL, arch.audit, 1, 0), _deny(errno.ENOSYS), _load(_NUMBER)]
     if arch.x32:
         code += [_op(_JUMP_AT_LEAST, _X32_BIT, 0, 1), _deny(errno.ENOSYS)]
-    code += [_op(_JUMP_EQUAL, _CLONE3, 0, 1), _deny(errno.ENOSYS)]
+    for call in _BY_POINTER:
+        code += [_op(_JUMP_EQUAL, call, 0, 1), _deny(errno.ENOSYS)]
     for numbers in _DENIED.values():
         number = numbers[arch.column]
         if number is not None:
@@ -132,11 +188,26 @@ def _instructions(arch: _Architecture) -> list[bytes]:
     # clone: any namespace flag is denied; every other clone (threads, fork) is allowed.
     code += [_op(_JUMP_EQUAL, arch.clone, 0, 4), _load(_ARGUMENTS)]
     code += [_op(_JUMP_ANY_BIT, _NEW_NAMESPACES, 0, 1), _deny(errno.EPERM), _op(_RETURN, _ALLOW)]
-    # socket: one of the isolated families, or none.
-    code += [_op(_JUMP_EQUAL, arch.socket, 1, 0), _op(_RETURN, _ALLOW), _load(_ARGUMENTS)]
-    for left, family in zip(range(len(_FAMILIES), 0, -1), _FAMILIES, strict=True):
-        code.append(_op(_JUMP_EQUAL, family, left, 0))
-    return [*code, _deny(errno.EAFNOSUPPORT), _op(_RETURN, _ALLOW)]
+    for rule in _BY_ARGUMENT:
+        code += _by_argument(rule, arch)
+    return [*code, _op(_RETURN, _ALLOW)]
+
+
+def _by_argument(rule: _Argument, arch: _Architecture) -> list[bytes]:
+    """For this call: load the argument, compare, return. Any other call passes on to what follows."""
+    number = rule.numbers[arch.column]
+    if number is None:
+        return []
+    allow, deny = _op(_RETURN, _ALLOW), _deny(rule.error)
+    body = [_load(_ARGUMENTS + 8 * rule.index)]
+    if rule.denied_bits:
+        body += [_op(_JUMP_ANY_BIT, rule.denied_bits, 0, 1), deny, allow]
+    else:
+        values = rule.allowed or rule.denied
+        for left, value in zip(range(len(values), 0, -1), values, strict=True):
+            body.append(_op(_JUMP_EQUAL, value, left, 0))
+        body += [deny, allow] if rule.allowed else [allow, deny]
+    return [_op(_JUMP_EQUAL, number, 0, len(body)), *body]
 
 
 def _load(offset: int) -> bytes:

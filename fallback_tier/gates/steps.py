@@ -38,6 +38,8 @@ class FixState:
     verdicts: tuple[GateVerdict, ...] = ()
     #: The cap that stopped the attempt in hand.
     reached: BudgetReached | None = None
+    #: Its failure with its signature, where an interrupted run has them on record already.
+    failed: tuple[AttemptSummary, Digest] | None = None
     result: FixResult | None = None
 
     @property
@@ -56,9 +58,10 @@ def next_step(state: FixState, gates: Sequence[str]) -> StepKey | None:
         return None
     if state.application is None:
         return StepKey(state.attempt, "attempt")
-    if isinstance(state.application, Refused) or state.gates_with(GateStatus.FAILED):
+    pending = (APPLIES, *gates)[len(state.verdicts) :]
+    refused = isinstance(state.application, Refused)
+    if refused or state.gates_with(GateStatus.FAILED) or not pending:
         return StepKey(state.attempt, "decide")
     if not state.isolated:
         return StepKey(state.attempt, "isolate")
-    pending = (APPLIES, *gates)[len(state.verdicts) :]
-    return StepKey(state.attempt, f"gate:{pending[0]}" if pending else "decide")
+    return StepKey(state.attempt, f"gate:{pending[0]}")

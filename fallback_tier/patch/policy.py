@@ -74,6 +74,10 @@ _BUILD = _Place(
     " noxfile.py dodo.py tsconfig*.json jsconfig.json babel.config.* .babelrc*"
     " vite.config.* mypy.ini .mypy.ini pyrightconfig.json",
 )
+_OURS = _Place(
+    "it says which gates of the project's own a fix is put to",
+    files=".fallback-tier.toml",
+)
 _IMAGE = _Place(
     "it is an image recipe, which no gate of ours builds, so that a change there can't be proved",
     files="dockerfile dockerfile.* *.dockerfile containerfile containerfile.* docker-compose*.y*ml"
@@ -95,7 +99,7 @@ _TESTS = _Place(
 )
 
 #: In this order: the first reason that fits is the one that is told.
-_FORBIDDEN = (_CI, _GIT, _HOOKS, _BUILD, _IMAGE)
+_FORBIDDEN = (_CI, _GIT, _HOOKS, _BUILD, _OURS, _IMAGE)
 
 _LOCKS = _Place(
     "it is a lock file; only a package client writes those (use dependency_bump or override)",

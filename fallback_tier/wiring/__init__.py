@@ -18,16 +18,11 @@ from fallback_audit.sqlite_store import SqliteAuditStore
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import AdvisoryError
+from fallback_tier.execution import ClientRunner, Sandbox
 from fallback_tier.installed import clients_and_plugins, look_at, new_id
 from fallback_tier.outcome import NotApplicable, RecipeSelection
 from fallback_tier.planning import parts, selected
-from fallback_tier.ports import (
-    ClientRunner,
-    EcosystemPlugin,
-    LanguageModel,
-    NonceSource,
-    Sandbox,
-)
+from fallback_tier.ports import EcosystemPlugin, LanguageModel, NonceSource
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring.configuration import Configuration, audit_db, evidence_dir
@@ -41,7 +36,9 @@ from fallback_tier.wiring.models import (
 )
 
 if TYPE_CHECKING:
-    from fallback_tier.gates.runner import GateRunner, Observer
+    from fallback_tier.gates.inputs import Setup
+    from fallback_tier.gates.recording import Observer
+    from fallback_tier.gates.runner import GateRunner
 
 __all__ = [
     "Configuration",
@@ -175,15 +172,27 @@ class Services:
         )
         return replace(self, tier=tier)
 
-    def gate_runner(self, advisory: Advisory, observe: "Observer") -> "GateRunner":
-        """A runner with this advisory's gates. Raises SandboxError where no sandbox can be had."""
-        from fallback_tier.gates.common import common_gates
+    def gate_runner(
+        self,
+        advisory: Advisory,
+        observe: "Observer",
+        setup: "Setup | None" = None,
+        *,
+        repo: RepoContext,
+    ) -> "GateRunner":
+        """A runner with this advisory's gates, and those that ``repo``'s base commit describes.
+
+        ``setup``: what to keep for a run that takes it up, beside this configuration. Raises SandboxError
+        where no sandbox can be had, ConfigurationError where the user's own gates can't be read.
+        """
+        from fallback_tier.gates.inputs import Setup
         from fallback_tier.gates.runner import GateRunner
+        from fallback_tier.wiring.gates import gates_for
 
         plugin = self.plugin_for(advisory)
         return GateRunner(
             tier=self.tier,
-            gates=(*common_gates(plugin), *plugin.gates()),
+            gates=gates_for(plugin, repo, self.configuration, self.clients),
             sandbox=self.sandbox(),
             clients=self.clients,
             audit=self.audit,
@@ -192,6 +201,9 @@ class Services:
             tool_version=version("fallback-tier"),
             sandbox_waiver=self.configuration.sandbox_waiver,
             observe=observe,
+            setup=(setup or Setup()).model_copy(
+                update={"configuration": self.configuration.recorded()}
+            ),
         )
 
     def sandbox(self) -> Sandbox:

@@ -1,11 +1,14 @@
 """What a host or the command line decides, and where things are."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import Field, JsonValue, SecretStr
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.budget.meter import BudgetLimits
+from fallback_tier.gates.configured import GateSettings
+from fallback_tier.gates.proof_given import Proof
 from fallback_tier.repo import Settings
 
 
@@ -33,6 +36,49 @@ class Configuration(Frozen):
     budget: BudgetLimits = Field(default_factory=BudgetLimits)
     price: str | None = None
     settings: Settings = Field(default_factory=Settings)
+    #: Gates of one's own, instead of those that the base commit describes.
+    gates: tuple[GateSettings, ...] | None = None
+    proof: Proof | None = None
+
+    def recorded(self) -> dict[str, JsonValue]:
+        """What a resumed run needs of it, as JSON: no key, no password in a URL, no place of state."""
+        secret = {"api_key", "judge_api_key", "secrets", "state_dir"}
+        absolute = self.model_copy(
+            update={
+                **{name: _absolute(getattr(self, name)) for name in _PATHS},
+                **{name: _without_password(getattr(self, name)) for name in _URLS},
+                "model": _local(self.model),
+                "judge_model": _local(self.judge_model),
+            }
+        )
+        return absolute.model_dump(mode="json", exclude=secret)
+
+
+_PATHS = ("script", "judge_script", "examples")
+_URLS = ("base_url", "judge_base_url")
+_LOCAL = "local:"
+
+
+def _absolute(path: Path | None) -> Path | None:
+    """It may be resumed from another folder."""
+    return None if path is None else path.absolute()
+
+
+def _local(model: str | None) -> str | None:
+    if model is None or not model.startswith(_LOCAL):
+        return model
+    return f"{_LOCAL}{Path(model.removeprefix(_LOCAL)).absolute()}"
+
+
+def _without_password(url: str | None) -> str | None:
+    """Whoever gave one in the URL gives it again to resume."""
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def audit_db(state_dir: Path) -> Path:

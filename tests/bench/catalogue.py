@@ -1,12 +1,14 @@
 """Every row, in the order of the goals. A new module of rows is one more line here."""
 
 from tests.bench import (
+    rows_isolation,
     rows_llm,
     rows_loop,
     rows_plan,
     rows_prompt,
     rows_recipe,
     rows_retrieval,
+    rows_sandbox,
     rows_startup,
 )
 from tests.bench.row import Row
@@ -17,6 +19,8 @@ ROWS: tuple[Row, ...] = (
     *rows_plan.ROWS,
     *rows_llm.ROWS,
     *rows_prompt.ROWS,
+    *rows_isolation.ROWS,
     *rows_loop.ROWS,
     *rows_retrieval.ROWS,
+    *rows_sandbox.ROWS,
 )

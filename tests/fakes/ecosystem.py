@@ -1,11 +1,13 @@
 """An ecosystem whose manifest is one line a dependency: ``name version``, indented if transitive."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, is_affected, lowest_fixed_version
 from fallback_tier.errors import FallbackError, RecipeError
+from fallback_tier.execution import CommandResult
 from fallback_tier.outcome import (
     FileChange,
     Left,
@@ -16,7 +18,7 @@ from fallback_tier.outcome import (
     RecipeSelection,
     Selected,
 )
-from fallback_tier.ports import Gate
+from fallback_tier.ports import Gate, GateContext
 from fallback_tier.repo import RepoContext
 
 MANIFEST = "deps.txt"
@@ -93,6 +95,23 @@ class FakeEcosystem:
 
     def gates(self) -> Sequence[Gate]:
         return self.gate_list
+
+    def run(
+        self,
+        context: GateContext,
+        tree: RepoContext,
+        argv: Sequence[str],
+        timeout_s: float | None = None,
+    ) -> CommandResult | None:
+        result = context.sandbox.run(
+            argv, worktree=tree.tree, timeout_s=timeout_s or context.timeout_s
+        )
+        output = result.output.replace(f"{tree.root}/", "").replace(str(tree.root), ".")
+        return result.model_copy(update={"output": output})
+
+    def tests_ran(self, output: str) -> int | None:
+        found = re.findall(r"^Ran (\d+) tests? in ", output, re.MULTILINE)
+        return int(found[-1]) if found else None
 
     def instruction_template(self) -> str:
         return self.template_text

@@ -1,11 +1,18 @@
 """Hostile diffs are refused, ordinary ones are all accepted, and git agrees with what we read.
 
 Plain `git apply` takes most of these: that is why the parser is strict and why the gates judge the
-result once more.
+result once more. In CI a sample; ``python -m tests.hostile.test_patches`` runs the campaign.
 """
 
+import json
+import lzma
+import random
 import subprocess
+import sys
 import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -19,6 +26,7 @@ from fallback_tier.patch.diff import unified_diff
 from fallback_tier.patch.parse import FilePatch, parse_patch
 from fallback_tier.patch.policy import check_policy
 from tests.fakes.repository import GIT_ENV, commit_all, git, write
+from tests.hostile.patch_road import FILES, Road, files_below, mutants, road
 
 HUNK = "@@ -1 +1 @@\n-a\n+b\n"
 
@@ -323,3 +331,266 @@ def test_git_agrees_with_what_was_accepted(diff: str) -> None:
     patches = judge(diff)
     if patches is not None:
         assert counted(patches) == numstat(diff)
+
+
+# --- The whole road: parse, apply, declared set, policy --------------------------------------------
+
+DATA = Path(__file__).parents[3] / "shared/data/solved-examples.jsonl.xz"
+MANIFEST = FILES["package.json"]
+
+
+def made(path: str, after: str | None, before: str | None = None) -> str:
+    before = FILES.get(path) if before is None else before
+    return unified_diff([FileChange(path=path, before=before, after=after)])
+
+
+#: Well-formed, of a path that may be changed, and refused for what it makes of it.
+CONTENT = {
+    "script changed": made("package.json", MANIFEST.replace("node --test", "true")),
+    "script added": made("package.json", MANIFEST.replace('"test":', '"preinstall": "x", "test":')),
+    "key removed": made("package.json", MANIFEST.replace('"name": "app",', "")),
+    "key added": made("package.json", MANIFEST.replace('"name"', '"type": "module",\n  "name"')),
+    "git source": made("package.json", MANIFEST.replace('"1.0.0"', '"git+https://h.test/x"')),
+    "local source": made("package.json", MANIFEST.replace('"1.0.0"', '"file:../x"')),
+    "no object": made("package.json", "[]\n"),
+    "no JSON": made("package.json", "{\n"),
+    "manifest deleted": made("package.json", None),
+    "manifest made": made("lib/package.json", "{}\n"),
+    "another host": made("package-lock.json", '{"resolved": "https://evil.test/x-1.tgz"}\n'),
+    "through a link": created("out/evil.py"),
+    "over a link": made("out", "x\n", "../../../outside"),
+    "file to folder": created("f.py/x.py"),
+    "over a file": created("f.py"),
+    "other text": block("g.py", hunk="@@ -1 +1 @@\n-other\n+b\n"),
+    "elsewhere": made("src/app.py", "x\n", "line 7\n"),
+}
+HOSTILE = {**MALFORMED, **FORBIDDEN, **CONTENT}
+# The plugin's own recipe writes this one: the road declares it, and asks where it fetches from.
+del HOSTILE["undeclared lock"]
+BENIGN = {
+    "edited": made("src/app.py", FILES["src/app.py"].replace("line 7", "seven")),
+    "made": made("src/new/deep.py", "x = 1\n"),
+    "made empty": made("src/empty.py", ""),
+    "deleted": made("g.py", None),
+    "executable kept": made("run.sh", "b\n"),
+    "no newline": made("f.py", "b"),
+    "several": unified_diff([c for c in CHANGES if c.path in {"src/new.py", "src/new_empty.py"}]),
+    "other letters": created("src/\u00e9.py"),
+    "dependency": made("package.json", MANIFEST.replace("1.0.0", "1.0.1")),
+    "lock": made("package-lock.json", "b\n"),
+    "git's own": GOOD,
+}
+
+
+@pytest.fixture(scope="module")
+def the_road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
+    with road(tmp_path_factory.mktemp("road")) as found:
+        yield found
+
+
+def test_every_hostile_kind_is_stopped_and_writes_nothing_outside(the_road: Road) -> None:
+    before = outside(the_road)
+    stopped = {kind: the_road.refused_by(diff) for kind, diff in HOSTILE.items()}
+    assert [kind for kind, gate in stopped.items() if gate is None] == []
+    assert {"applies", "policy"} <= set(stopped.values())
+    assert outside(the_road) == before
+
+
+def test_what_is_not_declared_is_stopped(the_road: Road) -> None:
+    both = block("f.py") + block("g.py")
+    assert the_road.refused_by(both, ("f.py",)) == "declared_set"
+    assert the_road.refused_by(both, ("f.py", "g.py", "src/app.py")) == "declared_set"
+    assert the_road.refused_by(both, ("f.py", "g.py")) is None
+
+
+@pytest.mark.parametrize("diff", BENIGN.values(), ids=BENIGN)
+def test_benign_patches_pass(the_road: Road, diff: str) -> None:
+    assert the_road.refused_by(diff) is None
+    assert the_road.bypasses() == []
+
+
+def test_the_oracle_sees_what_no_gate_stopped(the_road: Road) -> None:
+    """Without the gates, the same patches do harm: the oracle is not blind."""
+    for kind in ("workflow", "test set-up", "a test", "build", "path hook", "client configuration"):
+        the_road.worktree.reset()
+        the_road.worktree.apply(FORBIDDEN[kind])
+        assert the_road.bypasses(), kind
+    the_road.worktree.reset()
+    the_road.worktree.apply(CONTENT["script changed"])
+    assert the_road.bypasses() == ["package.json"]
+
+
+def outside(found: Road) -> object:
+    """Everything around the worktree: the user's repository, with git's own, and what is beside it."""
+    repo = found.context.repo.root
+    config = {p.name: p.read_bytes() for p in (repo / ".git").iterdir() if p.is_file()}
+    return files_below(repo), files_below(found.outside / "outside"), config
+
+
+def drive(found: Road, count: int, seed: int) -> Counter[str]:
+    """Mutants of hostile and benign diffs: how many each gate stopped. Fails on the first bypass."""
+    # What is well-formed goes further when it is bent: it is drawn more often.
+    sources = [diff for diff in MALFORMED.values() if len(diff) < 10_000]
+    sources += [*FORBIDDEN.values(), *CONTENT.values(), *BENIGN.values()] * 6
+    told: Counter[str] = Counter()
+    for number, diff in enumerate(islice(mutants(sources, seed), count)):
+        if judge(diff) is None:  # what is no patch never reaches git
+            told["parser"] += 1
+            continue
+        gate = found.refused_by(diff)
+        told[gate or "passed"] += 1
+        bypassed = [] if gate else found.bypasses()
+        assert not bypassed, f"mutant {number} of seed {seed} changed {bypassed}:\n{diff}"
+    return told
+
+
+def test_no_mutant_gets_past_the_gates(the_road: Road) -> None:
+    before = outside(the_road)
+    told = drive(the_road, 400, seed=1)
+    assert told["parser"] > 50
+    assert told["policy"] + told["passed"] + told["applies"] > 5
+    assert outside(the_road) == before
+
+
+# --- Real fixes are the benign set -----------------------------------------------------------------
+
+
+def real_fixes(limit: int) -> dict[str, list[FileChange]]:
+    """The first fixes of the data, their files rebuilt around the hunks, of paths that a fix may change."""
+    fixes: dict[str, list[FileChange]] = {}
+    with lzma.open(DATA, "rt", encoding="utf-8") as lines:
+        for number, line in enumerate(islice(lines, limit)):
+            changes = [
+                change.model_copy(update={"path": f"fix{number}/{change.path}"})
+                for change in rebuilt(json.loads(line)["diff"])
+            ]
+            if changes and not check_policy(changes):
+                fixes[f"fix{number}"] = changes
+    return fixes
+
+
+def rebuilt(diff: str) -> Iterator[FileChange]:
+    """Each file of a diff that only edits it: its hunks in their places, numbered lines between them."""
+    for part in ("\n" + diff).split("\ndiff --git ")[1:]:
+        header, *hunks = part.split("\n@@ -")
+        path = header.split("\n")[0].partition(" b/")[2]
+        if not hunks or " mode " in header or "rename " in header:
+            continue
+        old: list[str] = []
+        new: list[str] = []
+        for hunk in hunks:
+            place, *lines = hunk.split("\n")
+            gap = int(place.split(",")[0].split(" ")[0]) - 1 - len(old)
+            filler = [f"~ {len(old) + n}" for n in range(gap)]
+            old += filler + [line[1:] for line in lines if line[:1] in {" ", "-"}]
+            new += filler + [line[1:] for line in lines if line[:1] in {" ", "+"}]
+        yield FileChange(path=path, before="\n".join(old) + "\n", after="\n".join(new) + "\n")
+
+
+def accepted(place: Path, limit: int) -> tuple[int, list[str]]:
+    """How many real fixes took the road, and which of them were stopped, by what."""
+    fixes = real_fixes(limit)
+    files = {change.path: change.before or "" for changes in fixes.values() for change in changes}
+    stopped = []
+    with road(place, files) as found:
+        for name, changes in fixes.items():
+            gate = found.refused_by(unified_diff(changes))
+            stopped += [f"{name}: {gate}"] * (gate is not None)
+    return len(fixes), stopped
+
+
+def test_real_fixes_pass(tmp_path: Path) -> None:
+    if not DATA.exists():
+        pytest.skip("../shared/data is not here")
+    count, stopped = accepted(tmp_path, 25)
+    assert count >= 15
+    assert stopped == []
+
+
+# --- The campaign ----------------------------------------------------------------------------------
+
+
+def inputs(seed: int) -> Iterator[str]:
+    """What the parser is given: mutants of all diffs, and pieces of diffs in any order."""
+    chance = random.Random(seed)
+    sources = [
+        WHOLE,
+        GOOD,
+        created("f.py"),
+        *(unified_diff([c]) for c in CHANGES),
+        *BENIGN.values(),
+    ]
+    pieces = [*WHOLE.splitlines(keepends=True), HUNK, NO_NEWLINE, "\r\n", "\x00", "+b\n", "-a\n"]
+    bent = mutants(sources, seed)
+    while True:
+        yield next(bent)
+        yield HEAD + NAMES + "".join(chance.choices(pieces, k=chance.randrange(1, 8)))
+
+
+def disagreements(diffs: list[str]) -> list[str]:
+    """Those that git reads in another way than we do, asked together and, on any doubt, one by one."""
+    ours = sorted((path, *n) for diff in diffs for path, n in counted(parse_patch(diff)).items())
+    with tempfile.TemporaryDirectory() as folder:
+        names = [f"{number}.diff" for number in range(len(diffs))]
+        for name, diff in zip(names, diffs, strict=True):
+            Path(folder, name).write_bytes(diff.encode())
+        done = subprocess.run(
+            ["git", "apply", "--numstat", "-z", *names],
+            cwd=folder,
+            env=GIT_ENV,
+            capture_output=True,
+        )
+    rows = [row.split("\t") for row in done.stdout.decode().split("\0") if row]
+    if not done.returncode and sorted((path, int(a), int(r)) for a, r, path in rows) == ours:
+        return []
+    return diffs if len(diffs) == 1 else [bad for diff in diffs for bad in disagreements([diff])]
+
+
+def parse_many(count: int, seed: int = 0) -> tuple[int, list[str]]:
+    """Reads that many inputs; how many different ones were patches, and those that git reads otherwise."""
+    taken: dict[str, None] = {}
+    for diff in islice(inputs(seed), count):
+        if judge(diff) is not None:
+            taken[diff] = None
+    diffs = list(taken)
+    groups = [diffs[at : at + 250] for at in range(0, len(diffs), 250)]
+    return len(diffs), [bad for group in groups for bad in disagreements(group)]
+
+
+def test_git_agrees_on_thousands() -> None:
+    patches, bad = parse_many(4_000)
+    assert patches > 100
+    assert bad == []
+
+
+def campaign(place: Path, *, parser_inputs: int, patches: int, fixes: int) -> None:
+    """Everything at full size; the figures on standard output."""
+    with road(place / "hostile") as found:
+        before = outside(found)
+        let_in = [kind for kind, diff in HOSTILE.items() if found.refused_by(diff) is None]
+        told = drive(found, patches, seed=0)
+        written = outside(found) != before
+    print(f"{len(HOSTILE)} hostile kinds: let in {let_in or 'none'}")
+    print(f"{patches:,} mutants: {dict(told)}; 0 policy bypasses; written outside: {written}")
+    stopped: list[str] = []
+    if DATA.exists():
+        count, stopped = accepted(place / "benign", fixes)
+        print(f"{len(BENIGN)} + {count} real benign patches: stopped {stopped or 'none'}")
+    taken, bad = parse_many(parser_inputs)
+    print(
+        f"{parser_inputs:,} parser inputs: 0 crashes, {taken:,} different patches among them, "
+        f"{len(bad)} read otherwise by git"
+    )
+    if let_in or written or bad or stopped:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    scale = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
+    with tempfile.TemporaryDirectory() as folder:
+        campaign(
+            Path(folder),
+            parser_inputs=round(1_000_000 * scale),
+            patches=round(5_000 * scale),
+            fixes=round(700 * scale),
+        )

@@ -15,9 +15,10 @@ from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices, read_price
+from fallback_tier.gates.budget_raise import raise_budget
 from fallback_tier.gates.clients import SubprocessClients
 from fallback_tier.gates.result import FixResult
-from fallback_tier.gates.resume import Reopened, raise_budget, reopen
+from fallback_tier.gates.resume import TakenUp, check_base, take_up
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.sandbox import UnsandboxedRunner
 from fallback_tier.leaf import LlmLeaf
@@ -74,7 +75,7 @@ class House:
             audit=self.audit,
             evidence=self.evidence,
         )
-        gate = RuleGate(lambda c: "check(name)" in (c.worktree / "app.py").read_text())
+        gate = RuleGate(lambda c: "check(name)" in c.worktree.tree.locate("app.py").read_text())
         return GateRunner(
             tier=tier,
             gates=[gate],
@@ -105,24 +106,14 @@ class House:
         event = BudgetRaised.model_validate({"by": "Ada", "reason": "it is worth it", **caps})
         return raise_budget(self.audit, FIX, event)
 
-    def reopen(self, advisory: Advisory | None = None, commit: str = "") -> Reopened:
-        return reopen(
-            self.audit,
-            self.evidence,
-            FIX,
-            advisory=advisory or self.advisory,
-            base_commit=commit or self.commit,
-        )
+    def take_up(self, advisory: Advisory | None = None, commit: str = "") -> TakenUp:
+        taken = take_up(self.audit, self.evidence, FIX, advisory=advisory or self.advisory)
+        check_base(taken, commit or self.commit, FIX)
+        return taken
 
     def resume(self, **limits: int | str) -> FixResult:
-        reopened = self.reopen()
-        return self.runner(**limits).resume(
-            self.advisory,
-            self.repo,
-            NO_RECIPE,
-            reopened.state,
-            unprotected_before=reopened.unprotected,
-        )
+        taken = self.take_up()
+        return self.runner(**limits).resume(self.advisory, self.repo, NO_RECIPE, taken)
 
     @property
     def kinds(self) -> list[str]:

@@ -13,15 +13,20 @@ import pytest
 from fallback_audit.vocabulary import PromptShape, ProofLevel, Tier
 from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.errors import SandboxError
+from fallback_tier.execution import Sandbox
 from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.isolation import Worktree, inspect_repository
+from fallback_tier.gates.isolation import inspect_repository
 from fallback_tier.gates.sandbox import BubblewrapSandbox
+from fallback_tier.gates.worktrees import Worktree, Worktrees
 from fallback_tier.outcome import Applied
-from fallback_tier.ports import GateContext, GateVerdict, Sandbox
+from fallback_tier.ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 from tests.fakes.repository import commit_all, git, write
 
 TIMEOUT_S = 120.0
+
+#: How the worktrees of tests lie: in layers, in plain checkouts; None: as the machine can.
+LAYERED: bool | None = None
 DIGEST = "0" * 64
 
 
@@ -77,7 +82,7 @@ def repository(
     root: Path, files: Mapping[str, str], manifests: tuple[str, ...] = ()
 ) -> RepoContext:
     """Commit ``files`` in a new repository."""
-    root.mkdir(parents=True)
+    root.mkdir(parents=True, exist_ok=True)
     write(root, dict(files))
     commit_all(root)
     facts = inspect_repository(root, SubprocessClients())
@@ -102,6 +107,16 @@ def diff_of(repo: RepoContext, changes: Mapping[str, str | None]) -> str:
     diff = git(repo.root, "diff", "--cached", "--no-renames")
     git(repo.root, "reset", "-q", "--hard")
     return diff
+
+
+def smuggle(worktree: Worktree, path: str, content: bytes) -> None:
+    """Make a change part of the patch that is in no diff."""
+    tree = worktree.tree
+    place = (tree.lower[-1] if tree.lower else tree.root) / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(content)
+    if not tree.lower:
+        git(tree.root, "add", path)
 
 
 @dataclass(frozen=True)
@@ -136,16 +151,17 @@ def patched(
     repo = repository(place / "repo", files, manifests)
     diff = diff_of(repo, changes)
     clients = SubprocessClients()
-    with Worktree.create(repo, clients, place / "worktree") as worktree:
+    sandbox = sandbox or BubblewrapSandbox()
+    with Worktrees(place / "state", clients, sandbox, layered=LAYERED).open(repo) as worktree:
         worktree.apply(diff)
         yield Case(
             GateContext(
                 advisory=about,
                 repo=repo,
                 application=applied(diff, tuple(sorted(changes))),
-                worktree=worktree.path,
+                worktree=worktree,
                 cache=place / "cache",
-                sandbox=sandbox or BubblewrapSandbox(),
+                sandbox=sandbox,
                 clients=clients,
                 timeout_s=timeout_s,
             ),

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fallback_audit.contract import violations
+from fallback_audit.contract import link_violations, violations
+from fallback_audit.events import AuditEvent
+from fallback_audit.links import link_of
+from fallback_audit.ports import Scope
 from fallback_audit.trail import Entry, Trail
 from fallback_audit.vocabulary import ModelFailureKind, Provenance, RefusalReason
 from fallback_tier.advisory import parse_advisory
@@ -245,9 +248,13 @@ class Desk:
         return seen
 
     def check(self) -> None:
-        """The trail keeps its contract."""
-        entries = [Entry(stored.seq, stored.payload) for stored in self.audit.stored]
-        broken = list(violations(Trail(self.audit.stored[0].scope, entries)))
+        """Each gate transition's trail keeps its contract, and so do they together."""
+        entries: dict[Scope, list[Entry[AuditEvent]]] = {}
+        for stored in self.audit.stored:
+            entries.setdefault(stored.scope, []).append(Entry(stored.seq, stored.payload))
+        trails = [Trail(scope, own) for scope, own in entries.items()]
+        broken = [violation for trail in trails for violation in violations(trail)]
+        broken += link_violations(self.repo.fix_id, [link_of(trail) for trail in trails])
         assert not broken, (self.case, broken, self.audit.kinds)
 
 

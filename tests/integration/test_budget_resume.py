@@ -11,8 +11,9 @@ from fallback_audit.events import AttemptFailed, BudgetRaised
 from fallback_audit.vocabulary import BudgetLimit, EscalationReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import InputError, RepositoryError
+from fallback_tier.gates.budget_raise import raise_budget
+from fallback_tier.gates.holding import holding
 from fallback_tier.gates.result import Escalated, Verified
-from fallback_tier.gates.resume import raise_budget, resuming
 from tests.fakes.repository import git
 from tests.fixtures.fallback_tier_callable import ADVISORY
 from tests.integration.budget_house import FIX, STORY, House
@@ -73,7 +74,13 @@ def test_the_question_says_what_was_reached_and_how_to_go_on(
     assert isinstance(result, Escalated)
     assert result.reason is EscalationReason.BUDGET_EXHAUSTED
     assert house.author.requests == ()
-    for said in (house.reached.cap, FIX, "review raise-budget", f"--resume {FIX}", house.least):
+    for said in (
+        house.reached.cap,
+        FIX,
+        "review raise-budget",
+        f"fallback-tier resume {FIX}",
+        house.least,
+    ):
         assert said in result.question.replace(",", "")
     option = {
         BudgetLimit.USD_PER_FIX: "--max-usd ",
@@ -144,45 +151,45 @@ class TestRaising:
 class TestReopening:
     def test_only_one_process_goes_on_with_it(self, house: House) -> None:
         with (
-            resuming(house.root, "../fix"),
-            pytest.raises(InputError, match="by another process"),
-            resuming(house.root, "../fix"),
+            holding(house.root, "../fix"),
+            pytest.raises(InputError, match="of another process"),
+            holding(house.root, "../fix"),
         ):
             pass
-        with resuming(house.root, "../fix"), resuming(house.root, FIX):
+        with holding(house.root, "../fix"), holding(house.root, FIX):
             pass
-        assert len(list((house.root / "resuming").iterdir())) == 2
+        assert len(list((house.root / "held").iterdir())) == 0
 
     def test_nobody_raised_it(self, house: House) -> None:
         house.run(tokens_per_fix=1)
         with pytest.raises(InputError, match="nobody has raised it") as caught:
-            house.reopen()
+            house.take_up()
         assert "review raise-budget fix-1" in caught.value.next_step
 
     def test_it_has_ended(self, house: House) -> None:
-        house.run()
-        with pytest.raises(InputError, match="has ended: FixVerified"):
-            house.reopen()
+        ended = house.run()
+        taken = house.take_up()
+        assert taken.result == ended
+        assert not taken.delivered
 
     def test_it_is_resumed_only_once(self, house: House) -> None:
         house.run(tokens_per_fix=1)
         house.raised(tokens_per_fix=10**6)
-        house.resume()
-        with pytest.raises(InputError, match="has ended"):
-            house.reopen()
+        ended = house.resume()
+        assert house.take_up().result == ended
 
     def test_another_commit(self, house: House) -> None:
         house.run(tokens_per_fix=1)
         house.raised(tokens_per_fix=10**6)
         with pytest.raises(RepositoryError, match="began at commit"):
-            house.reopen(commit="f" * 40)
+            house.take_up(commit="f" * 40)
 
     def test_another_advisory(self, house: House) -> None:
         house.run(tokens_per_fix=1)
         house.raised(tokens_per_fix=10**6)
         other = parse_advisory(ADVISORY.replace(b"TEST-2026-1", b"TEST-2026-9"), "test")
         with pytest.raises(InputError, match=r"TEST-2026-1.*TEST-2026-9"):
-            house.reopen(advisory=other)
+            house.take_up(advisory=other)
 
     def test_the_summary_of_a_failed_attempt_is_gone(self, house: House) -> None:
         house.run(tokens_per_fix=0)
@@ -196,7 +203,7 @@ class TestReopening:
         content = kept.read_bytes()
         kept.unlink()
         with pytest.raises(EvidenceError):
-            house.reopen()
+            house.take_up()
         house.evidence.put(content)
 
 

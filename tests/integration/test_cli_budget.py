@@ -10,7 +10,7 @@ import pytest
 
 from fallback_tier.budget.prices import PRICES_AS_OF
 from fallback_tier.cli import exit_codes
-from fallback_tier.gates.resume import resuming
+from fallback_tier.gates.holding import holding
 from tests.e2e.command import Ended, osv, repository, run, snapshot
 
 OWN_CODE = {
@@ -117,10 +117,10 @@ def test_it_stops_at_its_cap_and_goes_on_where_it_stopped(desk: Desk) -> None:
 def test_nothing_is_raised_while_the_fix_goes_on(desk: Desk) -> None:
     """Behind the next attempt's start, the record would say that it began without being let."""
     fix_id = desk.fix("--max-tokens", "1").json["fix_id"]
-    with resuming(desk.state, fix_id):
+    with holding(desk.state, fix_id):
         refused = desk.review(fix_id, "--max-tokens", "1000000")
     assert refused.code == exit_codes.BAD_INPUT
-    assert "by another process" in refused.json["error"]["problem"]
+    assert "of another process" in refused.json["error"]["problem"]
     shown = run("audit", "show", fix_id, "--state-dir", desk.state, "--json")
     assert "BudgetRaised" not in shown.out
     assert desk.review(fix_id, "--max-tokens", "1000000").code == exit_codes.OK

@@ -71,7 +71,7 @@ def fixed(
         ).build(ScriptedModel(answers))
         runner = GateRunner(
             tier=tier,
-            gates=[RuleGate(lambda c: "replace" in (c.worktree / "app.py").read_text())],
+            gates=[RuleGate(lambda c: "replace" in c.worktree.tree.locate("app.py").read_text())],
             sandbox=UnsandboxedRunner(),
             clients=SubprocessClients(),
             audit=audit,

@@ -59,7 +59,7 @@ class Desk:
 
     def fix(self, *advisories: Advisory, **options: Any) -> int:
         said: dict[str, Any] = {"repository": self.repo, "output": None, "dry_run": False}
-        said["resume"] = None
+        said |= dict.fromkeys(("resume", "commit", "report"))
         arguments = argparse.Namespace(**{**said, "json": True, **options})
         with self.services() as services:
             return run_with(AdvisorySet(advisories=advisories), services, arguments)

@@ -93,7 +93,7 @@ def test_wrong_fixes_fail_at_their_gate_and_a_fresh_context_mends_it(run: Run, n
     assert facts.attempts[0].shape is PromptShape.INITIAL
     assert row.provenance is Provenance.SCRIPTED
     (verified,) = [one for one in events(run.folder, row) if isinstance(one, FixVerified)]
-    assert set(verified.gates_passed) == {"applies", "declared_set", "policy", "tests", "proof"}
+    assert {"applies", "declared_set", "policy", "tests", "proof"} <= set(verified.gates_passed)
     assert list(run.folder.faults("")) == [
         "report.md does not follow from runs.jsonl: make it again"
     ]

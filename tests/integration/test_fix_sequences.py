@@ -13,10 +13,11 @@ from fallback_audit.events import BudgetRaised, BudgetReached
 from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus, RefusalReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
+from fallback_tier.gates.budget_raise import raise_budget
 from fallback_tier.gates.clients import SubprocessClients
 from fallback_tier.gates.decision import SAME_FAILURE_LIMIT
 from fallback_tier.gates.result import Escalated, FixResult, Verified
-from fallback_tier.gates.resume import raise_budget, reopen
+from fallback_tier.gates.resume import take_up
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.sandbox import UnsandboxedRunner
 from fallback_tier.limits import MAX_RETRIES
@@ -69,7 +70,7 @@ class SayingGate:
             status=GateStatus.FAILED,
             failure_kind=FailureKind.TESTS_FAILED,
             detail="tests failed",
-            log=f"FAILED tests/test_app.py::test_it - AssertionError: it {word}",
+            log=f"E       AssertionError: it {word}\nFAILED tests/test_app.py::test_it",
         )
 
 
@@ -112,16 +113,8 @@ class Fix(Desk):
         raised = BudgetRaised(by="Ada", reason="worth it", tokens_per_fix=least)
         raise_budget(self.audit, self.repo.fix_id, raised)
         advisory = parse_advisory(ADVISORY, "test")
-        reopened = reopen(
-            self.audit,
-            self.evidence,
-            self.repo.fix_id,
-            advisory=advisory,
-            base_commit=self.commit,
-        )
-        return self.checked(
-            lambda: self.runner().resume(advisory, self.based, NO_RECIPE, reopened.state)
-        )
+        taken = take_up(self.audit, self.evidence, self.repo.fix_id, advisory=advisory)
+        return self.checked(lambda: self.runner().resume(advisory, self.based, NO_RECIPE, taken))
 
     @property
     def based(self) -> RepoContext:
@@ -136,35 +129,62 @@ class Fix(Desk):
             assert not list((self.root.parent / "state" / "worktrees").glob("*"))
 
 
+class Came(NamedTuple):
+    """How a gate transition must end. ``failed``: the plan of its last failed attempt, "" for none made;
+    None: no attempt failed."""
+
+    end: str
+    proposed: bool
+    failed: str | None
+
+
 def expected(story: Story) -> str:
-    """DESIGN §7 once more, over words alone."""
-    author, gate = iter(story.case.author), iter(story.gate)
+    """How a fix must end that nobody interrupts."""
     judge = None if story.case.judge is None else iter(story.case.judge)
-    tried: list[str] = []
+    return transition(iter(story.case.author), judge, iter(story.gate)).end
+
+
+def transition(
+    author: Iterator[str],
+    judge: Iterator[str] | None,
+    gate: Iterator[str],
+    inherited: str | None = None,
+) -> Came:
+    """DESIGN §7 once more, over words alone. ``inherited``: the failure that a reopened one starts with."""
+    tried: list[str] = [inherited] if inherited else []
+    priors = 0 if inherited is None else 1
     failures: list[tuple[str, ...]] = []
+    proposed, failed = False, None
     while True:
         came = attempt(author, judge, tried)
         if came.plan is None:
             if came.reason is RefusalReason.MODEL_UNAVAILABLE:
-                return EscalationReason.MODEL_UNAVAILABLE
+                return Came(EscalationReason.MODEL_UNAVAILABLE, proposed, failed)
             if not came.why:
                 assert came.reason is not None
-                return EscalationReason.RETRY_REFUSED if failures else came.reason
+                retried = priors + len(failures) > 0
+                return Came(
+                    EscalationReason.RETRY_REFUSED if retried else came.reason, proposed, failed
+                )
             failures.append((str(came.reason), came.why))
+            failed = ""
         else:
             word = next(gate, "passes")
+            proposed = True
             if word not in ("fails", "fails otherwise"):
-                return {
+                ends: dict[str, str] = {
                     "passes": "verified",
                     "is skipped": EscalationReason.NOTHING_PROVED,
                     "has no tool": EscalationReason.GATE_INFRASTRUCTURE,
-                }[word]
+                }
+                return Came(ends[word], proposed, failed)
             failures.append((word,))
             tried.append(came.plan)
-        if len(failures) > MAX_RETRIES:
-            return EscalationReason.RETRY_CAP_REACHED
+            failed = came.plan
+        if priors + len(failures) > MAX_RETRIES:
+            return Came(EscalationReason.RETRY_CAP_REACHED, proposed, failed)
         if len(failures) >= SAME_FAILURE_LIMIT and len(set(failures[-SAME_FAILURE_LIMIT:])) == 1:
-            return EscalationReason.SAME_FAILURE_REPEATED
+            return Came(EscalationReason.SAME_FAILURE_REPEATED, proposed, failed)
 
 
 def ended(result: FixResult) -> str:
@@ -203,6 +223,9 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> "Callable[[Story], Fix]":
 @example(story=Story(Case(("plan 0",), None), ("is skipped",)))
 @example(story=Story(Case(("plan 0",), None), ("has no tool",)))
 @example(story=Story(Case(("plan 0", "plan 1", "plan 2"), None), ("fails",) * 3))
+@example(
+    story=Story(Case(("plan 0", "plan 1", "plan 2"), None), ("fails", "fails", "fails otherwise"))
+)
 def test_every_fix_ends_as_it_must(house: "Callable[[Story], Fix]", story: Story) -> None:
     fix = house(story)
     assert ended(fix.start()) == expected(story), fix.audit.kinds

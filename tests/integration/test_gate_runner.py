@@ -123,11 +123,11 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def contains(text: str) -> RuleGate:
-    return RuleGate(lambda context: text in (context.worktree / "app.py").read_text())
+    return RuleGate(lambda context: text in context.worktree.tree.locate("app.py").read_text())
 
 
 def test_a_recipe_that_passes_is_verified(bench: Bench) -> None:
-    gate = RuleGate(lambda c: "vulnerable 1.0.1" in (c.worktree / "deps.txt").read_text())
+    gate = RuleGate(lambda c: "vulnerable 1.0.1" in c.worktree.tree.locate("deps.txt").read_text())
     result = bench.fix([], [gate], selection=BUMP)
     assert isinstance(result, Verified)
     assert result.application.tier is Tier.RECIPE
@@ -154,7 +154,9 @@ def test_a_failed_recipe_is_followed_by_a_fresh_model_run(bench: Bench) -> None:
 def test_each_retry_starts_from_the_base_commit(bench: Bench) -> None:
     """The second patch must not stand on the first one's worktree."""
     gate = RuleGate(
-        lambda c: "two" in (text := (c.worktree / "app.py").read_text()) and "one" not in text
+        lambda c: (
+            "two" in (text := c.worktree.tree.locate("app.py").read_text()) and "one" not in text
+        )
     )
     result = bench.fix([plan("one"), plan("two")], [gate])
     assert isinstance(result, Verified)
@@ -170,7 +172,7 @@ def test_the_cap_escalates_with_a_question(bench: Bench) -> None:
     assert isinstance(result, Escalated)
     assert result.reason is EscalationReason.RETRY_CAP_REACHED
     assert result.attempts == MAX_RETRIES + 1
-    assert result.question.endswith("?")
+    assert result.question.count("?") == 1
     assert bench.audit.kinds.count("AttemptStarted") == MAX_RETRIES + 1
     assert bench.audit.kinds[-1] == "FixEscalated"
     keys = [(step.attempt, step.name) for step in bench.steps]

@@ -54,9 +54,10 @@ def test_a_good_fix_without_dependencies_passes_its_tests(tmp_path: Path) -> Non
 
 def test_a_failing_test_is_named_and_its_paths_are_relative(tmp_path: Path) -> None:
     change = {"calc.js": "exports.add = (a, b) => a * b;\n"}
-    with patched(tmp_path, project(), change, about=OWN) as case:
+    with patched(tmp_path, project() | {"calc.js": FIXED}, change, about=OWN) as case:
         verdict = case.judge(build_gates())["tests"]
     assert verdict.failure_kind is FailureKind.TESTS_FAILED
+    assert verdict.detail == "tests failed (2 ran)"
     assert "not ok" in verdict.log
     assert str(tmp_path) not in verdict.log
 
@@ -101,6 +102,24 @@ def test_a_runner_that_tells_no_count_is_judged_by_its_end(tmp_path: Path) -> No
     assert "does not tell" in verdict.detail
 
 
+def test_a_patch_that_ends_the_runner_before_its_tests_does_not_pass(tmp_path: Path) -> None:
+    files = project(scripts={"test": "node test/calc.test.js"})
+    change = {"calc.js": "process.exit(0);\n" + FIXED}
+    with patched(tmp_path, files, change, about=OWN) as case:
+        verdict = case.judge(build_gates())["tests"]
+    assert verdict.failure_kind is FailureKind.TESTS_MISSING
+    assert "2 did at the base commit" in verdict.detail
+
+
+def test_a_project_without_a_lock_is_tested_beside_one_with_a_lock(tmp_path: Path) -> None:
+    files = {f"{place}/{path}": text for place in "ab" for path, text in project().items()}
+    files["a/package-lock.json"] = json.dumps({"lockfileVersion": 3, "packages": {"": {}}})
+    change = {"a/calc.js": FIXED, "b/calc.js": "exports.add = () => 7;\n"}
+    with patched(tmp_path, files, change, about=OWN) as case:
+        verdict = case.judge(build_gates())["tests"]
+    assert verdict.failure_kind is FailureKind.TESTS_FAILED
+
+
 def test_a_nested_project_is_tested_in_its_folder(tmp_path: Path) -> None:
     files = {f"apps/calc/{path}": text for path, text in project().items()}
     files["package.json"] = json.dumps({"name": "root", "scripts": {"test": "exit 1"}})
@@ -115,7 +134,7 @@ def test_another_clients_lock_is_not_taken_for_installed(tmp_path: Path) -> None
     about = advisory("left")
     with patched(tmp_path, files, {"calc.js": FIXED}, about=about, manifests=manifests) as case:
         verdicts = case.judge(build_gates())
-    assert [verdict.status for verdict in verdicts.values()] == [GateStatus.SKIPPED] * 3
+    assert {verdict.status for verdict in verdicts.values()} == {GateStatus.SKIPPED}
     assert "yarn.lock" in verdicts["resolves"].detail
     assert "yarn.lock" in verdicts["not_vulnerable"].detail
 
@@ -172,10 +191,12 @@ def test_a_bump_installs_offline_is_no_longer_affected_and_passes(tmp_path: Path
     with patched(tmp_path, files, change, about=MS, manifests=tuple(change)) as case:
         verdicts = case.judge(build_gates())
         case.worktree.reset()
-        assert not (case.context.worktree / "node_modules").exists()
+        assert case.worktree.tree.find("node_modules") is None
     assert {name: verdict.status for name, verdict in verdicts.items()} == {
         "resolves": GateStatus.PASSED,
         "not_vulnerable": GateStatus.PASSED,
+        "typecheck": GateStatus.SKIPPED,
+        "build": GateStatus.SKIPPED,
         "tests": GateStatus.PASSED,
     }
     assert verdicts["not_vulnerable"].detail == "resolved tree: ms 2.1.3"

@@ -52,6 +52,20 @@ def test_another_clients_lock_is_read(tmp_path: Path, lock: str, text: str, vers
         assert told.proof_level is ProofLevel.RESOLVED_TREE
 
 
+def test_what_one_project_does_not_tell_hides_no_affected_version_of_another(
+    tmp_path: Path,
+) -> None:
+    files = {f"a/{path}": text for path, text in project("*").items()}
+    files |= {f"b/{path}": text for path, text in project("^1.0.0").items()}
+    files["b/yarn.lock"] = YARN.format("1.0.0")
+    manifests = ("a/package.json", "b/package.json", "b/yarn.lock")
+    about = advisory("left", fixed="1.2.0")
+    (gate,) = (gate for gate in build_gates() if gate.name == "not_vulnerable")
+    with patched(tmp_path, files, {"b/calc.js": "1;"}, about=about, manifests=manifests) as case:
+        verdict = gate.judge(case.context)
+    assert verdict.failure_kind is FailureKind.STILL_VULNERABLE
+
+
 @pytest.mark.parametrize(("lock", "text"), [("yarn.lock", YARN), ("pnpm-lock.yaml", PNPM)])
 def test_another_clients_lock_proves_nothing_of_what_it_does_not_answer(
     tmp_path: Path, lock: str, text: str

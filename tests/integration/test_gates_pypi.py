@@ -46,7 +46,7 @@ def test_a_good_fix_without_dependencies_passes_its_tests(tmp_path: Path) -> Non
 
 def test_a_failing_test_is_named_and_its_paths_are_relative(tmp_path: Path) -> None:
     wrong = "def add(a, b):\n    return a * b\n"
-    with patched(tmp_path, PROJECT, {"calc.py": wrong}, about=OWN) as case:
+    with patched(tmp_path, PROJECT | {"calc.py": FIXED}, {"calc.py": wrong}, about=OWN) as case:
         verdict = case.judge(build_gates())["tests"]
     assert verdict.failure_kind is FailureKind.TESTS_FAILED
     assert "test_sum" in verdict.log
@@ -56,7 +56,10 @@ def test_a_failing_test_is_named_and_its_paths_are_relative(tmp_path: Path) -> N
 def test_code_that_ends_the_test_run_early_is_no_pass(tmp_path: Path) -> None:
     silent = "import os\nos._exit(0)\n"
     with patched(tmp_path, PROJECT, {"calc.py": silent}, about=OWN) as case:
-        verdict = case.judge(build_gates())["tests"]
+        imports = case.judge(build_gates())["imports"]
+        verdict = build_gates()[-1].judge(case.context)
+    assert imports.failure_kind is FailureKind.BUILD_FAILED
+    assert "cannot import calc: it ends the interpreter" in imports.log
     assert verdict.failure_kind is FailureKind.TESTS_MISSING
     assert verdict.detail == "0 test(s) ran, 2 at the base commit"
 
@@ -78,7 +81,7 @@ def test_fewer_tests_than_at_the_base_commit_is_a_failure(tmp_path: Path) -> Non
 def test_tests_that_hang_time_out(tmp_path: Path) -> None:
     hang = {"calc.py": "import time\ntime.sleep(600)\n"}
     with patched(tmp_path, PROJECT, hang, about=OWN, timeout_s=3) as case:
-        verdict = case.judge(build_gates())["tests"]
+        verdict = build_gates()[-1].judge(case.context)
     assert verdict.failure_kind is FailureKind.GATE_TIMEOUT
 
 
@@ -147,10 +150,12 @@ def test_a_bump_resolves_is_no_longer_affected_and_passes_pytest(tmp_path: Path)
     assert {name: v.status for name, v in verdicts.items()} == {
         "resolves": GateStatus.PASSED,
         "not_vulnerable": GateStatus.PASSED,
+        "imports": GateStatus.SKIPPED,
+        "typecheck": GateStatus.SKIPPED,
         "tests": GateStatus.PASSED,
     }
     assert "resolved tree: iniconfig 2.0.0" in verdicts["not_vulnerable"].detail
-    assert [v.status for v in again.values()] == [GateStatus.PASSED] * 3
+    assert [v.status for v in again.values()] == [v.status for v in verdicts.values()]
 
 
 @pytest.mark.registry("uv")

@@ -16,7 +16,7 @@ from fallback_tier.evaluating.projects import (
 )
 from fallback_tier.evaluation.fixes_report import HINTED
 from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.proof import check_proof
+from fallback_tier.gates.proof import ProofGate, check_proof
 from fallback_tier.gates.sandbox import BubblewrapSandbox
 from fallback_tier.installed import clients_and_plugins, look_at
 from fallback_tier.outcome import NotApplicable
@@ -67,16 +67,16 @@ def test_the_repository_is_the_affected_package(project: MiniProject, tmp_path: 
 @pytest.mark.sandbox
 @each
 def test_the_proof_fails_at_the_base_commit(project: MiniProject, tmp_path: Path) -> None:
-    result = check_proof(
-        project.proof,
+    output = check_proof(
+        ProofGate(project.proof, PLUGINS[project.advisory.ecosystems[0]]),
+        project.advisory,
         found(project, tmp_path),
         clients=SubprocessClients(),
         sandbox=BubblewrapSandbox(),
         workspace=tmp_path / "state",
     )
-    assert result.exit_code
     for trouble in ("SyntaxError", "ImportError", "ModuleNotFound", "Cannot find module"):
-        assert trouble not in result.output
+        assert trouble not in output
 
 
 @each

@@ -12,7 +12,7 @@ from fallback_tier.errors import InputError
 from fallback_tier.gates.clients import SubprocessClients
 from fallback_tier.gates.common import common_gates
 from fallback_tier.gates.distill import distill
-from fallback_tier.gates.isolation import inspect_repository, raw_changes
+from fallback_tier.gates.isolation import inspect_repository
 from fallback_tier.gates.proof import Proof, ProofError, ProofGate, check_proof
 from fallback_tier.gates.sandbox import BubblewrapSandbox
 from fallback_tier.repo import RepoContext
@@ -43,14 +43,19 @@ def case(tmp_path: Path, changes: Mapping[str, str | None]) -> Iterator[Case]:
         yield found
 
 
+def gate(proof: Proof = PROOF) -> ProofGate:
+    return ProofGate(proof, FakeEcosystem())
+
+
 def check_at(repo: RepoContext, tmp_path: Path, proof: Proof) -> str:
     return check_proof(
-        proof,
+        gate(proof),
+        advisory(),
         repo,
         clients=SubprocessClients(),
         sandbox=BubblewrapSandbox(),
         workspace=tmp_path / "state",
-    ).output
+    )
 
 
 def check(tmp_path: Path, proof: Proof) -> str:
@@ -59,14 +64,14 @@ def check(tmp_path: Path, proof: Proof) -> str:
 
 def test_a_right_fix_passes(tmp_path: Path) -> None:
     with case(tmp_path, RIGHT) as found:
-        verdict = ProofGate(PROOF).judge(found.context)
+        verdict = gate().judge(found.context)
     assert verdict.status is GateStatus.PASSED
     assert verdict.failure_kind is None
 
 
 def test_a_wrong_fix_fails_and_says_how(tmp_path: Path) -> None:
     with case(tmp_path, WRONG) as found:
-        verdict = ProofGate(PROOF).judge(found.context)
+        verdict = gate().judge(found.context)
     assert verdict.status is GateStatus.FAILED
     assert verdict.failure_kind is FailureKind.PROOF_FAILED
     assert str(tmp_path) not in verdict.log
@@ -79,7 +84,7 @@ def test_a_wrong_fix_fails_and_says_how(tmp_path: Path) -> None:
 def test_a_proof_that_passes_at_the_base_is_no_pass(tmp_path: Path) -> None:
     """Nobody asked check_proof first: the gate itself must not count such a proof."""
     with case(tmp_path, RIGHT) as found:
-        verdict = ProofGate(Proof(("true",))).judge(found.context)
+        verdict = gate(Proof(("true",))).judge(found.context)
     assert verdict.status is GateStatus.SKIPPED
 
 
@@ -94,18 +99,17 @@ def test_the_base_is_asked_once(tmp_path: Path) -> None:
     sandbox = Counting()
     with case(tmp_path, WRONG) as found:
         for _ in range(2):
-            ProofGate(PROOF).judge(replace(found.context, sandbox=sandbox))
+            gate().judge(replace(found.context, sandbox=sandbox))
     assert sandbox.runs == 3
 
 
 def test_other_gates_and_the_diff_never_see_the_proof(tmp_path: Path) -> None:
     with case(tmp_path, RIGHT) as found:
-        assert ProofGate(PROOF).judge(found.context).status is GateStatus.PASSED
-        assert not (found.context.worktree / "proof").exists()
-        changes = raw_changes(found.context.clients, found.context.worktree, "HEAD")
-        assert [change.path for change in changes] == ["app.py"]
-        for gate in common_gates(FakeEcosystem()):
-            assert gate.judge(found.context).status is GateStatus.PASSED
+        assert gate().judge(found.context).status is GateStatus.PASSED
+        assert found.context.worktree.tree.find("proof") is None
+        assert [change.path for change in found.worktree.changed()] == ["app.py"]
+        for other in common_gates(FakeEcosystem()):
+            assert other.judge(found.context).status is GateStatus.PASSED
         assert list((found.context.cache).glob("proof-*")) == []
 
 
@@ -114,9 +118,10 @@ def test_what_an_earlier_command_left_does_not_matter(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     with case(tmp_path, WRONG) as found:
-        (found.context.worktree / "proof").symlink_to(elsewhere)
-        (found.context.worktree / "unittest.py").write_text("raise SystemExit(0)\n")
-        verdict = ProofGate(PROOF).judge(found.context)
+        written = found.worktree.tree.layers[0]
+        (written / "proof").symlink_to(elsewhere)
+        (written / "unittest.py").write_text("raise SystemExit(0)\n")
+        verdict = gate().judge(found.context)
     assert verdict.failure_kind is FailureKind.PROOF_FAILED
     assert list(elsewhere.iterdir()) == []
 
@@ -124,15 +129,24 @@ def test_what_an_earlier_command_left_does_not_matter(tmp_path: Path) -> None:
 def test_a_patch_that_sits_in_the_proofs_place_fails(tmp_path: Path) -> None:
     planted = {**WRONG, "proof/test_proof.py": "import unittest\n"}
     with case(tmp_path, planted) as found:
-        verdict = ProofGate(PROOF).judge(found.context)
+        verdict = gate().judge(found.context)
     assert verdict.failure_kind is FailureKind.POLICY_VIOLATION
+
+
+@pytest.mark.parametrize("end", ["import os\nos._exit(0)\n", "import sys\nsys.exit(0)\n"])
+def test_a_patch_that_ends_the_proof_early_is_no_pass(tmp_path: Path, end: str) -> None:
+    """The process ends well, and the test of the flaw never ran."""
+    with case(tmp_path, {"app.py": end + RIGHT["app.py"]}) as found:
+        verdict = gate().judge(found.context)
+    assert verdict.failure_kind is FailureKind.PROOF_FAILED
+    assert verdict.detail == "the proof ran 1 test(s) at the base commit, 0 with the patch"
 
 
 def test_a_patch_that_hangs_fails(tmp_path: Path) -> None:
     hangs = {"app.py": "def answer():\n    while True:\n        pass\n"}
     proof = replace(PROOF, timeout_s=2.0)
     with case(tmp_path, hangs) as found:
-        verdict = ProofGate(proof).judge(found.context)
+        verdict = gate(proof).judge(found.context)
     assert verdict.failure_kind is FailureKind.GATE_TIMEOUT
 
 

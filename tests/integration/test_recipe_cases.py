@@ -21,8 +21,8 @@ from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pins import pinned_versions
 from fallback_tier.advisory import compare_versions, is_affected, load_advisory
 from fallback_tier.errors import RecipeError, ToolMissingError
+from fallback_tier.execution import CommandResult
 from fallback_tier.outcome import NotApplicable, RecipeResult
-from fallback_tier.ports import CommandResult
 from tests.unit.recipes.support import tracked
 
 ARCHIVE = Path(__file__).parents[2].parent / "shared" / "data" / "recipe-cases.tar.xz"

@@ -16,8 +16,8 @@ from fallback_plugins.pypi.gates import build_gates
 from fallback_plugins.pypi.pyproject import harmless
 from fallback_tier.errors import PatchError
 from fallback_tier.gates import delivery
+from fallback_tier.gates.checkout import CheckoutWorktree
 from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.isolation import Worktree
 from fallback_tier.gates.result import Escalated, RefusedFix, Verified
 from fallback_tier.ports import GateContext
 from tests.fakes.gates import RuleGate
@@ -140,14 +140,14 @@ def test_a_gates_command_can_not_rewrite_what_the_next_gate_reads(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, safeguard: bool
 ) -> None:
     def rewrite(context: GateContext) -> bool:
-        (context.worktree / "app.py").write_text("safe = True\n")
+        (context.worktree.tree.layers[0] / "app.py").write_text("safe = True\n")
         return True
 
     if not safeguard:
-        monkeypatch.setattr(Worktree, "restore", lambda _self: None)
+        monkeypatch.setattr(CheckoutWorktree, "restore", lambda _self: None)
     gates = [
         RuleGate(rewrite, name="resolves"),
-        RuleGate(lambda c: "safe = True" in (c.worktree / "app.py").read_text()),
+        RuleGate(lambda c: "safe = True" in c.worktree.tree.locate("app.py").read_text()),
     ]
     result = bench.fix([PLAN, OTHER_PLAN], gates)
     assert isinstance(result, Verified) is not safeguard
@@ -182,7 +182,7 @@ def test_a_delivery_that_fails_half_way_puts_the_tree_back(
         delivery.deliver(result.application, repo, DiskFull())
     assert git(bench.repo_root, "status", "--porcelain") == ""
 
-    monkeypatch.setattr(delivery, "_put_back", lambda *_: "")
+    monkeypatch.setattr(delivery, "put_back", lambda *_: "")
     with pytest.raises(PatchError):
         delivery.deliver(result.application, repo, DiskFull())
     assert "app.py" in git(bench.repo_root, "status", "--porcelain")

@@ -4,6 +4,7 @@ A probe is a small program that prints ``open`` or ``shut``. Every probe that mu
 shut is run by the plain runner too, where it must find the same thing open: else it proves nothing.
 """
 
+import ast
 import os
 import socket
 import subprocess
@@ -18,9 +19,10 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import SandboxError
+from fallback_tier.execution import CommandResult, Sandbox
 from fallback_tier.gates import sandbox as sandbox_module
+from fallback_tier.gates.confinement import MAX_TMPFS_BYTES
 from fallback_tier.gates.sandbox import MAX_OUTPUT_BYTES, BubblewrapSandbox, UnsandboxedRunner
-from fallback_tier.ports import CommandResult, Sandbox
 from tests.integration.gate_setup import needs_sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -209,7 +211,7 @@ def test_memory_file_systems_have_a_size(sandbox: BubblewrapSandbox, worktree: P
             print(facts.f_blocks * facts.f_frsize)
     """
     sizes = python(sandbox, worktree, program).output.split()
-    assert set(sizes) == {str(sandbox_module.MAX_TMPFS_BYTES)}
+    assert set(sizes) == {str(MAX_TMPFS_BYTES)}
     for place in ("/new", "/dev/new", "/etc/new", "/root/new"):
         assert probe(sandbox, worktree, "open(sys.argv[1], 'w')", place) == "shut"
 
@@ -309,6 +311,23 @@ def test_threads_processes_and_interpreters_work(
     """
     result = python(sandbox, worktree, program)
     assert sorted(result.output.split()) == ["2]", "[1,", "thread", "true"], result.output
+
+
+def test_names_users_types_and_certificates_are_found(
+    sandbox: BubblewrapSandbox, worktree: Path
+) -> None:
+    program = """
+        import mimetypes, os, pwd, socket, ssl
+        print(socket.gethostbyname("localhost"), pwd.getpwuid(os.getuid()).pw_name != "")
+        print(ssl.create_default_context().cert_store_stats()["x509_ca"] >= 0)
+        print(sorted(os.listdir("/etc")))
+    """
+    result = python(sandbox, worktree, program)
+    lines = result.output.splitlines()
+    assert lines[:2] == ["127.0.0.1 True", "True"], result.output
+    assert not {"shadow", "gshadow", "machine-id", "ssh", "sudoers"} & set(
+        ast.literal_eval(lines[2])
+    )
 
 
 # --- the wall clock, the output, what is left behind ----------------------------------------------

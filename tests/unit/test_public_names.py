@@ -9,6 +9,8 @@ from fallback_audit.events import SCHEMA_VERSION, TERMINAL_KINDS, AuditEvent
 from fallback_audit.vocabulary import (
     BudgetLimit,
     CallType,
+    Capability,
+    DeliveryPlace,
     EscalationReason,
     FailureKind,
     GateStatus,
@@ -20,6 +22,7 @@ from fallback_audit.vocabulary import (
     RefusalReason,
     RetrievalVerdict,
     Retrieve,
+    ReviewVerdict,
     Support,
     Tier,
 )
@@ -54,6 +57,7 @@ EVENT_KINDS = {
     "ExampleReplayed",
     "FixEscalated",
     "FixRefused",
+    "FixResumed",
     "FixStarted",
     "FixVerified",
     "GateJudged",
@@ -63,6 +67,7 @@ EVENT_KINDS = {
     "ModelAnswered",
     "ModelCalled",
     "ModelFailed",
+    "PatchDelivered",
     "PatchProposed",
     "PlanRejected",
     "RagSkippedOnRetry",
@@ -70,9 +75,11 @@ EVENT_KINDS = {
     "RepeatedPatchRejected",
     "RetrievalQueried",
     "RetrieveDecided",
+    "ReviewDecided",
     "SandboxDisabled",
     "SegmentScored",
     "StrategyDegraded",
+    "TransitionReopened",
 }
 
 
@@ -82,13 +89,14 @@ def test_event_kinds() -> None:
     assert {one.model_fields["kind"].default for one in classes} == EVENT_KINDS
     assert {one.__name__ for one in classes} == EVENT_KINDS
     assert set(TERMINAL_KINDS) == {"FixEscalated", "FixRefused", "FixVerified"}
-    assert SCHEMA_VERSION == 4
+    assert SCHEMA_VERSION == 5
 
 
 CLOSED = {
     FailureKind: """
         patch_does_not_apply undeclared_change policy_violation resolution_failed still_vulnerable
-        build_failed tests_failed tests_missing proof_failed gate_timeout plan_invalid repeated_patch
+        build_failed tests_failed tests_missing proof_failed custom_gate_failed undeclared_capability
+        gate_timeout plan_invalid repeated_patch
     """,
     RefusalReason: """
         not_affected no_fixed_version ecosystem_unsupported manifest_missing blocked_by_constraint
@@ -114,6 +122,9 @@ CLOSED = {
     RetrievalVerdict: "hit degraded miss",
     GateStatus: "passed failed skipped",
     ProofLevel: "resolved_tree pins source",
+    Capability: "process network dynamic_code",
+    ReviewVerdict: "approved rejected",
+    DeliveryPlace: "working_tree branch",
     LadderStep: "lock_refresh direct_bump parent_bump override lock_edit",
 }
 

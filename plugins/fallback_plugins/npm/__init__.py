@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fallback_tier.ports import ClientRunner, EcosystemPlugin
+    from fallback_tier.execution import ClientRunner
+    from fallback_tier.ports import EcosystemPlugin
 
 
 def build_ecosystem(clients: "ClientRunner") -> "EcosystemPlugin":

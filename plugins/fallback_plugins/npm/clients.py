@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Client
 from fallback_tier.errors import RecipeError
-from fallback_tier.ports import ClientRunner
+from fallback_tier.execution import ClientRunner
 
 YARN_LOCK = "yarn.lock"
 PNPM_LOCK = "pnpm-lock.yaml"

@@ -12,8 +12,9 @@ from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST, is_manifest
 from fallback_plugins.npm.manifest import SECTIONS
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, RecipeSelection, Selected
-from fallback_tier.ports import ClientRunner, Gate
+from fallback_tier.ports import Gate, GateContext
 from fallback_tier.repo import RepoContext
 
 #: Keys of package.json by which a fix decides what is installed: npm's, yarn's, pnpm's.
@@ -83,6 +84,25 @@ class NpmEcosystem:
         from fallback_plugins.npm.gates import build_gates
 
         return build_gates()
+
+    def run(
+        self,
+        context: GateContext,
+        tree: RepoContext,
+        argv: Sequence[str],
+        timeout_s: float | None = None,
+    ) -> CommandResult | None:
+        """Run a command in the root, with ``node_modules/.bin`` first on the path."""
+        from fallback_plugins.npm import running
+
+        return running.run(context, tree, argv, timeout_s)
+
+    def tests_ran(self, output: str) -> int | None:
+        """By the last lines of node's runner, jest, vitest, mocha and the like."""
+        from fallback_plugins.npm.summaries import summary
+
+        told = summary(output)
+        return None if told is None else told.ran
 
     def instruction_template(self) -> str:
         """The prompt's text, a jinja2 template."""

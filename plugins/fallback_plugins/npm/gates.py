@@ -1,30 +1,29 @@
 """npm's gates: the tree installs, holds no affected version, and the tests still pass."""
 
-import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from fallback_audit.vocabulary import FailureKind, ProofLevel
 from fallback_plugins import gating
-from fallback_plugins.gating import TestRun, in_folder
+from fallback_plugins.comparing import together
+from fallback_plugins.gating import in_folder
+from fallback_plugins.npm.checks import BuildGate, TypecheckGate
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.lockfile import installed_versions
 from fallback_plugins.npm.specs import floor
+from fallback_plugins.npm.summaries import summary
 from fallback_plugins.npm.survey import (
     ECOSYSTEM,
-    LOCKS,
-    MANIFEST,
     Project,
     is_the_package,
     survey,
 )
+from fallback_plugins.npm.touched import touched_folders
+from fallback_plugins.suites import SuiteRun, judge_tests
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
 from fallback_tier.ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
-
-#: The last line of node's own runner: TAP, or the spec reporter of newer versions.
-_COUNT = re.compile(r"^[#\u2139] (tests|skipped) (\d+)$", re.MULTILINE)
+from fallback_tier.tree import Tree
 
 #: npm writes what it installed here, whether or not the project has a lock.
 _HIDDEN_LOCK = "node_modules/.package-lock.json"
@@ -35,7 +34,7 @@ _LEVELS = {"pins": ProofLevel.PINS, "resolved tree": ProofLevel.RESOLVED_TREE}
 
 def build_gates() -> tuple[Gate, ...]:
     """In order: a gate relies on what those before it installed."""
-    return (ResolvesGate(), NotVulnerableGate(), TestsGate())
+    return (ResolvesGate(), NotVulnerableGate(), TypecheckGate(), BuildGate(), TestsGate())
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class ResolvesGate:
         """Prefetch outside, install inside. Raises ToolError, SandboxError."""
         repo = gating.patched(context)
         try:
-            projects = [Installation(context, repo, folder) for folder in _folders(context)]
+            projects = [Installation(context, repo, folder) for folder in touched_folders(context)]
             verdicts = [self._resolve(context, project) for project in projects]
         except (RecipeError, RepositoryError) as error:
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
@@ -73,7 +72,7 @@ class ResolvesGate:
         installed = project.install()
         if installed.timed_out:
             return gating.timed_out(self.name, installed, context)
-        log = gating.relative_log(installed, context.worktree)
+        log = gating.relative_log(installed, context.worktree.tree.root)
         if "ENOTCACHED" in log:
             project.forget()
             raise ToolFailedError(
@@ -94,7 +93,7 @@ class NotVulnerableGate:
     name: str = "not_vulnerable"
 
     def judge(self, context: GateContext) -> GateVerdict:
-        """Read the locks and what npm installed; nothing runs."""
+        """Read the locks and what npm installed."""
         repo = gating.patched(context)
         verdicts = []
         try:
@@ -107,10 +106,14 @@ class NotVulnerableGate:
     def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
         held: dict[str, str] = {}
         levels = set()
+        unknown = ""
         for project in survey(repo, package):
-            level, versions = _held(context.worktree, project, package)
+            if not (project.lock or project.unread):
+                Installation(context, repo, project.folder).ready()  # a run that was taken up here
+            level, versions = _held(context.worktree.tree, project, package)
             if level is None:
-                return gating.skipped(self.name, f"{package}: {project.unread or 'not resolved'}")
+                unknown = unknown or f"{package}: {project.unread or 'not resolved'}"
+                continue
             held |= {in_folder(project.folder, place): v for place, v in versions.items()}
             levels.add(level)
         bad = [
@@ -121,6 +124,8 @@ class NotVulnerableGate:
         if bad:
             what = f"{package} is still affected: {', '.join(bad[:3])}"
             return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(bad))
+        if unknown:
+            return gating.unread(self.name, unknown)
         if held:
             level = "pins" if "pins" in levels else "resolved tree"
             return gating.passed(
@@ -144,57 +149,38 @@ class TestsGate:
 
     def judge(self, context: GateContext) -> GateVerdict:
         """Run the base commit's tests in the sandbox. Raises SandboxError, ToolError."""
-        verdicts = [self._test(context, folder) for folder in _folders(context)]
-        return gating.combined(self.name, verdicts)
+        verdicts = [self._test(context, folder) for folder in touched_folders(context)]
+        return together(self.name, verdicts)
 
     def _test(self, context: GateContext, folder: str) -> GateVerdict:
         project = Installation(context, gating.patched(context), folder)
         if not project.has_tests:
             return gating.skipped(self.name, f"{project.manifest} has no test script")
 
-        def run(tree: RepoContext) -> TestRun | None:
+        def run(tree: RepoContext) -> SuiteRun | None:
             target = Installation(context, tree, folder)
             if not target.ready():
                 return None
+            if tree.tree != context.worktree.tree and target.has_build:
+                target.build()  # as the gate before did in the patched tree: tests may be of what it made
             result = target.sandboxed(["npm", "test"])
-            return TestRun(result, _count(result.output))
+            output = gating.relative_log(result, tree.root)
+            return SuiteRun.told(result.model_copy(update={"output": output}), summary(output))
 
-        return gating.judge_tests(self.name, context, folder, run)
-
-
-def _folders(context: GateContext) -> tuple[str, ...]:
-    """Projects that the patch touched. One with a lock stands for its workspaces."""
-    has = context.repo.has
-    locked = gating.project_folders(
-        context,
-        lambda folder: (
-            has(in_folder(folder, MANIFEST)) and any(has(in_folder(folder, lock)) for lock in LOCKS)
-        ),
-    )
-    return locked or gating.project_folders(
-        context, lambda folder: has(in_folder(folder, MANIFEST))
-    )
+        return judge_tests(self.name, context, folder, run)
 
 
-def _held(worktree: Path, project: Project, package: str) -> tuple[str | None, dict[str, str]]:
+def _held(tree: Tree, project: Project, package: str) -> tuple[str | None, dict[str, str]]:
     """How well it is known what a project holds of the package, and what that is."""
     if project.lock:
         return "resolved tree", project.installed
     if project.unread:
         return None, {}
-    hidden = worktree / project.folder / _HIDDEN_LOCK
-    if hidden.is_file() and not hidden.is_symlink():
+    hidden = tree.find(f"{project.folder}/{_HIDDEN_LOCK}")
+    if hidden is not None and hidden.is_file():
         text = hidden.read_text(encoding="utf-8")
         return "resolved tree", installed_versions(text, package)
     floors = {f"{place.section}.{place.key}": floor(place.spec) for place in project.declared}
     if not floors or None in floors.values():
         return None, {}
     return "pins", {place: version for place, version in floors.items() if version is not None}
-
-
-def _count(output: str) -> int | None:
-    """Tests that ran, by node's own runner; None for runners that we don't read."""
-    told: dict[str, int] = {}
-    for what, number in _COUNT.findall(output):
-        told[what] = told.get(what, 0) + int(number)  # one block for each workspace
-    return told["tests"] - told.get("skipped", 0) if "tests" in told else None

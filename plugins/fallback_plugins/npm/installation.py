@@ -12,7 +12,8 @@ from fallback_plugins import gating
 from fallback_plugins.gating import in_folder
 from fallback_plugins.npm.layout import FOREIGN_LOCKS, LOCKS, MANIFEST
 from fallback_plugins.npm.manifest import SECTIONS, parse_manifest
-from fallback_tier.ports import CommandResult, GateContext
+from fallback_tier.execution import CommandResult
+from fallback_tier.ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: What `npm init` writes: no test, and a failure.
@@ -46,9 +47,18 @@ class Installation:
     @property
     def has_tests(self) -> bool:
         """Is there a test script, and not just the one that `npm init` writes?"""
+        script = self._script("test")
+        return bool(script) and _PLACEHOLDER not in script
+
+    @property
+    def has_build(self) -> bool:
+        """Is there a build script?"""
+        return bool(self._script("build"))
+
+    def _script(self, name: str) -> str:
         scripts = self._facts.get("scripts")
-        script = scripts.get("test") if isinstance(scripts, dict) else None
-        return isinstance(script, str) and bool(script.strip()) and _PLACEHOLDER not in script
+        script = scripts.get(name) if isinstance(scripts, dict) else None
+        return script.strip() if isinstance(script, str) else ""
 
     @property
     def foreign_lock(self) -> str | None:
@@ -95,21 +105,42 @@ class Installation:
 
     def ready(self) -> bool:
         """Are the dependencies there? The base commit's tree gets them here."""
-        if not self.has_dependencies or (self._repo.root / self.folder / "node_modules").is_dir():
+        if not self.has_dependencies or self._repo.tree.has_folder(f"{self.folder}/node_modules"):
             return True
-        if self._repo.root == self._context.worktree:
-            return False  # the gate before said why
+        if self._repo.tree == self._context.worktree.tree:
+            # The gate before installed them, or said why not; a run that was taken up behind that gate
+            # has a worktree without them, and the cache still has what was fetched.
+            return self._mark().exists() and self.install().ok
         return self.prefetch().ok and self.install().ok
+
+    def installed(self) -> bool:
+        """Have the dependencies in any tree, patched or not; False where npm can't install them.
+
+        Raises ToolFailedError where the registry did not answer: that says nothing about the tree.
+        """
+        if not self.has_dependencies or self._repo.tree.has_folder(f"{self.folder}/node_modules"):
+            return True
+        if self.foreign_lock:
+            return False
+        fetched = self.prefetch()
+        if not fetched.ok:
+            gating.check_reachable("npm", fetched)
+        return fetched.ok and self.install().ok
 
     def sandboxed(self, argv: Sequence[str]) -> CommandResult:
         """Run a command of the target, in this folder."""
         self._cache.mkdir(parents=True, exist_ok=True)
         return self._context.sandbox.run(
             gating.command_in(self.folder, argv),
-            worktree=self._repo.root,
+            worktree=self._repo.tree,
             timeout_s=self._context.timeout_s,
             readable=[self._cache],
         )
+
+    def build(self) -> CommandResult:
+        """Run the build script; the output's paths are relative."""
+        result = self.sandboxed(["npm", "run", "build"])
+        return result.model_copy(update={"output": gating.relative_log(result, self._repo.root)})
 
     def _manifests(self) -> dict[str, str]:
         """What npm resolves from: this folder's manifests and locks, workspaces included."""

@@ -14,7 +14,7 @@ from fallback_plugins.npm.manifest import MEMBER_SECTIONS, parse_manifest, with_
 from fallback_plugins.npm.npm_run import DEFAULT_LOCK, NpmRunner
 from fallback_plugins.npm.specs import admits, foreign, is_tag, split_alias
 from fallback_plugins.tree import Ask, Node, Tree
-from fallback_tier.ports import ClientRunner
+from fallback_tier.execution import ClientRunner
 
 _OVERRIDES = "overrides"
 

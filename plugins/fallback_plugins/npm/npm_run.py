@@ -8,7 +8,7 @@ from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.lockfile import lockfile_version
 from fallback_plugins.npm.scratch import check_paths, scratch_project
 from fallback_tier.errors import RecipeError
-from fallback_tier.ports import ClientRunner
+from fallback_tier.execution import ClientRunner
 
 #: Seconds for one npm run. A version 1 lock makes npm ask the registry about every package in it.
 NPM_TIMEOUT_S = 300.0

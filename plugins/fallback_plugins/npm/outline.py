@@ -15,8 +15,8 @@ from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Ask, Node, Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Left, Move, Outline
-from fallback_tier.ports import ClientRunner
 from fallback_tier.repo import RepoContext
 
 

@@ -21,7 +21,7 @@ from fallback_plugins.npm.provision import ClientStore, PinnedClient
 from fallback_plugins.npm.scratch import check_addresses, check_paths, scratch_project
 from fallback_plugins.tree import Tree
 from fallback_tier.errors import RecipeError
-from fallback_tier.ports import ClientRunner
+from fallback_tier.execution import ClientRunner
 
 #: The last pnpm of each lock format (its major number). pnpm 6 and older do not run on today's Node.
 PNPM = {

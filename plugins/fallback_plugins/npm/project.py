@@ -23,8 +23,8 @@ from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Node, Tree
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError
+from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Left, Move
-from fallback_tier.ports import ClientRunner
 from fallback_tier.repo import RepoContext
 
 

@@ -19,8 +19,8 @@ from fallback_tier.advisory import (
 )
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
+from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import RecipeResult, Selected
-from fallback_tier.ports import ClientRunner
 from fallback_tier.repo import RepoContext
 
 #: The recipe's name in selections and events.

@@ -14,7 +14,7 @@ from fallback_plugins.npm.scratch import scratch_project
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
-from fallback_tier.ports import ClientRunner
+from fallback_tier.execution import ClientRunner
 
 #: Seconds for one question. The largest packages' documents have tens of megabytes.
 VIEW_TIMEOUT_S = 60.0

@@ -24,7 +24,7 @@ from fallback_plugins.npm.yarn_project import (
 )
 from fallback_plugins.tree import Tree
 from fallback_tier.errors import RecipeError
-from fallback_tier.ports import ClientRunner
+from fallback_tier.execution import ClientRunner
 
 YARN = PinnedClient(
     name="yarn",

@@ -12,8 +12,9 @@ from fallback_plugins.pypi.pyproject import UV_ARRAYS
 from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, RecipeSelection, Selected
-from fallback_tier.ports import ClientRunner, Gate
+from fallback_tier.ports import Gate, GateContext
 from fallback_tier.repo import RepoContext
 
 #: The parts of pyproject.toml that the ladder edits.
@@ -81,6 +82,25 @@ class PyPIEcosystem:
         from fallback_plugins.pypi.gates import build_gates
 
         return build_gates()
+
+    def run(
+        self,
+        context: GateContext,
+        tree: RepoContext,
+        argv: Sequence[str],
+        timeout_s: float | None = None,
+    ) -> CommandResult | None:
+        """Run a command in the root, with the environment's programs first on the path."""
+        from fallback_plugins.pypi import running
+
+        return running.run(context, tree, argv, timeout_s)
+
+    def tests_ran(self, output: str) -> int | None:
+        """By the last lines of pytest and unittest."""
+        from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
+
+        told = pytest_summary(output) or unittest_summary(output)
+        return None if told is None else told.ran
 
     def instruction_template(self) -> str:
         """The prompt's text, a jinja2 template."""

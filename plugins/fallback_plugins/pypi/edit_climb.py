@@ -12,7 +12,7 @@ from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.scratch_lock import PackageIndex
 from fallback_plugins.pypi.uv_client import UvClient
 from fallback_tier.advisory import Advisory
-from fallback_tier.ports import ClientRunner
+from fallback_tier.execution import ClientRunner
 
 #: May the declaration of this package be raised?
 MayRaise = Callable[[str], bool]

@@ -12,6 +12,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib.metadata import distributions
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,12 +20,15 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_plugins import gating
-from fallback_plugins.gating import TestRun, in_folder
+from fallback_plugins.gating import in_folder
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.metadata import own_metadata
 from fallback_plugins.pypi.pyproject import harmless, parse_toml
+from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.uv_settings import index_variables, leading_out
-from fallback_tier.ports import CommandResult, GateContext
+from fallback_plugins.suites import SuiteRun
+from fallback_tier.execution import CommandResult
+from fallback_tier.ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Extras and dependency groups that a project's tests need, by the names in use (PEP 621, PEP 735).
@@ -45,10 +49,6 @@ _PATH_OPTION = re.compile(
 _VARIABLE = re.compile(r"\$\{\w+\}")
 
 _TEST_FILE = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test|tests?)\.py")
-_PYTEST_ENDING = re.compile(r"^=*\s*(.*?) in [\d.]+s(?: \([\d:]+\))?\s*=*$", re.MULTILINE)
-_PYTEST_RAN = re.compile(r"(\d+) (?:passed|failed|errors?|xfailed|xpassed)")
-_UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
-_UNITTEST_SKIPPED = re.compile(r"^(?:OK|FAILED|NO TESTS RAN) .*\bskipped=(\d+)", re.MULTILINE)
 
 
 class Environment:
@@ -167,30 +167,39 @@ class Environment:
 
     def sandboxed(self, arguments: Sequence[str]) -> CommandResult:
         """Run the environment's Python in this folder."""
-        root = self._repo.root / self.folder
         python = self._environment / "bin" / "python"
         return self.context.sandbox.run(
             gating.command_in(self.folder, [str(python), *arguments]),
-            worktree=self._repo.root,
+            worktree=self._repo.tree,
             timeout_s=self.context.timeout_s,
-            env={
-                "PYTHONPATH": os.pathsep.join(
-                    [str(root), str(root / "src"), str(self._environment / _OWN_METADATA)]
-                )
-            },
+            env=self.variables(),
             readable=[self._environment],
         )
 
-    def test(self) -> TestRun:
+    @property
+    def place(self) -> Path:
+        """Where the environment is, once it was made."""
+        return self._environment
+
+    def variables(self) -> dict[str, str]:
+        """How Python finds the project itself, which is not installed: flat, or below ``src``."""
+        root = self._repo.root / self.folder
+        places = [root, root / "src", self._environment / _OWN_METADATA]
+        return {"PYTHONPATH": os.pathsep.join(map(str, places))}
+
+    def test(self) -> SuiteRun:
         """Run the suite; a run that ends well but reports nothing has run nothing."""
         if self.installed("pytest"):
             options = ["-q", "-ra", "--tb=short", "--color=no", "-p", "no:cacheprovider"]
-            result = self.sandboxed(["-m", "pytest", *options])
-            count = _pytest_count(result.output)
+            # Over a project's own `-x`: behind the first failure there may be others.
+            result = self.sandboxed(["-m", "pytest", *options, "--maxfail=0"])
+            summary = pytest_summary
         else:
             result = self.sandboxed(["-m", "unittest", "discover", *self._discovery()])
-            count = _unittest_count(result.output)
-        return TestRun(result, 0 if count is None and result.ok else count)
+            summary = unittest_summary
+        output = gating.relative_log(result, self._repo.root)
+        run = SuiteRun.told(result.model_copy(update={"output": output}), summary(output))
+        return replace(run, count=0) if run.count is None and result.ok else run
 
     def _discovery(self) -> list[str]:
         for name in ("tests", "test"):
@@ -266,16 +275,3 @@ def _interpreter() -> Path:
 def is_test(path: str, folder: str) -> bool:
     """Is this a test file, by the names that pytest and unittest look for, in a folder?"""
     return PurePosixPath(path).is_relative_to(folder) and bool(_TEST_FILE.fullmatch(path))
-
-
-def _pytest_count(output: str) -> int | None:
-    endings = _PYTEST_ENDING.findall(output)
-    return sum(int(number) for number in _PYTEST_RAN.findall(endings[-1])) if endings else None
-
-
-def _unittest_count(output: str) -> int | None:
-    ran = _UNITTEST_RAN.findall(output)
-    if not ran:
-        return None
-    skipped = _UNITTEST_SKIPPED.findall(output)
-    return int(ran[-1]) - (int(skipped[-1]) if skipped else 0)

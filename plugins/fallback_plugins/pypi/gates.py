@@ -1,14 +1,15 @@
 """PyPI's gates: the requirements install, hold no affected version, and the tests still pass."""
 
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
-from fallback_audit.vocabulary import FailureKind, ProofLevel
+from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins import gating
-from fallback_plugins.gating import TestRun
+from fallback_plugins.comparing import together
+from fallback_plugins.pypi.checks import ImportsGate, TypecheckGate
 from fallback_plugins.pypi.environment import Environment, is_test
-from fallback_plugins.pypi.manifests import kind_of
 from fallback_plugins.pypi.survey import ECOSYSTEM, is_the_package, survey
+from fallback_plugins.pypi.touched import touched_folders
+from fallback_plugins.suites import SuiteRun, judge_tests
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.ports import Gate, GateContext, GateVerdict
@@ -19,7 +20,7 @@ _NO_PYTEST = "No module named 'pytest'"
 
 def build_gates() -> tuple[Gate, ...]:
     """In order: a gate relies on the environment that those before it made."""
-    return (ResolvesGate(), NotVulnerableGate(), TestsGate())
+    return (ResolvesGate(), NotVulnerableGate(), ImportsGate(), TypecheckGate(), TestsGate())
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,9 @@ class ResolvesGate:
         """Make the environment of each touched project. Raises ToolError, SandboxError."""
         try:
             repo = gating.patched(context)
-            verdicts = [self._resolve(Environment(context, repo, f)) for f in _folders(context)]
+            verdicts = [
+                self._resolve(Environment(context, repo, f)) for f in touched_folders(context)
+            ]
         except (RecipeError, RepositoryError) as error:
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
         return gating.combined(self.name, verdicts)
@@ -84,7 +87,7 @@ class NotVulnerableGate:
     def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
         installed = {
             f"the environment of {folder!r}": version
-            for folder in _folders(context)
+            for folder in touched_folders(context)
             for version in Environment(context, repo, folder).installed(package)
         }
         places = survey(repo, package)
@@ -111,7 +114,7 @@ class NotVulnerableGate:
             return gating.passed(self.name, what, proof_level=level)
         if places:
             where = ", ".join(sorted({place.path for place in places}))
-            return gating.skipped(self.name, f"{where} tells no version of {package}")
+            return gating.unread(self.name, f"{where} tells no version of {package}")
         if is_the_package(repo, package):
             return gating.skipped(self.name, f"{package} is this repository: its tests must tell")
         if survey(context.repo, package):
@@ -128,30 +131,20 @@ class TestsGate:
 
     def judge(self, context: GateContext) -> GateVerdict:
         """Run the base commit's tests in the sandbox. Raises SandboxError, ToolError."""
-        verdicts = [self._test(context, folder) for folder in _folders(context)]
-        return gating.combined(self.name, verdicts)
+        verdicts = [self._test(context, folder) for folder in touched_folders(context)]
+        return together(self.name, verdicts)
 
     def _test(self, context: GateContext, folder: str) -> GateVerdict:
         if not any(is_test(path, folder) for path in context.repo.tracked_files):
             return gating.skipped(self.name, "the repository has no tests")
 
-        def run(tree: RepoContext) -> TestRun | None:
+        def run(tree: RepoContext) -> SuiteRun | None:
             target = Environment(context, tree, folder)
             ready = target.foreign is None and target.install().ok
             return target.test() if ready else None
 
-        verdict = gating.judge_tests(self.name, context, folder, run)
-        if verdict.failure_kind is FailureKind.TESTS_FAILED and _NO_PYTEST in verdict.log:
+        verdict = judge_tests(self.name, context, folder, run)
+        if verdict.status is not GateStatus.PASSED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"
             return gating.skipped(self.name, why, verdict.log)
         return verdict
-
-
-def _folders(context: GateContext) -> tuple[str, ...]:
-    """Projects that the patch touched; a repository without any manifest is one project."""
-    projects = {
-        str(PurePosixPath(path).parent)
-        for path in context.repo.tracked_files
-        if kind_of(path) is not None and PurePosixPath(path).parent.name != "requirements"
-    }
-    return gating.project_folders(context, lambda folder: folder in projects or folder == ".")

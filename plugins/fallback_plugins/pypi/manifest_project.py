@@ -29,8 +29,8 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError, ToolError
+from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import ClearedPath, Left, Move, Outline
-from fallback_tier.ports import ClientRunner
 from fallback_tier.repo import RepoContext
 
 

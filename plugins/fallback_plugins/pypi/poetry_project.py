@@ -29,8 +29,8 @@ from fallback_plugins.pypi.pyproject import parse_toml, requirement_arrays
 from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
 from fallback_tier.advisory import Advisory
+from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Outline
-from fallback_tier.ports import ClientRunner
 from fallback_tier.repo import RepoContext
 
 _MANIFEST = "pyproject.toml"

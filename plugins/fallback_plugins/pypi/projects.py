@@ -6,7 +6,7 @@ from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.python_project import PythonProject
 from fallback_plugins.pypi.requirements_files import connected
 from fallback_tier.errors import RepositoryError
-from fallback_tier.ports import ClientRunner
+from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
 
 #: Manifests that are resolved by themselves.

@@ -18,8 +18,8 @@ from fallback_plugins.pypi.python_project import PythonProject
 from fallback_plugins.pypi.survey import ECOSYSTEM, is_the_package
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Outline, RecipeResult, Selected
-from fallback_tier.ports import ClientRunner
 from fallback_tier.repo import RepoContext
 
 #: The recipe's name in selections and events.

@@ -19,7 +19,7 @@ from fallback_plugins.pypi.uv_lock import STUBS
 from fallback_plugins.pypi.uv_settings import index_variables
 from fallback_plugins.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
-from fallback_tier.ports import ClientRunner, CommandResult
+from fallback_tier.execution import ClientRunner, CommandResult
 
 #: Seconds for one uv run: seconds in practice; the registry may be slow.
 UV_TIMEOUT_S = 300.0

@@ -29,7 +29,7 @@ from fallback_plugins.pypi.resolver import (
     yanked_in,
 )
 from fallback_plugins.scratch import scratch_folder
-from fallback_tier.ports import ClientRunner
+from fallback_tier.execution import ClientRunner
 
 #: What stands where a package doesn't say which Pythons it supports.
 OLDEST_PYTHON = "2.7"

@@ -20,7 +20,7 @@ from fallback_plugins.pypi.resolver import (
 from fallback_plugins.scratch import scratch_folder
 from fallback_plugins.tree import Ask, Node, Tree
 from fallback_tier.errors import RecipeError
-from fallback_tier.ports import ClientRunner
+from fallback_tier.execution import ClientRunner
 
 #: For a question about one release: a fix by text is not to wait for a registry. By default uv tries a
 #: refused connection again for 6 s (measured), and waits 30 s for an answer.

@@ -27,7 +27,7 @@ from fallback_plugins.pypi.uv_overrides import with_override
 from fallback_plugins.tree import Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
-from fallback_tier.ports import ClientRunner
+from fallback_tier.execution import ClientRunner
 
 #: Declared ancestors of one package that are tried: each costs two runs of uv.
 MAX_PARENTS_TRIED = 4

@@ -20,8 +20,8 @@ from fallback_plugins.pypi.uv_lock import (
 from fallback_plugins.tree import Node, Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Outline
-from fallback_tier.ports import ClientRunner
 from fallback_tier.repo import RepoContext
 
 

@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 from fallback_plugins.scratch import scratch_folder
 from fallback_tier.advisory import sort_key
 from fallback_tier.errors import InputError, ToolFailedError
-from fallback_tier.ports import ClientRunner, CommandResult
+from fallback_tier.execution import ClientRunner, CommandResult
 
 #: Seconds for one question or one download; slow links exist.
 _TIMEOUT_S = 300.0

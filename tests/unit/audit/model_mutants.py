@@ -91,6 +91,8 @@ MODEL_MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: without(t.model_unavailable(), AttemptRefused),
         lambda: without(m.doubted_then_invalid(), LowConfidenceFlagged),
         lambda: without(m.withheld(), AttemptRefused),
+        lambda: before(m.judge_failed(), PatchProposed, t.repeated(1, 1)),
+        lambda: before(m.supported(), PatchProposed, t.rejected(1, 1)),
     ],
     "reasks-have-reasons": [
         lambda: without(t.verified_on_retry(), PlanRejected),
@@ -206,6 +208,7 @@ MODEL_MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: [*m.stopped_at_budget(), m.raised(), *t.retry(2, 0)],
         lambda: [*m.stopped_at_budget(), m.raised(), *m.exchange(2)],
         lambda: before(m.stopped_at_budget(), AttemptRefused, m.raised()),
+        lambda: [*m.at_budget(), m.raised(), *t.retry(2, 1)],
     ],
     # --- Self-RAG ---
     "retrieve-forced-on-retry": [

@@ -14,6 +14,7 @@ from fallback_audit.events import (
     ConsumerLeft,
     ExampleReplayed,
     FixEscalated,
+    FixRefused,
     FixStarted,
     FixVerified,
     GateJudged,
@@ -39,8 +40,9 @@ from fallback_tier.gates import decision
 from fallback_tier.selfrag import room
 from tests.unit.audit import trails as t
 from tests.unit.audit.altered import before, changed, swapped, without
+from tests.unit.audit.human_mutants import HUMAN_ALSO, HUMAN_MUTANTS
+from tests.unit.audit.human_trails import VALID
 from tests.unit.audit.model_mutants import ALSO, MODEL_MUTANTS
-from tests.unit.audit.model_trails import VALID
 from tests.unit.audit.trails import Events
 
 #: Rule → mutants: a valid trail, with an action removed or changed.
@@ -79,6 +81,7 @@ MUTANTS: dict[str, list[Callable[[], Events]]] = {
     "attempts-in-order": [
         lambda: changed(t.cap_reached(), AttemptStarted, attempt=2),
         lambda: changed(t.foreign_orchestrator(), AttemptStarted, attempt=3),
+        lambda: [*t.first_by_recipe(), *t.retry(3, 1), *t.retry(2, 2)],
     ],
     "retry-cap-holds": [
         lambda: [*t.cap_reached()[:-1], *t.retry(5, 4)],
@@ -132,6 +135,11 @@ MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: without(t.recipe_verified(), GateJudged),
         lambda: without(t.verified_on_retry(), GateJudged, attempt=1),
         lambda: without(t.verified_on_retry(), GateJudged, AttemptFailed, attempt=1),
+        lambda: [
+            t.fix_started(),
+            *t.first_by_recipe(),
+            FixRefused(attempt=1, reason=RefusalReason.NOTHING_CHANGED, sentence="No."),
+        ],
     ],
     "gates-judge-proposals": [
         lambda: swapped(t.recipe_verified(), PatchProposed, GateJudged),
@@ -139,7 +147,15 @@ MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: changed(t.verified_on_retry(), GateJudged, status=GateStatus.FAILED),
         lambda: before(t.recipe_verified(), FixVerified, t.judged(1, "tests")),
     ],
-    "failed-gates-act": [lambda: without(t.verified_on_retry(), AttemptFailed)],
+    "failed-gates-act": [
+        lambda: without(t.verified_on_retry(), AttemptFailed),
+        lambda: [
+            t.fix_started(),
+            *t.first_by_recipe(),
+            *t.failing_gates(1)[:2],
+            t.escalated(1, EscalationReason.GATE_INFRASTRUCTURE),
+        ],
+    ],
     "failures-have-grounds": [
         lambda: without(t.cap_reached(), GateJudged, attempt=4),
         lambda: changed(t.cap_reached(), AttemptFailed, failing_gates=("build",)),
@@ -186,12 +202,17 @@ MUTANTS: dict[str, list[Callable[[], Events]]] = {
     ],
 }
 
-ALL_MUTANTS = MUTANTS | MODEL_MUTANTS
+ALL_MUTANTS = MUTANTS | MODEL_MUTANTS | HUMAN_MUTANTS
+
+EVERY = {
+    rule: [*mutants, *ALSO.get(rule, ()), *HUMAN_ALSO.get(rule, ())]
+    for rule, mutants in ALL_MUTANTS.items()
+}
 
 CASES = [
     pytest.param(rule, mutant, id=f"{rule}-{number}")
-    for rule, mutants in ALL_MUTANTS.items()
-    for number, mutant in enumerate([*mutants, *ALSO.get(rule, ())], start=1)
+    for rule, mutants in EVERY.items()
+    for number, mutant in enumerate(mutants, start=1)
 ]
 
 
@@ -215,10 +236,16 @@ def test_each_mutant_is_caught_by_its_rule(rule: str, mutant: Callable[[], Event
 def test_each_rule_has_a_mutant_and_each_mutant_a_rule() -> None:
     identifiers = [rule.id for rule in RULES]
     assert len(set(identifiers)) == len(identifiers)
-    assert not set(MUTANTS) & set(MODEL_MUTANTS)
+    assert len(ALL_MUTANTS) == len(MUTANTS) + len(MODEL_MUTANTS) + len(HUMAN_MUTANTS)
     assert set(ALL_MUTANTS) == set(identifiers)
     assert all(ALL_MUTANTS.values())
-    assert set(ALSO) <= set(identifiers)
+    assert set(ALSO) | set(HUMAN_ALSO) <= set(identifiers)
+
+
+@pytest.mark.parametrize("rule", EVERY)
+def test_without_this_rule_a_mutant_would_pass(rule: str) -> None:
+    """Each rule is needed: it alone catches one of its mutants."""
+    assert any(broken_rules(mutant()) == {rule} for mutant in EVERY[rule])
 
 
 def test_each_rule_is_one_sentence_with_a_source() -> None:

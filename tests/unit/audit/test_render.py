@@ -16,6 +16,7 @@ from fallback_audit.ports import StoredEvent
 from fallback_audit.render import Renderer, fix_json, log_json
 from fallback_audit.sqlite_store import open_readonly
 from fallback_audit.vocabulary import Retrieve
+from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.audit.tamper import build, report
@@ -77,7 +78,7 @@ def test_an_attempt_without_a_model_is_not_called_a_run(tmp_path: Path) -> None:
     assert "LLM run" not in text
 
 
-@pytest.mark.parametrize("valid", m.VALID, ids=lambda valid: valid.__name__)
+@pytest.mark.parametrize("valid", h.VALID, ids=lambda valid: valid.__name__)
 def test_each_event_has_a_sentence_of_its_own(valid: Callable[[], t.Events]) -> None:
     for event in valid():
         assert sentence(event) not in {"", event.kind}
@@ -86,7 +87,7 @@ def test_each_event_has_a_sentence_of_its_own(valid: Callable[[], t.Events]) -> 
 def test_the_trails_have_every_kind_of_event() -> None:
     """So that what is tested over all of them is tested over all kinds."""
     (union, _) = get_args(AuditEvent)
-    assert {type(event) for valid in m.VALID for event in valid()} == set(get_args(union))
+    assert {type(event) for valid in h.VALID for event in valid()} == set(get_args(union))
 
 
 def test_a_doubted_patch_says_so_wherever_it_is_shown(tmp_path: Path) -> None:
@@ -136,6 +137,39 @@ def test_a_budget_stop_who_raised_it_and_what_was_not_paid_again(tmp_path: Path)
     assert log_json(raised)[0]["outcome"] == "verified"
 
 
+def test_a_persons_answer_is_no_proof_wherever_it_is_shown(tmp_path: Path) -> None:
+    events = stored(tmp_path, h.cap_then_approved(), h.cap_then_rejected(), h.cap_then_reopened())
+    text = shown("render_fix", events)
+    patch = t.digest("patch 4")[:12]
+    assert f"patch {patch} approved by A. Person (not proved): read it line by line" in text
+    assert f"patch {patch} delivered on the working tree" in text
+    assert "rejected by A. Person: not worth it" in text
+    assert "reopened by A. Person as transition-2: the test was wrong" in text
+    assert [(fix["outcome"], fix["delivered"]) for fix in log_json(events)] == [
+        ("approved by A. Person (not proved)", "delivered on the working tree"),
+        ("rejected by A. Person", None),
+        ("reopened by A. Person", None),
+    ]
+    log = shown("render_log", events)
+    assert "approved by A. Person (not proved)  delivered on the working tree" in log
+    assert "verified" not in log + text.lower()
+
+
+def test_a_fix_that_was_taken_up_says_so_and_a_linked_one_from_where(tmp_path: Path) -> None:
+    events = stored(tmp_path, h.resumed_between_gates(), h.reopened_twice())
+    text = shown("render_fix", events)
+    assert text.count("taken up again after GateJudged (version 0.1.0)") == 2
+    assert "(npm), reopened from transition-0" in text
+    assert [fix["linked_transition"] for fix in log_json(events)] == [None, "transition-0"]
+
+
+def test_flaky_tests_and_a_branch_are_named() -> None:
+    judged = next(e for e in h.flaky_and_verified() if getattr(e, "flaky", ()))
+    assert sentence(judged) == "gate tests passed (flaky: test_clock): as expected"
+    branch = sentence(h.verified_and_delivered()[-1])
+    assert branch.endswith("delivered on a branch (fix/GHSA at c0ffee)")
+
+
 def test_self_rags_choices(tmp_path: Path) -> None:
     text = shown("render_fix", stored(tmp_path, m.self_rag(), m.self_rag_degraded()))
     for said in (
@@ -167,9 +201,10 @@ def hostile_trail() -> list[AuditEvent]:
     """Every free text field of every event carries the payload."""
     free = {"advisory_id", "repository", "reason", "sentence", "detail", "summary_excerpt"}
     free |= {"question", "model", "stop_reason", "resume_rule", "recipe", "gate", "example_id"}
-    free |= {"by", "judge_model", "problem", "cap", "used", "wanted"}
-    lists = {"problems", "files", "unsupported", "loose_edits"}
-    events = [event for valid in m.VALID for event in valid()]
+    free |= {"by", "judge_model", "problem", "cap", "used", "wanted", "after", "tool_version"}
+    free |= {"opens", "reference", "linked_transition", "base_commit", "ecosystem"}
+    lists = {"problems", "files", "unsupported", "loose_edits", "flaky", "gates"}
+    events = [event for valid in h.VALID for event in valid()]
     hostile = []
     for event in events:
         fields = event.model_dump()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench import report, rows_prompt
+from tests.bench import report, rows_prompt, rows_sandbox
 from tests.bench.__main__ import SMOKE_ROUNDS, main
 from tests.bench.catalogue import ROWS
 from tests.bench.machine import Machine, describe, filesystem
@@ -203,7 +203,13 @@ def test_limits_are_the_goals() -> None:
         "vectors-faiss": 0.5,
         "retrieval-cold": 0.2,
         "words-common": 1.5,
+        "sandbox-start": 3.0,
+        "isolation-retry": 12.0,
+        "isolation-size": 1.2,
+        "isolation-worktree": 0.02,
     }
     assert rows_prompt.BUILD_MS == 20
     assert rows_prompt.FENCE_MS_PER_MB == rows_prompt.FENCE_WORST_MS == 50
     assert rows_prompt.RETRY_RATIO == 0.7
+    assert rows_sandbox.START_MS == 30
+    assert rows_sandbox.FIREJAIL_RATIO == 0.5

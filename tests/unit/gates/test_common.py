@@ -11,8 +11,9 @@ from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.gates.common import DeclaredSetGate, PolicyGate, common_gates
 from fallback_tier.ports import GateVerdict
 from tests.fakes.ecosystem import FakeEcosystem
-from tests.fakes.repository import git, write
-from tests.integration.gate_setup import Case, advisory, applied, patched
+from tests.fakes.repository import write
+from tests.integration import gate_setup
+from tests.integration.gate_setup import Case, advisory, applied, patched, smuggle
 
 SECTIONS = ("dependencies", "devDependencies", "overrides")
 KEYS = {
@@ -51,6 +52,11 @@ class Ecosystem(FakeEcosystem):
 
 
 POLICY = PolicyGate(Ecosystem())
+
+
+@pytest.fixture(params=[True, False], ids=["layers", "checkout"], autouse=True)
+def _layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate_setup, "LAYERED", request.param)
 
 
 def judged(
@@ -222,8 +228,7 @@ def test_manifests_are_neither_added_nor_removed(
 @pytest.mark.parametrize("content", [b"\0\1", b"\xff\xfe"])
 def test_binary_content_is_refused(tmp_path: Path, content: bytes) -> None:
     with patched(tmp_path, FILES, {"src/app.py": "two\n"}, about=advisory()) as case:
-        (case.context.worktree / "data.bin").write_bytes(content)
-        git(case.context.worktree, "add", "data.bin")
+        smuggle(case.worktree, "data.bin", content)
         verdict = POLICY.judge(case.context)
     assert verdict.failure_kind is FailureKind.POLICY_VIOLATION
     assert "data.bin" in verdict.detail
@@ -236,7 +241,8 @@ def test_several_problems_are_all_logged(tmp_path: Path) -> None:
 
 
 def test_the_gates_in_their_order() -> None:
-    assert [gate.name for gate in common_gates(Ecosystem())] == ["declared_set", "policy"]
+    names = [gate.name for gate in common_gates(Ecosystem())]
+    assert names == ["declared_set", "policy", "capability"]
 
 
 def test_judging_changes_nothing(tmp_path: Path) -> None:
@@ -245,4 +251,4 @@ def test_judging_changes_nothing(tmp_path: Path) -> None:
         for gate in common_gates(Ecosystem()):
             gate.judge(case.context)
         assert case.worktree.changed() == before
-        write(case.context.worktree, {"untracked": "x"})
+        write(case.worktree.tree.layers[0], {"untracked": "x"})

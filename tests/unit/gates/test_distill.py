@@ -258,7 +258,9 @@ def test_facts_of_the_attempt_go_with_it() -> None:
 #: Text with the shapes that the parsers look for, and the characters that make parsers fail.
 _PIECES = st.sampled_from(
     ["E   ", "FAILED ", "not ok 1 - ", "error: |-", '  File "', "npm error ", "/tmp/", "\x1b[", "é",
-     "\ud800", "\u202e", "{", "^^^", "--- ", "+++ b/", "- ", "\n", "\r", "x" * 400, " ", ":1:"]
+     "\ud800", "\u202e", "{", "^^^", "--- ", "+++ b/", "- ", "\n", "\r", "x" * 400, " ", ":1:",
+     "  \u25cf ", "- Expected\n", "+ expected - actual\n", "  1 failing\n", "  1) ",
+     "a.ts(1,2): error TS1: ", "FAIL a.test.js\n", "\u276f a.js:1:2\n", "FAILED a::b - c\n", "  Message:\n"]
 )  # fmt: skip
 _TEXTS = st.lists(_PIECES | st.text(max_size=20), max_size=60).map("".join)
 

@@ -31,3 +31,14 @@ def test_of_several_projects_the_weakest_proof_counts() -> None:
     both = [verdict(ProofLevel.RESOLVED_TREE), verdict(ProofLevel.PINS)]
     assert gating.combined("g", both).proof_level is ProofLevel.PINS
     assert gating.combined("g", both[:1] * 2).proof_level is ProofLevel.RESOLVED_TREE
+
+
+def test_a_package_that_could_not_be_read_lowers_what_the_others_prove() -> None:
+    passed = gating.passed("g", "resolved tree: a 2", proof_level=ProofLevel.RESOLVED_TREE)
+    both = gating.combined("g", [passed, gating.unread("g", "b tells no version")])
+    assert (both.status, both.proof_level) == (GateStatus.PASSED, ProofLevel.PINS)
+    assert "b tells no version" in both.detail
+    absent = gating.combined("g", [passed, gating.skipped("g", "b is not a dependency")])
+    assert absent == passed
+    alone = gating.combined("g", [gating.unread("g", "b tells no version")])
+    assert alone.status is GateStatus.SKIPPED

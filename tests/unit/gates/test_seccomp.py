@@ -5,6 +5,8 @@ import os
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fallback_tier.gates.seccomp import seccomp_file, seccomp_program
 
@@ -102,3 +104,69 @@ def test_the_file_is_read_from_its_start() -> None:
         assert os.read(descriptor, len(made) + 1) == made
     finally:
         os.close(descriptor)
+
+
+CALLS = {
+    "x86_64": {
+        "ioctl": 16, "fchmod": 91, "personality": 135, "openat": 257, "mknodat": 259,
+        "fchmodat": 268, "fchmodat2": 452,
+    },
+    "aarch64": {
+        "ioctl": 29, "fchmod": 52, "personality": 92, "openat": 56, "mknodat": 33,
+        "fchmodat": 53, "fchmodat2": 452,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("machine", "arch"), [("x86_64", X86), ("aarch64", ARM)])
+@pytest.mark.parametrize(
+    ("name", "arguments", "decision"),
+    [
+        ("personality", (0,), ALLOW),
+        ("personality", (0xFFFFFFFF,), ALLOW),
+        ("personality", (0x0040000,), "EPERM"),
+        ("ioctl", (0, 0x5401), ALLOW),  # TCGETS
+        ("ioctl", (0, 0x5412), "EPERM"),  # TIOCSTI
+        ("ioctl", (0, 0x1_0000_5412), "EPERM"),  # the kernel looks at the low half alone
+        ("ioctl", (0, 0x541C), "EPERM"),  # TIOCLINUX
+        ("fchmod", (3, 0o2775), ALLOW),
+        ("fchmod", (3, 0o4755), "EPERM"),
+        ("fchmodat", (3, 0, 0o755), ALLOW),
+        ("fchmodat", (3, 0, 0o6755), "EPERM"),
+        ("fchmodat2", (3, 0, 0o4000), "EPERM"),
+        ("openat", (3, 0, 0o101, 0o644), ALLOW),
+        ("openat", (3, 0, 0o101, 0o4755), "EPERM"),
+        ("mknodat", (3, 0, 0o010644), ALLOW),  # a FIFO
+        ("mknodat", (3, 0, 0o104755), "EPERM"),
+    ],
+)
+def test_terminals_personalities_and_setuid_files(
+    machine: str, arch: int, name: str, arguments: tuple[int, ...], decision: str
+) -> None:
+    assert decide(program(machine), CALLS[machine][name], arch, *arguments) == decision
+
+
+@pytest.mark.parametrize(
+    ("number", "arguments"),
+    [(2, (0, 0o101, 0o4755)), (85, (0, 0o4755)), (90, (0, 0o4755)), (133, (0, 0o104755))],
+)
+def test_the_older_calls_of_x86_leave_no_setuid_file(
+    number: int, arguments: tuple[int, ...]
+) -> None:
+    made = program("x86_64")
+    assert decide(made, number, X86, *arguments) == "EPERM"
+    assert decide(made, number, X86, *(value & ~0o4000 for value in arguments)) == ALLOW
+
+
+@pytest.mark.parametrize(("machine", "arch"), [("x86_64", X86), ("aarch64", ARM)])
+def test_paths_by_pointer_are_left_to_openat(machine: str, arch: int) -> None:
+    assert decide(program(machine), 437, arch) == "ENOSYS"
+
+
+@pytest.mark.parametrize(("machine", "arch"), [("x86_64", X86), ("aarch64", ARM)])
+@given(number=st.integers(0, 1000), arguments=st.lists(st.integers(0, 2**64 - 1), max_size=6))
+def test_every_call_is_decided(machine: str, arch: int, number: int, arguments: list[int]) -> None:
+    """No jump leads out of the program, none into the middle of another rule's decision."""
+    assert decide(program(machine), number, arch, *arguments) in {
+        ALLOW, "EPERM", "ENOSYS", "EAFNOSUPPORT",
+    }  # fmt: skip

@@ -14,7 +14,7 @@ from fallback_plugins.npm.provision import ClientStore, PinnedClient
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.npm.yarn import YARN, YarnClient
 from fallback_tier.errors import RecipeError
-from fallback_tier.ports import ClientRunner
+from fallback_tier.execution import ClientRunner
 from tests.registry.universe import Universe
 from tests.unit.recipes.real_clients import loopback, provisioned
 from tests.unit.recipes.support import advisory

@@ -17,7 +17,7 @@ from fallback_plugins.npm.yarn import YARN, YarnClient
 from fallback_plugins.npm.yarn_lock import parse_yarn_lock
 from fallback_plugins.npm.yarn_project import yarn_project
 from fallback_tier.errors import RecipeError, ToolMissingError
-from fallback_tier.ports import CommandResult
+from fallback_tier.execution import CommandResult
 from tests.unit.recipes.test_yarn_lock import block, lock
 
 FOLDER = '"f@file:./lib":\n  version "3.0.0"\n  dependencies:\n    a "^1.0.0"\n'

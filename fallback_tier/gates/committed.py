@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fallback_tier.errors import RepositoryError
+from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.limits import MAX_FILE_BYTES
-from fallback_tier.ports import ClientRunner, CommandResult
 
 _TIMEOUT_S = 60.0
 
@@ -23,6 +23,13 @@ class CommittedFiles:
 
     root: Path
     clients: ClientRunner
+
+    def has(self, commit: str, path: str) -> bool:
+        """Does the commit have anything at this path?"""
+        listed = self._git(["ls-tree", "-z", commit, "--", path]) if _is_commit(commit) else None
+        if listed is None or not listed.ok:
+            raise self._unfit(commit, path, "there is no such commit")
+        return bool(listed.output)
 
     def text(self, commit: str, path: str) -> str:
         """A file's exact text. Raises RepositoryError: no such commit or file, a link, too large, not

@@ -1,0 +1,110 @@
+"""Events of the gate runner: a fix begins, gates judge, attempts fail, the fix ends.
+
+Part of the vocabulary in ``fallback_audit.events``, which names them all.
+"""
+
+from typing import Literal
+
+from fallback_audit.event_types import Attempt, Digest, Excerpt
+from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import (
+    EscalationReason,
+    FailureKind,
+    GateStatus,
+    ProofLevel,
+    RefusalReason,
+    Tier,
+)
+
+
+class FixStarted(Frozen):
+    """A gate runner took up one advisory, or several (``advisory_ids``), for one repository.
+
+    ``gates``: those that a patch of it will be put to, in order, ``applies`` first. ``inputs_sha256``:
+    what a resumed run needs, as evidence. ``linked_transition``: the gate transition that a person
+    reopened, whose last failure this one starts with.
+    """
+
+    kind: Literal["FixStarted"] = "FixStarted"
+    advisory_id: str
+    advisory_ids: tuple[str, ...] = ()
+    repository: str
+    base_commit: str
+    ecosystem: str
+    tool_version: str
+    linked_transition: str | None = None
+    gates: tuple[str, ...] = ()
+    inputs_sha256: Digest | None = None
+
+
+class SandboxDisabled(Frozen):
+    """Gates ran without a sandbox because a person said so."""
+
+    kind: Literal["SandboxDisabled"] = "SandboxDisabled"
+    reason: str
+
+
+class GateJudged(Frozen):
+    """One gate's typed verdict on one attempt's patch.
+
+    ``flaky``: tests that failed here and that fail now and then at the base commit too.
+    """
+
+    kind: Literal["GateJudged"] = "GateJudged"
+    attempt: Attempt
+    gate: str
+    status: GateStatus
+    failure_kind: FailureKind | None = None
+    detail: Excerpt
+    evidence_sha256: Digest | None = None
+    duration_ms: int
+    proof_level: ProofLevel | None = None
+    flaky: tuple[str, ...] = ()
+
+
+class AttemptFailed(Frozen):
+    """An attempt did not prove itself; its distilled summary is the next attempt's context."""
+
+    kind: Literal["AttemptFailed"] = "AttemptFailed"
+    attempt: Attempt
+    tier: Tier | None
+    failure_kind: FailureKind
+    failing_gates: tuple[str, ...]
+    failure_signature: Digest
+    edit_digest: Digest | None
+    summary_sha256: Digest
+    summary_excerpt: Excerpt
+
+
+class FixVerified(Frozen):
+    """Terminal: every gate that ran passed on this patch."""
+
+    kind: Literal["FixVerified"] = "FixVerified"
+    attempt: Attempt
+    tier: Tier
+    patch_sha256: Digest
+    proof_level: ProofLevel
+    gates_passed: tuple[str, ...]
+    gates_skipped: tuple[str, ...] = ()
+
+
+class FixRefused(Frozen):
+    """Terminal: no patch can be had, and why."""
+
+    kind: Literal["FixRefused"] = "FixRefused"
+    attempt: Attempt
+    reason: RefusalReason
+    sentence: str
+
+
+class FixEscalated(Frozen):
+    """Terminal for this gate transition: a typed question to a person, with the evidence.
+
+    For a used-up budget it is terminal until BudgetRaised.
+    """
+
+    kind: Literal["FixEscalated"] = "FixEscalated"
+    attempt: Attempt
+    reason: EscalationReason
+    question: str
+    evidence_sha256: tuple[Digest, ...] = ()

@@ -1,0 +1,167 @@
+"""Where a proved patch goes: the working tree or a branch of its own, a file, a folder for its reviewer."""
+
+import argparse
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from fallback_audit.events import PatchDelivered, SandboxDisabled
+from fallback_audit.vocabulary import DeliveryPlace
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.execution import ClientRunner
+from fallback_tier.gates.delivery import check_output, record_delivery, write_patch
+from fallback_tier.gates.inputs import Setup
+from fallback_tier.gates.result import Verified
+from fallback_tier.handover.branch import (
+    Committed,
+    branch_for,
+    check_branch,
+    commit_message,
+    commit_to_branch,
+)
+from fallback_tier.handover.folder import check_folder, handover_files, write_folder
+from fallback_tier.outcome import Applied
+from fallback_tier.repo import RepoContext
+from fallback_tier.wiring import Services
+
+#: A proved fix, and what it is about.
+Fixed = tuple[Verified, Advisory]
+
+#: Puts a patch on the working tree; or where an earlier process has delivered it, as it is on record.
+Put = Callable[[Applied, RepoContext, ClientRunner], None] | PatchDelivered
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What became of a proved patch. ``folder``: the report's; ``committed``: None on the working tree."""
+
+    delivered: bool = False
+    committed: Committed | None = None
+    folder: str | None = None
+
+    def document(self) -> dict[str, object]:
+        """For machines."""
+        commit = None if self.committed is None else self.committed.model_dump()
+        return {"delivered": self.delivered, "commit": commit, "report": self.folder}
+
+
+def setup_of(
+    arguments: argparse.Namespace, name: str, repo: RepoContext, clients: ClientRunner
+) -> Setup:
+    """What the options say, checked before the work; ``name``: what a branch is called after.
+
+    Raises ConfigurationError.
+    """
+    if arguments.commit is not None and arguments.dry_run:
+        raise ConfigurationError(
+            "--commit makes a branch, and --dry-run leaves the repository as it is.",
+            next_step="Give one of them.",
+        )
+    branch = arguments.commit
+    if branch is not None:
+        branch = branch or branch_for(name, repo, clients)
+        check_branch(branch, repo, clients)
+    if arguments.output:
+        check_output(Path(arguments.output))
+    if arguments.report:
+        check_folder(Path(arguments.report))
+    return Setup(
+        dry_run=arguments.dry_run,
+        output=_absolute(arguments.output),
+        commit=branch,
+        report=_absolute(arguments.report),
+    )
+
+
+def _absolute(path: str | None) -> str | None:
+    """The fix may be resumed from another folder."""
+    return str(Path(path).absolute()) if path else None
+
+
+def hand_over(
+    fixes: Sequence[Fixed],
+    patch: Applied,
+    repo: RepoContext,
+    services: Services,
+    setup: Setup,
+    put: Put,
+) -> Landed:
+    """Deliver a proved patch, put that on record, and write what was asked for beside it.
+
+    ``patch``: those of all fixes, as one. What is on record as delivered is not delivered again, and
+    every other part can be done again: what is there already stays.
+    """
+    if setup.output:
+        write_patch(Path(setup.output), patch.diff)
+    if isinstance(put, PatchDelivered):
+        committed = _committed(put)
+    elif setup.dry_run:
+        committed = None
+    else:
+        committed = _deliver(fixes, patch, repo, services, setup, put)
+    if setup.report is not None and not Path(setup.report).exists():
+        commit = None if committed is None else committed.commit
+        write_folder(Path(setup.report), _report(fixes, repo, services, commit))
+    delivered = isinstance(put, PatchDelivered) or not setup.dry_run
+    return Landed(delivered=delivered, committed=committed, folder=setup.report)
+
+
+def _deliver(
+    fixes: Sequence[Fixed],
+    patch: Applied,
+    repo: RepoContext,
+    services: Services,
+    setup: Setup,
+    put: Callable[[Applied, RepoContext, ClientRunner], None],
+) -> Committed | None:
+    """To the branch, or else to the working tree; then it goes on record."""
+    committed, reference, place = None, None, DeliveryPlace.WORKING_TREE
+    if setup.commit is not None:
+        message = commit_message(fixes)
+        committed = commit_to_branch(patch, message, setup.commit, repo, services.clients)
+        place, reference = DeliveryPlace.BRANCH, f"{committed.branch} {committed.commit}"
+    else:
+        put(patch, repo, services.clients)
+    for result, _ in fixes:
+        record_delivery(services.audit, result, place, reference)
+    return committed
+
+
+def _committed(delivered: PatchDelivered) -> Committed | None:
+    """Where it was committed, as ``_deliver`` has said it; None: it went to the working tree."""
+    if delivered.place is not DeliveryPlace.BRANCH:
+        return None
+    branch, _, commit = (delivered.reference or "").partition(" ")
+    return Committed(branch=branch, commit=commit)
+
+
+def _report(
+    fixes: Sequence[Fixed], repo: RepoContext, services: Services, commit: str | None
+) -> dict[str, str]:
+    """The files of a report; those of several fixes in a folder each, by ecosystem."""
+    proof = services.configuration.proof
+    found: dict[str, str] = {}
+    for result, advisory in fixes:
+        files = handover_files(
+            result,
+            advisory,
+            repo,
+            tool_version=version("fallback-tier"),
+            at=datetime.now(UTC),
+            commit=commit,
+            proof=None if proof is None else shlex.join(proof.command),
+            sandboxed=_was_sandboxed(result, services),
+        )
+        folder = f"{advisory.ecosystems[0].lower()}/" if len(fixes) > 1 else ""
+        found |= {f"{folder}{name}": text for name, text in files.items()}
+    return found
+
+
+def _was_sandboxed(result: Verified, services: Services) -> bool:
+    """A process that had this fix in hand may have done without a sandbox: the record tells."""
+    waived = services.audit.events(result.fix_id, kinds=frozenset({SandboxDisabled.__name__}))
+    return all(one.scope.gate_transition_id != result.gate_transition_id for one in waived)

@@ -1,0 +1,153 @@
+"""``fallback-tier resume``: a fix that was interrupted goes on to the end that it would have had."""
+
+import argparse
+from contextlib import closing
+from pathlib import Path
+
+from pydantic import ValidationError
+from rich.console import Console
+
+from fallback_audit.errors import EvidenceError
+from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.sqlite_store import SqliteAuditStore, open_readonly
+from fallback_tier.advisory import Advisory
+from fallback_tier.cli.fix import finish
+from fallback_tier.cli.options import check_files, keys, state_dir
+from fallback_tier.cli.progress import FixProgress
+from fallback_tier.cli.remediation import line, safe
+from fallback_tier.errors import InputError
+from fallback_tier.gates.delivery import check_output, deliver
+from fallback_tier.gates.holding import holding
+from fallback_tier.gates.inputs import FixInputs, Setup
+from fallback_tier.gates.isolation import inspect_repository
+from fallback_tier.gates.landing import complete
+from fallback_tier.gates.resume import TakenUp, check_base, check_gates, inputs_of, take_up
+from fallback_tier.gates.worktrees import remove_leftovers
+from fallback_tier.installed import as_found, look_at
+from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir, open_services
+
+#: Options that take the place of what the fix began with.
+_OVERRIDES = (
+    "model",
+    "base_url",
+    "script",
+    "judge_model",
+    "judge_base_url",
+    "judge_script",
+    "examples",
+    "price",
+)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Go on with what the fix began with; the options say what is different now, keys are in the
+    environment."""
+    state = state_dir(arguments)
+    open_readonly(audit_db(state)).close()  # a store that is not there is an error, not a new store
+    with closing(SqliteAuditStore(audit_db(state))) as audit:
+        inputs = inputs_of(audit, FileEvidenceStore(evidence_dir(state)), arguments.fix_id)
+    if inputs.setup.several:
+        raise InputError(
+            f"Fix {arguments.fix_id} is one part of a run over several advisories, whose patches are "
+            "delivered together.",
+            next_step="Run that `fallback-tier fix` again: recipes ask no model, so nothing is paid twice.",
+        )
+    output = arguments.output or inputs.setup.output
+    if output:
+        check_output(Path(output))
+    setup = inputs.setup.model_copy(
+        update={"output": output, "dry_run": arguments.dry_run or inputs.setup.dry_run}
+    )
+    repository = Path(arguments.repository) if arguments.repository else inputs.repository
+    with open_services(_configuration(inputs, arguments)) as services:
+        return go_on(
+            arguments.fix_id,
+            inputs.advisory,
+            repository,
+            services,
+            setup,
+            as_json=arguments.json,
+        )
+
+
+def go_on(
+    fix_id: str,
+    advisory: Advisory,
+    repository: Path,
+    services: Services,
+    setup: Setup,
+    *,
+    as_json: bool,
+) -> int:
+    """The rest of a fix: its gates, its delivery, or only the news that it had ended."""
+    with holding(services.configuration.state_dir, fix_id):
+        taken = take_up(services.audit, services.evidence, fix_id, advisory=advisory)
+        if taken.result is not None:
+            return _ended(taken, advisory, repository, services, setup, as_json=as_json)
+        services.check_raised(taken.raised)
+        repo = look_at(repository, services.clients, services.configuration.settings)
+        check_base(taken, repo.base_commit, fix_id)
+        inputs = services.inputs_on(
+            repo, advisory, fix_id=fix_id, gate_transition_id=taken.gate_transition_id
+        )
+        with FixProgress(Console(stderr=True, quiet=as_json)) as progress:
+            runner = services.gate_runner(advisory, progress, setup, repo=inputs.repo_ctx)
+            check_gates(taken, runner.gate_names, runner.setup.configuration, fix_id)
+            result = runner.resume(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection, taken)
+        return finish(result, inputs, services, setup, deliver, as_json=as_json)
+
+
+def _ended(
+    taken: TakenUp,
+    advisory: Advisory,
+    repository: Path,
+    services: Services,
+    setup: Setup,
+    *,
+    as_json: bool,
+) -> int:
+    """Its end is on record. What may be missing is the delivery of a proved patch."""
+    if taken.result is None:
+        raise AssertionError("an ended fix has a result")
+    fix_id = taken.result.fix_id
+    remove_leftovers(services.configuration.state_dir)
+    facts = inspect_repository(repository, services.clients)
+    repo = as_found(facts, services.configuration.settings).model_copy(update={"fix_id": fix_id})
+    check_base(taken, repo.base_commit, fix_id)
+    line(
+        Console(stderr=True, quiet=as_json),
+        f"fix {safe(fix_id)} has ended ({taken.after}): no gate is run again",
+    )
+    how = taken.delivered or complete
+    inputs = services.inputs_on(
+        repo, advisory, fix_id=fix_id, gate_transition_id=taken.gate_transition_id
+    )
+    return finish(taken.result, inputs, services, setup, how, as_json=as_json)
+
+
+def _configuration(inputs: FixInputs, arguments: argparse.Namespace) -> Configuration:
+    recorded = dict(inputs.setup.configuration)
+    given = {name: value for name in _OVERRIDES if (value := getattr(arguments, name)) is not None}
+    facts = {**recorded, **given, "state_dir": state_dir(arguments)}
+    try:
+        before = Configuration.model_validate(facts)
+        budget = before.budget.model_copy(
+            update={
+                name: cap
+                for name, cap in (
+                    ("usd_per_day", arguments.max_usd_per_day),
+                    ("tokens_per_day", arguments.max_tokens_per_day),
+                )
+                if cap is not None
+            }
+        )
+        configuration = before.model_copy(
+            update={"budget": budget, **keys(before.base_url, before.judge_base_url)}
+        )
+    except ValidationError as error:
+        raise EvidenceError(
+            f"What fix {arguments.fix_id} began with is no configuration as this version reads it.",
+            next_step="Resume with the version that started the fix, or start a new one.",
+        ) from error
+    check_files(configuration)
+    return configuration

@@ -1,0 +1,42 @@
+"""The options of ``resume``, added when it is called."""
+
+import argparse
+
+from fallback_tier.cli.arguments import add_fix_id, add_json, add_state, count, dollars
+from fallback_tier.cli.exit_codes import epilog
+
+
+def add_verbs(parser: argparse.ArgumentParser) -> None:
+    """What ``resume`` is told: which fix, and what is different now."""
+    parser.description = (
+        "Take up a fix where its record ends: after a crash, after `review raise-budget`, or\n"
+        "after `review reopen`. REPO, advisory, model and gates are those that it began\n"
+        "with (keys are read from the environment). No gate that gave its verdict judges\n"
+        "again, and no answer that was paid for is asked for again."
+    )
+    parser.epilog = epilog()
+    add_fix_id(parser, "audit log")
+    parser.add_argument(
+        "repository", metavar="REPO", nargs="?", help="where the checkout is now, if it was moved"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="prove the patch and print it; leave REPO as it is"
+    )
+    parser.add_argument("--output", metavar="FILE", help="write the proved patch to FILE as well")
+    different = parser.add_argument_group("what is different now (default: as the fix began)")
+    for option, metavar in (
+        ("--model", "NAME"),
+        ("--base-url", "URL"),
+        ("--script", "FILE"),
+        ("--judge-model", "NAME"),
+        ("--judge-base-url", "URL"),
+        ("--judge-script", "FILE"),
+        ("--examples", "DB"),
+        ("--price", "IN:OUT"),
+    ):
+        different.add_argument(option, metavar=metavar, help=f"as `fix {option}`")
+    different.add_argument("--max-usd-per-day", type=dollars, metavar="N", help="as for `fix`")
+    different.add_argument("--max-tokens-per-day", type=count, metavar="N", help="as for `fix`")
+    add_state(parser)
+    add_json(parser)
+    parser.set_defaults(handler="fallback_tier.cli.resume:run")

@@ -1,0 +1,90 @@
+"""The verbs of ``fallback-tier review``."""
+
+from fallback_tier.cli.arguments import (
+    add_fix_id,
+    add_json,
+    add_raise_budget,
+    add_signature,
+    add_state,
+)
+
+TYPE_CHECKING = False  # as in fallback_tier/__init__.py
+if TYPE_CHECKING:
+    import argparse
+
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_HANDLERS = "fallback_tier.cli.review"
+
+
+def add_verbs(parser: "argparse.ArgumentParser") -> None:
+    """list, show, approve, reject, reopen, raise-budget."""
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    _add_list(verbs)
+    show = verbs.add_parser(
+        "show",
+        help="one question, with what is needed to answer it",
+        description="The question that a fix ended with, each attempt in two lines, the last failure, "
+        "the\nlast patch, and the commands that answer.",
+    )
+    _finish(show, "show")
+    _add_approve(verbs)
+    reject = verbs.add_parser(
+        "reject",
+        help="none of the patches of an escalated fix is taken",
+        description="Record that a person decided against a fix. It can't be reopened then.",
+    )
+    _finish(reject, "reject", signed=True)
+    reopen = verbs.add_parser(
+        "reopen",
+        help="have an escalated fix tried again",
+        description="Record that a person opens a new gate transition, linked to the one that ended. It\n"
+        "starts with the last failure, without retrieval, and has three attempts of its own.\n"
+        "`fallback-tier resume FIX` runs it.",
+    )
+    _finish(reopen, "reopen", signed=True)
+    raised = verbs.add_parser(
+        "raise-budget",
+        help="let a fix go on that stopped at a cap",
+        description="Record that a person raised a cap of a fix that stopped at it, and why. Then\n"
+        "`fallback-tier resume FIX` goes on where it stopped.",
+    )
+    add_raise_budget(raised)
+    add_state(raised)
+    add_json(raised)
+    raised.set_defaults(handler=f"{_HANDLERS}:raise_budget")
+
+
+def _add_list(verbs: "Verbs") -> None:
+    questions = verbs.add_parser(
+        "list", help="escalated fixes that nobody has answered, newest first"
+    )
+    questions.add_argument("--all", action="store_true", help="those that were answered, too")
+    add_state(questions)
+    add_json(questions)
+    questions.set_defaults(handler=f"{_HANDLERS}:show_list")
+
+
+def _add_approve(verbs: "Verbs") -> None:
+    approve = verbs.add_parser(
+        "approve",
+        help="take a patch of an escalated fix as it is",
+        description="Record that a person takes a patch that was not proved, and print it, for\n"
+        "`git apply`. The record says approved by, never verified.",
+    )
+    approve.add_argument(
+        "--patch",
+        metavar="DIGEST",
+        help="which one, by the beginning of its digest (default: the last that was proposed)",
+    )
+    approve.add_argument("--output", metavar="FILE", help="write the patch to FILE, print nothing")
+    _finish(approve, "approve", signed=True)
+
+
+def _finish(parser: "argparse.ArgumentParser", handler: str, *, signed: bool = False) -> None:
+    add_fix_id(parser, "review list")
+    if signed:
+        add_signature(parser)
+    add_state(parser)
+    add_json(parser)
+    parser.set_defaults(handler=f"{_HANDLERS}:{handler}")

@@ -1,0 +1,120 @@
+"""A question as a person reads it: in a minute, so each attempt has two lines.
+
+What models, targets and advisories said is untrusted: neutralised, and never read as markup.
+"""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+
+from fallback_audit.describe import visible
+from fallback_audit.describe_model import grounded_words
+from fallback_audit.evidence import FileEvidenceStore
+from fallback_tier.cli.remediation import line, safe
+from fallback_tier.gates.questions import AttemptReview, Evidence, Question, Review
+
+#: Lines of the last failure and of the patch that are shown; the evidence has all of them.
+MAX_FAILURE_LINES = 40
+MAX_PATCH_LINES = 400
+
+
+def report_questions(questions: Sequence[Question], console: Console) -> None:
+    """A line a question, and its answer where it has one."""
+    if not questions:
+        line(console, "Nobody is asked anything.")
+    for question in questions:
+        line(
+            console,
+            f"{safe(question.fix_id)}  {safe(question.advisory_id)}  {safe(question.repository)}  "
+            f"[bold yellow]{question.reason}[/]  {question.attempts} attempt(s)  {question.asked_at}"
+            + (f"  {safe(question.answer)}" if question.answer else ""),
+        )
+
+
+def report_review(review: Review, evidence: FileEvidenceStore, console: Console) -> None:
+    """The question first, the patch last, the commands under it."""
+    question = review.question
+    head = (question.fix_id, question.advisory_id, question.repository)
+    line(console, f"[bold yellow]{question.reason}[/]  {safe('  '.join(head))}")
+    line(console, f"  {safe(review.asks)}")
+    if question.answer:
+        line(console, f"  [bold cyan]{safe(question.answer)}[/]")
+    for attempt in review.attempts:
+        _report_attempt(attempt, console)
+    last = review.attempts[-1] if review.attempts else None
+    if last is not None and last.failure:
+        _report_block(
+            f"last failure (attempt {last.attempt})", last.failure, MAX_FAILURE_LINES, console
+        )
+    _report_evidence(review, evidence, console)
+    if review.patch is not None:
+        what = f"patch {review.patch_sha256[:12]}, not proved" if review.patch_sha256 else "patch"
+        _report_block(what, review.patch, MAX_PATCH_LINES, console)
+    elif review.patch_problem:
+        line(console, f"patch: {safe(review.patch_problem)}")
+    for number, step in enumerate(review.next_steps):
+        line(console, f"{'next:' if not number else '     '} {safe(step)}")
+
+
+def _report_attempt(attempt: AttemptReview, console: Console) -> None:
+    """How it was made and how it ended; then what it stood on. A doubt is a line of its own each."""
+    made = ", ".join(filter(None, (attempt.tier, attempt.shape)))
+    line(console, f"[bold cyan]{attempt.attempt}[/]  {safe(made)}: {safe(_ended(attempt))}")
+    line(console, f"   {safe(_stood_on(attempt))}")
+    if attempt.low_confidence:
+        line(
+            console,
+            f"   [bold yellow]low confidence[/]: {safe(attempt.low_confidence)}; double-check:",
+        )
+        for claim in attempt.double_check:
+            line(console, f"     - {safe(claim)}")
+    if attempt.flaky:
+        line(console, f"   flaky tests, at the base commit too: {safe(', '.join(attempt.flaky))}")
+
+
+def _ended(attempt: AttemptReview) -> str:
+    said = [attempt.outcome]
+    if attempt.failing_gates:
+        said.append(f"at gate {', '.join(attempt.failing_gates)}")
+    if attempt.grounded is not None:
+        said.append(grounded_words(attempt.grounded))
+    if attempt.tokens:
+        cost = attempt.cost_usd_estimate
+        said.append(f"{attempt.tokens:,} tokens, {f'about ${cost}' if cost else 'price not known'}")
+    return ", ".join(said)
+
+
+def _stood_on(attempt: AttemptReview) -> str:
+    """What the prompt had beside the advisory and the code."""
+    if attempt.in_place_of_examples is not None:
+        first = attempt.in_place_of_examples.strip().splitlines() or ["nothing"]
+        more = f" (and {len(first) - 1} more lines)" if len(first) > 1 else ""
+        return f"in place of examples, the last failure: {first[0]}{more}"
+    if attempt.examples:
+        return f"examples: {', '.join(attempt.examples)}"
+    return "no examples"
+
+
+def _report_evidence(review: Review, store: FileEvidenceStore, console: Console) -> None:
+    """Each piece once, as a file that any pager opens."""
+    pieces: dict[str, tuple[int | None, Evidence]] = {}
+    for attempt in review.attempts:
+        for piece in attempt.evidence:
+            pieces.setdefault(piece.sha256, (attempt.attempt, piece))
+    for piece in review.evidence:
+        pieces.setdefault(piece.sha256, (None, piece))
+    if pieces:
+        line(console, "evidence (plain files, named by their SHA-256):")
+    for number, piece in pieces.values():
+        where = f"attempt {number}, " if number else ""
+        line(console, f"  {where}{safe(piece.what)}: {safe(str(store.path(piece.sha256)))}")
+
+
+def _report_block(title: str, text: str, most: int, console: Console) -> None:
+    lines = visible(text, lines=True).rstrip("\n").split("\n")
+    line(console, f"{safe(title)}:")
+    for one in lines[:most]:
+        line(console, f"  │ {escape(one)}")
+    if len(lines) > most:
+        line(console, f"  │ … and {len(lines) - most:,} more lines")

@@ -1,0 +1,72 @@
+"""How programs are run: clients outside the sandbox, a target's commands inside (ADR-0009)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.tree import Tree
+
+
+class CommandResult(Frozen):
+    """What a command did. ``exit_code`` is None where the wall clock killed it."""
+
+    argv: tuple[str, ...]
+    exit_code: int | None
+    output: str
+    duration_ms: int
+    truncated: bool = False
+
+    @property
+    def timed_out(self) -> bool:
+        """The wall-clock limit ended it."""
+        return self.exit_code is None
+
+    @property
+    def ok(self) -> bool:
+        """It ended by itself, with exit code 0."""
+        return self.exit_code == 0
+
+
+class ClientRunner(Protocol):
+    """Runs package clients (npm, uv) and git *outside* the sandbox: allow-listed environment, time limit.
+
+    ``tool`` is a bare name, looked up by the runner. Raises ToolMissingError.
+    """
+
+    def run(
+        self,
+        tool: str,
+        args: Sequence[str],
+        *,
+        cwd: Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        """stdout and stderr joined, bounded; never raises for a non-zero exit."""
+        ...
+
+
+class Sandbox(Protocol):
+    """Runs a target's commands: no network, read-only system, empty environment, limits."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        worktree: Tree | Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+        readable: Sequence[Path] = (),
+    ) -> CommandResult:
+        """``worktree`` (a path: a plain folder) is writable, its .git is not, and is the working
+        directory; ``readable`` paths are bound read-only at their own place. Raises SandboxError where
+        no sandbox can be had."""
+        ...
+
+    def mounts_layers(self, folder: Path) -> bool:
+        """Can a tree of several layers be mounted whose upper lies in ``folder``? Tried, not guessed.
+
+        Raises SandboxError where no sandbox can be had.
+        """
+        ...

@@ -1,0 +1,136 @@
+"""What bubblewrap is told: the namespaces, the file system and the environment of a command."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from fallback_tier.tree import Tree
+
+#: /tmp and /dev/shm live in memory.
+MAX_TMPFS_BYTES = 512 * 1024 * 1024
+
+#: The system's own parts, read-only. Of /etc only what name lookup, users, certificates and the
+#: loader need: /etc also holds keys and passwords. Single files are copied in: to bind one takes
+#: bubblewrap a look at its whole mount table, and a third of a sandbox's start went there.
+_SYSTEM_OR_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC_FOLDERS = ("alternatives", "pki/tls/certs", "ssl/certs")
+_ETC_FILES = (
+    "group", "host.conf", "hosts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf",
+    "os-release", "passwd", "protocols", "services", "ssl/openssl.cnf",
+)  # fmt: skip
+
+#: Where a command may write beside its worktree: memory, all of it.
+SCRATCH = ("/tmp", "/dev")  # noqa: S108 (the sandbox's own)
+
+HOME = "/tmp/home"  # noqa: S108 (inside the sandbox, on its private tmpfs)
+
+
+def find_interpreters() -> tuple[Path, ...]:
+    """Our own base interpreter, and node where there is one: real paths, links resolved."""
+    node = shutil.which("node")
+    python = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
+    return tuple(path.resolve() for path in (python, *([Path(node)] if node else [])))
+
+
+def target_environment(
+    home: str, interpreters: Sequence[Path], extra: Mapping[str, str] | None
+) -> dict[str, str]:
+    """All that a target's command knows. Fixed values, so that one failure gives one log."""
+    folders = [str(path.parent) for path in interpreters]
+    folders += ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+    return {
+        "PATH": ":".join(dict.fromkeys(folders)),
+        "HOME": home,
+        "TMPDIR": str(Path(home).parent),
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+        "CI": "1",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **(extra or {}),
+    }
+
+
+def isolation(userns: Sequence[str]) -> Iterator[str]:
+    """Namespaces, capabilities, name; ``userns``: how nested user namespaces are closed."""
+    yield from ("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session")
+    yield from ("--cap-drop", "ALL", "--hostname", "sandbox", *userns)
+
+
+def file_system(
+    worktree: Tree,
+    interpreters: Sequence[Path],
+    readable: Sequence[Path],
+    files: Mapping[str, int],
+) -> Iterator[str]:
+    """Every mount, in order: later ones lie over earlier ones. Paths are resolved.
+
+    ``files``: what ``etc_files`` opened, by name.
+    """
+    yield from _system()
+    for name, descriptor in files.items():
+        yield from ("--perms", "0444", "--file", str(descriptor), f"/etc/{name}")
+    yield from ("--proc", "/proc", "--dev", "/dev")
+    for place in ("/dev/shm", "/tmp"):  # noqa: S108 (the sandbox's own)
+        yield from ("--size", str(MAX_TMPFS_BYTES), "--tmpfs", place)
+    yield from ("--dir", HOME)
+    for path in dict.fromkeys([*_prefixes(interpreters), *(p.resolve() for p in readable)]):
+        yield from ("--ro-bind", str(path), str(path))
+    yield from writable_worktree(worktree)
+    # /proc/sys is root's own, and root keeps its user id inside: writable, were it not closed.
+    # What bubblewrap itself built (/dev, /) is a tmpfs without a size: closed last.
+    for place in ("/proc", "/dev", "/"):
+        yield from ("--remount-ro", place)
+    yield from ("--chdir", str(worktree.root))
+
+
+def etc_files(opened: ExitStack) -> dict[str, int]:
+    """The files of /etc that a target may read, open until ``opened`` closes them."""
+    found = {}
+    for name in _ETC_FILES:
+        try:
+            found[name] = os.open(f"/etc/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # this system does without it
+            continue
+        opened.callback(os.close, found[name])
+    return found
+
+
+def writable_worktree(worktree: Tree) -> Iterator[str]:
+    """The one place that a command may change for good, at its own path; its .git read-only."""
+    root = str(worktree.root)
+    if worktree.upper is None:
+        yield from ("--bind", root, root)
+    else:
+        for layer in worktree.lower:
+            yield from ("--overlay-src", str(layer))
+        yield from ("--overlay", str(worktree.upper), str(worktree.work), root)
+    git = worktree.find(".git")
+    if git is not None:
+        yield from ("--ro-bind", str(git), f"{root}/.git")
+
+
+def _system() -> Iterator[str]:
+    yield from ("--ro-bind", "/usr", "/usr")
+    for place in _SYSTEM_OR_LINKS:
+        path = Path(place)
+        if path.is_symlink():
+            yield from ("--symlink", str(path.readlink()), place)
+        elif path.is_dir():
+            yield from ("--ro-bind", place, place)
+    for name in _ETC_FOLDERS:
+        yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
+
+
+def _prefixes(interpreters: Sequence[Path]) -> Iterator[Path]:
+    """Where interpreters outside /usr live; never the whole prefix (it may be ``~/.local``)."""
+    for interpreter in interpreters:
+        prefix = interpreter.parent.parent
+        if not prefix.is_relative_to("/usr"):
+            places = (prefix / name for name in ("bin", "lib", "lib64"))
+            yield from (place for place in places if place.is_dir())

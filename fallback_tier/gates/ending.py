@@ -1,0 +1,36 @@
+"""From a terminal event to the result that it stands for: for the run that records it, and for later."""
+
+from fallback_audit.events import FixEscalated, FixRefused, FixVerified
+from fallback_audit.ports import AuditStore, Scope
+from fallback_tier.budget.spent import spent
+from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
+from fallback_tier.gates.steps import FixState
+
+End = FixVerified | FixRefused | FixEscalated
+
+
+def result_of(
+    end: End, state: FixState, audit: AuditStore, scope: Scope, advisory_id: str
+) -> FixResult:
+    """What callers get. ``state``: the one that ``end`` was decided in; what it cost is on record."""
+    used = spent(audit, scope)
+    told = {
+        "fix_id": scope.fix_id,
+        "gate_transition_id": scope.gate_transition_id,
+        "advisory_id": advisory_id,
+        "attempts": end.attempt,
+        "prior_attempts": state.prior_attempts,
+        "verdicts": state.verdicts,
+        "usage": used.usage,
+        "unreported": used.unreported,
+    }
+    match end:
+        case FixVerified():
+            return Verified.model_validate({**told, "application": state.application})
+        case FixRefused():
+            return RefusedFix.model_validate(
+                {**told, "reason": end.reason, "sentence": end.sentence}
+            )
+        case FixEscalated():
+            asked = {"reason": end.reason, "question": end.question}
+            return Escalated.model_validate({**told, **asked, "evidence": end.evidence_sha256})

@@ -1,0 +1,118 @@
+"""The trail of one fix, by gate transition: what a run that takes it up reads first."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from fallback_audit.events import (
+    AttemptStarted,
+    BudgetRaised,
+    BudgetReached,
+    FixStarted,
+    TransitionReopened,
+)
+from fallback_audit.ports import AuditReader, Scope, StoredEvent
+from fallback_audit.trail import TERMINALS, is_budget_stop
+from fallback_tier.errors import InputError
+
+EventT = TypeVar("EventT")
+
+
+@dataclass(frozen=True)
+class Transition:
+    """The events of one gate transition, at least one, in chain order."""
+
+    scope: Scope
+    events: tuple[StoredEvent, ...]
+
+    def of(self, kind: type[EventT]) -> list[EventT]:
+        """The events of this type."""
+        return [stored.payload for stored in self.events if isinstance(stored.payload, kind)]
+
+    def last_of(self, kind: type[EventT]) -> EventT | None:
+        """The latest event of this type."""
+        return next(iter(reversed(self.of(kind))), None)
+
+    @property
+    def start(self) -> FixStarted | None:
+        """None: another orchestrator's, which calls for attempts and judges by itself."""
+        return next(iter(self.of(FixStarted)), None)
+
+    @cached_property
+    def run(self) -> "Transition | None":
+        """From the last AttemptStarted on; None where no attempt began."""
+        starts = [
+            number
+            for number, stored in enumerate(self.events)
+            if isinstance(stored.payload, AttemptStarted)
+        ]
+        return Transition(self.scope, self.events[starts[-1] :]) if starts else None
+
+    @property
+    def last_kind(self) -> str:
+        """The kind of the last event."""
+        return self.events[-1].kind
+
+    @property
+    def stopped(self) -> BudgetReached | None:
+        """The cap at which it stands still, raised or not; None: it does not."""
+        last = self.events[-1].payload
+        if is_budget_stop(last) or isinstance(last, BudgetRaised):
+            return self.last_of(BudgetReached)
+        return None
+
+    @property
+    def end(self) -> object | None:
+        """The terminal event; None while it is open, or open again by a raised budget."""
+        for stored in reversed(self.events):
+            if isinstance(stored.payload, BudgetRaised):
+                return None
+            if isinstance(stored.payload, TERMINALS):
+                return stored.payload
+        return None
+
+    @property
+    def reopened(self) -> TransitionReopened | None:
+        """A person opened a gate transition that follows this one."""
+        return self.last_of(TransitionReopened)
+
+
+@dataclass(frozen=True)
+class History:
+    """All gate transitions of one fix, in the order in which they began."""
+
+    fix_id: str
+    transitions: tuple[Transition, ...]
+
+    @property
+    def current(self) -> Transition:
+        """The one that began last."""
+        return self.transitions[-1]
+
+    def transition(self, identifier: str | None) -> Transition | None:
+        """By its identifier."""
+        found = (it for it in self.transitions if it.scope.gate_transition_id == identifier)
+        return next(found, None)
+
+    def opener_of(self, transition: Transition) -> Transition | None:
+        """The one that it is linked to: one before it, so that no forged link leads in a circle."""
+        start = transition.start
+        linked = self.transition(start.linked_transition) if start else None
+        if linked is None or self.transitions.index(linked) >= self.transitions.index(transition):
+            return None
+        return linked
+
+
+def read_history(audit: AuditReader, fix_id: str) -> History:
+    """Raises InputError where there is no such fix on record."""
+    found: dict[Scope, list[StoredEvent]] = {}
+    for stored in audit.events(fix_id):
+        found.setdefault(stored.scope, []).append(stored)
+    if not found:
+        raise InputError(
+            f"There is no fix {fix_id!r} in the audit trail.",
+            next_step="`fallback-tier audit log` lists those on record.",
+        )
+    return History(
+        fix_id, tuple(Transition(scope, tuple(events)) for scope, events in found.items())
+    )

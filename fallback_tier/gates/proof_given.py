@@ -1,0 +1,64 @@
+"""A proof as somebody gives it: a command, and files that are laid over the repository to run it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from pydantic import Base64Bytes
+
+from fallback_tier.errors import InputError
+
+#: Wall clock of one run of a proof, where nothing else is said: a few tests, some with a limit of their
+#: own because the flaw is a hang.
+PROOF_TIMEOUT_S = 120.0
+
+
+#: The name of the gate that runs it.
+PROOF = "proof"
+
+
+class ProofError(InputError):
+    """The proof given can't prove anything: it passes already, never ends, can't start or be placed."""
+
+    code = "proof"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A command that exits with 0 exactly where the flaw is gone, and the files that it needs.
+
+    ``command`` is an argument list, run in the repository's root inside the sandbox, without network.
+    ``files``: POSIX-relative path → content; none of them may be a file of the repository. ``timeout_s``:
+    wall clock of one run. Raises ProofError for an empty command, for a NUL in it, for a path that leads
+    out of the repository.
+    """
+
+    command: tuple[str, ...]
+    #: Base64 where it is JSON (a host's configuration, a fix's kept inputs).
+    files: Mapping[str, Base64Bytes] = field(default_factory=dict)
+    timeout_s: float = PROOF_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        if not self.command:
+            raise ProofError("The proof has no command.", next_step="Name a program to run.")
+        if any("\0" in word for word in (*self.command, *self.files)):
+            raise ProofError(
+                "The proof's command, or a file's name, has a NUL character in it.",
+                next_step="Leave it out: no program can be told such a word.",
+            )
+        for path in self.files:
+            pure = PurePosixPath(path)
+            if pure.is_absolute() or not pure.parts or {"..", ".git"} & set(pure.parts):
+                raise ProofError(
+                    f"The proof's file {path!r} is not at a place inside the repository.",
+                    next_step="Name it relative to the repository's root, without '..' and '.git'.",
+                )
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of command and files."""
+        files = {path: hashlib.sha256(self.files[path]).hexdigest() for path in self.files}
+        told = json.dumps([self.command, files], sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()

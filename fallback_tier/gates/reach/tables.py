@@ -1,0 +1,189 @@
+"""What counts as reaching out, a list a language and kind. To add one: a word in the right list.
+
+An entry is a dotted path. A module covers all of its members but constants and exceptions; a function of
+a module that everybody uses (``os``, ``process``) stands alone. Names that need no import are ``roots``.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fallback_audit.vocabulary import Capability
+
+#: Constants and exceptions of a listed module: they do nothing.
+_HARMLESS = re.compile(
+    r"[A-Z][A-Z0-9_]*|\w*(?:Error|Exception|Expired|Timeout|Warning)|exceptions|error|timeout|herror|gaierror"
+)
+
+#: What an import of a CommonJS module is called in an ES module.
+_DEFAULT = re.compile(r"\.default(?=\.|$)")
+
+#: A member that can be shown; any other is as good as computed.
+_NAME = re.compile(r"[\w$]{1,64}")
+
+#: Members of a function that call it.
+_CALLING = frozenset({"call", "apply", "bind", "constructor"})
+
+#: The member that a computed name may be: any.
+ANY = "[*]"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One language's lists. ``called``: roots that do harm only where they are called.
+
+    ``loaders`` return the module that their first argument names, ``getters`` the member of their first
+    argument that the second one names; ``outer`` are spellings of the namespace that holds the roots, and
+    ``ways`` what else leads to a module or a root.
+    ``safe_with``: a call is harmless where an argument ends with this word. ``gives``: what a call of
+    this returns, where that matters. ``carried``: modules that others import, and have as a member then.
+    """
+
+    listed: Mapping[str, Capability]
+    roots: frozenset[str]
+    loaders: frozenset[str]
+    getters: frozenset[str]
+    outer: frozenset[str]
+    called: frozenset[str] = frozenset()
+    timers: frozenset[str] = frozenset()
+    safe_with: Mapping[str, str] = field(default_factory=dict)
+    gives: Mapping[str, str] = field(default_factory=dict)
+    ways: frozenset[str] = frozenset()
+    carried: frozenset[str] = frozenset()
+
+    @cached_property
+    def holders(self) -> dict[str, Capability]:
+        """Modules with listed members, not listed themselves, with the first such member's kind."""
+        found: dict[str, Capability] = {}
+        for path, kind in self.listed.items():
+            while "." in path:
+                path = path.rpartition(".")[0]
+                if path not in self.listed:
+                    found.setdefault(path, kind)
+        return found
+
+    @cached_property
+    def _followed(self) -> frozenset[str]:
+        told = self.loaders | self.getters | self.timers | self.outer | self.ways
+        return told | self.holders.keys()
+
+    def normal(self, path: str) -> str:
+        """The path as the lists spell it; empty where it leads nowhere that matters."""
+        path = _DEFAULT.sub("", path).removeprefix("six.moves.")
+        for outer in self.outer:
+            if path.startswith(f"{outer}.") and path != f"{outer}.{ANY}":
+                path = path.removeprefix(f"{outer}.")
+        parts = path.split(".")
+        for end in range(1, len(parts) + 1):
+            entry = ".".join(parts[:end])
+            if entry in self.listed:
+                member = [part if _NAME.fullmatch(part) else ANY for part in parts[end : end + 1]]
+                return ".".join([entry, *member])
+        held = path.removesuffix(f".{ANY}")
+        return path if path in self._followed or held in self._followed else ""
+
+    def kind(self, path: str) -> Capability | None:
+        """What a normal path reaches for; None: nothing by itself."""
+        stem, _, member = path.rpartition(".")
+        if path in self.listed:
+            return self.listed[path]
+        if member == ANY and stem in self.holders:
+            return self.holders[stem]
+        if stem not in self.listed or _HARMLESS.fullmatch(member):
+            return None
+        if stem in self.called and member not in _CALLING:
+            return None
+        return self.listed[stem]
+
+
+def _lists(process: str, network: str, dynamic_code: str) -> dict[str, Capability]:
+    return {
+        path: kind
+        for kind, words in (
+            (Capability.PROCESS, process),
+            (Capability.NETWORK, network),
+            (Capability.DYNAMIC_CODE, dynamic_code),
+        )
+        for path in words.split()
+    }
+
+
+def _python() -> Table:
+    variants = ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")
+    os = " ".join(f"os.exec{tail} os.spawn{tail}" for tail in variants)
+    eval_roots = "eval exec compile __import__ execfile"
+    ways = "getattr vars globals locals"
+    return Table(
+        listed=_lists(
+            process=f"""subprocess os.system os.popen os.popen2 os.popen3 os.popen4 {os} os.posix_spawn
+                os.posix_spawnp os.fork os.forkpty os.startfile posix.system pty.spawn pty.fork commands
+                popen2 multiprocessing concurrent.futures.ProcessPoolExecutor concurrent.futures.process
+                asyncio.create_subprocess_exec asyncio.create_subprocess_shell asyncio.subprocess
+                distutils.spawn platform.popen webbrowser pexpect sh plumbum invoke fabric psutil.Popen
+                anyio.run_process anyio.open_process trio.run_process gevent.subprocess
+                twisted.internet.reactor.spawnProcess""",
+            network="""socket _socket socketserver SocketServer ssl.get_server_certificate http.client
+                http.server httplib BaseHTTPServer urllib.request urllib.urlopen urllib.urlretrieve
+                urllib.URLopener urllib.FancyURLopener urllib2 urllib3 requests httpx aiohttp httplib2
+                ftplib smtplib smtpd poplib imaplib nntplib telnetlib xmlrpc.client xmlrpc.server
+                xmlrpclib asyncio.open_connection asyncio.start_server asyncio.open_unix_connection
+                asyncore asynchat paramiko websockets websocket pycurl grpc zmq dns.resolver treq
+                tornado.httpclient tornado.websocket twisted.web.client scapy wsgiref.simple_server""",
+            dynamic_code=f"""{eval_roots} importlib.import_module importlib.__import__ importlib.reload
+                importlib.util.spec_from_file_location importlib.util.module_from_spec
+                importlib.machinery.SourceFileLoader imp.load_source imp.load_module runpy zipimport
+                __loader__ code.InteractiveInterpreter code.InteractiveConsole types.FunctionType
+                types.CodeType pickle.load pickle.loads pickle.Unpickler cPickle.load cPickle.loads
+                _pickle dill cloudpickle jsonpickle.decode shelve.open marshal.load marshal.loads
+                joblib.load pandas.read_pickle yaml.load yaml.load_all yaml.unsafe_load
+                yaml.unsafe_load_all yaml.full_load yaml.UnsafeLoader yaml.Loader ctypes _ctypes cffi
+                pkgutil.resolve_name timeit.timeit timeit.Timer cProfile.run pdb.run""",
+        ),
+        roots=frozenset(f"{eval_roots} {ways} __loader__ __builtins__".split()),
+        loaders=frozenset({"__import__", "importlib.import_module", "importlib.__import__"}),
+        getters=frozenset({"getattr"}),
+        outer=frozenset({"builtins", "__builtins__", "__builtin__"}),
+        ways=frozenset({"sys", "sys.modules", *ways.split()}),
+        carried=frozenset({"os", "sys", "builtins"}),
+        safe_with={"yaml.load": "SafeLoader", "yaml.load_all": "SafeLoader"},
+    )
+
+
+def _javascript() -> Table:
+    timers = "setTimeout setInterval setImmediate"
+    network_roots = "fetch XMLHttpRequest WebSocket EventSource WebTransport RTCPeerConnection"
+    code_roots = "eval Function importScripts execScript"
+    outer = frozenset({"globalThis", "global", "window"})
+    return Table(
+        listed=_lists(
+            process="""child_process worker_threads cluster Worker SharedWorker process.execve execa
+                cross-spawn spawn-sync shelljs zx node-pty Bun.spawn Bun.spawnSync Deno.run
+                Deno.Command""",
+            network=f"""http https http2 net tls dgram dns {network_roots} navigator.sendBeacon
+                Bun.connect Bun.listen Deno.connect Deno.listen undici axios got node-fetch cross-fetch
+                isomorphic-fetch whatwg-fetch request request-promise request-promise-native superagent
+                needle phin bent ky ws socket.io-client nodemailer ssh2 faye-websocket""",
+            dynamic_code=f"""{code_roots} vm vm2 isolated-vm safe-eval repl inspector module.createRequire
+                module._load module._compile module.register process.binding process._linkedBinding
+                process.dlopen require.call require.apply require.bind require.extensions
+                Reflect.construct v8.setFlagsFromString WebAssembly.compile
+                WebAssembly.instantiate WebAssembly.Module ffi-napi koffi node-serialize.unserialize""",
+        ),
+        roots=frozenset(
+            f"{code_roots} {network_roots} {timers} Worker SharedWorker process navigator Bun Deno"
+            " WebAssembly require Reflect".split()
+        )
+        | outer,
+        loaders=frozenset({"require", "import", "process.getBuiltinModule"}),
+        getters=frozenset({"Reflect.get"}),
+        ways=frozenset({"Reflect"}),
+        outer=outer,
+        called=frozenset({"Function"}),
+        timers=frozenset(timers.split()),
+        gives={"module.createRequire": "require"},
+    )
+
+
+PYTHON = _python()
+JAVASCRIPT = _javascript()

@@ -1,0 +1,110 @@
+"""How sure a reviewer may be of a verified fix: a rule over recorded facts.
+
+Only objective signals count (DESIGN §7): what gates saw, not what a model thinks of its own work. A
+judge's doubt lowers the level; nothing that a model says raises it.
+"""
+
+from enum import StrEnum
+
+from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import GateStatus, ProofLevel
+from fallback_tier.gates.result import Verified, shown_by
+
+#: Names of the gates whose verdicts are signals here.
+PROOF, TESTS = "proof", "tests"
+
+
+class Level(StrEnum):
+    """How much stands behind a verified fix.
+
+    ``high``: it was shown that the flaw is gone (a proof test, or no affected version in a resolved tree),
+    the tests pass, and nothing is to be looked at twice. ``low``: none of both was shown, or a judge
+    doubts the plan. ``medium``: everything between.
+    """
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Signal(Frozen):
+    """One fact, and whether it speaks for the fix (True), against it (False), or is missing (None)."""
+
+    name: str
+    speaks_for: bool | None
+    detail: str
+
+
+class Confidence(Frozen):
+    """The level, and everything that it was derived from."""
+
+    level: Level
+    signals: tuple[Signal, ...]
+
+
+def confidence(result: Verified) -> Confidence:
+    """Derive the level of a verified fix from its verdicts and its patch's own account."""
+    shown = is_shown_gone(result)
+    tests = _status(result, TESTS)
+    warnings = _warnings(result)
+    signals = (
+        _gate_signal(result, PROOF, "no proof test was given"),
+        _versions(result),
+        _gate_signal(result, TESTS, "no tests ran"),
+        *warnings,
+    )
+    doubted = result.application.low_confidence is not None
+    if doubted or not (shown or tests is GateStatus.PASSED):
+        level = Level.LOW
+    elif shown and tests is GateStatus.PASSED and not warnings:
+        level = Level.HIGH
+    else:
+        level = Level.MEDIUM
+    return Confidence(level=level, signals=signals)
+
+
+def is_shown_gone(result: Verified) -> bool:
+    """A gate has seen that the flaw is gone: a proof test passed, or a client resolved a tree without it.
+
+    Pins alone don't show what gets installed, and a passing suite only shows that nothing else broke.
+    """
+    proved = _status(result, PROOF) is GateStatus.PASSED
+    return proved or shown_by(result.verdicts) is ProofLevel.RESOLVED_TREE
+
+
+def _status(result: Verified, gate: str) -> GateStatus | None:
+    return next((verdict.status for verdict in result.verdicts if verdict.gate == gate), None)
+
+
+def _gate_signal(result: Verified, gate: str, missing: str) -> Signal:
+    for verdict in result.verdicts:
+        if verdict.gate == gate:
+            passed = True if verdict.status is GateStatus.PASSED else None
+            return Signal(name=gate, speaks_for=passed, detail=verdict.detail)
+    return Signal(name=gate, speaks_for=None, detail=missing)
+
+
+def _versions(result: Verified) -> Signal:
+    said = {
+        ProofLevel.RESOLVED_TREE: (True, "no affected version is in the resolved tree"),
+        ProofLevel.PINS: (None, "only the declared pins could be read"),
+        ProofLevel.SOURCE: (None, "the flaw is in source code, so no version tells"),
+    }[result.proof_level]
+    if said[0] and shown_by(result.verdicts) is None:
+        said = None, "no gate could look at the resolved tree"
+    return Signal(name="versions", speaks_for=said[0], detail=said[1])
+
+
+def _warnings(result: Verified) -> tuple[Signal, ...]:
+    application = result.application
+    found = []
+    if application.low_confidence is not None:
+        found.append(("support", application.low_confidence.reason))
+    if application.grounded is False and application.low_confidence is None:
+        found.append(("support", "a judge found a claim of the plan unsupported"))
+    if application.loose_edits:
+        found.append(("edits", "an edit matched only when white space was left out"))
+    flaky = sorted({test for verdict in result.verdicts for test in verdict.flaky})
+    if flaky:
+        found.append(("flaky", f"tests that fail now and then: {', '.join(flaky)}"))
+    return tuple(Signal(name=name, speaks_for=False, detail=detail) for name, detail in found)

@@ -1,0 +1,91 @@
+"""A pull request's body: what changed, what was seen, what to look at, how to check it.
+
+Written for a reviewer who was not there. Everything that is not ours (the advisory's words, names of
+tests, a plan's claims) is neutralised (``handover.markdown``).
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from fallback_audit.vocabulary import GateStatus, Tier
+from fallback_tier.advisory import Advisory
+from fallback_tier.budget.prices import PRICES_AS_OF
+from fallback_tier.gates.result import Verified
+from fallback_tier.handover.confidence import confidence
+from fallback_tier.handover.markdown import block, inline
+from fallback_tier.outcome import AttemptSummary
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+#: What the largest forge takes of a body (GitHub: 65,536 characters).
+MAX_BODY_CHARS = 65_536
+
+#: Of a failed attempt's summary: enough to see why it failed; the audit trail has all of it.
+_SUMMARY_CHARS = 1_500
+
+_CUT = "\n\n*(cut: the audit trail has all of it)*\n"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a body is about. ``proof``: the command line of the proof test, where one was given.
+    ``sandboxed``: all gates ran in a sandbox."""
+
+    result: Verified
+    advisory: Advisory
+    base_commit: str
+    proof: str | None = None
+    sandboxed: bool = True
+
+
+def pull_request_title(subject: Subject) -> str:
+    """One line of plain text, for a forge's title field or a commit."""
+    ids = subject.advisory.ids
+    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+    return f"Fix {' '.join(ids[0].split())}{more}"
+
+
+def pull_request_body(subject: Subject) -> str:
+    """Markdown of at most MAX_BODY_CHARS characters."""
+    result = subject.result
+    text = _template().render(
+        subject=subject,
+        result=result,
+        application=result.application,
+        confidence=confidence(result),
+        gates=[(verdict, _mark(verdict.status)) for verdict in result.verdicts],
+        failures=[(summary, _told(summary)) for summary in result.prior_attempts],
+        by_model=result.application.tier is Tier.LLM,
+        prices_as_of=PRICES_AS_OF,
+    )
+    if len(text) <= MAX_BODY_CHARS:
+        return text
+    return text[: MAX_BODY_CHARS - len(_CUT)] + _CUT
+
+
+def _mark(status: GateStatus) -> str:
+    return {GateStatus.PASSED: "passed", GateStatus.FAILED: "failed"}.get(status, "not judged")
+
+
+def _told(summary: AttemptSummary) -> str:
+    return block(summary.prior_failure_summary[:_SUMMARY_CHARS], "text")
+
+
+@cache
+def _template() -> "Template":
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        undefined=StrictUndefined,
+        # Markdown, not HTML: what is not ours goes through the filter `code`.
+        autoescape=False,  # noqa: S701
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["code"] = inline
+    source = files("fallback_tier.handover") / "templates" / "pull-request.md"
+    return environment.from_string(source.read_text(encoding="utf-8"))

@@ -1,0 +1,155 @@
+"""VEX statements about a verified fix, in the two formats in use.
+
+OpenVEX 0.2.0 (OPENVEX-SPEC.md of the openvex project) and CycloneDX 1.6. ``fixed`` is only said where a
+gate has seen the flaw gone; a fix that passed the tests alone is *under investigation* until a person, or
+a proof test, says more.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from fallback_tier.advisory import Advisory
+from fallback_tier.gates.result import Verified
+from fallback_tier.handover.confidence import is_shown_gone
+from fallback_tier.handover.product import Product
+
+_OPENVEX_CONTEXT = "https://openvex.dev/ns/v0.2.0"
+_CYCLONEDX_VERSION = "1.6"
+_TOOL = "fallback-tier"
+
+#: Named reference of the product inside a CycloneDX document.
+_PRODUCT_REF = "product"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What is stated: this fix of these advisories, in this product, by this program, at this time.
+    ``sandboxed``: all gates ran in a sandbox."""
+
+    result: Verified
+    advisory: Advisory
+    product: Product
+    tool_version: str
+    at: datetime
+    sandboxed: bool = True
+
+    @property
+    def identifier(self) -> str:
+        """The same for the same fix and patch, in whatever format."""
+        patch = self.result.application.patch_sha256
+        return f"urn:uuid:{uuid5(NAMESPACE_URL, f'{_TOOL}:{self.result.fix_id}:{patch}')}"
+
+    @property
+    def is_fixed(self) -> bool:
+        """A gate has seen the flaw gone."""
+        return is_shown_gone(self.result)
+
+    @property
+    def grounds(self) -> str:
+        """One sentence: what was seen."""
+        gates = ", ".join(v.gate for v in self.result.verdicts if v.status.value == "passed")
+        level = self.result.proof_level.value.replace("_", " ")
+        more = "" if self.is_fixed else " No gate could show that the flaw itself is gone."
+        where = "in" if self.sandboxed else "without"
+        return f"Gates passed {where} a sandbox: {gates}; proof of versions: {level}.{more}"
+
+
+def openvex(statement: Statement) -> dict[str, Any]:
+    """One OpenVEX document: a statement for each advisory."""
+    time = _rfc3339(statement.at)
+    product: dict[str, Any] = {"@id": statement.product.purl}
+    if statement.product.components:
+        product["subcomponents"] = [{"@id": part.purl} for part in statement.product.components]
+    return {
+        "@context": _OPENVEX_CONTEXT,
+        "@id": statement.identifier,
+        "author": _TOOL,
+        "role": "Document Creator",
+        "timestamp": time,
+        "version": 1,
+        "tooling": f"{_TOOL}/{statement.tool_version}",
+        "statements": [
+            {
+                "vulnerability": {"name": name} | ({"aliases": list(others)} if others else {}),
+                "timestamp": time,
+                "products": [product],
+                "status": "fixed" if statement.is_fixed else "under_investigation",
+                "status_notes": statement.grounds,
+            }
+            for name, others in _flaws(statement.advisory)
+        ],
+    }
+
+
+def cyclonedx(statement: Statement) -> dict[str, Any]:
+    """One CycloneDX VEX document: the product, the packages raised in it, a vulnerability an advisory."""
+    product = statement.product
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": _CYCLONEDX_VERSION,
+        "serialNumber": statement.identifier,
+        "version": 1,
+        "metadata": {
+            "timestamp": _rfc3339(statement.at),
+            "tools": {
+                "components": [
+                    {"type": "application", "name": _TOOL, "version": statement.tool_version}
+                ]
+            },
+            "component": {
+                "type": "application",
+                "bom-ref": _PRODUCT_REF,
+                "name": product.name,
+                "version": product.version,
+                "purl": product.purl,
+            },
+        },
+        "components": [
+            {
+                "type": "library",
+                "bom-ref": part.purl,
+                "name": part.name,
+                "version": part.version,
+                "purl": part.purl,
+            }
+            for part in product.components
+        ],
+        "vulnerabilities": [
+            {
+                "bom-ref": name,
+                "id": name,
+                "references": [{"id": other, "source": {"name": "OSV"}} for other in others],
+                "analysis": _analysis(statement),
+                "affects": [
+                    {
+                        "ref": _PRODUCT_REF,
+                        "versions": [{"version": product.version, "status": _affected(statement)}],
+                    }
+                ],
+            }
+            for name, others in _flaws(statement.advisory)
+        ],
+    }
+
+
+def _analysis(statement: Statement) -> dict[str, Any]:
+    if statement.is_fixed:
+        return {"state": "resolved", "response": ["update"], "detail": statement.grounds}
+    return {"state": "in_triage", "detail": statement.grounds}
+
+
+def _affected(statement: Statement) -> str:
+    return "unaffected" if statement.is_fixed else "unknown"
+
+
+def _flaws(advisory: Advisory) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each advisory that was to be fixed, with its other names."""
+    for record in advisory.records:
+        yield record.id, tuple(dict.fromkeys(a for a in record.aliases if a != record.id))
+
+
+def _rfc3339(at: datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")

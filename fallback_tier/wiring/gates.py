@@ -1,0 +1,64 @@
+"""Which gates a patch is put to, in order: ours, the ecosystem's, the user's own, the proof."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_tier.execution import ClientRunner
+from fallback_tier.gates.common import common_gates
+from fallback_tier.gates.configured import check_names, of_base
+from fallback_tier.gates.custom import CustomGate
+from fallback_tier.gates.proof import ProofGate, check_proof
+from fallback_tier.gates.proof_given import PROOF
+from fallback_tier.gates.runner import GateRunner
+from fallback_tier.gates.steps import APPLIES
+from fallback_tier.outcome import NotApplicable
+from fallback_tier.ports import EcosystemPlugin, Gate
+from fallback_tier.repo import RepoContext
+from fallback_tier.wiring.configuration import Configuration
+
+if TYPE_CHECKING:
+    from fallback_tier.wiring import Inputs
+
+#: Names that are taken, whether or not a gate of that name is among those of this fix.
+_RESERVED = frozenset({APPLIES, PROOF})
+
+
+def gates_for(
+    plugin: EcosystemPlugin, repo: RepoContext, configuration: Configuration, clients: ClientRunner
+) -> tuple[Gate, ...]:
+    """Cheapest first, what rests on the others last.
+
+    The user's own are the configuration's; where it has none, the base commit's. Raises
+    ConfigurationError, RepositoryError where those can't be read.
+    """
+    built_in = (*common_gates(plugin), *plugin.gates())
+    own = of_base(repo, clients) if configuration.gates is None else configuration.gates
+    check_names(own, _RESERVED | {gate.name for gate in built_in})
+    given = configuration.proof
+    proof = () if given is None else (ProofGate(given, plugin),)
+    return (*built_in, *(CustomGate(settings, plugin) for settings in own), *proof)
+
+
+def check_proofs(runner: GateRunner, inputs: "Inputs", tell: Callable[[str], None]) -> None:
+    """That the proof given fails at the base commit, before anything is spent on a patch.
+
+    Nothing is spent where the recipe says that the repository is not affected. ``tell`` is told what
+    takes its time. Raises ProofError where it can't prove anything; SandboxError, RepositoryError,
+    ToolError.
+    """
+    match inputs.recipe_selection:
+        case NotApplicable(reason=RefusalReason.NOT_AFFECTED):
+            return
+    for gate in runner.gates:
+        if isinstance(gate, ProofGate):
+            tell("checking that it fails at the base commit")
+            check_proof(
+                gate,
+                inputs.advisory,
+                inputs.repo_ctx,
+                clients=runner.clients,
+                sandbox=runner.sandbox,
+                workspace=runner.workspace,
+                timeout_s=runner.timeout_s,
+            )

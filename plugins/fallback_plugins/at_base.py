@@ -1,0 +1,54 @@
+"""What a gate's command does at the base commit, where the patch can't be the reason for it.
+
+What was seen there is kept in the cache that outlives attempts: a commit does not change.
+"""
+
+import json
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fallback_plugins import gating
+from fallback_tier.ports import GateContext
+from fallback_tier.repo import RepoContext
+
+Seen = TypeVar("Seen")
+
+#: Changed with what is kept, and with how a log is read: what an older version saw counts for nothing.
+_FORMAT = 2
+
+
+def run_at_base(context: GateContext, run: Callable[[RepoContext], Seen]) -> Seen:
+    """Run something over fresh files of the base commit. Raises what ``run`` raises, ToolError."""
+    with context.worktree.fresh(patched=False) as tree:
+        return run(context.repo.laid_out(tree))
+
+
+def place_of(context: GateContext, gate: str, folder: str, *parts: object) -> Path:
+    """Where is kept what a gate saw at the base commit, in one folder, by this interpreter.
+
+    With the sandbox or without: what fails for want of a network in the one excuses nothing in the other.
+    """
+    where = type(context.sandbox).__qualname__
+    key = gating.content_key(
+        _FORMAT, context.repo.base_commit, gate, folder, sys.version, where, *parts
+    )
+    return context.cache / "base" / f"{key}.json"
+
+
+def kept(place: Path) -> Any:
+    """What was kept there, as JSON gives it; None where nothing was."""
+    try:
+        return json.loads(place.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def keep(place: Path, what: object) -> None:
+    """Keep it: a reader sees the old or the new, never half of one."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    partial = place.with_suffix(f".{secrets.token_hex(4)}")
+    partial.write_text(json.dumps(what), encoding="utf-8")
+    partial.replace(place)

@@ -1,0 +1,35 @@
+"""Runs a command as somebody gave it: a proof, a gate of the user's own (``EcosystemPlugin.run``)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fallback_plugins.gating import relative_log
+from fallback_tier.execution import CommandResult
+from fallback_tier.ports import GateContext
+from fallback_tier.repo import RepoContext
+
+#: Puts a folder first on the path that the sandbox gives, then becomes the command. The exit code is 127
+#: where there is no such command, 126 where it can't be executed (POSIX.1-2017, XCU 2.8.2).
+_WITH_PROGRAMS = 'PATH="$1:$PATH"; export PATH; shift; exec "$@"'
+
+
+def run_as_given(
+    context: GateContext,
+    tree: RepoContext,
+    argv: Sequence[str],
+    *,
+    programs: Path,
+    timeout_s: float | None,
+    env: Mapping[str, str] | None = None,
+    readable: Sequence[Path] = (),
+) -> CommandResult:
+    """Run it in the tree's root, its output's paths relative. ``programs``: looked through first."""
+    result = context.sandbox.run(
+        ["sh", "-c", _WITH_PROGRAMS, "sh", str(programs), *argv],
+        worktree=tree.tree,
+        timeout_s=context.timeout_s if timeout_s is None else timeout_s,
+        env=env,
+        readable=readable,
+    )
+    told = {"argv": tuple(argv), "output": relative_log(result, tree.root)}
+    return result.model_copy(update=told)

@@ -1,0 +1,90 @@
+"""npm's gates between installing and testing: types (TypeScript) and the project's own build."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fallback_plugins import gating
+from fallback_plugins.comparing import Check, judge_check, together
+from fallback_plugins.npm import tsconfig
+from fallback_plugins.npm.installation import Installation
+from fallback_plugins.npm.touched import touched_folders
+from fallback_tier.execution import CommandResult
+from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.repo import RepoContext
+
+
+@dataclass(frozen=True)
+class TypecheckGate:
+    """The project's own ``tsc``, for each of its TypeScript configurations."""
+
+    name: str = "typecheck"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Compare the compiler's complaints with the base commit's. Raises SandboxError, ToolError."""
+        folders = touched_folders(context)
+        return together(
+            self.name, [told for folder in folders for told in self._project(context, folder)]
+        )
+
+    def _project(self, context: GateContext, folder: str) -> Iterator[GateVerdict]:
+        repo = gating.patched(context)
+        configs = tsconfig.configurations(repo, folder)
+        if not configs:
+            yield gating.skipped(self.name, f"{folder!r} has no {tsconfig.TSCONFIG}")
+        elif not tsconfig.declares_typescript(repo, folder):
+            yield gating.skipped(self.name, f"{folder!r} does not declare typescript")
+        elif (why := _not_installed(Installation(context, repo, folder))) is not None:
+            yield gating.skipped(self.name, why)
+        elif not repo.tree.has_folder(gating.in_folder(folder, tsconfig.COMPILER)):
+            yield gating.skipped(self.name, "typescript is declared, and npm did not install it")
+        else:
+            for config in configs[: tsconfig.MAX_CONFIGURATIONS]:
+                yield self._config(context, folder, config)
+            if (more := len(configs) - tsconfig.MAX_CONFIGURATIONS) > 0:
+                yield gating.skipped(self.name, f"{more} more configuration(s)")
+
+    def _config(self, context: GateContext, folder: str, config: str) -> GateVerdict:
+        def run(tree: RepoContext) -> CommandResult | None:
+            if not Installation(context, tree, folder).ready():
+                return None
+            result = context.sandbox.run(
+                [gating.in_folder(folder, tsconfig.TSC), *tsconfig.OPTIONS, "-p", config],
+                worktree=tree.tree,
+                timeout_s=context.timeout_s,
+            )
+            return result.model_copy(update={"output": gating.relative_log(result, tree.root)})
+
+        check = Check(f"tsc -p {config}", run, tsconfig.findings, tsconfig.is_blocked)
+        return judge_check(self.name, context, folder, check)
+
+
+@dataclass(frozen=True)
+class BuildGate:
+    """``npm run build``. What it makes stays for the tests, which may need it."""
+
+    name: str = "build"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Build each touched project that has such a script. Raises SandboxError, ToolError."""
+        folders = touched_folders(context)
+        return together(self.name, [self._project(context, folder) for folder in folders])
+
+    def _project(self, context: GateContext, folder: str) -> GateVerdict:
+        project = Installation(context, gating.patched(context), folder)
+        if not project.has_build:
+            return gating.skipped(self.name, f"{project.manifest} has no build script")
+        if (why := _not_installed(project)) is not None:
+            return gating.skipped(self.name, why)
+
+        def run(tree: RepoContext) -> CommandResult | None:
+            target = Installation(context, tree, folder)
+            return target.build() if target.ready() else None
+
+        return judge_check(self.name, context, folder, Check("npm run build", run))
+
+
+def _not_installed(project: Installation) -> str | None:
+    """Why a project's programs can't be run, in a sentence; None where they can."""
+    if project.foreign_lock:
+        return f"{project.foreign_lock} decides what is installed, and npm does not read it"
+    return None if project.ready() else "the project's dependencies could not be installed"

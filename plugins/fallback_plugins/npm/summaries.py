@@ -1,0 +1,178 @@
+"""What the logs of npm's test runners tell: how many tests ran, how many failed, and which.
+
+Each runner by its own last lines, as it prints them to a pipe: node:test (TAP and spec), tape, tap 18+,
+ava, jest, vitest, mocha, jasmine. A log of several runs (workspaces) is their sum. Other runners, and
+other reporters, tell nothing.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from re import MULTILINE, Pattern
+
+from fallback_plugins.suites import Summary, numbered
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+_NOT_OK = re.compile(r"^( *)not ok \d+(?: - | )(.+?)(?: # (?!SKIP|TODO).*)?$")
+_SUBTEST = re.compile(r"^( *)# Subtest: (.+)$")
+_SECTION = re.compile(r"^# (.+)$")
+_LOCATION = re.compile(r"^ +location: '(.+):\d+:\d+'$")
+_SPEC_FAILURE = re.compile(r"^test at (.+):\d+:\d+\n\u2716 (.+?)(?: \([\d.]+ms\))?$", MULTILINE)
+
+_JEST_FILE = re.compile(r"^FAIL (.+?)(?: \([\d.]+ m?s\))?$")
+_JEST_TEST = re.compile(r"^  \u25cf (.+)$")
+#: ``1 of 5 total``: it stopped at a failure (``bail``).
+_JEST_BAILED = re.compile(r"^Test Suites: .* of \d+ total$", re.MULTILINE)
+_VITEST_TEST = re.compile(r"^ FAIL  (.+)$", MULTILINE)
+_AVA_TEST = re.compile(r"^  \u2718 \[fail\]: (.+)$", MULTILINE)
+_AVA_PASSED = re.compile(r"^  \u2714 ", MULTILINE)
+_MOCHA_FAILURES = re.compile(r"^  \d+ failing$", MULTILINE)
+_MOCHA_TEST = re.compile(r"^  \d+\) (.*(?:\n {5,}\S.*)*?):$", MULTILINE)
+_JASMINE_FAILURES = re.compile(r"^Failures:$", MULTILINE)
+_JASMINE_TEST = re.compile(r"^\d+\) (.+)\n  Message:$", MULTILINE)
+
+
+def summary(log: str) -> Summary | None:
+    """The sum of what the log's runners tell; None where it has the last lines of none."""
+    text = _COLOUR.sub("", log)
+    found = [told for runner in _RUNNERS if (told := runner(text)) is not None]
+    if not found:
+        return None
+    return Summary(
+        ran=sum(told.ran for told in found),
+        failed=sum(told.failed for told in found),
+        names=numbered(name for told in found for name in told.names),
+    )
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A runner's last line of figures, such as ``Tests: 1 failed, 2 passed``."""
+
+    line: Pattern[str]
+
+    def figures(self, text: str, *words: str) -> list[int] | None:
+        """For each word the sum of its figures; None where there is no such line."""
+        lines = self.line.findall(text)
+        if not lines:
+            return None
+        joined = "\n".join(lines)
+        return [sum(map(int, re.findall(rf"(\d+) {word}\b", joined, MULTILINE))) for word in words]
+
+
+_JEST = _Line(re.compile(r"^Tests: +(\d.*)$", MULTILINE))
+_VITEST = _Line(re.compile(r"^ +Tests  (\d.*\(\d+\))$", MULTILINE))
+_MOCHA = _Line(re.compile(r"^  (\d+ (?:passing \(.*\)|failing))$", MULTILINE))
+_AVA = _Line(
+    re.compile(r"^  (\d+ (?:tests? (?:passed|failed)|known failures?|un\w+ \w+))$", MULTILINE)
+)
+_JASMINE = _Line(re.compile(r"^(\d+ specs?, .*)$", MULTILINE))
+
+#: Errors outside any test fail a run of vitest too.
+_VITEST_ERRORS = _Line(re.compile(r"^ +Errors  (\d+ errors?)$", MULTILINE))
+
+#: node's own, ava's TAP and tape: ``# tests 3``; node's spec reporter has a sign of its own.
+_TAP_FIGURE = re.compile(r"^[#\u2139] (tests|skipped|fail) +(\d+)$", MULTILINE)
+_TAP_18 = re.compile(r"^# \{ total: \d+(.*) \}$", MULTILINE)
+
+
+def _node(text: str) -> Summary | None:
+    figures: dict[str, int] = {}
+    for what, number in _TAP_FIGURE.findall(text):
+        figures[what] = figures.get(what, 0) + int(number)  # one block for each workspace
+    if "tests" not in figures:
+        return None
+    spec = [f"{path}: {name}" for path, name in _SPEC_FAILURE.findall(text)]
+    names = (*spec, *_tap_names(text))
+    return Summary(figures["tests"] - figures.get("skipped", 0), figures.get("fail", 0), names)
+
+
+def _tap(text: str) -> Summary | None:
+    totals = _TAP_18.findall(text)
+    if not totals:
+        return None
+    passed, failing = (
+        sum(int(number) for total in totals for number in re.findall(rf"\b{word}: (\d+)", total))
+        for word in ("pass", "fail")
+    )
+    return Summary(passed + failing, failing, tuple(_tap_names(text)))
+
+
+def _tap_names(text: str) -> Iterator[str]:
+    """``file: test > subtest`` for each line that is not ok; node names the file below the line.
+
+    tape's lines are of assertions (``should be equal``); the test is the comment above them.
+    """
+    inside: dict[int, str] = {}
+    lines = text.split("\n")
+    sections = not any(map(_SUBTEST.fullmatch, lines))
+    for number, line in enumerate(lines):
+        if opened := _SUBTEST.fullmatch(line):
+            depth = len(opened[1])
+            inside = {at: name for at, name in inside.items() if at < depth} | {depth: opened[2]}
+        elif sections and (section := _SECTION.fullmatch(line)):
+            inside = {-1: section[1]}
+        elif (found := _NOT_OK.fullmatch(line)) and " # " not in found[2]:
+            parents = [name for at, name in inside.items() if at < len(found[1])]
+            place = next(
+                filter(None, map(_LOCATION.fullmatch, lines[number + 1 : number + 5])), None
+            )
+            name = " > ".join([*parents, found[2]])
+            yield f"{place[1]}: {name}" if place else name
+
+
+def _jest(text: str) -> Summary | None:
+    figures = _JEST.figures(text, "failed", "passed")
+    if figures is None:
+        return None
+    failing, passed = figures
+    if _JEST_BAILED.search(text):
+        return Summary(failing + passed, failing)  # nobody knows what the rest would have done
+    names: dict[str, None] = {}
+    path = ""
+    for line in text.split("\n"):
+        if file := _JEST_FILE.fullmatch(line):
+            path = file[1]
+        elif path and (test := _JEST_TEST.fullmatch(line)):
+            names[f"{path}: {test[1]}"] = None  # long runs repeat their failures at the end
+    return Summary(failing + passed, failing, tuple(names))
+
+
+def _vitest(text: str) -> Summary | None:
+    figures = _VITEST.figures(text, "failed", "passed", "expected fail")
+    if figures is None:
+        return None
+    outside = _VITEST_ERRORS.figures(text, "errors?") or [0]
+    return Summary(sum(figures), figures[0] + outside[0], tuple(_VITEST_TEST.findall(text)))
+
+
+def _mocha(text: str) -> Summary | None:
+    figures = _MOCHA.figures(text, "passing", "failing")
+    if figures is None:
+        return None
+    told = "".join(_MOCHA_FAILURES.split(text)[1:])
+    names = (" > ".join(map(str.strip, title.split("\n"))) for title in _MOCHA_TEST.findall(told))
+    return Summary(sum(figures), figures[1], tuple(names))
+
+
+def _ava(text: str) -> Summary | None:
+    """A run with failures does not count what passed: its lines do."""
+    outside = _AVA.figures(text, "uncaught exceptions?", "unhandled rejections?")
+    if outside is None:
+        return None
+    names = _AVA_TEST.findall(text)
+    ran = len(names) + len(_AVA_PASSED.findall(text))
+    return Summary(ran, len(names) + sum(outside), tuple(names))
+
+
+def _jasmine(text: str) -> Summary | None:
+    figures = _JASMINE.figures(text, "specs?", "failures?", "pending specs?")
+    if figures is None:
+        return None
+    specs, failing, pending = figures
+    told = "".join(_JASMINE_FAILURES.split(text)[1:])
+    return Summary(specs - pending, failing, tuple(_JASMINE_TEST.findall(told)))
+
+
+_RUNNERS = (_node, _tap, _jest, _vitest, _mocha, _ava, _jasmine)

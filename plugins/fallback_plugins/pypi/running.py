@@ -1,0 +1,36 @@
+"""Runs a command of somebody's in the root of a tree, in the environment of its dependencies."""
+
+from collections.abc import Sequence
+
+from fallback_plugins import gating
+from fallback_plugins.commands import run_as_given
+from fallback_plugins.pypi.environment import Environment
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.execution import CommandResult
+from fallback_tier.ports import GateContext
+from fallback_tier.repo import RepoContext
+
+
+def run(
+    context: GateContext, tree: RepoContext, argv: Sequence[str], timeout_s: float | None = None
+) -> CommandResult | None:
+    """``EcosystemPlugin.run``: ``python`` is the environment's, also where nothing is declared."""
+    try:
+        project = Environment(context, tree, ".")
+        if project.foreign is not None:
+            return None
+        made = project.install()
+    except (RecipeError, RepositoryError):
+        return None
+    if not made.ok:
+        gating.check_reachable("uv", made)
+        return None
+    return run_as_given(
+        context,
+        tree,
+        argv,
+        programs=project.place / "bin",
+        timeout_s=timeout_s,
+        env={"VIRTUAL_ENV": str(project.place), **project.variables()},
+        readable=[project.place],
+    )

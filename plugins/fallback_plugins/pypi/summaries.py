@@ -1,0 +1,45 @@
+"""What the logs of pytest and unittest tell about a run."""
+
+import re
+
+from fallback_plugins.suites import Summary, numbered
+
+_PYTEST_ENDING = re.compile(r"^=*\s*(.*?) in [\d.]+s(?: \([\d:]+\))?\s*=*$", re.MULTILINE)
+_PYTEST_RAN = re.compile(r"(\d+) (?:passed|failed|errors?|xfailed|xpassed)")
+_PYTEST_FAILED = re.compile(r"(\d+) (?:failed|errors?)")
+#: The short summary (``-ra``). An id has no blank except within the brackets of its parameters.
+_PYTEST_NAME = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*?\])?)(?= - |$)", re.MULTILINE)
+_PYTEST_SUMMARY = re.compile(r"^=* ?short test summary info ?=*$", re.MULTILINE)
+
+_UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
+_UNITTEST_ENDING = re.compile(r"^(?:OK|FAILED|NO TESTS RAN) \((.*)\)$", re.MULTILINE)
+_UNITTEST_SKIPPED = re.compile(r"\bskipped=(\d+)")
+_UNITTEST_FAILED = re.compile(r"\b(?:failures|errors|unexpected successes)=(\d+)")
+_UNITTEST_NAME = re.compile(r"^(?:FAIL|ERROR|UNEXPECTED SUCCESS): (\S+ \(.*)$", re.MULTILINE)
+
+
+def pytest_summary(log: str) -> Summary | None:
+    """By the last line, and the short summary above it; None where there is no such line."""
+    endings = _PYTEST_ENDING.findall(log)
+    if not endings:
+        return None
+    short = _PYTEST_SUMMARY.split(log)[-1]
+    return Summary(
+        ran=sum(int(number) for number in _PYTEST_RAN.findall(endings[-1])),
+        failed=sum(int(number) for number in _PYTEST_FAILED.findall(endings[-1])),
+        names=numbered(iter(_PYTEST_NAME.findall(short))),
+    )
+
+
+def unittest_summary(log: str) -> Summary | None:
+    """By ``Ran … tests`` and the line below it; None where there is none."""
+    ran = _UNITTEST_RAN.findall(log)
+    if not ran:
+        return None
+    endings = _UNITTEST_ENDING.findall(log)
+    ending = endings[-1] if endings else ""
+    return Summary(
+        ran=int(ran[-1]) - sum(map(int, _UNITTEST_SKIPPED.findall(ending))),
+        failed=sum(map(int, _UNITTEST_FAILED.findall(ending))),
+        names=numbered(iter(_UNITTEST_NAME.findall(log))),
+    )

@@ -1,0 +1,205 @@
+"""`fix --proof` and gates of one's own, as a user meets them: the command, real git, uv and bubblewrap."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_tier.cli import exit_codes
+from tests.e2e.command import Ended, osv, repository, run, snapshot
+from tests.integration.gate_setup import needs_sandbox
+
+pytestmark = pytest.mark.sandbox
+
+OWN_CODE = {
+    "pyproject.toml": '[project]\nname = "left"\nversion = "1.0.0"\n',
+    "left.py": "def pad(text):\n    return eval(text)\n",
+    "test_left.py": "import unittest\n\nimport left\n\n\nclass LeftTest(unittest.TestCase):\n"
+    "    def test_pad(self):\n        self.assertEqual(left.pad('1'), 1)\n",
+}
+PROOF = """\
+import left
+try:
+    left.pad("__import__('os').getpid()")
+except Exception:
+    raise SystemExit(0)
+raise SystemExit("code from outside was run")
+"""
+RIGHT, WRONG = "    return int(text)", "    return eval(text, {})"
+
+
+def plan(line: str) -> dict[str, Any]:
+    edit = {"path": "left.py", "old": "    return eval(text)", "new": line}
+    return {"action": "source_edit", "edits": [edit]}
+
+
+class Desk:
+    """A repository, an advisory, a script, a proof, a state folder."""
+
+    def __init__(self, place: Path, files: dict[str, str] | None = None) -> None:
+        self.place = place
+        self.repo = repository(place / "repo", OWN_CODE | (files or {}))
+        self.advisory = place / "advisory.json"
+        self.advisory.write_text(osv("left"))
+        self.proof = place / "proof.py"
+        self.proof.write_text(PROOF)
+        self.answer(RIGHT)
+
+    def answer(self, *lines: str) -> None:
+        (self.place / "script.json").write_text(json.dumps([plan(line) for line in lines]))
+
+    def fix(self, *options: str | Path, as_json: bool = True) -> Ended:
+        return run(
+            *["fix", self.repo, "--advisory", self.advisory],
+            *["--state-dir", self.place / "state", "--script", self.place / "script.json"],
+            *options,
+            *(["--json"] if as_json else []),
+        )
+
+    def proved(self, *options: str | Path, as_json: bool = True) -> Ended:
+        given = ["--proof", "python proof.py", "--proof-file", self.proof]
+        return self.fix(*given, *options, as_json=as_json)
+
+    @property
+    def fixes_on_record(self) -> list[Any]:
+        if not (self.place / "state" / "audit.db").exists():
+            return []
+        told = run("audit", "log", "--state-dir", self.place / "state", "--json").json
+        found = told["fixes"]
+        assert isinstance(found, list)
+        return found
+
+
+@pytest.fixture(autouse=True)
+def _sandbox() -> None:
+    needs_sandbox()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_proof_that_fails_before_and_passes_after(desk: Desk) -> None:
+    told = desk.proved().json
+    assert (told["outcome"], told["proof"]) == ("verified", "passed")
+    assert told["verdicts"][-1]["gate"] == "proof"
+    assert (desk.repo / "left.py").read_text().endswith(f"{RIGHT}\n")
+    assert not (desk.repo / "proof.py").exists()
+    assert "proof.py" not in told["application"]["diff"]
+
+
+def test_the_result_says_so_to_a_person(desk: Desk) -> None:
+    with_one = desk.proved("--dry-run", as_json=False)
+    assert "the proof given fails at the base commit and passes with the patch" in with_one.out
+    assert "is for a reviewer to say" not in with_one.out
+    assert "that it fails at the base commit" in with_one.err  # before anything was spent
+    without = desk.fix("--dry-run", as_json=False)
+    assert "is for a reviewer to say" in without.out
+    assert desk.fix("--dry-run").json["proof"] is None
+
+
+def test_a_patch_that_leaves_the_flaw_is_tried_again(desk: Desk) -> None:
+    desk.answer(WRONG, RIGHT)
+    told = desk.proved().json
+    assert (told["outcome"], told["attempts"], told["proof"]) == ("verified", 2, "passed")
+    (failed,) = told["prior_attempts"]
+    assert failed["failing_gates"] == ["proof"]
+    assert "code from outside was run" in failed["prior_failure_summary"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--proof", "true"], "passes already at the base commit"),
+        (["--proof", "sleep 60", "--proof-timeout", "1"], "did not end within 1 s"),
+        (["--proof", "no-such-program"], "there is no program 'no-such-program'"),
+        (["--proof", "python absent.py"], "can't be started"),
+        (["--proof", "'"], "not a command: no closing quotation"),
+        (["--proof", "false", "--proof-file", "{proof}=left.py"], "in the way of a file"),
+        (["--config", "absent.toml"], "absent.toml: the file: No such file"),
+    ],
+)
+def test_what_can_prove_nothing_is_told_before_anything_is_spent(
+    desk: Desk, options: list[str], problem: str
+) -> None:
+    before = snapshot(desk.repo)
+    ended = desk.fix(*(option.format(proof=desk.proof) for option in options), as_json=False)
+    assert ended.code == exit_codes.BAD_INPUT
+    assert problem in ended.err
+    assert "\n  next: " in ended.err
+    assert snapshot(desk.repo) == before
+    assert desk.fixes_on_record == []
+
+
+def test_a_file_of_the_proof_goes_where_it_is_told(desk: Desk) -> None:
+    placed = ["--proof-file", f"{desk.proof}=deep/er/x.py", "--proof", "python deep/er/x.py"]
+    assert desk.fix(*placed, "--dry-run").json["proof"] == "passed"
+
+
+def test_several_advisories_have_no_one_proof(desk: Desk) -> None:
+    other = desk.place / "other.json"
+    other.write_text(osv("right", id="TEST-2026-2"))
+    ended = desk.proved("--advisory", other, as_json=False)
+    assert ended.code == exit_codes.BAD_INPUT
+    assert "--proof shows one advisory's flaw" in ended.problem
+    assert desk.fixes_on_record == []
+
+
+# --- gates of one's own ---------------------------------------------------------------------------
+
+NO_EVAL = """\
+[[tool.fallback-tier.gates]]
+name = "no-eval"
+command = ["sh", "-c", "! grep -n eval left.py"]
+compare_base = false
+"""
+
+
+def gates_of(told: Any) -> dict[str, str]:
+    return {verdict["gate"]: verdict["status"] for verdict in told["verdicts"]}
+
+
+@pytest.mark.parametrize("place", ["base", "config"])
+def test_a_gate_of_ones_own_judges_too(tmp_path: Path, place: str) -> None:
+    desk = Desk(tmp_path, {".fallback-tier.toml": NO_EVAL} if place == "base" else {})
+    (tmp_path / "ours.toml").write_text(NO_EVAL)
+    desk.answer(WRONG, RIGHT)
+    told = desk.fix(*(["--config", tmp_path / "ours.toml"] if place == "config" else [])).json
+    assert (told["outcome"], told["attempts"]) == ("verified", 2)
+    assert gates_of(told)["no-eval"] == "passed"
+    (failed,) = told["prior_attempts"]
+    assert failed["failing_gates"] == ["no-eval"]
+    assert "return eval(text, {})" in failed["prior_failure_summary"]
+
+
+def test_our_configuration_counts_alone(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {".fallback-tier.toml": NO_EVAL})
+    (tmp_path / "none.toml").write_text("")
+    told = desk.fix("--config", tmp_path / "none.toml").json
+    assert "no-eval" not in gates_of(told)
+
+
+def test_an_uncommitted_gate_is_no_gate(desk: Desk) -> None:
+    (desk.repo / ".fallback-tier.toml").write_text(NO_EVAL)
+    assert "no-eval" not in gates_of(desk.fix("--dry-run").json)
+
+
+def test_a_plan_that_drops_a_gate_is_refused(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {".fallback-tier.toml": NO_EVAL})
+    edit = {"path": ".fallback-tier.toml", "old": 'name = "no-eval"', "new": 'name = "other"'}
+    weak = {"action": "source_edit", "edits": [*plan(WRONG)["edits"], edit]}
+    (tmp_path / "script.json").write_text(json.dumps([weak] * 12))
+    told = desk.fix().json
+    assert told["outcome"] != "verified"
+    assert ".fallback-tier.toml" in json.dumps(told)
+
+
+def test_a_configuration_that_can_not_be_is_named_before_anything_is_spent(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {".fallback-tier.toml": NO_EVAL + "shell = true\n"})
+    ended = desk.fix(as_json=False)
+    assert ended.code == exit_codes.BAD_INPUT
+    assert ".fallback-tier.toml of commit" in ended.problem
+    assert "tool.fallback-tier.gates.0.shell" in ended.problem
+    assert desk.fixes_on_record == []

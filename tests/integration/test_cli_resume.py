@@ -1,0 +1,109 @@
+"""``fallback-tier resume`` as a user meets it: the command dies, and another one ends its work."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.documents import put_document
+from fallback_audit.events import FixStarted
+from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.ports import Scope
+from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_tier.advisory import load_advisory
+from fallback_tier.cli import exit_codes
+from fallback_tier.gates.inputs import FixInputs, Setup
+from fallback_tier.wiring import audit_db, evidence_dir
+from tests.e2e.command import half_written, run
+from tests.integration.test_cli_budget import Desk
+
+ROOT = Path(__file__).parents[2]
+KEY = "sk-ant-api03-not-a-real-key-0123456789"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def killed(desk: Desk, when: str, event: int) -> str:
+    """`fix`, killed; returns what it had recorded of its fix: the identifier."""
+    command = [sys.executable, "-m", "tests.fakes.crashing_command", when, str(event)]
+    command += ["fix", str(desk.repo), "--advisory", desk.advisory.name]
+    command += ["--state-dir", desk.state.name, "--script", desk.script.name]
+    command += ["--base-url", "http://user:secret-word@localhost:9/v1"]
+    done = subprocess.run(
+        [*command, "--no-sandbox", "--price", "1:10", "--json"],
+        cwd=desk.script.parent,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ANTHROPIC_API_KEY": KEY},
+        capture_output=True,
+        timeout=300,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    store = SqliteAuditStore(audit_db(desk.state))
+    fix_id = next(store.events()).scope.fix_id
+    store.close()
+    return fix_id
+
+
+def test_a_killed_command_is_taken_up_from_anywhere(desk: Desk, tmp_path: Path) -> None:
+    """Relative paths were given to the first; the second names nothing but the fix."""
+    (place := tmp_path / "elsewhere").mkdir()
+    fix_id = killed(desk, "before", 12)
+    refused = run("audit", "verify", "--state-dir", desk.state)
+    assert refused.code == exit_codes.OK, refused  # an open fix breaks no rule
+    ended = run("resume", fix_id, "--state-dir", desk.state, "--json", cwd=place)
+    assert ended.code == exit_codes.OK, ended
+    assert ended.json["fix_id"] == fix_id
+    assert ended.json["delivered"]
+    assert (desk.repo / "left.py").read_text().endswith("return int(text)\n")
+    assert run("audit", "verify", "--state-dir", desk.state).code == exit_codes.OK
+    assert half_written(desk.state, desk.repo) == []
+    again = run("resume", fix_id, "--state-dir", desk.state)
+    assert again.code == exit_codes.OK
+    assert "has ended (PatchDelivered): no gate is run again" in again.err
+
+
+def test_no_secret_is_kept_to_resume_with(desk: Desk) -> None:
+    killed(desk, "after", 3)
+    kept = b"".join(path.read_bytes() for path in desk.state.rglob("*") if path.is_file())
+    assert b"localhost:9/v1" in kept
+    for secret in (KEY, "secret-word"):
+        assert secret.encode() not in kept
+
+
+def test_a_part_of_several_is_not_resumed_alone(desk: Desk) -> None:
+    desk.state.mkdir()
+    evidence = FileEvidenceStore(evidence_dir(desk.state))
+    inputs = FixInputs(
+        repository=desk.repo, advisory=load_advisory(desk.advisory), setup=Setup(several=True)
+    )
+    started = FixStarted(
+        advisory_id="A+B",
+        repository="repo",
+        base_commit="0" * 40,
+        ecosystem="PyPI",
+        tool_version="0",
+        inputs_sha256=put_document(evidence, inputs),
+    )
+    store = SqliteAuditStore(audit_db(desk.state))
+    store.append(Scope(fix_id="fix-1", gate_transition_id="gate-1"), started)
+    store.close()
+    ended = run("resume", "fix-1", "--state-dir", desk.state)
+    assert ended.code == exit_codes.BAD_INPUT
+    assert "one part of a run over several advisories" in ended.problem
+    assert "`fallback-tier fix` again" in ended.next_step
+
+
+def test_what_is_not_on_record(desk: Desk) -> None:
+    ended = run("resume", "fix-1", "--state-dir", desk.state)
+    assert ended.code == exit_codes.ENVIRONMENT
+    assert not desk.state.exists()
+    assert desk.fix("--dry-run").code == exit_codes.OK
+    ended = run("resume", "fix-9", "--state-dir", desk.state, "--json")
+    assert ended.code == exit_codes.BAD_INPUT
+    assert "no fix 'fix-9'" in json.loads(ended.out)["error"]["problem"]

@@ -1,0 +1,249 @@
+"""``review`` as a person uses it: read a question in a minute, answer it, take the patch."""
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.events import ReviewDecided
+from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.verify import verify
+from fallback_audit.vocabulary import EscalationReason
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.main import main
+from fallback_tier.gates.holding import holding
+from fallback_tier.wiring import audit_db, evidence_dir
+from tests.e2e.command import Ended, repository
+from tests.unit.audit import model_trails as m
+from tests.unit.audit import trails as t
+from tests.unit.gates.review_house import FIX, Record, diff
+
+HOSTILE = "\x1b[2Jgone \u202eevil [bold red]markup[/]"
+WHO = ("--by", "Ada", "--because", "read it")
+
+
+class Desk:
+    """A state folder with fixes on record, and the command in this process."""
+
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.root = root
+        self.state = root / "state"
+        self._capsys = capsys
+        self._store = SqliteAuditStore(audit_db(self.state))
+        self.record = Record(self._store, FileEvidenceStore(evidence_dir(self.state)))
+
+    def review(self, verb: str, *arguments: str | Path) -> Ended:
+        code = main(["review", verb, *map(str, arguments), "--state-dir", str(self.state)])
+        out, err = self._capsys.readouterr()
+        return Ended(code, out, err)
+
+    def answers(self) -> list[ReviewDecided]:
+        events = (stored.payload for stored in self._store.events())
+        return [event for event in events if isinstance(event, ReviewDecided)]
+
+    def close(self) -> None:
+        report = verify(self._store, evidence=self.record.evidence)
+        self._store.close()
+        assert not report.contract_violations
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Desk]:
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "state").mkdir()
+    with closing(Desk(tmp_path, capsys)) as desk:
+        yield desk
+
+
+def test_nobody_is_asked_anything(desk: Desk) -> None:
+    assert desk.review("list").out == "Nobody is asked anything.\n"
+    assert desk.review("list", "--json").json == {"questions": []}
+
+
+def test_a_minute_of_triage(desk: Desk) -> None:
+    desk.record.write(t.cap_reached())
+    (row,) = desk.review("list").out.splitlines()
+    assert row.startswith(f"{FIX}  GHSA-xxxx-yyyy-zzzz  shop  retry_cap_reached  4 attempt(s)")
+    shown = desk.review("show", FIX)
+    assert shown.code == exit_codes.OK
+    lines = shown.out.splitlines()
+    assert lines[:2] == [f"retry_cap_reached  {FIX}  GHSA-xxxx-yyyy-zzzz  shop", "  What now?"]
+    assert lines[2:6] == [
+        "1  llm, initial LLM run: failed: tests_failed, at gate tests, 1,000 tokens, about $0.01",
+        "   no examples",
+        "2  llm, fresh LLM run, no RAG: failed: tests_failed, at gate tests, 1,000 tokens, about $0.01",
+        "   in place of examples, the last failure: gate tests failed (and 2 more lines)",
+    ]
+    start = lines.index("last failure (attempt 4):")
+    assert lines[start + 1 : start + 4] == [
+        "  │ gate tests failed",
+        "  │ expected 1, got 5",
+        "  │ in test_app.py",
+    ]
+    assert "  │ +safe(4)" in lines
+    assert [line.split("fallback-tier ")[-1].split(" --")[0] for line in lines[-3:]] == [
+        f"review approve {FIX}",
+        f"review reject {FIX}",
+        f"review reopen {FIX}",
+    ]
+
+
+def test_evidence_is_named_by_files_that_are_there(desk: Desk) -> None:
+    desk.record.write(t.cap_reached())
+    lines = desk.review("show", FIX).out.splitlines()
+    named = [line.split(": ", 1) for line in lines if str(desk.state) in line]
+    assert [what.strip() for what, _ in named[-3:]] == [
+        "attempt 4, patch",
+        "attempt 4, log of tests",
+        "attempt 4, failure summary",
+    ]
+    assert Path(named[-3][1]).read_text() == diff(4)
+    assert all(Path(where).is_file() for _, where in named)
+
+
+def test_low_confidence_says_what_to_double_check(desk: Desk) -> None:
+    desk.record.write([*m.doubted_twice()[:-4], t.escalated(1, EscalationReason.NOTHING_PROVED)])
+    text = desk.review("show", FIX).out
+    assert "low confidence: 1 of 2 claims unsupported; double-check:" in text
+    assert "     - it says that 1.2.4 is fixed\n" in text
+    assert "NOT grounded" in text
+
+
+def test_an_approved_patch_is_what_git_applies(desk: Desk) -> None:
+    desk.record.write(t.cap_reached())
+    repo = repository(desk.root / "repo", {"app.py": "unsafe()\n"})
+    given = desk.review("approve", FIX, *WHO)
+    assert given.code == exit_codes.OK
+    assert given.out == diff(4)
+    assert "approved, not proved" in given.err
+    subprocess.run(["git", "apply"], cwd=repo, input=given.out, text=True, check=True)
+    assert (repo / "app.py").read_text() == "safe(4)\n"
+    (answer,) = desk.answers()
+    assert (answer.verdict, answer.by, answer.reason) == ("approved", "Ada", "read it")
+    assert desk.review("list").out == "Nobody is asked anything.\n"
+    assert "approved by Ada (not proved)" in desk.review("list", "--all").out
+    again = desk.review("approve", FIX, *WHO)
+    assert again.code == exit_codes.BAD_INPUT
+    assert "was answered already: approved by Ada" in again.problem
+
+
+def test_an_approved_patch_goes_to_a_file_and_to_machines(desk: Desk) -> None:
+    desk.record.write(t.cap_reached())
+    file = desk.root / "fix.patch"
+    named = desk.record.patch(2)[:12]
+    given = desk.review("approve", FIX, *WHO, "--patch", named, "--output", file, "--json").json
+    assert file.read_text() == given["patch"] == diff(2)
+    assert given["patch_sha256"] == desk.record.patch(2)
+    assert given["verdict"] == "approved"
+
+
+def test_nothing_is_decided_where_the_patch_can_go_nowhere(desk: Desk) -> None:
+    desk.record.write(t.cap_reached())
+    ended = desk.review("approve", FIX, *WHO, "--output", desk.root / "none" / "fix.patch")
+    assert ended.code != exit_codes.OK
+    assert "there is no folder" in ended.problem
+    assert desk.answers() == []
+
+
+def test_a_rejected_fix_stays_rejected(desk: Desk) -> None:
+    desk.record.write(t.cap_reached())
+    assert "rejected" in desk.review("reject", FIX, *WHO).out
+    assert "rejected by Ada" in desk.review("show", FIX).out
+    for verb in ("approve", "reject", "reopen"):
+        ended = desk.review(verb, FIX, *WHO)
+        assert ended.code == exit_codes.BAD_INPUT
+        assert "was answered already: rejected by Ada" in ended.problem
+    assert len(desk.answers()) == 1
+
+
+def test_a_reopened_fix_names_its_new_transition_and_the_command(desk: Desk) -> None:
+    desk.record.write(t.cap_reached())
+    out = desk.review("reopen", FIX, *WHO).out
+    opened, step = out.splitlines()
+    assert opened.startswith(f"reopened  {FIX} as gate-")
+    assert shlex.split(step.partition("next: ")[2]) == ["fallback-tier", "resume", FIX]
+    assert "fallback-tier resume" in desk.review("show", FIX).out.splitlines()[-1]
+    assert "resume" in desk.review("reopen", FIX, *WHO).next_step
+
+
+def test_a_fix_that_stopped_at_its_budget_is_not_decided_about(desk: Desk) -> None:
+    desk.record.write(m.stopped_at_budget())
+    for verb in ("approve", "reject", "reopen"):
+        ended = desk.review(verb, FIX, *WHO)
+        assert ended.code == exit_codes.BAD_INPUT
+        assert f"review raise-budget {FIX}" in ended.next_step
+    raised = desk.review("raise-budget", FIX, *WHO, "--max-usd", "2")
+    assert f"fallback-tier resume {FIX}" in raised.out
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject", "reopen", "raise-budget"])
+def test_nothing_is_decided_while_the_fix_is_in_other_hands(desk: Desk, verb: str) -> None:
+    desk.record.write(t.cap_reached())
+    with holding(desk.state, FIX):
+        ended = desk.review(verb, FIX, *WHO)
+    assert ended.code == exit_codes.BAD_INPUT
+    assert "another process" in ended.problem
+    assert desk.answers() == []
+
+
+@pytest.mark.parametrize("verb", ["list", "show", "approve", "reject", "reopen"])
+def test_where_there_is_no_store_none_is_made(
+    tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "nowhere"
+    who = WHO if verb in ("approve", "reject", "reopen") else ()
+    fix = () if verb == "list" else (FIX,)
+    code = main(["review", verb, *fix, *who, "--state-dir", str(state)])
+    assert code == exit_codes.ENVIRONMENT
+    assert not state.exists()
+    assert "  next: " in capsys.readouterr().err
+
+
+def test_what_others_said_is_neutralised(desk: Desk) -> None:
+    patch = f"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+{HOSTILE}\n"
+    ended = t.cap_reached()[-1].model_copy(update={"question": HOSTILE})
+    started = t.fix_started().model_copy(update={"repository": HOSTILE})
+    hostile = Record(desk.record.audit, desk.record.evidence, diff=lambda _attempt: patch)
+    hostile.write([started, *t.cap_reached()[1:-1], ended])
+    for said in (desk.review("list"), desk.review("show", FIX)):
+        assert said.code == exit_codes.OK
+        assert not {"\x1b", "\u202e"} & set(said.out)
+        assert "[bold red]markup[/]" in said.out
+    told = desk.review("show", FIX, "--json").json
+    assert told["patch"] == patch
+    assert json.dumps(told["asks"]) == json.dumps(HOSTILE)
+    answer = desk.review("reject", FIX, "--by", HOSTILE, "--because", HOSTILE)
+    assert answer.code == exit_codes.OK
+    assert not {"\x1b", "\u202e"} & set(answer.out)
+
+
+def test_a_terminal_is_told_nothing_that_it_could_act_on(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe gets every byte of an approved patch; a terminal gets what can be read."""
+    patch = f"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+\t{HOSTILE}\n"
+    hostile = Record(desk.record.audit, desk.record.evidence, diff=lambda _attempt: patch)
+    hostile.write(t.cap_reached())
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    given = desk.review("approve", FIX, *WHO)
+    assert given.code == exit_codes.OK
+    assert not {"\x1b", "\u202e"} & set(given.out)
+    assert "+\t\\x1b[2Jgone \\u202eevil [bold red]markup[/]\n" in given.out
+
+
+@pytest.mark.parametrize("option", ["--by", "--because", "FIX"])
+def test_bytes_of_another_encoding_are_bad_input(desk: Desk, option: str) -> None:
+    """As Python has them from a Latin-1 terminal; no record can hold them."""
+    words = {"FIX": FIX, "--by": "Ada", "--because": "read it", option: "M\udcfcller"}
+    with pytest.raises(SystemExit) as ended:
+        desk.review("reject", words.pop("FIX"), *(part for item in words.items() for part in item))
+    assert ended.value.code == exit_codes.BAD_INPUT
+    assert desk.answers() == []

@@ -1,0 +1,51 @@
+"""kill -9 at every event of a fix: whoever resumes comes to the same end, and pays for nothing twice.
+
+All boundaries, pairs of kills and a longer story: ``python -m tests.hostile.resume``.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.crashing import Kill
+from tests.integration.crash_house import CrashHouse, Ended, check_killed
+
+#: Before these something has happened that the record doesn't have yet: an answer was paid for, the patch
+#: is on the working tree, the run ended. Elsewhere nothing lies between an event and the next.
+UNRECORDED = {"FixStarted", "ModelAnswered", "PatchDelivered"}
+
+Whole = tuple[CrashHouse, Ended]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The fix that nobody interrupts."""
+    house = CrashHouse(tmp_path_factory.mktemp("whole") / "house")
+    return house, house.ended(house.fix())
+
+
+def test_the_story_is_the_one_that_is_told(whole: Whole) -> None:
+    house, ended = whole
+    assert (ended.code, ended.document["attempts"]) == (0, 2)
+    assert house.requests == house.kinds["ModelAnswered"] == 2
+    assert ended.document["delivered"]
+
+
+@pytest.mark.parametrize("share", range(4))
+def test_killed_anywhere_a_fix_comes_to_the_same_end(
+    whole: Whole, tmp_path: Path, share: int
+) -> None:
+    kinds = [event.kind for event in whole[0].events]
+    kills = [Kill(number, before=False) for number in range(1, len(kinds) + 1)]
+    kills += [Kill(n, before=True) for n, kind in enumerate(kinds, 1) if kind in UNRECORDED]
+    for kill in kills[share::4]:
+        check_killed(*whole, tmp_path / kill.label, kill)
+        shutil.rmtree(tmp_path / kill.label)
+
+
+def test_killed_again_while_it_resumes(whole: Whole, tmp_path: Path) -> None:
+    late = len(whole[0].events) - 4
+    check_killed(
+        *whole, tmp_path / "house", Kill(6, before=True), Kill(8, False), Kill(late, False)
+    )

@@ -1,0 +1,165 @@
+"""Valid trails with interruptions, people's answers and deliveries: the material of more mutants."""
+
+from fallback_audit.events import (
+    AuditEvent,
+    FixResumed,
+    FixStarted,
+    PatchDelivered,
+    ReviewDecided,
+    SandboxDisabled,
+    TransitionReopened,
+)
+from fallback_audit.vocabulary import (
+    DeliveryPlace,
+    EscalationReason,
+    GateStatus,
+    ProofLevel,
+    RefusalReason,
+    ReviewVerdict,
+    Tier,
+)
+from tests.unit.audit import model_trails as m
+from tests.unit.audit import trails as t
+from tests.unit.audit.trails import Events, digest
+
+GATES = ("applies", "tests", "proof")
+
+
+def planned(linked: str | None = None) -> AuditEvent:
+    started = t.fix_started(linked)
+    return started.model_copy(update={"gates": GATES, "inputs_sha256": digest("inputs")})
+
+
+def with_gates(events: Events) -> Events:
+    """As schema version 5 writes it: the fix says by which gates it will judge."""
+    more = {"gates": GATES, "inputs_sha256": digest("inputs")}
+    return [e.model_copy(update=more) if isinstance(e, FixStarted) else e for e in events]
+
+
+def resumed(after: str) -> AuditEvent:
+    return FixResumed(after=after, tool_version="0.1.0")
+
+
+def approved(attempt: int) -> AuditEvent:
+    return ReviewDecided(
+        verdict=ReviewVerdict.APPROVED,
+        by="A. Person",
+        reason="read it line by line",
+        patch_sha256=digest(f"patch {attempt}"),
+    )
+
+
+def rejected() -> AuditEvent:
+    return ReviewDecided(verdict=ReviewVerdict.REJECTED, by="A. Person", reason="not worth it")
+
+
+def reopened(opens: str = "transition-2") -> AuditEvent:
+    return TransitionReopened(by="A. Person", reason="the test was wrong", opens=opens)
+
+
+def delivered(attempt: int, place: DeliveryPlace = DeliveryPlace.WORKING_TREE) -> AuditEvent:
+    reference = "fix/GHSA at c0ffee" if place is DeliveryPlace.BRANCH else None
+    return PatchDelivered(patch_sha256=digest(f"patch {attempt}"), place=place, reference=reference)
+
+
+def verified_and_delivered() -> Events:
+    branch = delivered(1, DeliveryPlace.BRANCH)
+    return [*with_gates(t.recipe_verified()), delivered(1), branch]
+
+
+def flaky_and_verified() -> Events:
+    """A test fails now and then, at the base commit too: it says nothing of the patch."""
+    flaky = t.judged(1, "tests").model_copy(
+        update={"flaky": ("test_clock",), "proof_level": ProofLevel.SOURCE}
+    )
+    gates = [t.judged(1, "applies"), flaky, t.judged(1, "proof", GateStatus.SKIPPED)]
+    proved = t.verified(1, Tier.RECIPE).model_copy(update={"proof_level": ProofLevel.SOURCE})
+    return [planned(), *t.first_by_recipe(), *gates, proved]
+
+
+def resumed_between_gates() -> Events:
+    """Killed after each verdict, and while the model worked on the retry."""
+    return [
+        planned(),
+        resumed("FixStarted"),
+        *t.first_by_recipe(),
+        resumed("PatchProposed"),
+        t.judged(1, "applies"),
+        resumed("GateJudged"),
+        SandboxDisabled(reason="a person said so"),
+        *t.failing_gates(1, tier=Tier.RECIPE)[1:],
+        resumed("AttemptFailed"),
+        SandboxDisabled(reason="a person said so"),
+        *t.retry(2)[:3],
+        resumed("ModelCalled"),
+        SandboxDisabled(reason="a person said so"),
+        *t.retry(2),
+        *t.passing_gates(2),
+        resumed("GateJudged"),
+        t.verified(2),
+    ]
+
+
+def resumed_after_raise() -> Events:
+    stopped = with_gates(m.stopped_at_budget())
+    return [*stopped, m.raised(), resumed("BudgetRaised"), *m.taken_up_again()]
+
+
+def resumed_while_refused() -> Events:
+    """The process died between the attempt's outcome and what follows of it."""
+    return [
+        planned(),
+        *t.not_affected()[1:-1],
+        resumed("AttemptRefused"),
+        t.not_affected()[-1],
+    ]
+
+
+def cap_then_approved() -> Events:
+    return [*t.cap_reached(), approved(4), delivered(4)]
+
+
+def cap_then_rejected() -> Events:
+    return [*t.cap_reached(), rejected()]
+
+
+def cap_then_reopened() -> Events:
+    return [*with_gates(t.cap_reached()), reopened()]
+
+
+def reopened_twice() -> Events:
+    """A transition that was opened for another one ends without an attempt of its own that failed."""
+    refused = t.refused(5, RefusalReason.MODEL_UNAVAILABLE)
+    return [
+        planned("transition-0"),
+        t.started(5, 1),
+        t.skipped(5, 1),
+        t.called(5),
+        t.unanswered(5),
+        refused,
+        t.escalated(5, EscalationReason.MODEL_UNAVAILABLE),
+        reopened(),
+    ]
+
+
+def unproved_then_approved() -> Events:
+    question = t.escalated(1, EscalationReason.NOTHING_PROVED)
+    gates = [t.judged(1, "applies"), t.judged(1, "tests", GateStatus.SKIPPED)]
+    return [t.fix_started(), *t.first_by_recipe(), *gates, question, approved(1)]
+
+
+HUMAN_VALID = (
+    verified_and_delivered,
+    flaky_and_verified,
+    resumed_between_gates,
+    resumed_after_raise,
+    resumed_while_refused,
+    cap_then_approved,
+    cap_then_rejected,
+    cap_then_reopened,
+    reopened_twice,
+    unproved_then_approved,
+)
+
+#: Every valid trail.
+VALID = (*m.VALID, *HUMAN_VALID)

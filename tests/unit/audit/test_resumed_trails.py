@@ -1,0 +1,75 @@
+"""A run may be taken up wherever it stood still: the rules look through the event that says so."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from fallback_audit.contract import violations
+from fallback_audit.events import (
+    AttemptRefused,
+    AttemptStarted,
+    ConsumerLeft,
+    FixResumed,
+    FixStarted,
+    PatchProposed,
+    SandboxDisabled,
+)
+from fallback_audit.trail import TERMINALS
+from tests.unit.audit import human_trails as h
+from tests.unit.audit import trails as t
+from tests.unit.audit.trails import Events
+
+MANAGED = [
+    pytest.param(valid(), id=valid.__name__)
+    for valid in h.VALID
+    if isinstance(valid()[0], FixStarted)
+]
+
+
+def places(events: Events) -> Iterator[int]:
+    """Where a process that takes the fix up finds no attempt under way: it goes on behind that event."""
+    under_way = False
+    for place, event in enumerate(events):
+        if place and not under_way and not isinstance(event, FixResumed):
+            yield place
+        if isinstance(event, AttemptStarted):
+            under_way = True
+        elif isinstance(event, PatchProposed | AttemptRefused | ConsumerLeft):
+            under_way = False
+        elif isinstance(event, TERMINALS):
+            return
+
+
+def broken(events: Events) -> set[str]:
+    return {violation.rule for violation in violations(t.trail_of(events))}
+
+
+@pytest.mark.parametrize("events", MANAGED)
+def test_a_fix_may_be_taken_up_wherever_it_stands_still(events: Events) -> None:
+    waived = SandboxDisabled(reason="a person said so")
+    for place in places(events):
+        taken_up = [h.resumed(events[place - 1].kind), waived]
+        assert not broken([*events[:place], *taken_up, *events[place:]]), f"at {place}"
+
+
+@pytest.mark.parametrize("events", MANAGED)
+def test_a_fix_that_has_ended_is_taken_up_by_nobody(events: Events) -> None:
+    last = events[-1].kind
+    ended = t.trail_of(events).terminal is not None
+    assert ("resumes-are-of-open-fixes" in broken([*events, h.resumed(last)])) is ended
+
+
+AFTERWORDS: dict[str, Callable[[], Events]] = {
+    "delivered": lambda: [h.delivered(1)],
+    "approved": lambda: [h.approved(1)],
+    "rejected": lambda: [h.rejected()],
+    "reopened": lambda: [h.reopened()],
+}
+
+
+@pytest.mark.parametrize("word", AFTERWORDS)
+def test_an_open_fix_has_no_afterword(word: str) -> None:
+    """Wherever a fix that ends verified stands before its end, nothing can be said of its end."""
+    events = t.verified_on_retry()
+    for length in range(1, len(events)):
+        assert broken([*events[:length], *AFTERWORDS[word]()]), f"after {length} events"

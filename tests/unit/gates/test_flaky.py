@@ -1,0 +1,255 @@
+"""Failing tests weighed against the base commit's own runs: the policy, over made-up runs."""
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_plugins.flaky import BASE_RUNS, PATCHED_RERUNS, is_settled, weigh
+from fallback_plugins.suites import SuiteRun, Summary, judge_tests
+from fallback_tier.execution import CommandResult
+from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.repo import RepoContext
+from fallback_tier.tree import Tree
+
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+
+
+class Trees:
+    """A worktree whose trees differ by name alone."""
+
+    def __init__(self, root: Path) -> None:
+        self.tree = Tree(root=root / "patched")
+        self._root = root
+
+    @contextmanager
+    def fresh(self, *, patched: bool) -> Iterator[Tree]:
+        yield Tree(root=self._root / ("patched" if patched else "base"))
+
+
+def run(ran: int, *failing: str, exit_code: int | None = None, said: str = "") -> SuiteRun:
+    """A run in which so many tests ran, and these failed."""
+    code = bool(failing) if exit_code is None else exit_code
+    result = CommandResult(argv=("test",), exit_code=code, output=said, duration_ms=1)
+    return SuiteRun.told(result, Summary(ran, len(failing), failing))
+
+
+def unnamed(said: str, exit_code: int = 1) -> SuiteRun:
+    result = CommandResult(argv=("test",), exit_code=exit_code, output=said, duration_ms=1)
+    return SuiteRun.told(result, None)
+
+
+class Project:
+    """Runs as scripted; the last of each tree goes on."""
+
+    def __init__(self, patched: list[SuiteRun | None], base: list[SuiteRun | None]) -> None:
+        self.runs = {"patched": list(patched), "base": list(base)}
+        self.asked: list[str] = []
+
+    def __call__(self, tree: RepoContext) -> SuiteRun | None:
+        name = tree.tree.root.name
+        self.asked.append(name)
+        left = self.runs[name]
+        return left.pop(0) if len(left) > 1 else left[0]
+
+
+def context(place: Path) -> Any:
+    repo = RepoContext(
+        root=place / "repo",
+        base_commit="0" * 40,
+        tracked_files=(),
+        manifests=(),
+        fix_id="fix-1",
+        gate_transition_id="gate-1",
+    )
+    facts: dict[str, Any] = dict.fromkeys(("advisory", "application", "sandbox", "clients"))
+    facts["worktree"] = Trees(place)
+    return GateContext(repo=repo, cache=place / "cache", timeout_s=60, **facts)
+
+
+def judge(place: Path, project: Project) -> GateVerdict:
+    return judge_tests("tests", context(place), ".", project)
+
+
+def test_a_test_that_never_fails_at_the_base_commit_fails_the_patch(tmp_path: Path) -> None:
+    project = Project([run(3, "a"), run(3)], [run(3)])
+    verdict = judge(tmp_path, project)
+    assert (verdict.failure_kind, verdict.flaky) == (FailureKind.TESTS_FAILED, ())
+    assert verdict.detail == "tests failed (3 ran)"
+    # However often it would pass on a rerun: the patch is not asked again.
+    assert project.asked == ["patched", *["base"] * BASE_RUNS]
+
+
+def test_a_test_that_fails_now_and_then_at_the_base_commit_may_pass_on_a_rerun(
+    tmp_path: Path,
+) -> None:
+    verdict = judge(tmp_path, Project([run(3, "a"), run(3)], [run(3), run(3, "a")]))
+    assert (verdict.status, verdict.flaky) == (GateStatus.PASSED, ("a",))
+    assert verdict.detail == "3 test(s) pass; flaky, at the base commit too: a"
+
+
+def test_a_flaky_test_that_never_passes_with_the_patch_fails_it(tmp_path: Path) -> None:
+    project = Project([run(3, "a")], [run(3), run(3, "a")])
+    verdict = judge(tmp_path, project)
+    assert (verdict.failure_kind, verdict.flaky) == (FailureKind.TESTS_FAILED, ("a",))
+    assert project.asked.count("patched") == 1 + PATCHED_RERUNS
+
+
+def test_a_rerun_in_which_another_test_fails_anew_fails_the_patch(tmp_path: Path) -> None:
+    verdict = judge(tmp_path, Project([run(3, "a"), run(3, "b")], [run(3), run(3, "a")]))
+    assert verdict.failure_kind is FailureKind.TESTS_FAILED
+    assert verdict.detail == "tests failed (3 ran), not at the base commit: b"
+
+
+def test_a_rerun_with_fewer_tests_fails_the_patch(tmp_path: Path) -> None:
+    verdict = judge(tmp_path, Project([run(3, "a"), run(2)], [run(3), run(3, "a")]))
+    assert verdict.failure_kind is FailureKind.TESTS_MISSING
+
+
+@pytest.mark.parametrize("rerun", [None, unnamed("it crashed")])
+def test_a_rerun_that_tells_nothing_excuses_nothing(tmp_path: Path, rerun: SuiteRun | None) -> None:
+    verdict = judge(tmp_path, Project([run(3, "a"), rerun], [run(3), run(3, "a")]))
+    assert verdict.failure_kind is FailureKind.TESTS_FAILED
+
+
+def test_a_new_failure_beside_a_flaky_one_is_named(tmp_path: Path) -> None:
+    verdict = judge(tmp_path, Project([run(3, "a", "b")], [run(3), run(3, "a")]))
+    assert verdict.detail == "tests failed (3 ran), not at the base commit: b"
+    assert verdict.flaky == ("a",)
+
+
+def test_what_always_fails_at_the_base_commit_neither_counts_nor_proves(tmp_path: Path) -> None:
+    verdict = judge(tmp_path, Project([run(3, "a")], [run(3, "a", "b")]))
+    assert (verdict.status, verdict.flaky) == (GateStatus.SKIPPED, ())
+    assert verdict.detail == (
+        "2 test(s) pass; 1 fail as at the base commit, so the suite proves nothing: a"
+    )
+
+
+def test_a_suite_that_is_red_and_flaky_proves_nothing(tmp_path: Path) -> None:
+    base = [run(4, "a"), run(4, "a", "b")]
+    verdict = judge(tmp_path, Project([run(4, "a", "b"), run(4, "a")], base))
+    assert (verdict.status, verdict.flaky) == (GateStatus.SKIPPED, ())
+
+
+def test_no_patch_hides_behind_a_broken_suite(tmp_path: Path) -> None:
+    other = judge(tmp_path / "1", Project([run(3, "a", "b")], [run(3, "a")]))
+    fewer = judge(tmp_path / "2", Project([run(2, "a")], [run(3, "a")]))
+    nothing = judge(tmp_path / "3", Project([run(1, "a")], [run(1, "a")]))
+    assert other.failure_kind is FailureKind.TESTS_FAILED
+    assert fewer.failure_kind is FailureKind.TESTS_MISSING
+    assert nothing.status is GateStatus.SKIPPED
+
+
+def test_more_failures_of_one_name_are_not_excused(tmp_path: Path) -> None:
+    verdict = judge(tmp_path, Project([run(4, "a", "a (2)")], [run(4, "a")]))
+    assert verdict.failure_kind is FailureKind.TESTS_FAILED
+
+
+def counted(ran: int, failed: int, *names: str) -> SuiteRun:
+    result = CommandResult(argv=("test",), exit_code=1, output="", duration_ms=1)
+    return SuiteRun.told(result, Summary(ran, failed, names))
+
+
+def test_more_failures_than_at_the_base_commit_are_not_excused_by_their_names(
+    tmp_path: Path,
+) -> None:
+    """A suite's own line makes up for a test that the log does not name."""
+    patched, base = counted(9, 2, "suite", "a"), counted(9, 1, "suite", "a")
+    verdict = judge(tmp_path / "1", Project([patched], [base]))
+    assert verdict.failure_kind is FailureKind.TESTS_FAILED
+    assert verdict.detail == "2 test(s) failed, 1 at the base commit"
+    same = judge(tmp_path / "2", Project([base], [base]))
+    assert same.status is GateStatus.SKIPPED
+
+
+def test_a_run_that_ends_well_and_tells_of_no_test_is_compared_with_the_base(
+    tmp_path: Path,
+) -> None:
+    vacuous = judge(tmp_path / "1", Project([unnamed("", exit_code=0)], [run(3)]))
+    silent = judge(tmp_path / "2", Project([unnamed("", exit_code=0)], [unnamed("", exit_code=0)]))
+    assert vacuous.failure_kind is FailureKind.TESTS_MISSING
+    assert silent.status is GateStatus.PASSED
+
+
+def test_what_was_seen_in_another_sandbox_excuses_nothing(tmp_path: Path) -> None:
+    """A test that needs a network fails at the base commit inside a sandbox, and only there."""
+
+    class Inside:
+        pass
+
+    class Outside:
+        pass
+
+    inside = dataclasses.replace(context(tmp_path), sandbox=Inside())
+    outside = dataclasses.replace(context(tmp_path), sandbox=Outside())
+    first = judge_tests("tests", inside, ".", Project([run(3, "a")], [run(3, "a")]))
+    second = judge_tests("tests", outside, ".", Project([run(3, "a")], [run(3)]))
+    assert first.status is GateStatus.SKIPPED
+    assert second.failure_kind is FailureKind.TESTS_FAILED
+
+
+def test_a_base_suite_that_comes_to_no_test_excuses_nothing(tmp_path: Path) -> None:
+    verdict = judge(tmp_path, Project([run(3, "a")], [run(0, "a")]))
+    assert verdict.failure_kind is FailureKind.TESTS_FAILED
+
+
+def test_an_incomplete_list_of_failures_is_no_list() -> None:
+    assert Summary(ran=3, failed=2, names=("a",)).failing is None
+    assert Summary(ran=3, failed=0).failing is None
+    assert Summary(ran=3, failed=1, names=("a", "its suite")).failing == ("a", "its suite")
+
+
+def test_a_runner_without_names_is_skipped_only_where_it_says_the_same(tmp_path: Path) -> None:
+    same = judge(tmp_path / "1", Project([unnamed("bad, 0.2 s")], [unnamed("bad, 0.9 s")]))
+    other = judge(tmp_path / "2", Project([unnamed("bad: 2")], [unnamed("bad: 1")]))
+    good = judge(tmp_path / "3", Project([unnamed("bad")], [unnamed("", exit_code=0)]))
+    assert same.status is GateStatus.SKIPPED
+    assert "at the base commit too" in same.detail
+    assert {other.failure_kind, good.failure_kind} == {FailureKind.TESTS_FAILED}
+
+
+def test_runs_at_the_base_commit_are_kept_for_the_next_attempt(tmp_path: Path) -> None:
+    first = Project([run(3, "a")], [run(3), run(3, "a")])
+    judge(tmp_path, first)
+    second = Project([run(3, "a"), run(3)], [run(9, "z")])
+    verdict = judge(tmp_path, second)
+    assert verdict.flaky == ("a",)
+    assert "base" not in second.asked
+
+
+def test_a_run_at_the_base_commit_that_crashed_hides_no_missing_test(tmp_path: Path) -> None:
+    base: list[SuiteRun | None] = [run(3), run(0, exit_code=1), run(3, "a")]
+    verdict = judge(tmp_path, Project([run(2, "a"), run(2)], base))
+    assert verdict.failure_kind is FailureKind.TESTS_MISSING
+
+
+def test_no_more_runs_at_the_base_commit_than_are_needed(tmp_path: Path) -> None:
+    passing = Project([run(3)], [run(3)])
+    judge(tmp_path / "1", passing)
+    flaky = Project([run(3, "a"), run(3)], [run(3), run(3, "a"), run(3)])
+    judge(tmp_path / "2", flaky)
+    assert passing.asked.count("base") == 1
+    assert flaky.asked.count("base") == 2
+
+
+@given(
+    failing=st.sets(NAMES),
+    base=st.lists(st.frozensets(NAMES), max_size=BASE_RUNS),
+)
+def test_each_failing_test_is_weighed_once_and_only_what_was_seen_is_excused(
+    failing: set[str], base: list[frozenset[str]]
+) -> None:
+    weighed = weigh(failing, base)
+    assert sorted([*weighed.new, *weighed.flaky, *weighed.broken]) == sorted(failing)
+    assert not set(weighed.new) & frozenset().union(*base)
+    for test in weighed.flaky:
+        assert {test in seen for seen in base} == {True, False}
+    if is_settled(failing, base):
+        assert len(base) == BASE_RUNS or set(weighed.flaky) == failing

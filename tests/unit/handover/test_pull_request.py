@@ -1,0 +1,143 @@
+"""The body: everything a reviewer needs, and no byte of it that a renderer would act on."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from fallback_audit.vocabulary import GateStatus, PromptShape, Tier
+from fallback_tier.handover.markdown import MAX_INLINE_CHARS, block, inline
+from fallback_tier.handover.pull_request import (
+    MAX_BODY_CHARS,
+    Subject,
+    pull_request_body,
+    pull_request_title,
+)
+from fallback_tier.outcome import LowConfidence
+from tests.unit.handover.verified import (
+    BASE,
+    FAILED,
+    PROOF,
+    TESTS,
+    USAGE,
+    advisory,
+    gate,
+    remediation,
+    verified,
+)
+
+HOSTILE = (
+    "`</code> <img src=x onerror=alert(1)> @everyone #1 [x](javascript:1) ```\n\n"
+    "# Approved\x1b[2J\u202e"
+)
+
+
+def by_model(**facts: object) -> Subject:
+    result = verified(
+        PROOF,
+        TESTS,
+        gate("typecheck", GateStatus.SKIPPED, "no tsconfig"),
+        result={"prior_attempts": (FAILED,), "usage": (USAGE,), "attempts": 2},
+        tier=Tier.LLM,
+        prompt_shape=PromptShape.RETRY,
+        **facts,
+    )
+    return Subject(result, advisory(), BASE, proof="python proof.py")
+
+
+def test_a_reviewer_finds_everything() -> None:
+    body = pull_request_body(by_model())
+    for wanted in (
+        "GHSA-test-0000-0000", "left lets in", "`a.txt`", "Confidence: high", "3 test(s) pass",
+        "not judged: `typecheck`", "no tsconfig", "fresh LLM run, no RAG", "attempt 2",
+        "Attempt 1 failed (tests_failed)", "- test_a", "2 call(s), 900 tokens in", "about $0.0123",
+        "python proof.py", "fallback-tier audit show fix-1", BASE, "No judge looked",
+    ):  # fmt: skip
+        assert wanted in body, wanted
+
+
+def test_a_recipes_body_has_its_moves_and_no_model() -> None:
+    body = pull_request_body(Subject(verified(TESTS, remediation=remediation()), advisory(), BASE))
+    assert "`@scope/left` from `1.0.0` to `2.0.0`" in body
+    for absent in ("## Cost", "judge", "double-check", "proof test, which"):
+        assert absent not in body
+
+
+def test_what_to_double_check_is_there() -> None:
+    flag = LowConfidence(reason="unsupported", attempts=2, double_check=("the port is closed",))
+    body = pull_request_body(by_model(low_confidence=flag, grounded=False))
+    assert "Please double-check" in body
+    assert "the port is closed" in body
+    assert "Confidence: low" in body
+
+
+@given(st.text(max_size=400) | st.just(HOSTILE))
+def test_untrusted_text_is_one_code_span(text: str) -> None:
+    tokens = MarkdownIt().parse(f"- {inline(text)} end")
+    children = [child for token in tokens for child in token.children or ()]
+    kinds = [child.type for child in children]
+    assert kinds in (["code_inline", "text"], ["text"])
+    if kinds == ["text"]:
+        assert children[0].content == "(nothing) end"
+
+
+@given(st.text(max_size=400) | st.just(HOSTILE))
+def test_untrusted_lines_are_one_block(text: str) -> None:
+    tokens = MarkdownIt().parse(f"before\n\n{block(text, 'text')}\n\nafter")
+    assert [token.type for token in tokens if token.level == 0] == [
+        "paragraph_open", "paragraph_close", "fence", "paragraph_open", "paragraph_close",
+    ]  # fmt: skip
+
+
+def test_long_text_is_cut() -> None:
+    assert len(inline("x" * 10_000)) <= MAX_INLINE_CHARS + 3
+
+
+def test_hostile_words_render_as_words() -> None:
+    result = verified(
+        gate("tests", detail=HOSTILE, flaky=(HOSTILE,)),
+        result={"prior_attempts": (FAILED.model_copy(update={"prior_failure_summary": HOSTILE}),)},
+        notes=(HOSTILE,),
+        loose_edits=(HOSTILE,),
+        low_confidence=LowConfidence(reason=HOSTILE, attempts=2, double_check=(HOSTILE,)),
+        files=(HOSTILE,),
+        remediation=remediation(HOSTILE),
+        tier=Tier.LLM,
+    )
+    body = pull_request_body(Subject(result, advisory(HOSTILE, (HOSTILE,)), BASE, HOSTILE))
+    assert "\x1b" not in body
+    assert "\u202e" not in body
+    tokens = MarkdownIt("commonmark", {"html": True}).parse(body)
+    every = [*tokens, *(child for token in tokens for child in token.children or ())]
+    assert not {token.type for token in every} & {"html_block", "html_inline", "link_open", "image"}
+    prose = "".join(t.content for t in every if t.type == "text")
+    assert "@everyone" not in prose
+    assert "Approved" not in prose
+    headings = [tokens[i + 1].content for i, t in enumerate(tokens) if t.type == "heading_open"]
+    assert not [heading for heading in headings if "Approved" in heading]
+
+
+def test_a_body_is_bounded() -> None:
+    notes = tuple("x" * 290 + str(number) for number in range(400))
+    body = pull_request_body(Subject(verified(TESTS, notes=notes), advisory(), BASE))
+    assert len(body) == MAX_BODY_CHARS
+    assert body.endswith("has all of it)*\n")
+
+
+@pytest.mark.parametrize("ids", [1, 3])
+def test_the_title_is_one_line(ids: int) -> None:
+    about = advisory()
+    records = tuple(about.model_copy(update={"id": f"GHSA-{n}\n!"}) for n in range(ids))
+    several = type("Several", (), {"ids": tuple(r.id for r in records), "records": records})()
+    title = pull_request_title(Subject(verified(), several, BASE))
+    assert title == ("Fix GHSA-0 !" if ids == 1 else "Fix GHSA-0 ! and 2 more")
+
+
+def test_gates_without_a_sandbox_are_told() -> None:
+    subject = by_model()
+    assert "In a sandbox without network, on base commit" in pull_request_body(subject)
+    body = pull_request_body(replace(subject, sandboxed=False))
+    assert "**Without a sandbox**, as a person had chosen, on base commit" in body
+    assert "In a sandbox" not in body
