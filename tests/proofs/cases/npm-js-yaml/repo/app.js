@@ -1,0 +1,4 @@
+const yaml = require('js-yaml');
+
+// A configuration's names.
+exports.names = (text) => Object.keys(yaml.load(text));

@@ -1,0 +1,4 @@
+const marked = require('marked');
+
+// A comment's HTML.
+exports.html = (text) => marked(text).trim();

@@ -1,0 +1,3 @@
+"""Small projects with vulnerable dependencies, not tests of ours: their suites are run by the gates."""
+
+collect_ignore_glob = ["cases/*"]
