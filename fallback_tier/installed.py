@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.isolation import RepositoryFacts, inspect_repository
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.trees.isolation import RepositoryFacts, inspect_repository
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext, Settings
 

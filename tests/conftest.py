@@ -25,8 +25,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fallback_tier.errors import SandboxError, ToolMissingError
-from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.sandbox import BubblewrapSandbox
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.running.sandbox import BubblewrapSandbox
 from tests.e2e.wheel import Installed, build_wheel, install
 from tests.registry.fetch import RECORDER
 from tests.registry.recording import DEAD, Recording, client_environ, serve_recorded

@@ -31,9 +31,9 @@ from fallback_tier.cli.examples import open_store, shows_secret
 from fallback_tier.cli.options import advisories, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.errors import ConfigurationError, InputError
-from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.committed import CommittedFiles
-from fallback_tier.gates.isolation import inspect_repository
+from fallback_tier.gates.judges.committed import CommittedFiles
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.patch.apply import apply_patch
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.retrieval import SolvedExample

@@ -15,11 +15,11 @@ from fallback_tier.cli.progress import FixProgress
 from fallback_tier.cli.remediation import line, safe, show_remediation
 from fallback_tier.cli.usage import report_usage, usage_document
 from fallback_tier.errors import AdvisoryError, ConfigurationError
-from fallback_tier.gates.delivery import deliver
-from fallback_tier.gates.holding import holding
-from fallback_tier.gates.inputs import Setup
-from fallback_tier.gates.proof_given import PROOF
+from fallback_tier.gates.journal.holding import holding
+from fallback_tier.gates.journal.inputs import Setup
+from fallback_tier.gates.judges.proof_given import PROOF
 from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
+from fallback_tier.handover.delivery import deliver
 from fallback_tier.installed import look_at
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext

@@ -18,9 +18,9 @@ from fallback_tier.cli.plan import exit_code as plan_exit_code
 from fallback_tier.cli.plan import show_rest
 from fallback_tier.cli.progress import FixProgress, PlanProgress
 from fallback_tier.cli.remediation import line, safe, show_left
-from fallback_tier.gates.delivery import deliver
-from fallback_tier.gates.inputs import Setup
+from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.result import FixResult, Verified
+from fallback_tier.handover.delivery import deliver
 from fallback_tier.outcome import Applied
 from fallback_tier.planning import EcosystemPlan, RemediationPlan, plan
 from fallback_tier.repo import RepoContext

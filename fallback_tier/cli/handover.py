@@ -13,8 +13,7 @@ from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.delivery import check_output, record_delivery, write_patch
-from fallback_tier.gates.inputs import Setup
+from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.result import Verified
 from fallback_tier.handover.branch import (
     Committed,
@@ -23,6 +22,7 @@ from fallback_tier.handover.branch import (
     commit_message,
     commit_to_branch,
 )
+from fallback_tier.handover.delivery import check_output, record_delivery, write_patch
 from fallback_tier.handover.folder import check_folder, handover_files, write_folder
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext

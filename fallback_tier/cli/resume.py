@@ -16,13 +16,13 @@ from fallback_tier.cli.options import check_files, keys, state_dir
 from fallback_tier.cli.progress import FixProgress
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.errors import InputError
-from fallback_tier.gates.delivery import check_output, deliver
-from fallback_tier.gates.holding import holding
-from fallback_tier.gates.inputs import FixInputs, Setup
-from fallback_tier.gates.isolation import inspect_repository
-from fallback_tier.gates.landing import complete
-from fallback_tier.gates.resume import TakenUp, check_base, check_gates, inputs_of, take_up
-from fallback_tier.gates.worktrees import remove_leftovers
+from fallback_tier.gates.journal.holding import holding
+from fallback_tier.gates.journal.inputs import FixInputs, Setup
+from fallback_tier.gates.journal.resume import TakenUp, check_base, check_gates, inputs_of, take_up
+from fallback_tier.gates.trees.isolation import inspect_repository
+from fallback_tier.gates.trees.worktrees import remove_leftovers
+from fallback_tier.handover.delivery import check_output, deliver
+from fallback_tier.handover.landing import complete
 from fallback_tier.installed import as_found, look_at
 from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir, open_services
 

@@ -15,12 +15,12 @@ from fallback_tier.cli.options import state_dir
 from fallback_tier.cli.output import print_json, print_patch
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.cli.review_report import report_questions, report_review
-from fallback_tier.gates import review
-from fallback_tier.gates.budget_raise import raise_budget as record_raise
-from fallback_tier.gates.delivery import check_output, write_patch
-from fallback_tier.gates.holding import holding
-from fallback_tier.gates.questions import questions
-from fallback_tier.gates.questions import review as read_review
+from fallback_tier.gates.journal import review
+from fallback_tier.gates.journal.budget_raise import raise_budget as record_raise
+from fallback_tier.gates.journal.holding import holding
+from fallback_tier.gates.journal.questions import questions
+from fallback_tier.gates.journal.questions import review as read_review
+from fallback_tier.handover.delivery import check_output, write_patch
 from fallback_tier.installed import new_id
 from fallback_tier.wiring import audit_db, evidence_dir
 

@@ -12,7 +12,7 @@ from fallback_audit.describe import visible
 from fallback_audit.describe_model import grounded_words
 from fallback_audit.evidence import FileEvidenceStore
 from fallback_tier.cli.remediation import line, safe
-from fallback_tier.gates.questions import AttemptReview, Evidence, Question, Review
+from fallback_tier.gates.journal.questions import AttemptReview, Evidence, Question, Review
 
 #: Lines of the last failure and of the patch that are shown; the evidence has all of them.
 MAX_FAILURE_LINES = 40

@@ -24,9 +24,9 @@ from fallback_tier.cli.progress import FixProgress
 from fallback_tier.demo.cassette import recorded_nonces, replayed_author
 from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, shipped
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.delivery import deliver
 from fallback_tier.gates.result import Verified
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.handover.delivery import deliver
 from fallback_tier.ports import LanguageModel, NonceSource
 from fallback_tier.wiring import Configuration, audit_db, evidence_dir, open_services, random_nonce
 

@@ -22,7 +22,7 @@ from fallback_tier.evaluating.projects import MiniProject
 from fallback_tier.evaluation.fix_facts import facts_of
 from fallback_tier.evaluation.fixes import FixFolder, FixRun, events_of, pack
 from fallback_tier.evaluation.results import EvaluationError
-from fallback_tier.gates.proof import ProofGate, check_proof
+from fallback_tier.gates.judges.proof import ProofGate, check_proof
 from fallback_tier.gates.result import Escalated, FixResult
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest, NonceSource
 from fallback_tier.prompt.redact import redact_secrets

@@ -13,8 +13,8 @@ from fallback_audit.vocabulary import (
     RefusalReason,
 )
 from fallback_tier.budget.meter import reached_in_words
-from fallback_tier.gates.budget_raise import how_to_go_on
-from fallback_tier.gates.distill import distill, failure_signature
+from fallback_tier.gates.distilling.distill import distill, failure_signature
+from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.steps import FixState
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused

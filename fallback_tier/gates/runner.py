@@ -17,14 +17,14 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import Finished, TierEvent
 from fallback_tier.errors import ToolError
 from fallback_tier.execution import ClientRunner, Sandbox
-from fallback_tier.gates.applies import judge_application
 from fallback_tier.gates.decision import Ask, decide, told
-from fallback_tier.gates.inputs import Setup
-from fallback_tier.gates.recording import FixRecord, Observer
+from fallback_tier.gates.journal.inputs import Setup
+from fallback_tier.gates.journal.recording import FixRecord, Observer
+from fallback_tier.gates.journal.resume import TakenUp
+from fallback_tier.gates.judges.applies import judge_application
 from fallback_tier.gates.result import FixResult
-from fallback_tier.gates.resume import TakenUp
 from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
-from fallback_tier.gates.worktrees import Worktree, Worktrees
+from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeSelection
 from fallback_tier.ports import Gate, GateContext, GateVerdict
 from fallback_tier.prompt.redact import excerpt

@@ -11,9 +11,9 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError, PatchError, ToolFailedError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.aside import aside
-from fallback_tier.gates.isolation import GIT_TIMEOUT_S, USERS_CONFIGURATION, git
 from fallback_tier.gates.result import Verified
+from fallback_tier.gates.trees.aside import aside
+from fallback_tier.gates.trees.isolation import GIT_TIMEOUT_S, USERS_CONFIGURATION, git
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 

@@ -36,8 +36,8 @@ from fallback_tier.wiring.models import (
 )
 
 if TYPE_CHECKING:
-    from fallback_tier.gates.inputs import Setup
-    from fallback_tier.gates.recording import Observer
+    from fallback_tier.gates.journal.inputs import Setup
+    from fallback_tier.gates.journal.recording import Observer
     from fallback_tier.gates.runner import GateRunner
 
 __all__ = [
@@ -185,7 +185,7 @@ class Services:
         ``setup``: what to keep for a run that takes it up, beside this configuration. Raises SandboxError
         where no sandbox can be had, ConfigurationError where the user's own gates can't be read.
         """
-        from fallback_tier.gates.inputs import Setup
+        from fallback_tier.gates.journal.inputs import Setup
         from fallback_tier.gates.runner import GateRunner
         from fallback_tier.wiring.gates import gates_for
 
@@ -208,7 +208,7 @@ class Services:
 
     def sandbox(self) -> Sandbox:
         """The sandbox, or what was chosen in its place. Raises SandboxError where none can be had."""
-        from fallback_tier.gates.sandbox import BubblewrapSandbox, UnsandboxedRunner
+        from fallback_tier.gates.running.sandbox import BubblewrapSandbox, UnsandboxedRunner
 
         if self.configuration.sandbox_waiver is not None:
             return UnsandboxedRunner()

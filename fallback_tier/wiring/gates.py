@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.common import common_gates
-from fallback_tier.gates.configured import check_names, of_base
-from fallback_tier.gates.custom import CustomGate
-from fallback_tier.gates.proof import ProofGate, check_proof
-from fallback_tier.gates.proof_given import PROOF
+from fallback_tier.gates.judges.common import common_gates
+from fallback_tier.gates.judges.configured import check_names, of_base
+from fallback_tier.gates.judges.custom import CustomGate
+from fallback_tier.gates.judges.proof import ProofGate, check_proof
+from fallback_tier.gates.judges.proof_given import PROOF
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.steps import APPLIES
 from fallback_tier.outcome import NotApplicable

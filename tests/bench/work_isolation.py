@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.sandbox import BubblewrapSandbox
-from fallback_tier.gates.worktrees import Worktree, Worktrees
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.running.sandbox import BubblewrapSandbox
+from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.repo import RepoContext
 
 Prepared = tuple[Callable[[], None], Callable[[], Mapping[str, Any]]]

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.gates.pids import find_hierarchy
-from fallback_tier.gates.sandbox import MAX_OUTPUT_BYTES, BubblewrapSandbox
+from fallback_tier.gates.running.pids import find_hierarchy
+from fallback_tier.gates.running.sandbox import MAX_OUTPUT_BYTES, BubblewrapSandbox
 from tests.integration.gate_setup import needs_sandbox
 
 pytestmark = pytest.mark.sandbox

@@ -15,12 +15,12 @@ from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices, read_price
-from fallback_tier.gates.budget_raise import raise_budget
-from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.gates.journal.budget_raise import raise_budget
+from fallback_tier.gates.journal.resume import TakenUp, check_base, take_up
 from fallback_tier.gates.result import FixResult
-from fallback_tier.gates.resume import TakenUp, check_base, take_up
 from fallback_tier.gates.runner import GateRunner
-from fallback_tier.gates.sandbox import UnsandboxedRunner
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.leaf import LlmLeaf
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import RepoContext

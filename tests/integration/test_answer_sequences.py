@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import InputError
+from fallback_tier.gates.journal.resume import take_up
+from fallback_tier.gates.journal.review import Signature, approve, reject, reopen
 from fallback_tier.gates.result import FixResult
-from fallback_tier.gates.resume import take_up
-from fallback_tier.gates.review import Signature, approve, reject, reopen
 from tests.fixtures.fallback_tier_callable import ADVISORY, NO_RECIPE
 from tests.integration import test_fix_sequences as sequences
 from tests.integration.leaf_sequences import Case

@@ -11,8 +11,8 @@ from fallback_audit.events import AttemptFailed, BudgetRaised
 from fallback_audit.vocabulary import BudgetLimit, EscalationReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import InputError, RepositoryError
-from fallback_tier.gates.budget_raise import raise_budget
-from fallback_tier.gates.holding import holding
+from fallback_tier.gates.journal.budget_raise import raise_budget
+from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.result import Escalated, Verified
 from tests.fakes.repository import git
 from tests.fixtures.fallback_tier_callable import ADVISORY

@@ -17,10 +17,10 @@ from fallback_plugins.claude.scripted import ScriptedModel
 from fallback_plugins.solved_examples.store import ExampleStore
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli import exit_codes
-from fallback_tier.gates.clients import SubprocessClients
 from fallback_tier.gates.result import Verified
 from fallback_tier.gates.runner import GateRunner
-from fallback_tier.gates.sandbox import UnsandboxedRunner
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.outcome import Applied
 from fallback_tier.retrieval import RagHit, RetrievalAccount, SolvedExample
 from fallback_tier.wiring import audit_db, evidence_dir

@@ -16,7 +16,7 @@ from fallback_audit.ports import Scope
 from fallback_audit.sqlite_store import SqliteAuditStore
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
-from fallback_tier.gates.inputs import FixInputs, Setup
+from fallback_tier.gates.journal.inputs import FixInputs, Setup
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.e2e.command import half_written, run
 from tests.integration.test_cli_budget import Desk

@@ -17,7 +17,7 @@ from fallback_audit.verify import verify
 from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import main
-from fallback_tier.gates.holding import holding
+from fallback_tier.gates.journal.holding import holding
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.e2e.command import Ended, repository
 from tests.unit.audit import model_trails as m

@@ -17,7 +17,7 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisorySet
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix import run_with
-from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir
 from tests.e2e.command import repository, snapshot

@@ -21,7 +21,7 @@ from fallback_tier.evaluating.projects import MiniProject, WrongFix, load_projec
 from fallback_tier.evaluation.fixes import FixFolder, FixRun, events_of, unpack
 from fallback_tier.evaluation.fixes_report import page
 from fallback_tier.evaluation.results import EvaluationError
-from fallback_tier.gates.proof import ProofError
+from fallback_tier.gates.judges.proof import ProofError
 from fallback_tier.ports import LanguageModel
 from fallback_tier.wiring import Configuration
 

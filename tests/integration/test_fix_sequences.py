@@ -13,13 +13,13 @@ from fallback_audit.events import BudgetRaised, BudgetReached
 from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus, RefusalReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
-from fallback_tier.gates.budget_raise import raise_budget
-from fallback_tier.gates.clients import SubprocessClients
 from fallback_tier.gates.decision import SAME_FAILURE_LIMIT
+from fallback_tier.gates.journal.budget_raise import raise_budget
+from fallback_tier.gates.journal.resume import take_up
 from fallback_tier.gates.result import Escalated, FixResult, Verified
-from fallback_tier.gates.resume import take_up
 from fallback_tier.gates.runner import GateRunner
-from fallback_tier.gates.sandbox import UnsandboxedRunner
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext

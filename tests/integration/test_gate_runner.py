@@ -17,10 +17,10 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
-from fallback_tier.gates.clients import SubprocessClients
 from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
 from fallback_tier.gates.runner import GateRunner
-from fallback_tier.gates.sandbox import UnsandboxedRunner
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import AttemptSummary, NotApplicable, RecipeSelection, Selected

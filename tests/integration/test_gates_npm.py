@@ -9,7 +9,7 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.gates import build_gates
 from fallback_tier.errors import ToolFailedError
-from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.gates.running.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 
 pytestmark = [

@@ -11,7 +11,7 @@ import pytest
 from fallback_audit.events import PatchDelivered
 from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.cli.resume import go_on
-from fallback_tier.gates.resume import inputs_of
+from fallback_tier.gates.journal.resume import inputs_of
 from tests.fakes.crashing import Kill
 from tests.fakes.repository import git
 from tests.integration.crash_house import CrashHouse

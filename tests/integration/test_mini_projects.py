@@ -15,9 +15,9 @@ from fallback_tier.evaluating.projects import (
     load_projects,
 )
 from fallback_tier.evaluation.fixes_report import HINTED
-from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.proof import ProofGate, check_proof
-from fallback_tier.gates.sandbox import BubblewrapSandbox
+from fallback_tier.gates.judges.proof import ProofGate, check_proof
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.running.sandbox import BubblewrapSandbox
 from fallback_tier.installed import clients_and_plugins, look_at
 from fallback_tier.outcome import NotApplicable
 from fallback_tier.repo import RepoContext, Settings

@@ -9,12 +9,12 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.errors import InputError
-from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.common import common_gates
-from fallback_tier.gates.distill import distill
-from fallback_tier.gates.isolation import inspect_repository
-from fallback_tier.gates.proof import Proof, ProofError, ProofGate, check_proof
-from fallback_tier.gates.sandbox import BubblewrapSandbox
+from fallback_tier.gates.distilling.distill import distill
+from fallback_tier.gates.judges.common import common_gates
+from fallback_tier.gates.judges.proof import Proof, ProofError, ProofGate, check_proof
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.running.sandbox import BubblewrapSandbox
+from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.repo import RepoContext
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import commit_all, write

@@ -20,9 +20,13 @@ import pytest
 
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult, Sandbox
-from fallback_tier.gates import sandbox as sandbox_module
-from fallback_tier.gates.confinement import MAX_TMPFS_BYTES
-from fallback_tier.gates.sandbox import MAX_OUTPUT_BYTES, BubblewrapSandbox, UnsandboxedRunner
+from fallback_tier.gates.running import sandbox as sandbox_module
+from fallback_tier.gates.running.confinement import MAX_TMPFS_BYTES
+from fallback_tier.gates.running.sandbox import (
+    MAX_OUTPUT_BYTES,
+    BubblewrapSandbox,
+    UnsandboxedRunner,
+)
 from tests.integration.gate_setup import needs_sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -144,7 +148,7 @@ def test_the_launchers_environment_is_not_to_be_seen(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         import sys
         from pathlib import Path
-        from fallback_tier.gates.sandbox import BubblewrapSandbox, UnsandboxedRunner
+        from fallback_tier.gates.running.sandbox import BubblewrapSandbox, UnsandboxedRunner
         look = "cat /proc/*/environ /proc/self/cmdline; env"
         for runner in BubblewrapSandbox(), UnsandboxedRunner():
             result = runner.run(["sh", "-c", look], worktree=Path(sys.argv[1]), timeout_s=60)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import SandboxError
-from fallback_tier.gates.landlock import PERL, landlock_version, landlocked
-from fallback_tier.gates.pids import bounded_tree, find_hierarchy, remove_abandoned
-from fallback_tier.gates.sandbox import (
+from fallback_tier.gates.running.landlock import PERL, landlock_version, landlocked
+from fallback_tier.gates.running.pids import bounded_tree, find_hierarchy, remove_abandoned
+from fallback_tier.gates.running.sandbox import (
     BubblewrapSandbox,
     Hardening,
     UnsandboxedRunner,

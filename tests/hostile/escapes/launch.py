@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fallback_tier.gates.confinement import MAX_TMPFS_BYTES
-from fallback_tier.gates.sandbox import (
+from fallback_tier.gates.running.confinement import MAX_TMPFS_BYTES
+from fallback_tier.gates.running.sandbox import (
     MAX_DATA_KIB,
     MAX_FILE_BLOCKS,
     BubblewrapSandbox,

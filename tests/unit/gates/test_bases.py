@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import RepositoryError, ToolFailedError
-from fallback_tier.gates import bases
-from fallback_tier.gates.bases import Base, Bases
-from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.layers import LayeredWorktree
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.trees import bases
+from fallback_tier.gates.trees.bases import Base, Bases
+from fallback_tier.gates.trees.layers import LayeredWorktree
 from fallback_tier.repo import RepoContext
 from tests.fakes.repository import commit_all, git, write
 from tests.integration.gate_setup import repository

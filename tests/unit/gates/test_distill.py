@@ -17,8 +17,8 @@ from fallback_audit.vocabulary import (
     RefusalReason,
     Tier,
 )
-from fallback_tier.gates.diagnosis import MAX_LINE_CHARS, clean, diagnose
-from fallback_tier.gates.distill import distill, failure_signature
+from fallback_tier.gates.distilling.diagnosis import MAX_LINE_CHARS, clean, diagnose
+from fallback_tier.gates.distilling.distill import distill, failure_signature
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 from fallback_tier.ports import GateVerdict

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
-from fallback_tier.gates.distill import distill
-from fallback_tier.gates.reach import compare, reach, tables
+from fallback_tier.gates.distilling.distill import distill
+from fallback_tier.gates.judges.reach import compare, reach, tables
 from fallback_tier.limits import MAX_FENCED_SUMMARY_BYTES
 from fallback_tier.outcome import FileChange
 from fallback_tier.ports import GateVerdict

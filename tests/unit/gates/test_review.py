@@ -12,8 +12,8 @@ from fallback_audit.ports import Scope
 from fallback_audit.trail import Entry, Trail
 from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
 from fallback_tier.errors import InputError
-from fallback_tier.gates.questions import questions, review
-from fallback_tier.gates.review import Signature, approve, reject, reopen
+from fallback_tier.gates.journal.questions import questions, review
+from fallback_tier.gates.journal.review import Signature, approve, reject, reopen
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import PatchError, RepositoryError
-from fallback_tier.gates.clients import SubprocessClients
-from fallback_tier.gates.sandbox import UnsandboxedRunner
-from fallback_tier.gates.worktrees import Worktree, Worktrees
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.running.sandbox import UnsandboxedRunner
+from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.repo import RepoContext
 from fallback_tier.tree import RawChange
 from tests.fakes.repository import GIT_ENV, git, write
@@ -380,9 +380,9 @@ def test_a_place_that_can_not_be_written_is_said(repo: RepoContext, tmp_path: Pa
 HOLDER = """\
     import sys, time
     from pathlib import Path
-    from fallback_tier.gates.clients import SubprocessClients
-    from fallback_tier.gates.sandbox import UnsandboxedRunner
-    from fallback_tier.gates.worktrees import Worktrees
+    from fallback_tier.gates.running.clients import SubprocessClients
+    from fallback_tier.gates.running.sandbox import UnsandboxedRunner
+    from fallback_tier.gates.trees.worktrees import Worktrees
     from fallback_tier.repo import RepoContext
     state, layered = Path(sys.argv[1]), sys.argv[2] == "True"
     worktrees = Worktrees(state, SubprocessClients(), UnsandboxedRunner(), layered=layered)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import ConfigurationError, PatchError
-from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.handover.branch import check_branch, commit_to_branch
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.diff import unified_diff

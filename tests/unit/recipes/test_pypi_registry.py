@@ -12,7 +12,7 @@ from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.uv_client import UvClient, Wanted
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError
-from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.outcome import RecipeResult
 from fallback_tier.ports import EcosystemPlugin
 from tests.registry import Registry, Universe, serve

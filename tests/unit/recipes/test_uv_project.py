@@ -16,7 +16,7 @@ from fallback_plugins.pypi.uv_project import UvProject
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
-from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.repo import Settings
 from tests.registry import Universe, serve
 from tests.unit.recipes.support import advisory, repository

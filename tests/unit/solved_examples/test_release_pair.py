@@ -19,7 +19,7 @@ from fallback_plugins.solved_examples.release_pair import (
 )
 from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.errors import InputError, ToolFailedError
-from fallback_tier.gates.clients import SubprocessClients
+from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.patch.edits import replace_once
 from fallback_tier.retrieval import ExampleOrigin, SolvedExample
 from tests.registry import Registry, Universe, serve

@@ -1,0 +1,1 @@
+"""From a failed gate's log to the next attempt's context."""

@@ -1,0 +1,164 @@
+"""Turns a failed attempt into the next one's fresh context: the diagnosis, not the log.
+
+Deterministic: no clock, no model, no path of this machine. The summary is written for a reader who
+has seen nothing of the attempt, human or model, and stays within MAX_FAILURE_SUMMARY_BYTES.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import PurePosixPath
+
+from fallback_audit.events import Digest
+from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_tier.gates.distilling.diagnosis import (
+    MAX_ASSERTIONS_BYTES,
+    MAX_LINE_CHARS,
+    Diagnosis,
+    clean,
+    diagnose,
+)
+from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
+from fallback_tier.outcome import Applied, AttemptSummary, Refused
+from fallback_tier.ports import GateVerdict
+
+_TESTS = "Failing tests:"
+_ASSERTIONS = "Assertions:"
+_FRAMES = "Frames inside the repository:"
+_DIAGNOSTICS = "Diagnostics:"
+_TRIED = "What the patch tried:"
+
+#: UTF-8 bytes of each section. Together about what a retry's prompt can hold of a summary
+#: (MAX_FENCED_SUMMARY_BYTES), so that the fence seldom has to cut one.
+_SECTION_BYTES = {
+    _TESTS: 700,
+    _ASSERTIONS: MAX_ASSERTIONS_BYTES,
+    _FRAMES: 500,
+    _DIAGNOSTICS: 1_000,
+    _TRIED: 900,
+}
+
+#: Files whose changed lines a client wrote; that they changed is all that the patch "tried" there.
+_GENERATED = re.compile(r".*(?:[.-]lock(?:\.\w+)?|npm-shrinkwrap\.json|go\.sum)")
+
+#: What makes two failures the same one. Frames don't: an edit moves them.
+_SIGNED = (_TESTS, _ASSERTIONS, _DIAGNOSTICS)
+#: Not signed: line numbers and ports, seeds, random identifiers.
+_UNSIGNED = re.compile(
+    r":\d+(?::\d+)?|\(\d+,\d+\)|\b(?:seed|port)[ =:]+\d+"
+    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+    re.IGNORECASE,
+)
+
+
+def distill(
+    verdicts: Sequence[GateVerdict], *, application: Applied | Refused, attempt: int
+) -> AttemptSummary:
+    """Summarise one failed attempt.
+
+    ``evidence`` stays empty: whoever stores the logs knows their digests. Raises ValueError where
+    nothing failed (no failed verdict, or a refusal that a fresh context can't mend).
+    """
+    if isinstance(application, Refused):
+        kind = FailureKind(application.reason.value)
+        text = f"Attempt {attempt} gave no patch: {kind.value}.\n{application.sentence}"
+        return AttemptSummary(
+            attempt=attempt, failure_kind=kind, prior_failure_summary=_bounded(clean(text))
+        )
+    failures = [verdict for verdict in verdicts if verdict.status is GateStatus.FAILED]
+    if not failures or failures[0].failure_kind is None:
+        raise ValueError("no gate failed: there is nothing to distill")
+    return AttemptSummary(
+        attempt=attempt,
+        tier=application.tier,
+        edit_digest=application.edit_digest,
+        failing_gates=tuple(verdict.gate for verdict in failures),
+        failure_kind=failures[0].failure_kind,
+        prior_failure_summary=_bounded("\n".join(_lines(failures, application, attempt))),
+        used_few_shot_ref=application.used_few_shot_ref,
+    )
+
+
+def failure_signature(summary: AttemptSummary) -> Digest:
+    """The same failure gives the same signature, whatever was tried: gate, kind, tests, assertions.
+
+    Their order doesn't count: runners that work in parallel end in any. A summary that ``distill``
+    did not write is signed whole.
+    """
+    signed: list[str] = []
+    section = None
+    for line in summary.prior_failure_summary.split("\n"):
+        if not line.startswith("- "):
+            section = line
+        elif section in _SIGNED:
+            signed.append(_UNSIGNED.sub("", line))
+    facts = [summary.failure_kind.value, *summary.failing_gates]
+    facts += sorted(signed) or [clean(_without_attempt(summary.prior_failure_summary))]
+    return sha256("\0".join(facts).encode("utf-8", "replace")).hexdigest()
+
+
+def _lines(failures: Sequence[GateVerdict], application: Applied, attempt: int) -> Iterator[str]:
+    for verdict in failures:
+        kind = "" if verdict.failure_kind is None else verdict.failure_kind.value
+        yield (
+            f"Attempt {attempt} ({application.tier.value}) failed at gate {verdict.gate}: {kind}."
+        )
+        yield clean(" ".join(verdict.detail.split()))[:MAX_LINE_CHARS]
+        if verdict.log:
+            yield from _sections(diagnose(verdict.log))
+    yield from _section(_TRIED, _tried(application.diff))
+
+
+def _sections(diagnosis: Diagnosis) -> Iterator[str]:
+    spare = 0  # a compiler's log has no tests: its diagnostics, the last section, get that room
+    for heading, lines in (
+        (_TESTS, diagnosis.tests),
+        (_ASSERTIONS, diagnosis.assertions),
+        (_FRAMES, diagnosis.frames),
+        (_DIAGNOSTICS, diagnosis.diagnostics),
+    ):
+        if not lines:
+            spare += _SECTION_BYTES[heading]
+            continue
+        extra = spare if heading == _DIAGNOSTICS else 0
+        yield from _section(heading, (f"- {line}" for line in lines), extra)
+
+
+def _section(heading: str, lines: Iterator[str], extra: int = 0) -> Iterator[str]:
+    """The heading, and as many lines as fit its share and what others left of theirs."""
+    yield heading
+    left = _SECTION_BYTES[heading] + extra
+    for line in lines:
+        left -= len(line.encode("utf-8", "replace")) + 1
+        if left < 0:
+            yield "  ..."
+            return
+        yield line
+
+
+def _tried(diff: str) -> Iterator[str]:
+    """Changed files with their changed lines; whitespace at line ends and context left out."""
+    generated = False
+    lines = clean(diff).split("\n")
+    for line, following in pairwise([*lines, ""]):
+        if line.startswith("--- ") and following.startswith("+++ "):
+            old, new = (text[4:].split("\t")[0] for text in (line, following))
+            path = old.removeprefix("a/") if new == "/dev/null" else new.removeprefix("b/")
+            generated = _GENERATED.fullmatch(PurePosixPath(path).name) is not None
+            yield f"  {path}" + (" (by the package client)" if generated else "")
+        elif line.startswith(("+++ b/", "+++ /dev/null")):
+            continue
+        elif line[:1] in {"-", "+"} and line[1:].strip() and not generated:
+            yield f"  {line[0]} {line[1:].rstrip()[:MAX_LINE_CHARS]}"
+
+
+def _without_attempt(text: str) -> str:
+    """Without the attempt's number and what it tried."""
+    return re.sub(r"^Attempt \d+", "Attempt", text.split(f"\n{_TRIED}")[0])
+
+
+def _bounded(text: str) -> str:
+    """At most MAX_FAILURE_SUMMARY_BYTES of UTF-8, cut between characters."""
+    content = text.encode("utf-8", "replace")
+    return content[:MAX_FAILURE_SUMMARY_BYTES].decode("utf-8", "ignore")

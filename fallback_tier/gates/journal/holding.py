@@ -1,0 +1,33 @@
+"""One process at a time has a fix in hand: two would share a worktree, and write one trail."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fallback_tier.errors import InputError
+from fallback_tier.gates.trees.locks import try_hold
+
+
+@contextmanager
+def holding(workspace: Path, fix_id: str) -> Iterator[None]:
+    """Hold a fix: while it runs, while it is taken up again, while a person decides about it.
+
+    What is read from its trail in here stays true. The system lets go when the process ends, however
+    it does. Raises InputError where another process holds it.
+    """
+    folder = workspace / "held"
+    folder.mkdir(parents=True, exist_ok=True)
+    # An identifier may be anybody's text: it names no path.
+    place = folder / hashlib.sha256(fix_id.encode("utf-8", "replace")).hexdigest()
+    lock = try_hold(place)
+    if lock is None:
+        raise InputError(
+            f"Fix {fix_id} is in the hands of another process.",
+            next_step="Wait for it to end; `fallback-tier audit show` tells how it goes.",
+        )
+    with lock:
+        try:
+            yield
+        finally:
+            place.unlink(missing_ok=True)  # while it is held: nobody else can be behind this name

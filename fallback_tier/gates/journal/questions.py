@@ -1,0 +1,261 @@
+"""What people are asked, and what they need to answer it: read from the trail and its evidence.
+
+Text in here is what models, targets and advisories said: whoever prints it neutralises it.
+"""
+
+from decimal import Decimal
+
+from fallback_audit.describe import AttemptLine, FixSummary, summarise
+from fallback_audit.errors import EvidenceError
+from fallback_audit.events import (
+    AttemptFailed,
+    AttemptStarted,
+    Digest,
+    FixEscalated,
+    GateJudged,
+    GroundingJudged,
+    LowConfidenceFlagged,
+    ModelAnswered,
+    PatchProposed,
+    RagSkippedOnRetry,
+    RetrievalQueried,
+)
+from fallback_audit.frozen import Frozen
+from fallback_audit.ports import AuditReader, EvidenceStore, StoredEvent
+from fallback_audit.trail import Asked, is_budget_stop
+from fallback_audit.vocabulary import EscalationReason, FailureKind, PromptShape
+from fallback_tier.errors import InputError
+from fallback_tier.gates.journal.budget_raise import how_to_go_on
+from fallback_tier.gates.journal.history import Transition, read_history
+from fallback_tier.gates.journal.review import answer_to, carries_failure
+
+#: What a list of questions is read from.
+_KINDS = frozenset(
+    {
+        "FixStarted",
+        "AttemptStarted",
+        "FixEscalated",
+        "FixVerified",
+        "FixRefused",
+        "BudgetRaised",
+        "ReviewDecided",
+        "TransitionReopened",
+    }
+)
+
+
+class Question(Frozen):
+    """One escalated gate transition. ``answer`` None: nobody has answered yet."""
+
+    fix_id: str
+    gate_transition_id: str
+    advisory_id: str
+    repository: str
+    asked_at: str
+    reason: EscalationReason
+    attempts: int
+    answer: str | None
+
+
+class Evidence(Frozen):
+    """A piece of evidence by what it is: ``patch``, ``failure summary``, ``log of tests``."""
+
+    what: str
+    sha256: Digest
+
+
+class AttemptReview(Frozen):
+    """One attempt, as far as a person needs it to decide.
+
+    ``in_place_of_examples``: the failure summary that a retry had instead of retrieval, whole where its
+    evidence is there; None on a first attempt. ``double_check``: claims that a judge found unsupported.
+    ``cost_usd_estimate`` None: no model was paid, or its price is not known.
+    """
+
+    attempt: int
+    shape: str
+    tier: str | None
+    outcome: str
+    examples: tuple[str, ...] = ()
+    in_place_of_examples: str | None = None
+    failure_kind: FailureKind | None = None
+    failing_gates: tuple[str, ...] = ()
+    failure: str | None = None
+    flaky: tuple[str, ...] = ()
+    grounded: bool | None = None
+    low_confidence: str | None = None
+    double_check: tuple[str, ...] = ()
+    tokens: int = 0
+    cost_usd_estimate: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+
+class Review(Frozen):
+    """Everything about one question. ``patch`` None: none was proposed, or ``patch_problem`` says why."""
+
+    question: Question
+    asks: str
+    attempts: tuple[AttemptReview, ...]
+    patch_sha256: Digest | None = None
+    patch: str | None = None
+    patch_problem: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+    next_steps: tuple[str, ...] = ()
+
+
+def questions(audit: AuditReader, *, answered: bool = False) -> list[Question]:
+    """Open questions, the newest first; ``answered``: those that somebody has answered as well."""
+    stored = list(audit.events(kinds=_KINDS))
+    transitions: dict[tuple[str, str], list[StoredEvent]] = {}
+    for link in stored:
+        key = (link.scope.fix_id, link.scope.gate_transition_id)
+        transitions.setdefault(key, []).append(link)
+    found = []
+    for events in transitions.values():
+        transition = Transition(events[0].scope, tuple(events))
+        if isinstance(transition.end, FixEscalated):
+            found.append((_asked(transition)[0].seq, _question(transition)))
+    found.sort(key=lambda one: one[0], reverse=True)
+    return [question for _, question in found if answered or question.answer is None]
+
+
+def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
+    """The last question of a fix, with what is needed to answer it.
+
+    Raises InputError: no such fix, or it asks nothing.
+    """
+    history = read_history(audit, fix_id)
+    current = history.current
+    end = current.end
+    if not isinstance(end, FixEscalated):
+        raise InputError(
+            f"Fix {fix_id} asks nothing: its last event is {current.last_kind}.",
+            next_step=f"See `fallback-tier audit show {fix_id}`.",
+        )
+    patches = current.of(PatchProposed)
+    patch, problem = _patch(patches[-1].patch_sha256, evidence) if patches else (None, None)
+    return Review(
+        question=_question(current),
+        asks=end.question,
+        attempts=_attempts(current, evidence),
+        patch_sha256=patches[-1].patch_sha256 if patches else None,
+        patch=patch,
+        patch_problem=problem,
+        evidence=tuple(Evidence(what="gate log", sha256=d) for d in end.evidence_sha256),
+        next_steps=_next_steps(current, fix_id, may_reopen=carries_failure(history, current)),
+    )
+
+
+def _asked(transition: Transition) -> tuple[StoredEvent, FixEscalated]:
+    """The last escalation."""
+    escalations = (
+        (stored, stored.payload)
+        for stored in reversed(transition.events)
+        if isinstance(stored.payload, FixEscalated)
+    )
+    return next(escalations)
+
+
+def _question(transition: Transition) -> Question:
+    asked, end = _asked(transition)
+    summary = _summary(transition)
+    return Question(
+        fix_id=transition.scope.fix_id,
+        gate_transition_id=transition.scope.gate_transition_id,
+        advisory_id=summary.advisory_id,
+        repository=summary.repository,
+        asked_at=asked.recorded_at,
+        reason=end.reason,
+        attempts=len({start.attempt for start in transition.of(AttemptStarted)}),
+        answer=answer_to(transition),
+    )
+
+
+def _summary(transition: Transition) -> FixSummary:
+    return summarise(transition.events)[0]
+
+
+def _attempts(transition: Transition, evidence: EvidenceStore) -> tuple[AttemptReview, ...]:
+    """By number: an attempt that was taken up again is one attempt, as it ended."""
+    lines = {line.attempt: line for line in _summary(transition).attempts}
+    return tuple(_attempt(transition, line, evidence) for _, line in sorted(lines.items()))
+
+
+def _attempt(transition: Transition, line: AttemptLine, evidence: EvidenceStore) -> AttemptReview:
+    own = Transition(
+        transition.scope,
+        tuple(e for e in transition.events if getattr(e.payload, "attempt", 0) == line.attempt),
+    )
+    skipped, failed = own.last_of(RagSkippedOnRetry), own.last_of(AttemptFailed)
+    flagged, doubted = own.last_of(LowConfidenceFlagged), own.last_of(GroundingJudged)
+    retrieved = own.last_of(RetrievalQueried)
+    answers = own.of(ModelAnswered)
+    asked = any(isinstance(stored.payload, Asked) for stored in own.events)
+    costs = [Decimal(a.cost_usd_estimate) for a in answers if a.cost_usd_estimate is not None]
+    return AttemptReview(
+        attempt=line.attempt,
+        shape=line.shape if asked else PromptShape.NONE.label,
+        tier=line.tier,
+        outcome=line.outcome,
+        examples=retrieved.example_ids if retrieved else (),
+        in_place_of_examples=_text(skipped.summary_sha256, evidence) or skipped.summary_excerpt
+        if skipped
+        else None,
+        failure_kind=failed.failure_kind if failed else None,
+        failing_gates=failed.failing_gates if failed else (),
+        failure=_text(failed.summary_sha256, evidence) or failed.summary_excerpt
+        if failed
+        else None,
+        flaky=tuple(name for judged in own.of(GateJudged) for name in judged.flaky),
+        grounded=line.grounded,
+        low_confidence=flagged.reason if flagged else None,
+        double_check=doubted.unsupported if flagged and doubted else (),
+        tokens=sum(a.input_tokens + a.output_tokens for a in answers),
+        cost_usd_estimate=f"{sum(costs):f}" if costs and len(costs) == len(answers) else None,
+        evidence=_evidence(own),
+    )
+
+
+def _evidence(own: Transition) -> tuple[Evidence, ...]:
+    found = [Evidence(what="patch", sha256=patch.patch_sha256) for patch in own.of(PatchProposed)]
+    found += [
+        Evidence(what=f"log of {judged.gate}", sha256=judged.evidence_sha256)
+        for judged in own.of(GateJudged)
+        if judged.evidence_sha256 is not None
+    ]
+    found += [
+        Evidence(what="failure summary", sha256=failed.summary_sha256)
+        for failed in own.of(AttemptFailed)
+    ]
+    return tuple(found)
+
+
+def _text(digest: Digest, evidence: EvidenceStore) -> str | None:
+    try:
+        return evidence.get(digest).decode("utf-8", "replace")
+    except EvidenceError:
+        return None
+
+
+def _patch(digest: Digest, evidence: EvidenceStore) -> tuple[str | None, str | None]:
+    try:
+        return evidence.get(digest).decode("utf-8", "replace"), None
+    except EvidenceError as error:
+        return None, error.problem
+
+
+def _next_steps(current: Transition, fix_id: str, *, may_reopen: bool) -> tuple[str, ...]:
+    """The commands that answer this question, or what follows of the answer."""
+    if current.reopened is not None:
+        return (f"fallback-tier resume {fix_id}",)
+    if answer_to(current) is not None:
+        return ()
+    if is_budget_stop(current.end):
+        return (how_to_go_on(current.stopped, fix_id),) if current.stopped else ()
+    signed = f"{fix_id} --by NAME --because TEXT"
+    steps = [f"fallback-tier review reject {signed}"]
+    if current.of(PatchProposed):
+        steps.insert(0, f"fallback-tier review approve {signed} --output FILE")
+    if may_reopen:
+        steps.append(f"fallback-tier review reopen {signed}")
+    return tuple(steps)

@@ -1,0 +1,159 @@
+"""The state of a fix, from its trail and its evidence alone: the trail is the journal.
+
+An attempt without an outcome begins again under its own number. Everything behind an outcome is taken
+as it is on record: a verdict is never given twice, a failure never distilled again.
+"""
+
+from dataclasses import replace
+
+from fallback_audit.documents import get_document
+from fallback_audit.events import (
+    AnswerReused,
+    AttemptFailed,
+    AttemptRefused,
+    AttemptStarted,
+    BudgetRaised,
+    BudgetReached,
+    Digest,
+    ExampleReplayed,
+    GateJudged,
+    ModelCalled,
+    PatchProposed,
+)
+from fallback_audit.ports import EvidenceStore
+from fallback_audit.trail import is_budget_stop
+from fallback_audit.vocabulary import CallType, Tier
+from fallback_tier.errors import InputError
+from fallback_tier.gates.journal.history import History, Transition
+from fallback_tier.gates.steps import FixState
+from fallback_tier.outcome import Applied, AttemptSummary, Refused
+from fallback_tier.ports import GateVerdict
+
+
+def rebuild(history: History, evidence: EvidenceStore) -> FixState:
+    """The state in which the current gate transition stands, or stood when it ended.
+
+    Raises InputError where the trail does not tell (an older version's, or another orchestrator's
+    attempts), EvidenceError where what it names is gone.
+    """
+    current = history.current
+    before = inherited(history, current, evidence)
+    failures = current.of(AttemptFailed)
+    in_hand = current.run.last_of(AttemptFailed) if current.run else None
+    done = failures[:-1] if in_hand else failures
+    state = FixState(
+        prior_attempts=(*before, *(_summary(current, failure, evidence) for failure in done)),
+        signatures=tuple(failure.failure_signature for failure in done),
+        failed=_on_record(current, in_hand, evidence) if in_hand else None,
+    )
+    started = current.last_of(AttemptStarted)
+    if started and started.prior_attempt_count != len(state.prior_attempts):
+        raise InputError(
+            f"Fix {history.fix_id} began with failed attempts of another gate transition.",
+            next_step="Start a new fix.",
+        )
+    return _with_outcome(state, current.run, evidence) if current.run else state
+
+
+def inherited(
+    history: History, transition: Transition, evidence: EvidenceStore
+) -> tuple[AttemptSummary, ...]:
+    """What a gate transition began with: the last failure of the one that it is linked to."""
+    linked = history.opener_of(transition)
+    return () if linked is None else last_failure(history, linked, evidence)
+
+
+def last_failure(
+    history: History, transition: Transition, evidence: EvidenceStore
+) -> tuple[AttemptSummary, ...]:
+    """Its last failed attempt's summary, or the one that it began with; empty where there is none.
+
+    Raises EvidenceError.
+    """
+    failure = transition.last_of(AttemptFailed)
+    if failure is None:
+        return inherited(history, transition, evidence)
+    return (_summary(transition, failure, evidence),)
+
+
+def _with_outcome(state: FixState, run: Transition, evidence: EvidenceStore) -> FixState:
+    """The state of an attempt whose outcome is on record; else as it was before the attempt."""
+    refusal = run.last_of(AttemptRefused)
+    if refusal is not None:
+        if is_budget_stop(refusal) and run.of(BudgetRaised):
+            return state
+        application = Refused(
+            attempt=refusal.attempt,
+            prompt_shape=refusal.prompt_shape,
+            reason=refusal.reason,
+            sentence=refusal.sentence,
+        )
+        reached = run.last_of(BudgetReached) if is_budget_stop(refusal) else None
+        return replace(state, application=application, reached=reached)
+    patch = run.last_of(PatchProposed)
+    if patch is None:
+        return state
+    verdicts = tuple(_verdict(judged, evidence) for judged in run.of(GateJudged))
+    return replace(state, application=_application(patch, evidence), verdicts=verdicts)
+
+
+def _application(patch: PatchProposed, evidence: EvidenceStore) -> Applied:
+    if patch.application_sha256 is None:
+        raise InputError(
+            f"Attempt {patch.attempt} was recorded by an older version, which did not keep all that "
+            "gates need.",
+            next_step="Start a new fix.",
+        )
+    return get_document(evidence, Applied, patch.application_sha256)
+
+
+def _verdict(judged: GateJudged, evidence: EvidenceStore) -> GateVerdict:
+    log = b"" if judged.evidence_sha256 is None else evidence.get(judged.evidence_sha256)
+    return GateVerdict(
+        gate=judged.gate,
+        status=judged.status,
+        detail=judged.detail,
+        failure_kind=judged.failure_kind,
+        proof_level=judged.proof_level,
+        flaky=judged.flaky,
+        log=log.decode(),
+        duration_ms=judged.duration_ms,
+    )
+
+
+def _on_record(
+    transition: Transition, failure: AttemptFailed, evidence: EvidenceStore
+) -> tuple[AttemptSummary, Digest]:
+    return _summary(transition, failure, evidence), failure.failure_signature
+
+
+def _summary(
+    transition: Transition, failure: AttemptFailed, evidence: EvidenceStore
+) -> AttemptSummary:
+    return AttemptSummary(
+        attempt=failure.attempt,
+        tier=failure.tier,
+        edit_digest=failure.edit_digest,
+        failing_gates=failure.failing_gates,
+        failure_kind=failure.failure_kind,
+        prior_failure_summary=evidence.get(failure.summary_sha256).decode(),
+        used_few_shot_ref=_examples(transition, failure.attempt),
+    )
+
+
+def _examples(transition: Transition, attempt: int) -> tuple[str, ...]:
+    """The examples behind an attempt's patch: the replayed one, or those of its last prompt."""
+    patch = next((p for p in transition.of(PatchProposed) if p.attempt == attempt), None)
+    if patch is None:
+        return ()
+    if patch.tier is Tier.RAG:
+        replays = transition.of(ExampleReplayed)
+        return tuple(replay.example_id for replay in replays if replay.attempt == attempt)
+    prompts = [
+        stored.payload.example_ids
+        for stored in transition.events
+        if isinstance(stored.payload, ModelCalled | AnswerReused)
+        and stored.payload.attempt == attempt
+        and stored.payload.call_type is CallType.AUTHOR
+    ]
+    return prompts[-1] if prompts and patch.tier is Tier.LLM else ()

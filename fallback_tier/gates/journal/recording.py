@@ -1,0 +1,161 @@
+"""What the gate runner puts on record, and the results that follow: the record first, then the act."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from fallback_audit.documents import put_document
+from fallback_audit.events import (
+    MAX_EXCERPT_CHARS,
+    AttemptFailed,
+    AuditEvent,
+    FixEscalated,
+    FixRefused,
+    FixResumed,
+    FixStarted,
+    FixVerified,
+    GateJudged,
+    SandboxDisabled,
+)
+from fallback_audit.ports import AuditStore, EvidenceStore
+from fallback_tier.advisory import Advisory
+from fallback_tier.attempt import Recorder, TierEvent
+from fallback_tier.gates.decision import Ask, Decision, Failure, Pass, Refuse
+from fallback_tier.gates.journal.ending import End, result_of
+from fallback_tier.gates.journal.inputs import FixInputs, Setup
+from fallback_tier.gates.result import shown_by
+from fallback_tier.gates.steps import APPLIES, FixState, StepKey
+from fallback_tier.outcome import AttemptSummary
+from fallback_tier.ports import GateVerdict
+from fallback_tier.prompt.redact import excerpt
+from fallback_tier.repo import RepoContext
+
+Observer = Callable[[TierEvent | StepKey], None]
+
+
+class FixRecord:
+    """Appends the events of one gate transition; whoever watches is told after each."""
+
+    def __init__(
+        self,
+        audit: AuditStore,
+        evidence: EvidenceStore,
+        advisory: Advisory,
+        repo: RepoContext,
+        observe: Observer,
+    ) -> None:
+        self._audit = audit
+        self._evidence = evidence
+        self._advisory = advisory
+        self._repo = repo
+        self._observe = observe
+        self._append = Recorder(audit, repo)
+
+    def started(
+        self, gates: Sequence[str], setup: Setup, *, tool_version: str, linked: str | None
+    ) -> None:
+        """The fix began, with these gates after ``applies``."""
+        repo, advisory = self._repo, self._advisory
+        inputs = FixInputs(repository=repo.root, advisory=advisory, setup=setup)
+        self._record(
+            FixStarted(
+                advisory_id=advisory.id,
+                advisory_ids=advisory.ids,
+                repository=repo.root.name,
+                base_commit=repo.base_commit,
+                ecosystem=", ".join(advisory.ecosystems),
+                tool_version=tool_version,
+                linked_transition=linked,
+                gates=(APPLIES, *gates),
+                inputs_sha256=put_document(self._evidence, inputs),
+            )
+        )
+
+    def resumed(self, after: str, tool_version: str) -> None:
+        """Another process goes on."""
+        self._record(FixResumed(after=after, tool_version=tool_version))
+
+    def unprotected(self, waiver: str) -> None:
+        """No sandbox is used, because a person said so."""
+        self._record(SandboxDisabled(reason=waiver))
+
+    def judged(self, verdict: GateVerdict, attempt: int) -> GateVerdict:
+        """Returns the verdict as it is on record: what follows is the same for whoever resumes."""
+        log = verdict.log.encode("utf-8", "replace")
+        kept = verdict.model_copy(
+            update={
+                "detail": excerpt(verdict.detail, MAX_EXCERPT_CHARS),
+                "log": log.decode(),
+            }
+        )
+        self._record(
+            GateJudged(
+                attempt=attempt,
+                gate=kept.gate,
+                status=kept.status,
+                failure_kind=kept.failure_kind,
+                detail=kept.detail,
+                evidence_sha256=self._evidence.put(log) if log else None,
+                duration_ms=kept.duration_ms,
+                proof_level=kept.proof_level,
+                flaky=kept.flaky,
+            )
+        )
+        return kept
+
+    def carry_out(self, decision: Decision, state: FixState) -> FixState:
+        """Record a decision, then act on it: the act always follows."""
+        match decision:
+            case Failure(summary, signature, then):
+                if state.failed is None:
+                    self._record(self._failure(summary, signature))
+                if then is not None:
+                    return self.carry_out(then, state)
+                return FixState(
+                    prior_attempts=(*state.prior_attempts, summary),
+                    signatures=(*state.signatures, signature),
+                )
+            case _:
+                end = self._end(decision, state)
+                self._record(end)
+                result = result_of(end, state, self._audit, self._append.scope, self._advisory.id)
+                return replace(state, result=result)
+
+    def _end(self, decision: Pass | Refuse | Ask, state: FixState) -> End:
+        match decision:
+            case Pass(application, passed, skipped):
+                return FixVerified(
+                    attempt=state.attempt,
+                    tier=application.tier,
+                    patch_sha256=application.patch_sha256,
+                    proof_level=shown_by(state.verdicts) or application.proof_level,
+                    gates_passed=passed,
+                    gates_skipped=skipped,
+                )
+            case Refuse(reason, sentence):
+                return FixRefused(attempt=state.attempt, reason=reason, sentence=sentence)
+            case Ask(why, question):
+                put = self._evidence.put
+                logs = (verdict.log for verdict in state.verdicts if verdict.log)
+                return FixEscalated(
+                    attempt=state.attempt,
+                    reason=why,
+                    question=question,
+                    evidence_sha256=tuple(put(log.encode()) for log in logs),
+                )
+
+    def _failure(self, summary: AttemptSummary, signature: str) -> AttemptFailed:
+        text = summary.prior_failure_summary
+        return AttemptFailed(
+            attempt=summary.attempt,
+            tier=summary.tier,
+            failure_kind=summary.failure_kind,
+            failing_gates=summary.failing_gates,
+            failure_signature=signature,
+            edit_digest=summary.edit_digest,
+            summary_sha256=self._evidence.put(text.encode()),
+            summary_excerpt=excerpt(text, MAX_EXCERPT_CHARS),
+        )
+
+    def _record(self, event: AuditEvent) -> None:
+        self._append(event)
+        self._observe(event)

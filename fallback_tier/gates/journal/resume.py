@@ -1,0 +1,199 @@
+"""A fix goes on in another process: after kill -9, after a raised budget, or reopened by a person.
+
+Everything is read from the audit trail and its evidence; nothing else outlives a run. Answers that were
+paid for are found again by the attempt itself (``fallback_tier.budget.journal``).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from fallback_audit.documents import get_document
+from fallback_audit.events import (
+    BudgetRaised,
+    FixStarted,
+    FixVerified,
+    PatchDelivered,
+    SandboxDisabled,
+)
+from fallback_audit.ports import AuditStore, EvidenceStore
+from fallback_audit.trail import TERMINALS
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import InputError, RepositoryError
+from fallback_tier.gates.journal.budget_raise import how_to_go_on
+from fallback_tier.gates.journal.ending import result_of
+from fallback_tier.gates.journal.history import History, read_history
+from fallback_tier.gates.journal.inputs import FixInputs
+from fallback_tier.gates.journal.rebuild import last_failure, rebuild
+from fallback_tier.gates.result import FixResult
+from fallback_tier.gates.steps import APPLIES, FixState
+
+#: The parts of a configuration that say what a patch is judged by.
+_JUDGED_BY = ("gates", "proof")
+
+
+@dataclass(frozen=True)
+class TakenUp:
+    """Where a fix stands, for ``GateRunner.resume``.
+
+    ``after``: kind of the last event on record. ``raised``: everything that was raised for it, in order.
+    ``unprotected``: that no sandbox was used is on record. ``linked``: the gate transition that a person
+    reopened; then ``gate_transition_id`` is still to be started. ``gates`` and ``configuration``: those
+    that it set out with; empty where an older version did. ``result``: how it has ended; None: it goes
+    on. ``delivered``: where the proved patch was put, as it is on record.
+    """
+
+    gate_transition_id: str
+    base_commit: str
+    state: FixState
+    after: str
+    raised: tuple[BudgetRaised, ...] = ()
+    unprotected: bool = False
+    linked: str | None = None
+    gates: tuple[str, ...] = ()
+    configuration: dict[str, JsonValue] = field(default_factory=dict)
+    result: FixResult | None = None
+    delivered: PatchDelivered | None = None
+
+
+def inputs_of(audit: AuditStore, evidence: EvidenceStore, fix_id: str) -> FixInputs:
+    """What a fix began with. Raises InputError: no such fix, another orchestrator's, an older version's;
+    EvidenceError: what it began with is gone."""
+    start = _start(read_history(audit, fix_id))
+    if start.inputs_sha256 is None:
+        raise InputError(
+            f"Fix {fix_id} was begun by an older version, which did not keep what it began with.",
+            next_step=f"`fallback-tier fix REPO --advisory FILE --resume {fix_id}`, with the options "
+            "as before.",
+        )
+    return get_document(evidence, FixInputs, start.inputs_sha256)
+
+
+def take_up(
+    audit: AuditStore, evidence: EvidenceStore, fix_id: str, *, advisory: Advisory
+) -> TakenUp:
+    """Where the fix stands. Call it while the fix is held (``holding``), and go on while it is.
+
+    Raises InputError: no such fix, another advisory, a budget that nobody has raised, a trail that does
+    not tell; EvidenceError: what the trail names is gone.
+    """
+    history = read_history(audit, fix_id)
+    start = _start(history)
+    configuration = _check_advisory(start, advisory, evidence, fix_id)
+    current = history.current
+    if current.reopened is not None:
+        return _reopened(history, start, evidence)
+    end = current.end
+    if end is not None and (reached := current.stopped) is not None:
+        raise InputError(
+            f"Fix {fix_id} stopped at its budget, and nobody has raised it.",
+            next_step=how_to_go_on(reached, fix_id),
+        )
+    state = rebuild(history, evidence)
+    result = None
+    if isinstance(end, TERMINALS):
+        result = result_of(end, state, audit, current.scope, advisory.id)
+    return TakenUp(
+        gate_transition_id=current.scope.gate_transition_id,
+        base_commit=start.base_commit,
+        state=state,
+        after=current.last_kind,
+        raised=tuple(current.of(BudgetRaised)),
+        unprotected=bool(current.of(SandboxDisabled)),
+        gates=start.gates,
+        configuration=configuration,
+        result=result,
+        delivered=current.last_of(PatchDelivered) if isinstance(end, FixVerified) else None,
+    )
+
+
+def check_base(taken: TakenUp, base_commit: str, fix_id: str) -> None:
+    """Raises RepositoryError where the repository is at another commit than the fix."""
+    if taken.base_commit != base_commit:
+        raise RepositoryError(
+            f"Fix {fix_id} began at commit {taken.base_commit[:12]}, and this is {base_commit[:12]}.",
+            next_step="Check out that commit to resume, or start a new fix.",
+        )
+
+
+def check_gates(
+    taken: TakenUp, gates: Sequence[str], configuration: dict[str, JsonValue], fix_id: str
+) -> None:
+    """Raises InputError where other gates are configured now: the verdicts would mean something else.
+
+    A reopened gate transition has no verdicts yet.
+    """
+    now = (APPLIES, *gates)
+    if taken.linked or not (taken.gates or taken.configuration):
+        return
+    for name in _JUDGED_BY:
+        if taken.configuration.get(name) != configuration.get(name):
+            raise InputError(
+                f"Fix {fix_id} began with another configuration of its {name}.",
+                next_step=f"`fallback-tier resume {fix_id}` goes on with that one; or start a new fix.",
+            )
+    if taken.gates == now:
+        return
+    gone = [f"{name!r} is gone" for name in taken.gates if name not in now]
+    new = [f"{name!r} is new" for name in now if name not in taken.gates]
+    what = ", ".join([*gone, *new]) or "they stand in another order"
+    raise InputError(
+        f"Fix {fix_id} began with other gates: {what}.",
+        next_step="Configure the gates as before to resume, or start a new fix.",
+    )
+
+
+def _start(history: History) -> FixStarted:
+    start = history.current.start
+    if start is None:
+        raise InputError(
+            f"{history.fix_id} is no fix of this program's gate runner: another orchestrator keeps its "
+            "state.",
+            next_step="Call `fallback-tier attempt` again with the same fix_id, gate_transition_id "
+            "and prior_attempts.",
+        )
+    return start
+
+
+def _reopened(history: History, start: FixStarted, evidence: EvidenceStore) -> TakenUp:
+    """A gate transition that is still to be started, with the old one's last failure."""
+    old, fix_id = history.current, history.fix_id
+    event = old.reopened
+    prior = last_failure(history, old, evidence)
+    if event is None or not prior:
+        raise InputError(
+            f"Fix {fix_id} was reopened, and no attempt of it had failed: there is nothing to go on with.",
+            next_step="Start a new fix.",
+        )
+    return TakenUp(
+        gate_transition_id=event.opens,
+        base_commit=start.base_commit,
+        state=FixState(prior_attempts=prior),
+        after=event.kind,
+        linked=old.scope.gate_transition_id,
+        gates=start.gates,
+    )
+
+
+def _check_advisory(
+    start: FixStarted, advisory: Advisory, evidence: EvidenceStore, fix_id: str
+) -> dict[str, JsonValue]:
+    """Returns the configuration that the fix began with; empty where an older version began it."""
+    ecosystems = ", ".join(advisory.ecosystems)
+    if (start.advisory_ids, start.ecosystem) != (advisory.ids, ecosystems):
+        raise InputError(
+            f"Fix {fix_id} is about {', '.join(start.advisory_ids)} ({start.ecosystem}), and "
+            f"--advisory is {', '.join(advisory.ids)} ({ecosystems}).",
+            next_step="Give the advisory that the fix began with.",
+        )
+    if start.inputs_sha256 is None:
+        return {}
+    inputs = get_document(evidence, FixInputs, start.inputs_sha256)
+    if inputs.advisory != advisory:
+        raise InputError(
+            f"Advisory {advisory.id} has changed since fix {fix_id} began.",
+            next_step=f"`fallback-tier resume {fix_id}` goes on with the advisory as it was; or start a "
+            "new fix.",
+        )
+    return inputs.setup.configuration

@@ -1,0 +1,191 @@
+"""A person answers what a fix asked: approve its patch, reject it, or have it tried again.
+
+Each answer is one event, with who and why, and the last word on its gate transition: an approved patch
+is not reopened, and a rejected one stays rejected. An approval is no proof. A fix that stopped at its
+budget asks for money, not for a decision: ``fallback_tier.gates.journal.budget_raise``.
+
+Whoever records an answer holds the fix (``fallback_tier.gates.journal.holding``), so that what was read
+here is still true when the answer is appended.
+"""
+
+from dataclasses import dataclass
+
+from fallback_audit.describe_human import decided_words, reopened_words
+from fallback_audit.events import (
+    AttemptFailed,
+    FixEscalated,
+    FixRefused,
+    PatchProposed,
+    ReviewDecided,
+    TransitionReopened,
+)
+from fallback_audit.human_events import MAX_WORDS_CHARS
+from fallback_audit.ports import AuditStore, EvidenceStore
+from fallback_audit.trail import is_budget_stop
+from fallback_audit.vocabulary import ReviewVerdict
+from fallback_tier.errors import InputError
+from fallback_tier.gates.journal.budget_raise import how_to_go_on
+from fallback_tier.gates.journal.history import History, Transition, read_history
+
+#: Shortest beginning of a digest that names a patch: no accident among a fix's few patches.
+MIN_PATCH_PREFIX = 8
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Who answers, and why, in their own words."""
+
+    by: str
+    because: str
+
+
+@dataclass(frozen=True)
+class Approval:
+    """What was approved, with the patch itself."""
+
+    decision: ReviewDecided
+    patch: bytes
+
+
+def approve(
+    audit: AuditStore,
+    evidence: EvidenceStore,
+    fix_id: str,
+    signature: Signature,
+    *,
+    patch: str | None = None,
+) -> Approval:
+    """Record that a person takes a patch as it is: the last proposed one, or the one that ``patch``
+    begins the digest of.
+
+    Raises InputError, and records nothing: nobody is asked, no such patch, no name or reason;
+    EvidenceError: the patch is gone.
+    """
+    transition = _asked(read_history(audit, fix_id))
+    _check(signature)
+    digest = _named(transition, patch, fix_id)
+    content = evidence.get(digest)
+    decision = ReviewDecided(
+        verdict=ReviewVerdict.APPROVED,
+        by=signature.by,
+        reason=signature.because,
+        patch_sha256=digest,
+    )
+    audit.append(transition.scope, decision)
+    return Approval(decision, content)
+
+
+def reject(audit: AuditStore, fix_id: str, signature: Signature) -> ReviewDecided:
+    """Record that a person wants none of the patches. Raises InputError as ``approve`` does."""
+    transition = _asked(read_history(audit, fix_id))
+    _check(signature)
+    decision = ReviewDecided(
+        verdict=ReviewVerdict.REJECTED, by=signature.by, reason=signature.because
+    )
+    audit.append(transition.scope, decision)
+    return decision
+
+
+def reopen(
+    audit: AuditStore, fix_id: str, signature: Signature, *, opens: str
+) -> TransitionReopened:
+    """Record that a person has it tried again, in the new gate transition ``opens``.
+
+    That one starts with the last failure as its one prior attempt, so that it never regains retrieval
+    (ADR-0011, ADR-0014). Raises InputError as ``approve`` does, and where no attempt has failed.
+    """
+    history = read_history(audit, fix_id)
+    transition = _asked(history)
+    _check(signature)
+    if not carries_failure(history, transition):
+        raise InputError(
+            f"No attempt of fix {fix_id} has failed, so there is nothing that another gate transition "
+            "could start with.",
+            next_step="Start a new fix: `fallback-tier fix REPO --advisory FILE`.",
+        )
+    event = TransitionReopened(by=signature.by, reason=signature.because, opens=opens)
+    audit.append(transition.scope, event)
+    return event
+
+
+def carries_failure(history: History, transition: Transition) -> bool:
+    """An attempt failed here, or in the transition that this one was opened for."""
+    at: Transition | None = transition
+    while at is not None:
+        if at.of(AttemptFailed):
+            return True
+        at = history.opener_of(at)
+    return False
+
+
+def answer_to(transition: Transition) -> str | None:
+    """What a person has answered, in words; None: nothing yet."""
+    if decision := transition.last_of(ReviewDecided):
+        return decided_words(decision)
+    return reopened_words(transition.reopened) if transition.reopened else None
+
+
+def _asked(history: History) -> Transition:
+    """The transition that waits for an answer. Raises InputError where none does."""
+    fix_id, current = history.fix_id, history.current
+    if (answer := answer_to(current)) is not None:
+        resume = f", `fallback-tier resume {fix_id}` goes on" if current.reopened else ""
+        raise InputError(
+            f"Fix {fix_id} was answered already: {' '.join(answer.split())}.",
+            next_step=f"`fallback-tier review show {fix_id}` tells the whole story{resume}.",
+        )
+    end = current.end
+    if end is None:
+        raise InputError(
+            f"Fix {fix_id} asks nothing: it is open, its last event is {current.last_kind}.",
+            next_step=f"`fallback-tier resume {fix_id}` goes on with it, if no process does.",
+        )
+    if is_budget_stop(end):
+        reached = current.stopped
+        raise InputError(
+            f"Fix {fix_id} stopped at its budget: it waits for a higher cap, not for a decision.",
+            next_step=how_to_go_on(reached, fix_id) if reached else "Start a new fix.",
+        )
+    if not isinstance(end, FixEscalated):
+        how = f"refused ({end.reason})" if isinstance(end, FixRefused) else "verified"
+        raise InputError(
+            f"Fix {fix_id} was not escalated: it ended {how}.",
+            next_step=f"See `fallback-tier audit show {fix_id}`; start a new fix to try again.",
+        )
+    return current
+
+
+def _named(transition: Transition, prefix: str | None, fix_id: str) -> str:
+    """The digest of the patch that is meant: the last one, or the only one with this beginning."""
+    proposed = [patch.patch_sha256 for patch in transition.of(PatchProposed)]
+    if not proposed:
+        raise InputError(
+            f"Fix {fix_id} has proposed no patch that could be approved.",
+            next_step=f"Reject it, or have it tried again: `fallback-tier review reopen {fix_id} "
+            "--by NAME --because TEXT`.",
+        )
+    if prefix is None:
+        return proposed[-1]
+    meant = {digest for digest in proposed if digest.startswith(prefix)}
+    if len(prefix) < MIN_PATCH_PREFIX or len(meant) != 1:
+        shown = ", ".join(digest[:12] for digest in dict.fromkeys(proposed))
+        raise InputError(
+            f"{prefix!r} names no patch of fix {fix_id}: it has proposed {shown}.",
+            next_step=f"Give at least {MIN_PATCH_PREFIX} characters of one of these digests, or no "
+            "--patch for the last one.",
+        )
+    return meant.pop()
+
+
+def _check(signature: Signature) -> None:
+    for option, words in (("--by", signature.by), ("--because", signature.because)):
+        if not words.strip():
+            raise InputError(
+                f"{option} is empty: a decision has a name and a reason, and both go on record.",
+                next_step="Give --by NAME and --because TEXT.",
+            )
+        if len(words) > MAX_WORDS_CHARS:
+            raise InputError(
+                f"{option} has {len(words):,} characters, and the record takes {MAX_WORDS_CHARS:,}.",
+                next_step="Say it in a paragraph.",
+            )

@@ -1,0 +1,1 @@
+"""The gates of every ecosystem, and what they judge by."""

@@ -1,0 +1,46 @@
+"""The capability gate: a fix starts processes, opens connections or runs made-up code only as declared.
+
+A patch by a model that was shown hostile text may do what nobody asked for; tests rarely notice. So the
+syntax of the changed files is compared with the base commit's: what is used more often than before must
+have been declared by the plan, in which a reviewer reads it. What only moved, or got other arguments, is
+not new. Bringing in a listed module counts as a use, because what is then done with it can be hidden from a
+reader of one file, and that it was brought in can't.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fallback_tier.errors import RepositoryError
+from fallback_tier.gates.judges.patched_file import patched_text
+from fallback_tier.gates.judges.reach import compare
+from fallback_tier.outcome import FileChange
+from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.tree import RawChange
+
+
+@dataclass(frozen=True)
+class CapabilityGate:
+    """Nothing that the changed files newly reach for is undeclared."""
+
+    name: str = "capability"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Compare the uses of all changed files with those of the base commit. Raises ToolError."""
+        changes = context.worktree.changed()
+        plan = context.application.plan
+        return compare(
+            (_texts(change, context) for change in changes),
+            frozenset(plan.capabilities if plan else ()),
+            gate=self.name,
+        )
+
+
+def _texts(change: RawChange, context: GateContext) -> FileChange:
+    """None also where it is no text of a size that is read: the policy gate says so, and of the base
+    commit's then nothing counts as having been there."""
+    before = None
+    if change.status != "A":
+        with suppress(RepositoryError):
+            before = context.repo.read_text(change.path)
+    after = None if change.status == "D" else patched_text(context, change.path)
+    return FileChange(path=change.path, before=before, after=after)

@@ -1,0 +1,165 @@
+"""The gates that every ecosystem shares: they judge the applied patch, before any of it runs.
+
+Nothing here trusts the diff's text: the patched tree is asked what really changed.
+"""
+
+import json
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_tier.errors import RepositoryError
+from fallback_tier.gates.judges.capability import CapabilityGate
+from fallback_tier.gates.judges.patched_file import patched_text
+from fallback_tier.limits import MAX_FILE_BYTES
+from fallback_tier.patch.policy import check_policy
+from fallback_tier.ports import EcosystemPlugin, Gate, GateContext, GateVerdict
+from fallback_tier.tree import RawChange
+
+_ABSENT, _REGULAR, _EXECUTABLE = "000000", "100644", "100755"
+
+#: Where a client would fetch an artifact from, in lock files and requirements.
+_ARTIFACT_HOST = re.compile(
+    r"""(?:https?|ftp)://([^/\s"'\\]+)/[^\s"'\\]*\.(?:tgz|tar\.gz|tar\.bz2|whl|zip)\b"""
+)
+#: A source that is not a registry's artifact: a checkout, a local path, a direct reference.
+_OTHER_SOURCE = re.compile(r"""\bgit\+|\bgit://|\bfile:|[\w\])]\s*@\s*\w+[:+]""")
+
+
+def common_gates(plugin: EcosystemPlugin) -> tuple[Gate, ...]:
+    """The gates that come before an ecosystem's own, in order."""
+    return (DeclaredSetGate(), PolicyGate(plugin), CapabilityGate())
+
+
+@dataclass(frozen=True)
+class DeclaredSetGate:
+    """The tree has exactly the declared change: those files, as regular files, no new modes."""
+
+    name: str = "declared_set"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Compare what became of the tree with ``Applied.files``. Raises ToolError."""
+        changes = context.worktree.changed()
+        changed, declared = {change.path for change in changes}, set(context.application.files)
+        problems = [f"{path!r} changed, undeclared" for path in sorted(changed - declared)]
+        problems += [f"{path!r} is declared, unchanged" for path in sorted(declared - changed)]
+        problems += [problem for change in changes if (problem := _mode_problem(change))]
+        return _verdict(
+            self.name,
+            problems,
+            FailureKind.UNDECLARED_CHANGE,
+            f"{len(changes)} file(s) changed, as declared",
+        )
+
+
+@dataclass(frozen=True)
+class PolicyGate:
+    """No change to what judges the fix; of manifests only the keys that the ecosystem names."""
+
+    plugin: EcosystemPlugin
+    name: str = "policy"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Path policy over the changed files, then the content of each. Raises ToolError."""
+        changes = context.worktree.changed()
+        paths = [change.path for change in changes]
+        manifests = frozenset(p for p in paths if self.plugin.editable_keys(p) is not None)
+        problems = list(check_policy(paths, allowed=manifests))
+        for change in changes:
+            problems += self._content_problems(change, context)
+        return _verdict(
+            self.name,
+            problems,
+            FailureKind.POLICY_VIOLATION,
+            f"{len(changes)} file(s) changed, all of a kind that a fix may change",
+        )
+
+    def _content_problems(self, change: RawChange, context: GateContext) -> Iterator[str]:
+        path, keys = change.path, self.plugin.editable_keys(change.path)
+        if keys is not None and change.status != "M":
+            yield f"{path!r} is a manifest; a fix neither adds nor removes one."
+            return
+        if change.new_mode == _ABSENT:
+            return
+        after = patched_text(context, path)
+        if after is None:
+            yield f"{path!r} is not UTF-8 text of at most {MAX_FILE_BYTES:,} bytes."
+        elif keys is not None:
+            try:
+                before = context.repo.read_text(path)
+            except RepositoryError as error:
+                yield error.problem
+            else:
+                yield from _manifest_problems(path, keys, before, after)
+
+
+def _mode_problem(change: RawChange) -> str | None:
+    modes = (change.old_mode, change.new_mode)
+    if any(mode not in {_ABSENT, _REGULAR, _EXECUTABLE} for mode in modes):
+        return f"{change.path!r} is, or was, no regular file (modes {modes[0]} and {modes[1]})"
+    if change.new_mode == _ABSENT:
+        return None
+    expected = _REGULAR if change.old_mode == _ABSENT else change.old_mode
+    if change.new_mode != expected:
+        return f"{change.path!r} has mode {change.new_mode}, not {expected}"
+    return None
+
+
+def _manifest_problems(path: str, keys: tuple[str, ...], before: str, after: str) -> Iterator[str]:
+    name = PurePosixPath(path).name
+    if keys and name.endswith((".json", ".toml")):
+        load = json.loads if name.endswith(".json") else tomllib.loads
+        try:
+            old, new = (load(text.removeprefix("\ufeff")) for text in (before, after))
+        except (ValueError, RecursionError) as error:
+            yield f"{path!r} can't be parsed: {error}."
+            return
+        allowed = [tuple(key.split(".")) for key in keys]
+        for place in _changed_keys(old, new, ()):
+            if not any(place[: len(prefix)] == prefix for prefix in allowed):
+                yield f"{path!r}: {'.'.join(place) or 'the document'} may not be changed."
+    yield from (
+        f"{path!r} may not fetch from {source!r}, which the base commit does not."
+        for source in sorted(_sources(after) - _sources(before))
+    )
+    if name.endswith((".txt", ".in")) and _options(before) != _options(after):
+        yield f"{path!r}: options of the client (lines that begin with `-`) may not be changed."
+
+
+def _changed_keys(before: Any, after: Any, place: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys((*before, *after)):
+            if key in before and key in after:
+                yield from _changed_keys(before[key], after[key], (*place, key))
+            else:
+                yield (*place, key)
+    elif repr(before) != repr(after):  # not `==`: that takes 1, 1.0 and true for one value
+        yield place
+
+
+def _sources(text: str) -> set[str]:
+    """Hosts of artifacts, and lines that name any other kind of source."""
+    others = {line.strip() for line in text.splitlines() if _OTHER_SOURCE.search(line)}
+    return set(_ARTIFACT_HOST.findall(text)) | others
+
+
+def _options(text: str) -> Counter[str]:
+    lines = (line.strip() for line in text.splitlines())
+    return Counter(line for line in lines if line.startswith("-") and not line.startswith("--hash"))
+
+
+def _verdict(gate: str, problems: list[str], kind: FailureKind, passed: str) -> GateVerdict:
+    if not problems:
+        return GateVerdict(gate=gate, status=GateStatus.PASSED, detail=passed)
+    return GateVerdict(
+        gate=gate,
+        status=GateStatus.FAILED,
+        failure_kind=kind,
+        detail=problems[0] if len(problems) == 1 else f"{len(problems)} problems: {problems[0]}",
+        log="\n".join(problems),
+    )

@@ -1,0 +1,145 @@
+"""Gates of the user's own, as ``[tool.fallback-tier]`` describes them.
+
+::
+
+    [[tool.fallback-tier.gates]]
+    name = "lint"                       # unique, and no built-in gate's
+    command = ["ruff", "check", "."]    # an argument list, no shell; run in the root, in the sandbox
+    timeout_s = 60                      # wall clock of one run
+    required = true                     # false: a failure is told, and fails nothing
+    compare_base = true                 # what fails at the base commit too tells nothing of the patch
+
+They are read from a file that the person names, which then counts alone, or from the *base commit*:
+``.fallback-tier.toml`` or ``pyproject.toml`` at its root, through git's objects. Never from the working
+tree, and never from the patched tree: a patch can't choose what it is judged by.
+"""
+
+import tomllib
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool, StrictStr, StringConstraints, ValidationError
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.errors import ConfigurationError, first_fault
+from fallback_tier.execution import ClientRunner
+from fallback_tier.gates.judges.committed import CommittedFiles
+from fallback_tier.limits import MAX_FILE_BYTES
+from fallback_tier.repo import RepoContext
+
+#: Gates of somebody's own: each is a command for every attempt, at the base commit too where it fails.
+MAX_GATES = 16
+
+#: Words of one command, and characters of one word: room for a list of files, not for a program.
+MAX_WORDS = 100
+MAX_WORD_CHARS = 2_000
+
+#: Wall clock of one gate: the longest is an hour, as CI services have it for a step.
+MAX_TIMEOUT_S = 3_600.0
+DEFAULT_TIMEOUT_S = 600.0
+
+#: The table that is ours, in each of the places.
+_TABLE = ("tool", "fallback-tier")
+
+OWN_FILE, SHARED_FILE = ".fallback-tier.toml", "pyproject.toml"
+
+#: No program can be told a word with a NUL in it (execve(2)).
+_Word = Annotated[
+    StrictStr, StringConstraints(min_length=1, max_length=MAX_WORD_CHARS, pattern=r"^[^\x00]+$")
+]
+
+
+class GateSettings(Frozen):
+    """One gate of the user's own."""
+
+    name: Annotated[StrictStr, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+    command: Annotated[tuple[_Word, ...], Field(min_length=1, max_length=MAX_WORDS)]
+    timeout_s: Annotated[float, Field(strict=True, gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False)] = (
+        DEFAULT_TIMEOUT_S
+    )
+    required: StrictBool = True
+    compare_base: StrictBool = True
+
+
+class _Settings(Frozen):
+    gates: Annotated[tuple[GateSettings, ...], Field(max_length=MAX_GATES)] = ()
+
+
+def of_file(path: Path) -> tuple[GateSettings, ...]:
+    """The gates that a person's own file describes. Raises ConfigurationError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise _unfit(str(path), "the file", f"larger than {MAX_FILE_BYTES:,} bytes")
+        text = content.decode("utf-8")
+    except OSError as error:
+        raise _unfit(str(path), "the file", error.strerror or "can't be read") from error
+    except UnicodeDecodeError as error:
+        raise _unfit(str(path), "the file", f"not UTF-8 (byte {error.start})") from error
+    return _gates(str(path), text, shared=False)
+
+
+def of_base(repo: RepoContext, clients: ClientRunner) -> tuple[GateSettings, ...]:
+    """The gates that the base commit describes, the working tree aside.
+
+    Raises ConfigurationError; RepositoryError where a file of it is there and can't be read.
+    """
+    files, commit = CommittedFiles(repo.root, clients), repo.base_commit
+    found: dict[str, tuple[GateSettings, ...]] = {}
+    for name in (OWN_FILE, SHARED_FILE):
+        text = files.text(commit, name) if files.has(commit, name) else ""
+        # A pyproject.toml that says nothing to us may be as broken as it likes.
+        if name == OWN_FILE or _TABLE[-1] in text:
+            gates = _gates(f"{name} of commit {commit[:12]}", text, shared=name == SHARED_FILE)
+            found |= {name: gates} if gates else {}
+    if len(found) > 1:
+        raise _unfit(
+            f"commit {commit[:12]}", ".".join(_TABLE), f"gates stand in {' and in '.join(found)}"
+        )
+    return next(iter(found.values()), ())
+
+
+def check_names(gates: Sequence[GateSettings], taken: Collection[str]) -> None:
+    """Raises ConfigurationError where two gates, or one and a built-in one, have the same name."""
+    seen: set[str] = set()
+    for gate in gates:
+        if gate.name in taken or gate.name in seen:
+            whose = "a built-in gate" if gate.name in taken else "another gate"
+            raise ConfigurationError(
+                f"[[tool.fallback-tier.gates]]: {gate.name!r} is the name of {whose} already.",
+                next_step="Give each gate a name of its own.",
+            )
+        seen.add(gate.name)
+
+
+def _gates(source: str, text: str, *, shared: bool) -> tuple[GateSettings, ...]:
+    try:
+        table: Any = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise _unfit(source, "the file", f"not TOML: {error}") from error
+    for depth, key in enumerate(_TABLE):
+        # A file that is ours alone has no other tables: a misspelt one is an error, not nothing.
+        strange = [] if shared else [name for name in table if name != key]
+        if strange:
+            where = ".".join((*_TABLE[:depth], strange[0]))
+            raise _unfit(source, where, f"unknown key, only {'.'.join(_TABLE)} is read")
+        table = table.get(key, {})
+        if not isinstance(table, dict):
+            raise _unfit(source, ".".join(_TABLE[: depth + 1]), "not a table")
+    try:
+        gates = _Settings.model_validate(table).gates
+    except ValidationError as error:
+        place, _, why = first_fault(error, "the table").partition(": ")
+        raise _unfit(source, ".".join((*_TABLE, place)), why) from error
+    check_names(gates, ())
+    return gates
+
+
+def _unfit(source: str, key: str, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{source}: {key}: {why}.",
+        next_step="Write [[tool.fallback-tier.gates]] with name and command (README, “Your own "
+        "gates”), or name another file with --config.",
+    )

@@ -1,0 +1,80 @@
+"""A gate of the user's own: a command that must end well on the patched files.
+
+Where it stands, in the base commit or in a file of the person's, decides nothing of how it is run: always
+in the sandbox, without network, over files that no earlier command has touched. So a base commit that
+nobody trusts can at worst judge its own fix wrongly, and say so in the record.
+"""
+
+from dataclasses import dataclass
+
+from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_tier.execution import CommandResult
+from fallback_tier.gates.judges.configured import GateSettings
+from fallback_tier.gates.judges.proof import fresh_files
+from fallback_tier.ports import EcosystemPlugin, GateContext, GateVerdict
+
+#: POSIX.1-2017, XCU 2.8.2: a command that was not found.
+_NOT_FOUND = 127
+
+
+@dataclass(frozen=True)
+class CustomGate:
+    """Runs one configured command, with the tree's dependencies installed."""
+
+    settings: GateSettings
+    plugin: EcosystemPlugin
+
+    @property
+    def name(self) -> str:
+        """As it was configured."""
+        return self.settings.name
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Passed where the command ends with 0. Skipped where it can't tell: no dependencies, a command
+        that fails at the base commit too, a failure that is not required. Raises SandboxError, ToolError.
+        """
+        ours = self._run(context, patched=True)
+        if ours is None:
+            return self._skipped("the dependencies could not be installed, so it did not run")
+        if ours.ok:
+            return GateVerdict(
+                gate=self.name,
+                status=GateStatus.PASSED,
+                detail=f"{self._command} ends well",
+                log=ours.output,
+            )
+        what = self._failure(ours)
+        if self.settings.compare_base:
+            base = self._run(context, patched=False)
+            if base is not None and not base.ok:
+                return self._skipped(f"{what}, and at the base commit too", ours.output)
+        if not self.settings.required:
+            return self._skipped(f"{what} (not required)", ours.output)
+        kind = FailureKind.GATE_TIMEOUT if ours.timed_out else FailureKind.CUSTOM_GATE_FAILED
+        return GateVerdict(
+            gate=self.name,
+            status=GateStatus.FAILED,
+            failure_kind=kind,
+            detail=what,
+            log=ours.output,
+        )
+
+    def _run(self, context: GateContext, *, patched: bool) -> CommandResult | None:
+        command, timeout_s = self.settings.command, self.settings.timeout_s
+        with fresh_files(context, patched=patched) as files:
+            return self.plugin.run(context, files, command, timeout_s)
+
+    def _failure(self, result: CommandResult) -> str:
+        if result.timed_out:
+            return f"{self._command} did not end within {self.settings.timeout_s:.0f} s"
+        if result.exit_code == _NOT_FOUND:
+            return f"{self._command} can't be run: a program is not there"
+        return f"{self._command} ends with exit code {result.exit_code}"
+
+    def _skipped(self, reason: str, log: str = "") -> GateVerdict:
+        status = GateStatus.SKIPPED
+        return GateVerdict(gate=self.name, status=status, detail=reason, log=log)
+
+    @property
+    def _command(self) -> str:
+        return " ".join(self.settings.command[:3])

@@ -1,0 +1,195 @@
+"""The proof gate: a test of the flaw itself, which fails at the base commit and passes with the patch.
+
+The suite shows that nothing broke; only this shows that the vulnerability is gone. Proofs are given
+from outside (a person, an evaluation), never by the patch: their files are laid over an export of the
+patched index for the run only, so that no other gate, and no diff, ever sees them.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fallback_audit.vocabulary import FailureKind, GateStatus, PromptShape, ProofLevel, Tier
+from fallback_tier.advisory import Advisory
+from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
+from fallback_tier.gates.judges.proof_faults import fault
+from fallback_tier.gates.judges.proof_given import PROOF, Proof, ProofError
+from fallback_tier.gates.trees.worktrees import Worktrees
+from fallback_tier.outcome import Applied
+from fallback_tier.ports import EcosystemPlugin, GateContext, GateVerdict
+from fallback_tier.repo import RepoContext
+from fallback_tier.tree import Tree
+
+__all__ = ["Proof", "ProofError", "ProofGate", "check_proof", "fresh_files"]
+
+#: Wall clock of installing what the base commit declares: as long as a gate may take.
+INSTALL_TIMEOUT_S = 600.0
+
+#: How much of the log an error about the proof itself quotes.
+_QUOTED_CHARS = 600
+
+
+#: What stands for the patch where there is none yet: the base commit as it is.
+_NO_DIGEST = hashlib.sha256(b"").hexdigest()
+_NOTHING = Applied(
+    attempt=1,
+    prompt_shape=PromptShape.NONE,
+    tier=Tier.RECIPE,
+    diff="",
+    patch_sha256=_NO_DIGEST,
+    edit_digest=_NO_DIGEST,
+    files=(),
+    proof_level=ProofLevel.SOURCE,
+)
+
+
+@dataclass(frozen=True)
+class ProofGate:
+    """Runs the proof on the patched files, their dependencies installed; the last gate: the dearest."""
+
+    proof: Proof
+    plugin: EcosystemPlugin
+    name: str = PROOF
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Failed where the proof fails; skipped where its failure at the base commit shows nothing.
+
+        Raises SandboxError, ToolError.
+        """
+        try:
+            before = self.plugin.tests_ran(self.fails_at_base(context))
+        except ProofError as error:  # ``check_proof`` would have said so before anything was spent
+            status = GateStatus.SKIPPED
+            return GateVerdict(gate=self.name, status=status, detail=error.problem)
+        try:
+            result = self._run(context, patched=True)
+        except ProofError as error:  # at the base commit the place was free
+            return self._failed(FailureKind.POLICY_VIOLATION, error.problem)
+        if result is None:
+            said = "with the patch the dependencies can't be installed, so the proof can't run"
+            return self._failed(FailureKind.RESOLUTION_FAILED, said)
+        if result.timed_out:
+            said = f"the proof did not end within {self.proof.timeout_s:.0f} s"
+            return self._failed(FailureKind.GATE_TIMEOUT, said, result.output)
+        if not result.ok:
+            said = "the proof fails: the vulnerability is still there, or what it needs is gone"
+            return self._failed(FailureKind.PROOF_FAILED, said, result.output)
+        # A patched module that ends the process ends the proof too, and well.
+        now = self.plugin.tests_ran(result.output) or 0
+        if before is not None and now < before:
+            said = f"the proof ran {before} test(s) at the base commit, {now} with the patch"
+            return self._failed(FailureKind.PROOF_FAILED, said, result.output)
+        return GateVerdict(
+            gate=self.name,
+            status=GateStatus.PASSED,
+            detail="the proof fails at the base commit and passes with the patch",
+            log=result.output,
+        )
+
+    def fails_at_base(self, context: GateContext) -> str:
+        """The proof's output at the base commit, where it fails as it should.
+
+        Asked once for a commit, a proof and an ecosystem: what outlives attempts keeps the answer.
+        Raises ProofError where that failure shows nothing; SandboxError, ToolError.
+        """
+        commit, name = context.repo.base_commit, self.plugin.name
+        where = type(
+            context.sandbox
+        ).__qualname__  # a failure for want of a network is no flaw outside
+        place = context.cache / "proofs" / f"{commit}-{name}-{where}-{self.proof.digest}"
+        if not place.exists():
+            base = _checked(self.proof, self._run(context, patched=False))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            partial = place.with_suffix(f".{secrets.token_hex(4)}")
+            partial.write_text(base.output, encoding="utf-8", errors="replace")
+            partial.replace(place)
+        return place.read_text(encoding="utf-8")
+
+    def _failed(self, kind: FailureKind, detail: str, log: str = "") -> GateVerdict:
+        status = GateStatus.FAILED
+        return GateVerdict(gate=self.name, status=status, failure_kind=kind, detail=detail, log=log)
+
+    def _run(self, context: GateContext, *, patched: bool) -> CommandResult | None:
+        """Over fresh files, the proof's own laid over them. None: no dependencies to be had."""
+        with fresh_files(context, patched=patched) as files:
+            for path, content in self.proof.files.items():
+                _put(files.tree, path, content)
+            return self.plugin.run(context, files, self.proof.command, self.proof.timeout_s)
+
+
+@contextmanager
+def fresh_files(context: GateContext, *, patched: bool) -> Iterator[RepoContext]:
+    """The patched files, or the base commit's, as no command has touched them; gone at the end."""
+    with context.worktree.fresh(patched=patched) as tree:
+        yield context.repo.laid_out(tree)
+
+
+def check_proof(
+    gate: ProofGate,
+    advisory: Advisory,
+    repo: RepoContext,
+    *,
+    clients: ClientRunner,
+    sandbox: Sandbox,
+    workspace: Path,
+    timeout_s: float = INSTALL_TIMEOUT_S,
+) -> str:
+    """Run the proof at the base commit, before anything is spent: what it prints as it fails there.
+
+    Raises ProofError where it passes, does not end, can't start, where what it needs can't be installed,
+    or where its files are the repository's own; SandboxError, RepositoryError, ToolError.
+    """
+    worktrees = Worktrees(workspace, clients, sandbox)
+    with worktrees.open(repo, f"{repo.fix_id}-proof") as worktree:
+        context = GateContext(
+            advisory=advisory,
+            repo=repo,
+            application=_NOTHING,
+            worktree=worktree,
+            cache=workspace / "cache",
+            sandbox=sandbox,
+            clients=clients,
+            timeout_s=timeout_s,
+        )
+        return gate.fails_at_base(context)
+
+
+def _checked(proof: Proof, result: CommandResult | None) -> CommandResult:
+    """The run at the base commit, where it ended as a proof must. Raises ProofError."""
+    if result is None:
+        raise ProofError(
+            "The proof can't be run: the dependencies of the base commit can't be installed here.",
+            next_step="Make them installable (`npm ci`, `uv pip install`), or prove it by hand.",
+        )
+    said = " ".join(result.output[-_QUOTED_CHARS:].split()) or "it printed nothing"
+    if result.ok:
+        raise ProofError(
+            "The proof passes already at the base commit, so it can't show that a patch mends "
+            f"anything: {said}",
+            next_step="Give a test that fails while the vulnerability is there.",
+        )
+    if result.timed_out:
+        raise ProofError(
+            f"The proof did not end within {proof.timeout_s:.0f} s at the base commit: {said}",
+            next_step="Let it end by itself, with a limit of its own where the flaw is a hang.",
+        )
+    if why := fault(result):
+        raise ProofError(
+            f"The proof fails at the base commit, but not because of the flaw: {why}: {said}",
+            next_step="Run it by hand at the base commit until it fails in its own words.",
+        )
+    return result
+
+
+def _put(tree: Tree, path: str, content: bytes) -> None:
+    """A new file; a link of the repository leads it nowhere."""
+    try:
+        tree.add(path, content)
+    except FileExistsError as error:
+        raise ProofError(
+            f"The proof's file {path!r} is in the way of a file of the repository.",
+            next_step="Give it a name that the repository does not use.",
+        ) from error

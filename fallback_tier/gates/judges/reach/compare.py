@@ -1,0 +1,159 @@
+"""Compares what changed files reach for with what they did before: new is what is used more often."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
+from fallback_tier.gates.judges.reach.reader import Use, reach
+from fallback_tier.outcome import FileChange
+from fallback_tier.patch.policy import recipe_only_reason
+from fallback_tier.ports import GateVerdict
+from fallback_tier.syntax import grammar_of
+
+#: Places of one new use that a verdict names.
+_SHOWN_PLACES = 3
+
+#: Problems that the log has. With the way to declare in front, a retry's summary holds them all.
+_LOGGED = 8
+
+#: Programs on a first line (``#!``) that say what a file without a suffix is written in.
+_INTERPRETERS = {
+    "python": "python",
+    "node": "javascript",
+    "deno": "typescript",
+    "bun": "typescript",
+}
+
+
+def compare(
+    changes: Iterable[FileChange], declared: frozenset[Capability], *, gate: str
+) -> GateVerdict:
+    """The verdict on these changes, where the plan declared so much."""
+    compared = _Compared()
+    for change in changes:
+        compared.add(change)
+    return compared.verdict(gate, declared)
+
+
+@dataclass
+class _Compared:
+    """What the changed files use before and after, together: a move between them is nothing new."""
+
+    before: Counter[Use] = field(default_factory=Counter)
+    after: Counter[Use] = field(default_factory=Counter)
+    places: dict[Use, list[str]] = field(default_factory=dict)
+    unreadable: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    read: int = 0
+
+    def add(self, change: FileChange) -> None:
+        """Read one file as it was and as it is. One that was not there used nothing."""
+        grammar = _grammar(change)
+        if not grammar:
+            if recipe_only_reason(change.path) is None:
+                self.unknown.append(change.path)
+            return
+        before, after = (reach(text or "", grammar) for text in (change.before, change.after))
+        if before is None and after is None:
+            self.unknown.append(change.path)  # a table or bundle that a program wrote
+            return
+        self.read += 1
+        if after is None or (after.is_broken and not (before and before.is_broken)):
+            self.unreadable.append(change.path)
+        if after is None:
+            return
+        was = Counter(before.counts if before else {})
+        self.before += was
+        self.after += Counter(after.counts)
+        for use, lines in after.lines.items():
+            if len(lines) > was[use]:
+                self.places.setdefault(use, []).extend(f"{change.path} line {n}" for n in lines)
+
+    def verdict(self, gate: str, declared: frozenset[Capability]) -> GateVerdict:
+        new = sorted(self.after - self.before)
+        replaced = self._replaced()
+        excused = declared | replaced
+        undeclared = [use for use in new if use.capability not in excused]
+        problems = [f"{path!r} could not be read as its language" for path in self.unreadable]
+        problems += [f"new {self._told(use)}" for use in undeclared]
+        if problems:
+            return GateVerdict(
+                gate=gate,
+                status=GateStatus.FAILED,
+                failure_kind=FailureKind.UNDECLARED_CAPABILITY,
+                detail=_in_one(problems),
+                log="\n".join([*_how_to_declare(undeclared), *problems[:_LOGGED]]),
+            )
+        if self.unknown and not self.read:
+            what = f"no changed file is in a language that is read ({_shown(self.unknown)})"
+            return GateVerdict(gate=gate, status=GateStatus.SKIPPED, detail=what)
+        detail = "; ".join([*self._passed(new, declared), *self._unread()])
+        return GateVerdict(gate=gate, status=GateStatus.PASSED, detail=detail)
+
+    def _replaced(self) -> frozenset[Capability]:
+        """Kinds of which no more is used than before: one call stands in another's place.
+
+        The usual mending of a command injection (``exec`` becomes ``execFile``) reaches no further than
+        what it mends. A module that is brought in for it counts with its call.
+        """
+        gone, come = self._calls(self.before - self.after), self._calls(self.after - self.before)
+        return frozenset(kind for kind in gone if come[kind] <= gone[kind])
+
+    def _calls(self, uses: Counter[Use]) -> Counter[Capability]:
+        """How often each kind is used, without modules of which more particular uses are there."""
+        callees = {use.callee for use in (*self.before, *self.after)}
+        counts: Counter[Capability] = Counter()
+        for use, times in uses.items():
+            if not any(callee.startswith(f"{use.callee}.") for callee in callees):
+                counts[use.capability] += times
+        return counts
+
+    def _passed(self, new: list[Use], declared: frozenset[Capability]) -> Iterator[str]:
+        for use in new:
+            how = "declared" if use.capability in declared else "in another's place:"
+            yield f"{how} {self._told(use)}"
+        if not new:
+            yield (
+                f"{self.read} source file(s) changed, none starts a process, opens a connection or runs "
+                "made-up code that did not before"
+                if self.read
+                else "no source file changed"
+            )
+
+    def _unread(self) -> Iterator[str]:
+        if self.unknown:
+            yield f"not read: {_shown(self.unknown)}"
+
+    def _told(self, use: Use) -> str:
+        kind = use.capability.value.replace("_", " ")
+        return f"{kind} use of {use.callee} ({_shown(self.places.get(use, []))})"
+
+
+def _grammar(change: FileChange) -> str:
+    """By the suffix; without one, by what the first line starts."""
+    grammar = grammar_of(change.path)
+    first = (change.after or change.before or "").partition("\n")[0]
+    if grammar or PurePosixPath(change.path).suffix or not first.startswith("#!"):
+        return grammar
+    return next((name for word, name in _INTERPRETERS.items() if word in first), "")
+
+
+def _how_to_declare(undeclared: list[Use]) -> Iterator[str]:
+    """The retry reads this: what to write where, or to do without."""
+    if undeclared:
+        kinds = ", ".join(f'"{kind.value}"' for kind in sorted({use[0] for use in undeclared}))
+        yield (
+            f'Do without, or declare it: add "capabilities": [{kinds}] to the plan, beside "action", and '
+            'say in one sentence of "rationale" why the fix needs that.'
+        )
+
+
+def _shown(places: list[str]) -> str:
+    more = ", ..." if len(places) > _SHOWN_PLACES else ""
+    return ", ".join(places[:_SHOWN_PLACES]) + more
+
+
+def _in_one(problems: list[str]) -> str:
+    return problems[0] if len(problems) == 1 else f"{len(problems)} problems: {problems[0]}"

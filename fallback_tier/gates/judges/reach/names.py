@@ -1,0 +1,237 @@
+"""What the names of one file may stand for: imports, aliases, loaders; every possible value counts.
+
+Nothing is run and the order of statements is not followed: a name that is ever bound to ``os.system``
+stands for it everywhere in its file. What goes through parameters, containers and attributes of objects
+is not followed; that is why bringing a module in counts as a use of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from fallback_tier.gates.judges.reach.literals import literal, name_of
+from fallback_tier.gates.judges.reach.shapes import Shape
+from fallback_tier.gates.judges.reach.tables import ANY, Table
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+Paths = frozenset[str]
+
+_NOTHING: Paths = frozenset()
+
+#: Nested expressions and patterns that are followed: ``((a || b).c).d`` has five. A person's have less.
+_MAX_DEPTH = 40
+
+#: Aliases of aliases.
+_MAX_PASSES = 4
+
+
+class Names:
+    """The bindings of one file, and what its expressions may be."""
+
+    def __init__(self, source: bytes, shape: Shape, table: Table) -> None:
+        self._source, self._shape, self._table = source, shape, table
+        self._bindings: dict[str, set[str]] = {}
+        self._known: dict[tuple[int, bool], Paths] = {}
+        #: Every name that something in the file binds.
+        self.bound: set[str] = set()
+
+    def bind(self, name: str, path: str) -> None:
+        """``name`` may stand for ``path``."""
+        self.bound.add(name)
+        normal = self._table.normal(path)
+        if normal:
+            self._bindings.setdefault(name, set()).add(normal)
+
+    def bind_all(self, module: str) -> list[str]:
+        """``from module import *``: every listed member by its own name. What of it counts."""
+        members = [path for path in self._table.listed if path.rpartition(".")[0] == module]
+        for path in members:
+            self.bind(path.rpartition(".")[2], path)
+        return members or [module]
+
+    def weighed(self, module: str, brought: Sequence[str]) -> list[str]:
+        """What of ``from module import …`` counts: a listed module once, else each listed member; not
+        what is only a constant or an exception."""
+        reaching = [path for path in brought if self._table.kind(self._table.normal(path))]
+        return [module] if reaching and self._table.kind(self._table.normal(module)) else reaching
+
+    def follow(self, pairs: list[tuple["Node", "Node"]]) -> None:
+        """Assignments, until nothing new comes of them."""
+        for _ in range(_MAX_PASSES):
+            before = sum(map(len, self._bindings.values()))
+            for target, value in pairs:
+                self._assign(target, value)
+            if sum(map(len, self._bindings.values())) == before:
+                return
+
+    def text(self, node: "Node") -> str:
+        """The node's text as a name."""
+        return name_of(node, self._source)
+
+    def member(self, node: "Node | None") -> str:
+        """The last name of ``a.b.c``; empty where the node is no member."""
+        if node is None or node.type not in self._shape.members:
+            return ""
+        name = node.child_by_field_name(self._shape.members[node.type][1])
+        return "" if name is None else self.text(name)
+
+    def named_member(self, node: "Node | None") -> str:
+        """As ``member``, and the ``c`` of ``a["c"]``."""
+        if node is None or node.type not in self._shape.indexes:
+            return self.member(node)
+        return self.literal(node.child_by_field_name(self._shape.indexes[node.type][1])) or ""
+
+    def literal(self, node: "Node | None") -> str | None:
+        """The string that the node spells out."""
+        return literal(node, self._source)
+
+    def arguments(self, call: "Node") -> list["Node"]:
+        """What a call hands over, without comments."""
+        inner = call.child_by_field_name("arguments")
+        return [] if inner is None else [n for n in inner.named_children if n.type != "comment"]
+
+    def resolve(self, node: "Node | None", *, called: bool = False, depth: int = 0) -> Paths:
+        """The normal paths that an expression may stand for; none where that doesn't matter."""
+        if node is None or depth > _MAX_DEPTH:
+            return _NOTHING
+        known = self._known.get((node.id, called))
+        return self._resolved(node, called, depth) if known is None else known
+
+    def remember(self, node: "Node", *, called: bool) -> None:
+        """Keep what an expression is: given the inner ones first, a chain of any length costs no more
+        than its links, and none is too deep. Only once every name is bound."""
+        self._known[node.id, called] = self.resolve(node, called=called)
+
+    def _resolved(self, node: "Node", called: bool, depth: int) -> Paths:
+        shape, kind, below = self._shape, node.type, depth + 1
+        if kind in shape.names:
+            return self._named(self.text(node), called=called)
+        if kind == "import":
+            return frozenset({"import"})
+        if kind in shape.members:
+            holder = node.child_by_field_name(shape.members[kind][0])
+            paths = self.resolve(holder, depth=below) or self._carried(holder)
+            return self._member(paths, self.member(node))
+        if kind in shape.indexes:
+            holder, index = (node.child_by_field_name(part) for part in shape.indexes[kind])
+            return self._indexed(self.resolve(holder, depth=below), self.literal(index))
+        if kind in shape.calls:
+            return self._returned(node, below)
+        if kind in shape.pairs:
+            return self.resolve(node.child_by_field_name(shape.pairs[kind][1]), depth=below)
+        if kind in shape.through:
+            found = (self.resolve(child, depth=below) for child in node.named_children)
+            return _NOTHING.union(*found)
+        return _NOTHING
+
+    def _carried(self, holder: "Node | None") -> Paths:
+        """``os`` of ``shutil.os``: what a module imports is a member of it."""
+        return frozenset({self.member(holder)}) & self._table.carried
+
+    def carried(self, path: str) -> str:
+        """``os`` for ``shutil.os``; any other path as it is."""
+        name = path.rpartition(".")[2]
+        return name if name in self._table.carried else path
+
+    def callee(self, call: "Node") -> "Node | None":
+        """What a call calls."""
+        return call.child_by_field_name(self._shape.calls[call.type])
+
+    def loaded(self, call: "Node", paths: Paths) -> str | None:
+        """The module that a call of ``paths`` brings in; empty: one that only the run tells; None: none."""
+        arguments = self.arguments(call)
+        is_loader = paths & self._table.loaders or self.member(self.callee(call)) == "require"
+        if not arguments or not is_loader:
+            return None
+        told = self.literal(arguments[0])
+        return "" if told is None else module_path(told)
+
+    def _named(self, name: str, *, called: bool) -> Paths:
+        found = frozenset(self._bindings.get(name, ()))
+        if name in self._table.roots and (called or name not in self.bound):
+            normal = self._table.normal(name)
+            return found | {normal} if normal else found
+        return found
+
+    def _normal(self, paths: Iterator[str]) -> Paths:
+        return frozenset(normal for path in paths if (normal := self._table.normal(path)))
+
+    def _member(self, paths: Paths, name: str) -> Paths:
+        if name == "__dict__":
+            return paths
+        return self._normal(f"{path}.{name}" for path in paths)
+
+    def _indexed(self, paths: Paths, told: str | None) -> Paths:
+        if told is not None and "sys.modules" in paths:
+            return self._normal(iter([told]))
+        found = self._member(paths, ANY if told is None else told)
+        inside = told is not None and paths & self._table.outer
+        return found | self._named(told or "", called=False) if inside else found
+
+    def _returned(self, call: "Node", depth: int) -> Paths:
+        """What a call gives, where that can be told: a module, a member, a namespace."""
+        # Once: a chain of calls would double the work with each link.
+        paths = self.resolve(self.callee(call), called=True, depth=depth)
+        module = self.loaded(call, paths)
+        if module:
+            return self._normal(iter([module]))
+        arguments = self.arguments(call)
+        if paths & {"globals", "locals"}:
+            return frozenset({"builtins"})
+        if "vars" in paths and arguments:
+            return self.resolve(arguments[0], depth=depth)
+        if paths & self._table.getters and len(arguments) > 1:
+            return self._indexed(
+                self.resolve(arguments[0], depth=depth), self.literal(arguments[1])
+            )
+        return self._normal(self._table.gives[path] for path in paths if path in self._table.gives)
+
+    def _assign(self, target: "Node", value: "Node") -> None:
+        """A name, a pattern of names, or one pattern to as many values."""
+        if target.type.endswith("_list") and target.named_child_count == value.named_child_count:
+            for left, right in zip(target.named_children, value.named_children, strict=True):
+                self._destructure(left, self.resolve(right), 0)
+        else:
+            self._destructure(target, self.resolve(value), 0)
+
+    def _destructure(self, target: "Node", paths: Paths, depth: int) -> None:
+        kind = target.type
+        if not paths or depth > _MAX_DEPTH:
+            return
+        if kind in self._shape.names or kind == "shorthand_property_identifier_pattern":
+            for path in paths:
+                self.bind(self.text(target), path)
+        elif kind == "object_pattern":
+            for part in target.named_children:
+                self._part(part, paths, depth + 1)
+        elif kind in {"assignment_pattern", "object_assignment_pattern"}:
+            left = target.child_by_field_name("left")
+            if left is not None:
+                self._destructure(left, paths, depth + 1)
+
+    def _part(self, part: "Node", paths: Paths, depth: int) -> None:
+        """One part of ``{a, b: c, d = e, ...rest}``."""
+        key, value = part, part
+        if part.type == "pair_pattern":
+            key = part.child_by_field_name("key") or part
+            value = part.child_by_field_name("value") or part
+        elif part.type == "object_assignment_pattern":
+            key = value = part.child_by_field_name("left") or part
+        elif part.type == "rest_pattern":
+            for name in part.named_children:
+                self._destructure(name, paths, depth)
+            return
+        told = self.literal(key)
+        if told is None:
+            told = ANY if key.type == "computed_property_name" else self.text(key)
+        self._destructure(value, self._member(paths, told), depth)
+
+
+def module_path(told: str) -> str:
+    """A module's name as the lists spell it: without node's prefix, and of a package its name alone."""
+    path = told.removeprefix("node:")
+    if path.startswith((".", "/")) or "/" not in path:
+        return path
+    parts = path.split("/")
+    return "/".join(parts[:2]) if path.startswith("@") else parts[0]

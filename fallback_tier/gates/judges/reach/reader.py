@@ -1,0 +1,210 @@
+"""Reads one file: every use of what the lists name, with its lines.
+
+A *use* is a mention, called or not: ``run = os.system`` hands the same power on as a call does. Bringing a
+module in counts too. What is only written in a comment or a string is no use.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from fallback_audit.vocabulary import Capability
+from fallback_tier.gates.judges.reach import shapes, tables
+from fallback_tier.gates.judges.reach.imports import javascript_import, python_import
+from fallback_tier.gates.judges.reach.names import Names
+from fallback_tier.gates.judges.reach.shapes import Shape
+from fallback_tier.gates.judges.reach.tables import ANY, Table
+from fallback_tier.syntax import parse
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+#: How a node stands to the one around it: an expression; the object of a member; what is called; a place
+#: that binds names; no expression at all.
+_PLAIN, _SPINE, _CALLEE, _TARGET, _LABEL = range(5)
+
+_NONE: dict[int, int] = {}
+
+
+class Use(NamedTuple):
+    """A kind of reach, and what is used for it: ``process``, ``child_process.exec``."""
+
+    capability: Capability
+    callee: str
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The uses of a file, each with the lines (from 1) that it is on; whether the text has a fault."""
+
+    lines: dict[Use, tuple[int, ...]]
+    is_broken: bool = False
+
+    @property
+    def counts(self) -> dict[Use, int]:
+        """How often each is used."""
+        return {use: len(lines) for use, lines in self.lines.items()}
+
+
+def reach(text: str, grammar: str) -> Reach | None:
+    """What a text reaches for, whose grammar ``grammar_of`` told. A text with a fault is read around it.
+
+    None: the parse would take more than MAX_PARSE_STEPS.
+    """
+    source = text.encode("utf-8", "replace")
+    tree = parse(source, grammar)
+    if tree is None:
+        return None
+    is_python = grammar == "python"
+    reader = _Reader(source, is_python=is_python)
+    reader.read(tree.root_node)
+    found = {use: tuple(sorted(lines)) for use, lines in reader.found.items()}
+    return Reach(found, tree.root_node.has_error)
+
+
+class _Reader:
+    """One walk that collects, one look at what was collected, once all names are known."""
+
+    def __init__(self, source: bytes, *, is_python: bool) -> None:
+        self._shape: Shape = shapes.PYTHON if is_python else shapes.JAVASCRIPT
+        self._table: Table = tables.PYTHON if is_python else tables.JAVASCRIPT
+        self._import = python_import if is_python else javascript_import
+        self._names = Names(source, self._shape, self._table)
+        self._seen: list[tuple[Node, int]] = []
+        self._pairs: list[tuple[Node, Node]] = []
+        self._excused: set[int] = set()
+        self.found: defaultdict[Use, list[int]] = defaultdict(list)
+
+    def read(self, root: "Node") -> None:
+        self._walk(root)
+        self._names.follow(self._pairs)
+        for node, role in reversed(self._seen):
+            self._names.remember(node, called=role == _CALLEE)
+        for node, role in self._seen:
+            self._look(node, role)
+
+    @cached_property
+    def _looked_at(self) -> frozenset[str]:
+        shape = self._shape
+        return shape.names.union(shape.members, shape.indexes, shape.calls)
+
+    def _walk(self, root: "Node") -> None:
+        """Without recursion: depth is the text's to choose."""
+        pending = [(root, _PLAIN)]
+        while pending:
+            node, role = pending.pop()
+            kind = node.type
+            if role == _LABEL or kind in self._shape.skipped:
+                continue
+            if kind in self._shape.imports and self._brought_in(node):
+                continue
+            if role == _TARGET and kind in self._binding:
+                self._names.bound.add(self._names.text(node))
+            elif kind in self._looked_at:
+                self._seen.append((node, role))
+            if node.named_child_count:
+                special, default = self._roles(node, role)
+                pending.extend(
+                    (child, special.get(child.id, default)) for child in node.named_children
+                )
+
+    @cached_property
+    def _binding(self) -> frozenset[str]:
+        return self._shape.names | {"shorthand_property_identifier_pattern"}
+
+    def _roles(self, node: "Node", role: int) -> tuple[dict[int, int], int]:
+        """The roles of a node's children by their id, and that of the others."""
+        shape, kind = self._shape, node.type
+        if kind in shape.members:
+            return self._fields(node, shape.members[kind], (_SPINE, _LABEL)), _PLAIN
+        if kind in shape.indexes:
+            return self._fields(node, shape.indexes[kind], (_SPINE, _PLAIN)), _PLAIN
+        if kind in shape.calls:
+            return self._fields(node, (shape.calls[kind],), (_CALLEE,)), _PLAIN
+        if kind in shape.pairs:
+            target, value = (node.child_by_field_name(part) for part in shape.pairs[kind])
+            if target is not None and value is not None:
+                self._pairs.append((target, value))
+            return self._fields(node, shape.pairs[kind], (_TARGET, _PLAIN)), _PLAIN
+        if kind in shape.targets:
+            fields = shape.targets[kind]
+            return self._fields(node, fields, (_TARGET,) * len(fields)), _PLAIN
+        if kind in shape.labels:
+            return self._fields(node, (shape.labels[kind],), (_LABEL,)), _PLAIN
+        if kind in shape.lists:
+            return _NONE, _TARGET
+        if role == _TARGET or (kind in shape.through and role in {_SPINE, _CALLEE}):
+            return _NONE, role
+        return _NONE, _PLAIN
+
+    @staticmethod
+    def _fields(node: "Node", fields: tuple[str, ...], roles: tuple[int, ...]) -> dict[int, int]:
+        children = (node.child_by_field_name(name) for name in fields)
+        return {
+            child.id: role for child, role in zip(children, roles, strict=True) if child is not None
+        }
+
+    def _brought_in(self, statement: "Node") -> bool:
+        """Bind and count what an import brings; False: it is none (``export const …``)."""
+        brought = self._import(statement, self._names)
+        if brought is None:
+            return False
+        for path in brought:
+            self._count(self._table.normal(path), statement)
+        return True
+
+    def _look(self, node: "Node", role: int) -> None:
+        kind, shape = node.type, self._shape
+        if kind in shape.calls:
+            self._look_at_call(node)
+        if node.id in self._excused or (role == _SPINE and kind not in shape.calls):
+            return
+        for path in self._names.resolve(node, called=role == _CALLEE):
+            if kind in shape.names and path in self._table.called and role != _CALLEE:
+                continue
+            if path in self._table.holders and role == _PLAIN and kind not in shape.calls:
+                # A whole module handed on: what is done with it there can't be seen.
+                self._add(self._table.holders[path], path, node)
+            elif kind not in shape.calls or self._is_got(node):
+                self._count(path, node)
+            if path.endswith(f".{ANY}") and role == _CALLEE and path not in self._table.listed:
+                stem = path.removesuffix(f".{ANY}")
+                if stem in self._table.outer:
+                    self._add(Capability.DYNAMIC_CODE, path, node)
+
+    def _is_got(self, call: "Node") -> bool:
+        """``getattr(os, "system")``: the call itself is the mention."""
+        paths = self._names.resolve(self._names.callee(call), called=True)
+        return bool(paths & self._table.getters)
+
+    def _look_at_call(self, call: "Node") -> None:
+        callee, arguments = self._names.callee(call), self._names.arguments(call)
+        if callee is None or not arguments:
+            return
+        paths = self._names.resolve(callee, called=True)
+        module = self._names.loaded(call, paths)
+        if module:
+            self._count(self._table.normal(module), call)
+        elif module is not None:
+            self._add(Capability.DYNAMIC_CODE, "a module whose name is computed", call)
+        first = arguments[0]
+        is_text = self._names.literal(first) is not None or first.type == "template_string"
+        if is_text and paths & self._table.timers:
+            self._add(Capability.DYNAMIC_CODE, f"{min(paths)} of a text", call)
+        if is_text and self._names.named_member(callee) == "constructor":
+            self._add(Capability.DYNAMIC_CODE, "constructor of a text", call)
+        if paths & self._table.getters:
+            self._excused.add(first.id)  # what is got from it counts, not that it was asked
+        for path in paths & self._table.safe_with.keys():
+            word = self._table.safe_with[path]
+            if any(self._names.text(argument).endswith(word) for argument in arguments[1:]):
+                self._excused.add(callee.id)
+
+    def _count(self, path: str, node: "Node") -> None:
+        kind = self._table.kind(path)
+        if kind is not None:
+            self._add(kind, path, node)
+
+    def _add(self, kind: Capability, callee: str, node: "Node") -> None:
+        self.found[Use(kind, callee)].append(node.start_point.row + 1)

@@ -1,0 +1,140 @@
+"""Runs git, npm, uv and node (for yarn and pnpm) outside the sandbox: they need the registries, we give
+them nothing else.
+
+Clients never run a target's code here: the callers pass ``--ignore-scripts`` and ``--no-build``,
+and git is hardened by construction (no hooks, no filters, only the repository's configuration).
+"""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fallback_tier.errors import ToolMissingError
+from fallback_tier.execution import CommandResult
+from fallback_tier.gates.running.process import run_bounded
+
+#: A client's output in memory. `git ls-files -z` of MAX_TRACKED_FILES paths is about 12 MB, and its
+#: head must be whole; more is cut and says so.
+MAX_CLIENT_OUTPUT_BYTES = 64 * 1024 * 1024
+
+#: What every client may know: where programs, the home (for credentials that belong to the client),
+#: proxies and certificates are. An allow-list: a model key or a cloud token is never among it.
+_ENVIRONMENT = re.compile(
+    r"""PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|XDG_(CACHE|CONFIG|DATA)_HOME|NETRC
+    |(?i:https?_proxy|no_proxy|all_proxy)
+    |SSL_CERT_(FILE|DIR)|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS|GIT_SSL_CAINFO""",
+    re.VERBOSE,
+)
+
+#: Registries, caches and their tokens, as npm reads them; yarn and pnpm read the same.
+_NPM_SETTINGS = r"(?i:npm_config_.+)|NPM_TOKEN|NODE_AUTH_TOKEN"
+
+#: What only the client that it is for may know. node runs the yarn and the pnpm that the npm plugin
+#: has provisioned, and nothing else.
+_ENVIRONMENT_OF = {
+    "npm": re.compile(_NPM_SETTINGS),
+    "node": re.compile(_NPM_SETTINGS + r"|(?i:yarn_registry)"),
+    "uv": re.compile(r"UV_(?!PUBLISH_).+|PIP_.+"),
+}
+
+#: A repository is data to us. Hooks and file-system monitors are programs that it names; filters
+#: and aliases come from the user's or the system's configuration (an empty ``env`` value gives them
+#: back, see ``SubprocessClients.run``); replacements and lazy fetches change what a commit means.
+_GIT_CONFIGURATION = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.autocrlf": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+}
+_GIT_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "LC_ALL": "C",
+}
+
+_HOW_TO_INSTALL = {
+    "git": "Install git (https://git-scm.com/downloads) and make sure it is on PATH.",
+    "npm": "Install Node.js with npm (https://nodejs.org) and make sure it is on PATH.",
+    "node": "Install Node.js with npm (https://nodejs.org) and make sure it is on PATH.",
+    "uv": "Install uv (`pip install uv`): it belongs beside the Python that runs fallback-tier.",
+}
+
+
+class SubprocessClients:
+    """The reference implementation of ``execution.ClientRunner``."""
+
+    def __init__(
+        self, environ: Mapping[str, str] = os.environ, *, python: Path = Path(sys.executable)
+    ) -> None:
+        self._environ = dict(environ)
+        self._python = python
+
+    def run(
+        self,
+        tool: str,
+        args: Sequence[str],
+        *,
+        cwd: Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        """stdout and stderr joined, bounded by MAX_CLIENT_OUTPUT_BYTES; at ``timeout_s`` the whole
+        process tree is killed. ``env`` is added last; an empty value removes the variable.
+
+        Never raises for a non-zero exit. Raises ToolMissingError.
+        """
+        path = self._locate(tool)
+        variables = self._environment(tool) | dict(env or {})
+        try:
+            result = run_bounded(
+                [str(path), *args],
+                cwd=cwd,
+                env={name: value for name, value in variables.items() if value},
+                timeout_s=timeout_s,
+                max_output_bytes=MAX_CLIENT_OUTPUT_BYTES,
+            )
+        except OSError as error:
+            raise ToolMissingError(
+                f"{path} can't be started in {cwd}: {error.strerror}.",
+                next_step=_HOW_TO_INSTALL.get(tool, f"Install {tool}."),
+            ) from error
+        return result.model_copy(update={"argv": (tool, *args)})
+
+    def _locate(self, tool: str) -> Path:
+        beside = self._python.parent / tool
+        if tool == "uv" and os.access(beside, os.X_OK):
+            return beside
+        found = shutil.which(tool, path=self._environ.get("PATH", os.defpath))
+        # A relative PATH entry would let a file in the working directory stand in for the client.
+        if found is None or not Path(found).is_absolute():
+            raise ToolMissingError(
+                f"{tool} is not on PATH.", next_step=_HOW_TO_INSTALL.get(tool, f"Install {tool}.")
+            )
+        return Path(found)
+
+    def _environment(self, tool: str) -> dict[str, str]:
+        own = _ENVIRONMENT_OF.get(tool)
+        allowed = {
+            name: value
+            for name, value in self._environ.items()
+            if _ENVIRONMENT.fullmatch(name) or (own is not None and own.fullmatch(name))
+        }
+        return allowed | _git_environment() if tool == "git" else allowed
+
+
+def _git_environment() -> dict[str, str]:
+    numbered = {"GIT_CONFIG_COUNT": str(len(_GIT_CONFIGURATION))}
+    for number, (key, value) in enumerate(_GIT_CONFIGURATION.items()):
+        numbered |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return _GIT_ENVIRONMENT | numbered

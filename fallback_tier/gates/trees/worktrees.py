@@ -1,0 +1,167 @@
+"""A disposable worktree a fix, reset between attempts; and what a killed run left is cleared away."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from fallback_tier import ports
+from fallback_tier.errors import RepositoryError
+from fallback_tier.execution import ClientRunner, Sandbox
+from fallback_tier.gates.trees.bases import Bases
+from fallback_tier.gates.trees.checkout import CheckoutWorktree
+from fallback_tier.gates.trees.isolation import remove_tree
+from fallback_tier.gates.trees.layers import LayeredWorktree
+from fallback_tier.gates.trees.locks import hold, try_hold
+from fallback_tier.repo import RepoContext
+
+#: In a worktree's place: held for as long as the process that made it lives.
+_LOCK = "lock"
+
+#: Held while worktrees are made or cleared away.
+_TURNS = "worktrees.lock"
+
+
+class Worktree(ports.Worktree, Protocol):
+    """What the gate runner does with a worktree; gates see only ``ports.Worktree``."""
+
+    def apply(self, diff: str) -> None:
+        """Apply a unified diff, exactly where it says. Raises PatchError; all is as before then."""
+        ...
+
+    def restore(self) -> None:
+        """Tracked files as the patch left them, whatever a command did to them since.
+
+        What a command installed stays. Without this a gate's command could rewrite what the next
+        gate reads, and the proof would be of something else than the patch.
+        """
+        ...
+
+    def reset(self) -> None:
+        """Back to the pristine base commit: no patch, and nothing of what commands wrote."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is held. Idempotent."""
+        ...
+
+
+class Worktrees:
+    """Makes the worktrees of one state folder, in layers wherever the sandbox can mount them there.
+
+    ``layered``: False for plain checkouts, True for layers whatever the probe would say.
+    """
+
+    def __init__(
+        self,
+        workspace: Path,
+        clients: ClientRunner,
+        sandbox: Sandbox,
+        *,
+        layered: bool | None = None,
+    ) -> None:
+        self._workspace = workspace.resolve()
+        self._clients = clients
+        self._sandbox = sandbox
+        self._layered = layered
+        self._lock = self._workspace / _TURNS
+
+    @contextmanager
+    def open(self, repo: RepoContext, name: str = "") -> Iterator[Worktree]:
+        """A worktree of ``repo``'s base commit, removed at the end; ``name``: instead of the fix's.
+
+        First whatever worktrees of dead processes are here is removed. Raises RepositoryError where the
+        objects are not there (a partial clone), where the state folder can't be written, and where
+        another process has this worktree; SandboxError; ToolFailedError where git fails otherwise.
+        """
+        place = self._workspace / "worktrees" / (name or repo.fix_id)
+        with self._claimed(place):
+            try:
+                worktree = self._make(repo, place)
+            except OSError as error:
+                raise _no_room(place, error) from error
+            try:
+                yield worktree
+            finally:
+                worktree.close()
+
+    def remove_leftovers(self) -> None:
+        """``remove_leftovers`` of this state folder."""
+        remove_leftovers(self._workspace)
+
+    @contextmanager
+    def _claimed(self, place: Path) -> Iterator[None]:
+        """The empty folder ``place``, ours until the end, however this process ends."""
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with hold(self._lock):
+                _remove_dead(place.parent)
+                place.mkdir()
+                lock = hold(place / _LOCK)
+        except FileExistsError as error:
+            raise RepositoryError(
+                f"The worktree {place} is in the hands of another process.",
+                next_step="Wait for it to end.",
+            ) from error
+        except OSError as error:
+            raise _no_room(place, error) from error
+        with lock:
+            try:
+                yield
+            finally:
+                _empty(place)
+                with hold(self._lock):
+                    _remove(place)
+
+    def _make(self, repo: RepoContext, place: Path) -> Worktree:
+        layered = self._layered
+        if layered is None:
+            layered = self._sandbox.mounts_layers(self._workspace)
+        if not layered:
+            return CheckoutWorktree.create(repo, self._clients, place)
+        base = Bases(self._workspace / "bases", self._clients).open(repo)
+        try:
+            return LayeredWorktree(base, repo.base_commit, self._clients, place)
+        except BaseException:
+            base.close()
+            raise
+
+
+def remove_leftovers(workspace: Path) -> None:
+    """Remove the worktrees of dead processes; another live run's is left alone."""
+    folder = workspace / "worktrees"
+    if folder.is_dir():
+        # In turns: between making a folder and holding its lock, it looks like a dead one's.
+        with hold(workspace / _TURNS):
+            _remove_dead(folder)
+
+
+def _remove_dead(folder: Path) -> None:
+    for place in [path for path in folder.iterdir() if path.is_dir()]:
+        with suppress(FileNotFoundError):  # it ended by itself just now
+            lock = try_hold(place / _LOCK)
+            if lock is not None:
+                with lock:
+                    _remove(place)
+
+
+def _remove(place: Path) -> None:
+    """Only in turns: who looks for dead ones would make the lock's name anew."""
+    _empty(place)
+    (place / _LOCK).unlink(missing_ok=True)
+    place.rmdir()
+
+
+def _empty(place: Path) -> None:
+    for entry in place.iterdir():
+        if entry.is_dir():
+            remove_tree(entry)
+        elif entry.name != _LOCK:
+            entry.unlink()
+
+
+def _no_room(place: Path, error: OSError) -> RepositoryError:
+    return RepositoryError(
+        f"No worktree can be made in {place}: {error.strerror}.",
+        next_step="Free some space there, or choose another state directory.",
+    )

@@ -1,0 +1,116 @@
+"""A proved patch goes to the user's working tree: all of it or nothing, and nothing else."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from fallback_audit.events import PatchDelivered
+from fallback_audit.ports import AuditStore, Scope
+from fallback_audit.vocabulary import DeliveryPlace
+from fallback_tier.errors import ConfigurationError, PatchError, RepositoryError
+from fallback_tier.execution import ClientRunner
+from fallback_tier.gates.result import Verified
+from fallback_tier.gates.trees.isolation import USERS_CONFIGURATION, inspect_repository
+from fallback_tier.outcome import Applied
+from fallback_tier.repo import RepoContext
+
+#: `git apply` on one patch of at most MAX_PATCH_BYTES.
+APPLY_TIMEOUT_S = 60.0
+
+
+def deliver(application: Applied, repo: RepoContext, clients: ClientRunner) -> None:
+    """Put the patch on the working tree, uncommitted.
+
+    Raises RepositoryError where HEAD or the tree changed since the fix began, PatchError where git
+    refuses or fails; the tree is as it was then, or the error says how to put it back.
+    """
+    now = inspect_repository(repo.root, clients)
+    if now.base_commit != repo.base_commit:
+        raise RepositoryError(
+            f"{repo.root} moved from {repo.base_commit[:12]} to {now.base_commit[:12]} while the fix "
+            "was being proved.",
+            next_step="Run the fix again on the new commit; the proved patch is in the evidence store.",
+        )
+    if now.dirty:
+        raise RepositoryError(
+            f"{repo.root} was changed while the fix was being proved: {now.dirty[0]}.",
+            next_step="Commit or stash it, and run the fix again.",
+        )
+    with tempfile.NamedTemporaryFile("wb", suffix=".patch") as file:
+        file.write(application.diff.encode())
+        file.flush()
+        done = clients.run(
+            "git",
+            ["apply", "--whitespace=nowarn", file.name],
+            cwd=repo.root,
+            timeout_s=APPLY_TIMEOUT_S,
+            env=USERS_CONFIGURATION,
+        )
+    if not done.ok:
+        raise PatchError(
+            f"git could not put the proved patch on {repo.root}: {done.output.strip()}",
+            next_step=put_back(application, repo, clients),
+        )
+
+
+def put_back(application: Applied, repo: RepoContext, clients: ClientRunner) -> str:
+    """git checks a whole patch before it writes, but a full disk, or a kill, stops it in the middle.
+
+    For a tree that differs from its index in what the patch did alone: the index has what stood there.
+    Returns what to tell.
+    """
+    for path in application.files:
+        if not repo.has(path):
+            (repo.root / path).unlink(missing_ok=True)
+    restored = clients.run(
+        "git",
+        ["checkout-index", "--force", "--", *filter(repo.has, application.files)],
+        cwd=repo.root,
+        timeout_s=APPLY_TIMEOUT_S,
+        env=USERS_CONFIGURATION,
+    )
+    if restored.ok:
+        return "The working tree was put back as it was; use --dry-run to print the patch."
+    names = " ".join(application.files)
+    return f"Free some space, then put the tree back: `git checkout -- {names}`."
+
+
+def record_delivery(
+    audit: AuditStore,
+    result: Verified,
+    place: DeliveryPlace = DeliveryPlace.WORKING_TREE,
+    reference: str | None = None,
+) -> None:
+    """Put on record where the proved patch went. Raises AuditStoreError."""
+    scope = Scope(fix_id=result.fix_id, gate_transition_id=result.gate_transition_id)
+    digest = result.application.patch_sha256
+    audit.append(scope, PatchDelivered(patch_sha256=digest, place=place, reference=reference))
+
+
+def check_output(path: Path) -> None:
+    """Can a patch be written here? Asked before the work. Raises ConfigurationError."""
+    if path.is_dir():
+        problem = "it is a folder"
+    elif not path.parent.is_dir():
+        problem = f"there is no folder {path.parent}"
+    elif not os.access(path.parent, os.W_OK):
+        problem = f"{path.parent} is not writable"
+    else:
+        return
+    raise ConfigurationError(
+        f"--output {path}: {problem}.", next_step="Name a file in a folder that you can write to."
+    )
+
+
+def write_patch(path: Path, diff: str) -> None:
+    """Write the patch whole or not at all. Raises PatchError naming the path."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        partial.write_bytes(diff.encode())
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise PatchError(
+            f"The patch can't be written to {path}: {error.strerror}.",
+            next_step="Name a writable path with --output.",
+        ) from error
