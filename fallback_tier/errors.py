@@ -108,6 +108,12 @@ class ToolFailedError(ToolError):
         self.output = output
 
 
+class StateFolderError(FallbackError):
+    """The state folder can't be written."""
+
+    code = "state_folder"
+
+
 class PatchError(FallbackError):
     """A patch that can't be made, read or allowed."""
 

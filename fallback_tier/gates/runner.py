@@ -5,8 +5,8 @@ attempt is distilled, deterministically, into the next attempt's context; nothin
 """
 
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import Finished, TierEvent
-from fallback_tier.errors import ToolError
+from fallback_tier.errors import StateFolderError, ToolError
 from fallback_tier.execution import ClientRunner, Sandbox
 from fallback_tier.gates.decision import Ask, decide, told
 from fallback_tier.gates.journal.inputs import Setup
@@ -143,6 +143,17 @@ class _Fix:
         self._opened.close()
         self._worktrees.remove_leftovers()
 
+    @contextmanager
+    def _in_state_folder(self) -> Iterator[None]:
+        """A full disk below the worktree is said by its place; the fix stays open, to be resumed."""
+        try:
+            yield
+        except OSError as error:
+            raise StateFolderError(
+                f"The state folder {self._runner.workspace} can't be written: {error.strerror}.",
+                next_step="Free space there, or set another one with --state-dir.",
+            ) from error
+
     def step(self, key: StepKey, state: FixState) -> FixState:
         """Do the keyed step. A client that can't do its work is a person's question, no verdict."""
         try:
@@ -174,13 +185,14 @@ class _Fix:
 
     def _isolate(self, state: FixState) -> FixState:
         """One disposable worktree a fix, reset between attempts: the repository is never written."""
-        if self._worktree is None:
-            self._worktree = self._opened.enter_context(self._worktrees.open(self._repo))
-        else:
-            self._worktree.reset()
-        if state.verdicts and isinstance(state.application, Applied):
-            # Taken up behind the verdict that it applies: put on again, and not judged again.
-            self._worktree.apply(state.application.diff)
+        with self._in_state_folder():
+            if self._worktree is None:
+                self._worktree = self._opened.enter_context(self._worktrees.open(self._repo))
+            else:
+                self._worktree.reset()
+            if state.verdicts and isinstance(state.application, Applied):
+                # Taken up behind the verdict that it applies: put on again, and not judged again.
+                self._worktree.apply(state.application.diff)
         return replace(state, isolated=True)
 
     def _gate(self, name: str, state: FixState) -> FixState:
@@ -188,7 +200,8 @@ class _Fix:
         if not isinstance(application, Applied) or worktree is None:
             raise AssertionError("gates judge an isolated patch")
         began = time.monotonic_ns()
-        verdict = self._judge(name, application, worktree)
+        with self._in_state_folder():
+            verdict = self._judge(name, application, worktree)
         took_ms = (time.monotonic_ns() - began) // 1_000_000
         verdict = verdict.model_copy(update={"duration_ms": took_ms})
         kept = self.record.judged(verdict, application.attempt)

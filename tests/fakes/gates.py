@@ -26,7 +26,7 @@ class RuleGate:
             status=GateStatus.FAILED,
             failure_kind=self.kind,
             detail="tests failed",
-            log=f"{self.log} in attempt {context.application.attempt}",
+            log=f"{self.log}\nThis was attempt {context.application.attempt}",
         )
 
 

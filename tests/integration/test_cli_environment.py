@@ -252,7 +252,7 @@ def test_a_full_disk_under_the_state(tmp_path: Path, advisory: Path, small_disk:
     before = snapshot(repo)
     state = small_disk / "state"
     ended = run("fix", repo, "--advisory", advisory, "--state-dir", state, "--json")
-    assert as_error(ended, "audit_store").endswith("the disk is full.")
+    assert as_error(ended, "state_folder").endswith("No space left on device.")
     assert str(state) in ended.problem
     assert "Free space" in ended.next_step
     assert snapshot(repo) == before

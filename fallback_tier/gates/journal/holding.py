@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fallback_tier.errors import InputError
+from fallback_tier.errors import InputError, StateFolderError
 from fallback_tier.gates.trees.locks import try_hold
 
 
@@ -14,13 +14,19 @@ def holding(workspace: Path, fix_id: str) -> Iterator[None]:
     """Hold a fix: while it runs, while it is taken up again, while a person decides about it.
 
     What is read from its trail in here stays true. The system lets go when the process ends, however
-    it does. Raises InputError where another process holds it.
+    it does. Raises InputError where another process holds it, StateFolderError where it can't be held.
     """
     folder = workspace / "held"
-    folder.mkdir(parents=True, exist_ok=True)
     # An identifier may be anybody's text: it names no path.
     place = folder / hashlib.sha256(fix_id.encode("utf-8", "replace")).hexdigest()
-    lock = try_hold(place)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = try_hold(place)
+    except OSError as error:
+        raise StateFolderError(
+            f"The state folder {workspace} can't be written: {error.strerror}.",
+            next_step="Free space there, or set another one with --state-dir.",
+        ) from error
     if lock is None:
         raise InputError(
             f"Fix {fix_id} is in the hands of another process.",
