@@ -2,9 +2,10 @@
 
 A patch by a model that was shown hostile text may do what nobody asked for; tests rarely notice. So the
 syntax of the changed files is compared with the base commit's: what is used more often than before must
-have been declared by the plan, in which a reviewer reads it. What only moved, or got other arguments, is
-not new. Bringing in a listed module counts as a use, because what is then done with it can be hidden from a
-reader of one file, and that it was brought in can't.
+have been declared by the plan, in which a reviewer reads it. What only moved, got other arguments, or
+stands in the place of another call of its kind (``execFile`` for ``exec``) is not new. Bringing in a
+listed module counts as a use, because what is then done with it can be hidden from a reader of one file,
+and that it was brought in can't.
 """
 
 from contextlib import suppress
