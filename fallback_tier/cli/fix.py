@@ -23,7 +23,7 @@ from fallback_tier.handover.delivery import deliver
 from fallback_tier.installed import look_at
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
-from fallback_tier.wiring import Inputs, Services, open_services
+from fallback_tier.wiring import Services, open_services
 from fallback_tier.wiring.gates import check_proofs
 
 
@@ -99,12 +99,14 @@ def _fix_one(
             runner = services.gate_runner(advisory, progress, setup, repo=inputs.repo_ctx)
             check_proofs(runner, inputs, progress.tell_of_proof)
             result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
-        return finish(result, inputs, services, setup, deliver, as_json=arguments.json)
+        repo = inputs.repo_ctx
+        return finish(result, advisory, repo, services, setup, deliver, as_json=arguments.json)
 
 
 def finish(
     result: FixResult,
-    inputs: Inputs,
+    advisory: Advisory,
+    repo: RepoContext,
     services: Services,
     setup: Setup,
     put: Put,
@@ -114,8 +116,8 @@ def finish(
     """Deliver a proved patch and report the end; returns the exit code. ``put`` as ``hand_over`` says."""
     landed = Landed()
     if isinstance(result, Verified):
-        fixed = [(result, inputs.advisory)]
-        landed = hand_over(fixed, result.application, inputs.repo_ctx, services, setup, put)
+        fixed = [(result, advisory)]
+        landed = hand_over(fixed, result.application, repo, services, setup, put)
     code = exit_code(result)
     if as_json:
         print_json({**document(result), **landed.document(), "exit_code": code})

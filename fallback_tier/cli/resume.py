@@ -94,7 +94,8 @@ def go_on(
             runner = services.gate_runner(advisory, progress, setup, repo=inputs.repo_ctx)
             check_gates(taken, runner.gate_names, runner.setup.configuration, fix_id)
             result = runner.resume(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection, taken)
-        return finish(result, inputs, services, setup, deliver, as_json=as_json)
+        repo = inputs.repo_ctx
+        return finish(result, advisory, repo, services, setup, deliver, as_json=as_json)
 
 
 def _ended(
@@ -119,10 +120,7 @@ def _ended(
         f"fix {safe(fix_id)} has ended ({taken.after}): no gate is run again",
     )
     how = taken.delivered or complete
-    inputs = services.inputs_on(
-        repo, advisory, fix_id=fix_id, gate_transition_id=taken.gate_transition_id
-    )
-    return finish(taken.result, inputs, services, setup, how, as_json=as_json)
+    return finish(taken.result, advisory, repo, services, setup, how, as_json=as_json)
 
 
 def _configuration(inputs: FixInputs, arguments: argparse.Namespace) -> Configuration:

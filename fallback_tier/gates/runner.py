@@ -5,8 +5,8 @@ attempt is distilled, deterministically, into the next attempt's context; nothin
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import Finished, TierEvent
-from fallback_tier.errors import StateFolderError, ToolError
+from fallback_tier.errors import ToolError
 from fallback_tier.execution import ClientRunner, Sandbox
 from fallback_tier.gates.decision import Ask, decide, told
 from fallback_tier.gates.journal.inputs import Setup
@@ -24,6 +24,7 @@ from fallback_tier.gates.journal.resume import TakenUp
 from fallback_tier.gates.judges.applies import judge_application
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
+from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeSelection
 from fallback_tier.ports import Gate, GateContext, GateVerdict
@@ -143,17 +144,6 @@ class _Fix:
         self._opened.close()
         self._worktrees.remove_leftovers()
 
-    @contextmanager
-    def _in_state_folder(self) -> Iterator[None]:
-        """A full disk below the worktree is said by its place; the fix stays open, to be resumed."""
-        try:
-            yield
-        except OSError as error:
-            raise StateFolderError(
-                f"The state folder {self._runner.workspace} can't be written: {error.strerror}.",
-                next_step="Free space there, or set another one with --state-dir.",
-            ) from error
-
     def step(self, key: StepKey, state: FixState) -> FixState:
         """Do the keyed step. A client that can't do its work is a person's question, no verdict."""
         try:
@@ -185,7 +175,7 @@ class _Fix:
 
     def _isolate(self, state: FixState) -> FixState:
         """One disposable worktree a fix, reset between attempts: the repository is never written."""
-        with self._in_state_folder():
+        with writing_below(self._runner.workspace):
             if self._worktree is None:
                 self._worktree = self._opened.enter_context(self._worktrees.open(self._repo))
             else:
@@ -200,7 +190,7 @@ class _Fix:
         if not isinstance(application, Applied) or worktree is None:
             raise AssertionError("gates judge an isolated patch")
         began = time.monotonic_ns()
-        with self._in_state_folder():
+        with writing_below(self._runner.workspace):
             verdict = self._judge(name, application, worktree)
         took_ms = (time.monotonic_ns() - began) // 1_000_000
         verdict = verdict.model_copy(update={"duration_ms": took_ms})

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fallback_tier.errors import InputError, StateFolderError
+from fallback_tier.errors import InputError
 from fallback_tier.gates.trees.locks import try_hold
+from fallback_tier.gates.trees.state_folder import writing_below
 
 
 @contextmanager
@@ -19,14 +20,9 @@ def holding(workspace: Path, fix_id: str) -> Iterator[None]:
     folder = workspace / "held"
     # An identifier may be anybody's text: it names no path.
     place = folder / hashlib.sha256(fix_id.encode("utf-8", "replace")).hexdigest()
-    try:
+    with writing_below(workspace):
         folder.mkdir(parents=True, exist_ok=True)
         lock = try_hold(place)
-    except OSError as error:
-        raise StateFolderError(
-            f"The state folder {workspace} can't be written: {error.strerror}.",
-            next_step="Free space there, or set another one with --state-dir.",
-        ) from error
     if lock is None:
         raise InputError(
             f"Fix {fix_id} is in the hands of another process.",
