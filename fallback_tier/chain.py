@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
-from fallback_audit.documents import put_document
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
     AttemptRefused,
@@ -16,6 +15,7 @@ from fallback_audit.events import (
     RagSkippedOnRetry,
     RecipeEvaluated,
 )
+from fallback_audit.evidence.documents import put_document
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import PromptShape, RefusalReason, Tier
 from fallback_tier.attempt import Proposal, Recorder, Refusal, Task, TierEvent

@@ -1,7 +1,7 @@
 """The event vocabulary: evidence of what happened, one frozen model a kind.
 
 Payloads carry digests and short redacted excerpts, never whole prompts, diffs or logs: those live
-in the evidence store (``fallback_audit.evidence``). Numbers stay below 2**53 and times are strings,
+in the evidence store (``fallback_audit.evidence.store``). Numbers stay below 2**53 and times are strings,
 so that every payload has one canonical form (RFC 8785).
 """
 

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from fallback_audit.evidence import FileEvidenceStore
-from fallback_audit.judging_stats import KINDS, judging_stats
-from fallback_audit.render import Renderer, fix_json, log_json
-from fallback_audit.sqlite_store import SqliteAuditReader, open_readonly
-from fallback_audit.verify import verify as verify_store
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.showing.judging_stats import KINDS, judging_stats
+from fallback_audit.showing.render import Renderer, fix_json, log_json
+from fallback_audit.stores.sqlite import SqliteAuditReader, open_readonly
+from fallback_audit.verifying.verify import verify as verify_store
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import state_dir
 from fallback_tier.cli.output import print_json

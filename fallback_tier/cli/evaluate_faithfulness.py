@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fallback_audit.describe import visible
+from fallback_audit.showing.describe import visible
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.arguments import add_json
 from fallback_tier.cli.evaluate import StageProgress, require_extra

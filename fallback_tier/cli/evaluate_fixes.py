@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fallback_audit.describe import visible
+from fallback_audit.showing.describe import visible
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.arguments import add_budget
 from fallback_tier.cli.model_options import add_model

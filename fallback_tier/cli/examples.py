@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from fallback_audit.describe import visible
+from fallback_audit.showing.describe import visible
 from fallback_plugins.solved_examples.dataset import Format, Skipped, read_examples
 from fallback_plugins.solved_examples.ingestion import IngestCounts
 from fallback_plugins.solved_examples.listing import Listed, Selection, listing

@@ -14,7 +14,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fallback_audit.describe import visible
+from fallback_audit.showing.describe import visible
 from fallback_plugins.solved_examples import manifest as manifests
 from fallback_plugins.solved_examples.drift import validate as find_drift
 from fallback_plugins.solved_examples.embedding import load_embedder, missing_packages

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fallback_audit.describe import visible
+from fallback_audit.showing.describe import visible
 from fallback_plugins.solved_examples.embedding import load_embedder
 from fallback_plugins.solved_examples.interfaces import Question
 from fallback_plugins.solved_examples.question import flaw_text, question_of

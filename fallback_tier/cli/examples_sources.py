@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from fallback_audit.describe import visible
 from fallback_audit.errors import AuditIntegrityError
-from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import StoredEvent
-from fallback_audit.sqlite_store import SqliteAuditReader, open_readonly
-from fallback_audit.verify import verify
+from fallback_audit.showing.describe import visible
+from fallback_audit.stores.sqlite import SqliteAuditReader, open_readonly
+from fallback_audit.verifying.verify import verify
 from fallback_plugins.scratch import scratch_folder
 from fallback_plugins.solved_examples.harvest import Harvest, HarvestSource, HarvestTools
 from fallback_plugins.solved_examples.harvest import harvest as harvest_from

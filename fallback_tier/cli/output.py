@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from fallback_audit.describe import is_unsafe, visible
 from fallback_audit.errors import FallbackError
+from fallback_audit.showing.describe import is_unsafe, visible
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.markup import escape
 
-from fallback_audit.describe import visible
+from fallback_audit.showing.describe import visible
 from fallback_audit.vocabulary import LadderStep
 from fallback_tier.outcome import ClearedPath, Left, Move, Remediation
 

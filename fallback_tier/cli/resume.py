@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from fallback_audit.errors import EvidenceError
-from fallback_audit.evidence import FileEvidenceStore
-from fallback_audit.sqlite_store import SqliteAuditStore, open_readonly
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_tier.advisory import Advisory
 from fallback_tier.cli.fix import finish
 from fallback_tier.cli.options import check_files, keys, state_dir

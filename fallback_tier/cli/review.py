@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from fallback_audit.events import BudgetRaised
-from fallback_audit.evidence import FileEvidenceStore
-from fallback_audit.sqlite_store import SqliteAuditStore, open_readonly
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import state_dir
 from fallback_tier.cli.output import print_json, print_patch

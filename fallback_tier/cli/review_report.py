@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.markup import escape
 
-from fallback_audit.describe import visible
-from fallback_audit.describe_model import grounded_words
-from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.showing.describe import visible
+from fallback_audit.showing.describe_model import grounded_words
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.gates.journal.questions import AttemptReview, Evidence, Question, Review
 

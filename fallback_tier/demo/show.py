@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
 
-from fallback_audit.evidence import FileEvidenceStore
-from fallback_audit.render import Renderer
-from fallback_audit.sqlite_store import open_readonly
-from fallback_audit.verify import verify
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.showing.render import Renderer
+from fallback_audit.stores.sqlite import open_readonly
+from fallback_audit.verifying.verify import verify
 from fallback_plugins.solved_examples import ExampleStore, load_jsonl
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes

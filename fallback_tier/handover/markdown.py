@@ -7,7 +7,7 @@ so that every byte that is not ours stands in one.
 
 import re
 
-from fallback_audit.describe import visible
+from fallback_audit.showing.describe import visible
 
 #: One line of untrusted text: a sentence of a gate, a test's name.
 MAX_INLINE_CHARS = 300

@@ -11,10 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.model_events import BudgetRaised
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import AdvisoryError

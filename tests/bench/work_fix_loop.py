@@ -13,7 +13,7 @@ from typing import Any
 
 from fallback_audit.events import AttemptStarted, FixStarted, FixVerified, GateJudged
 from fallback_audit.ports import Scope
-from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import GateStatus, PromptShape, ProofLevel, Tier
 from fallback_tier.gates.result import Verified
 from fallback_tier.gates.steps import FixState, StepKey, next_step

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fallback_audit.events import AuditEvent
 from fallback_audit.ports import Scope, StoredEvent
-from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
 
 
 class Kill(NamedTuple):

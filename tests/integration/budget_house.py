@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from fallback_audit.events import BudgetRaised, BudgetReached
-from fallback_audit.evidence import FileEvidenceStore
-from fallback_audit.sqlite_store import SqliteAuditStore
-from fallback_audit.verify import verify
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
+from fallback_audit.verifying.verify import verify
 from fallback_plugins.claude.scripted import ScriptedModel
 from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.budget.audited import AuditMeter

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from fallback_audit.events import AuditEvent, GateJudged
-from fallback_audit.evidence import FileEvidenceStore
-from fallback_audit.sqlite_store import SqliteAuditStore
-from fallback_audit.verify import verify
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
+from fallback_audit.verifying.verify import verify
 from fallback_tier.advisory import Advisory, AdvisorySet, parse_advisory
 from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.journal import AuditJournal

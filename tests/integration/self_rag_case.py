@@ -8,7 +8,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fallback_audit.contract import violations
+from fallback_audit.contract.table import violations
+from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.events import (
     AuditEvent,
     ModelCalled,
@@ -16,7 +17,6 @@ from fallback_audit.events import (
     SegmentScored,
     StrategyDegraded,
 )
-from fallback_audit.trail import Entry, Trail
 from fallback_audit.vocabulary import CallType, ModelFailureKind, RefusalReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.budget.journal import AuditJournal

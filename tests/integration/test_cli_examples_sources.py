@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fallback_audit.evidence import FileEvidenceStore
-from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_plugins.claude.scripted import ScriptedModel
 from fallback_plugins.solved_examples.store import ExampleStore
 from fallback_tier.advisory import parse_advisory

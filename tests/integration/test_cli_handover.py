@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fallback_audit.events import PatchDelivered
-from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.cli import exit_codes
 from fallback_tier.errors import ConfigurationError

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.documents import put_document
 from fallback_audit.events import FixStarted
-from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.evidence.documents import put_document
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Scope
-from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.gates.journal.inputs import FixInputs, Setup

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.events import ReviewDecided
-from fallback_audit.evidence import FileEvidenceStore
-from fallback_audit.sqlite_store import SqliteAuditStore
-from fallback_audit.verify import verify
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
+from fallback_audit.verifying.verify import verify
 from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import main

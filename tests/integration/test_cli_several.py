@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fallback_audit.evidence import FileEvidenceStore
-from fallback_audit.sqlite_store import SqliteAuditStore
-from fallback_audit.verify import verify
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
+from fallback_audit.verifying.verify import verify
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisorySet
 from fallback_tier.cli import exit_codes

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from fallback_audit.events import FixStarted, GateJudged, RecipeEvaluated
-from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import GateStatus, RefusalReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.cli import exit_codes

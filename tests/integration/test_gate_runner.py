@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fallback_audit.contract import violations
+from fallback_audit.contract.table import violations
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.vocabulary import (
     EscalationReason,
@@ -105,7 +105,7 @@ class Bench:
 
     def check_contract(self) -> None:
         """Whatever happened, the trail keeps its contract, and the repository is untouched."""
-        from fallback_audit.trail import Entry, Trail
+        from fallback_audit.contract.trail import Entry, Trail
 
         trail = Trail(
             self.audit.stored[0].scope,

@@ -15,7 +15,7 @@ from fallback_audit.events import (
     PatchProposed,
     PlanRejected,
 )
-from fallback_audit.judging_stats import judging_stats
+from fallback_audit.showing.judging_stats import judging_stats
 from fallback_audit.vocabulary import CallType, RefusalReason
 from fallback_tier.grounding.support import Judgement, claims_of
 from fallback_tier.limits import MAX_AUTHOR_CALLS

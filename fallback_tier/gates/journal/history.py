@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from fallback_audit.contract.trail import TERMINALS, is_budget_stop
 from fallback_audit.events import (
     AttemptStarted,
     BudgetRaised,
@@ -12,7 +13,6 @@ from fallback_audit.events import (
     TransitionReopened,
 )
 from fallback_audit.ports import AuditReader, Scope, StoredEvent
-from fallback_audit.trail import TERMINALS, is_budget_stop
 from fallback_tier.errors import InputError
 
 EventT = TypeVar("EventT")

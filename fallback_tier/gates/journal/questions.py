@@ -5,7 +5,7 @@ Text in here is what models, targets and advisories said: whoever prints it neut
 
 from decimal import Decimal
 
-from fallback_audit.describe import AttemptLine, FixSummary, summarise
+from fallback_audit.contract.trail import Asked, is_budget_stop
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import (
     AttemptFailed,
@@ -22,7 +22,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditReader, EvidenceStore, StoredEvent
-from fallback_audit.trail import Asked, is_budget_stop
+from fallback_audit.showing.describe import AttemptLine, FixSummary, summarise
 from fallback_audit.vocabulary import EscalationReason, FailureKind, PromptShape
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.budget_raise import how_to_go_on

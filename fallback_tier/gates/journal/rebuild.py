@@ -6,7 +6,7 @@ as it is on record: a verdict is never given twice, a failure never distilled ag
 
 from dataclasses import replace
 
-from fallback_audit.documents import get_document
+from fallback_audit.contract.trail import is_budget_stop
 from fallback_audit.events import (
     AnswerReused,
     AttemptFailed,
@@ -20,8 +20,8 @@ from fallback_audit.events import (
     ModelCalled,
     PatchProposed,
 )
+from fallback_audit.evidence.documents import get_document
 from fallback_audit.ports import EvidenceStore
-from fallback_audit.trail import is_budget_stop
 from fallback_audit.vocabulary import CallType, Tier
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.history import History, Transition

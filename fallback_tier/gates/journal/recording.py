@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from fallback_audit.documents import put_document
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
     AttemptFailed,
@@ -16,6 +15,7 @@ from fallback_audit.events import (
     GateJudged,
     SandboxDisabled,
 )
+from fallback_audit.evidence.documents import put_document
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import Recorder, TierEvent

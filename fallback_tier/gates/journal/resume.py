@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from fallback_audit.documents import get_document
+from fallback_audit.contract.trail import TERMINALS
 from fallback_audit.events import (
     BudgetRaised,
     FixStarted,
@@ -17,8 +17,8 @@ from fallback_audit.events import (
     PatchDelivered,
     SandboxDisabled,
 )
+from fallback_audit.evidence.documents import get_document
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.trail import TERMINALS
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import InputError, RepositoryError
 from fallback_tier.gates.journal.budget_raise import how_to_go_on

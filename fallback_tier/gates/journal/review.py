@@ -10,7 +10,7 @@ here is still true when the answer is appended.
 
 from dataclasses import dataclass
 
-from fallback_audit.describe_human import decided_words, reopened_words
+from fallback_audit.contract.trail import is_budget_stop
 from fallback_audit.events import (
     AttemptFailed,
     FixEscalated,
@@ -21,7 +21,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.human_events import MAX_WORDS_CHARS
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.trail import is_budget_stop
+from fallback_audit.showing.describe_human import decided_words, reopened_words
 from fallback_audit.vocabulary import ReviewVerdict
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.budget_raise import how_to_go_on

@@ -17,13 +17,13 @@ from enum import StrEnum
 from itertools import groupby
 from pathlib import PurePosixPath
 
-from fallback_audit.contract import violations
+from fallback_audit.contract.table import violations
+from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import FixStarted, FixVerified
+from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.frozen import Frozen
-from fallback_audit.kept import kept_digests
 from fallback_audit.ports import EvidenceStore, Scope, StoredEvent
-from fallback_audit.trail import Entry, Trail
 from fallback_audit.vocabulary import Tier
 from fallback_plugins.solved_examples.line_edits import edits_between
 from fallback_plugins.solved_examples.release_files import LANGUAGES
@@ -125,7 +125,7 @@ def harvest(
 ) -> Harvest:
     """Every gate transition among ``events`` that makes an example, in the order of their first event.
 
-    The caller has verified the chain (``fallback_audit.verify``): here each trail's contract and
+    The caller has verified the chain (``fallback_audit.verifying.verify``): here each trail's contract and
     evidence are checked, not its hashes.
     """
     examples: list[SolvedExample] = []

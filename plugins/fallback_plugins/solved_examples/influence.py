@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from fallback_audit.account import read_account
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import (
     AttemptFailed,
@@ -18,6 +17,7 @@ from fallback_audit.events import (
     PatchProposed,
     RetrievalQueried,
 )
+from fallback_audit.evidence.account import read_account
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import EvidenceStore, Scope, StoredEvent
 

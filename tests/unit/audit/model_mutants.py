@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from fallback_audit.contract.rules_model import MAX_CANDIDATE_CALLS
 from fallback_audit.events import (
     AnswerReused,
     AttemptRefused,
@@ -26,7 +27,6 @@ from fallback_audit.events import (
     RetrieveDecided,
     SegmentScored,
 )
-from fallback_audit.rules_model import MAX_CANDIDATE_CALLS
 from fallback_audit.vocabulary import (
     CallType,
     EscalationReason,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fallback_audit.events import AuditEvent
 from fallback_audit.ports import Scope
-from fallback_audit.sqlite_store import SqliteAuditStore, open_readonly
-from fallback_audit.verify import VerificationReport, verify
+from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_audit.verifying.verify import VerificationReport, verify
 from tests.unit.audit.trails import SCOPE
 
 

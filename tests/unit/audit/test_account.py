@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fallback_audit.account import MAX_DROPPED_SHOWN, account_lines, read_account
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import RetrievalQueried
-from fallback_audit.evidence import FileEvidenceStore
-from fallback_audit.render import Renderer, fix_json
-from fallback_audit.sqlite_store import open_readonly
-from fallback_audit.verify import VerificationReport, verify
+from fallback_audit.evidence.account import MAX_DROPPED_SHOWN, account_lines, read_account
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.showing.render import Renderer, fix_json
+from fallback_audit.stores.sqlite import open_readonly
+from fallback_audit.verifying.verify import VerificationReport, verify
 from fallback_tier.retrieval import DroppedExample, Floor, RetrievalAccount
 from tests.unit.audit import trails as t
 from tests.unit.audit.tamper import build

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from fallback_audit import rules_attempt, rules_fix, rules_model
-from fallback_audit.contract import RULES, violations
+from fallback_audit.contract import rules_attempt, rules_fix, rules_model
+from fallback_audit.contract.table import RULES, violations
+from fallback_audit.contract.trail import TERMINALS
 from fallback_audit.events import (
     TERMINAL_KINDS,
     AttemptFailed,
@@ -25,7 +26,6 @@ from fallback_audit.events import (
     RecipeEvaluated,
     RetrievalQueried,
 )
-from fallback_audit.trail import TERMINALS
 from fallback_audit.vocabulary import (
     EscalationReason,
     FailureKind,

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.errors import EvidenceError
-from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import EvidenceStore
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.contract import FIX_RULES, RULES, link_violations
+from fallback_audit.contract.links import link_of
+from fallback_audit.contract.table import FIX_RULES, RULES, link_violations
+from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.events import (
     AttemptStarted,
     AuditEvent,
@@ -14,11 +16,9 @@ from fallback_audit.events import (
     RagSkippedOnRetry,
     TransitionReopened,
 )
-from fallback_audit.links import link_of
 from fallback_audit.ports import Scope
-from fallback_audit.sqlite_store import SqliteAuditStore, open_readonly
-from fallback_audit.trail import Entry, Trail
-from fallback_audit.verify import VerificationReport, verify
+from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_audit.verifying.verify import VerificationReport, verify
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import trails as t
 from tests.unit.audit.altered import changed, without

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.account import account_lines
 from fallback_audit.chain import StoredRow, read_row
-from fallback_audit.describe import sentence
 from fallback_audit.events import (
     SCHEMA_VERSION,
     FixStarted,
@@ -22,9 +20,11 @@ from fallback_audit.events import (
     RecipeEvaluated,
     RetrievalQueried,
 )
-from fallback_audit.evidence import FileEvidenceStore
-from fallback_audit.kept import kept_digests
-from fallback_audit.verify import verify
+from fallback_audit.evidence.account import account_lines
+from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.showing.describe import sentence
+from fallback_audit.verifying.verify import verify
 from fallback_audit.vocabulary import LadderStep
 from tests.unit.audit.trails import digest
 

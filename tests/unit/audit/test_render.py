@@ -10,11 +10,11 @@ from typing import get_args
 import pytest
 from rich.console import Console
 
-from fallback_audit.describe import sentence, visible
 from fallback_audit.events import AuditEvent, event_adapter
 from fallback_audit.ports import StoredEvent
-from fallback_audit.render import Renderer, fix_json, log_json
-from fallback_audit.sqlite_store import open_readonly
+from fallback_audit.showing.describe import sentence, visible
+from fallback_audit.showing.render import Renderer, fix_json, log_json
+from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.vocabulary import Retrieve
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from fallback_audit.contract import violations
+from fallback_audit.contract.table import violations
+from fallback_audit.contract.trail import TERMINALS
 from fallback_audit.events import (
     AttemptRefused,
     AttemptStarted,
@@ -14,7 +15,6 @@ from fallback_audit.events import (
     PatchProposed,
     SandboxDisabled,
 )
-from fallback_audit.trail import TERMINALS
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import trails as t
 from tests.unit.audit.trails import Events

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import SandboxDisabled
 from fallback_audit.ports import AuditStore, Scope
-from fallback_audit.sqlite_since import CLOCK_STEP, PROBE_ROWS, last_before, timestamp
-from fallback_audit.sqlite_store import SqliteAuditStore, open_readonly
+from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_audit.stores.sqlite_since import CLOCK_STEP, PROBE_ROWS, last_before, timestamp
 from tests.fakes.audit import MemoryAudit
 from tests.unit.audit import model_trails as m
 from tests.unit.audit.tamper import behind_the_triggers

@@ -22,9 +22,9 @@ from fallback_audit.canonical import GENESIS, leaf_digest, payload_digest
 from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.events import SandboxDisabled
 from fallback_audit.ports import AuditStore, Scope
-from fallback_audit.sqlite_errors import store_error
-from fallback_audit.sqlite_store import PAGE_ROWS, SqliteAuditStore, open_readonly
-from fallback_audit.verify import verify
+from fallback_audit.stores.sqlite import PAGE_ROWS, SqliteAuditStore, open_readonly
+from fallback_audit.stores.sqlite_errors import store_error
+from fallback_audit.verifying.verify import verify
 from tests.unit.audit import writer
 from tests.unit.audit.tamper import behind_the_triggers, build, fixed_clock, report
 from tests.unit.audit.trails import SCOPE, recipe_verified, replayed, verified_on_retry
@@ -340,8 +340,8 @@ AS_NOBODY = """
 import os, sys
 from pathlib import Path
 from fallback_audit.errors import AuditStoreError
-from fallback_audit.sqlite_store import SqliteAuditStore, open_readonly
-from fallback_audit.verify import verify
+from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_audit.verifying.verify import verify
 if os.geteuid() == 0:
     os.setgroups([])
     os.setuid(65534)
@@ -373,7 +373,7 @@ def test_a_read_only_copy_can_be_verified_but_not_opened_for_writing(
     copy.chmod(0o444)
     directory.chmod(0o555)
     # Import first: nobody may not reach this interpreter's libraries.
-    preload = "import sqlite_utils, sqlite_utils.migrations, fallback_audit.sqlite_store\n"
+    preload = "import sqlite_utils, sqlite_utils.migrations, fallback_audit.stores.sqlite\n"
     done = subprocess.run(
         [sys.executable, "-c", preload + AS_NOBODY, str(copy)],
         capture_output=True,

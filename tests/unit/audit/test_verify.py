@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from fallback_audit.canonical import leaf_digest
 from fallback_audit.events import SCHEMA_VERSION
-from fallback_audit.evidence import FileEvidenceStore
-from fallback_audit.kept import kept_digests
-from fallback_audit.sqlite_store import SqliteAuditStore, open_readonly
-from fallback_audit.verify import MAX_LISTED, verify
+from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_audit.verifying.verify import MAX_LISTED, verify
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.audit.tamper import behind_the_triggers, build, report, tampered

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 
+from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.events import (
     AttemptFailed,
     AttemptRefused,
@@ -28,7 +29,6 @@ from fallback_audit.events import (
     SandboxDisabled,
 )
 from fallback_audit.ports import Scope
-from fallback_audit.trail import Entry, Trail
 from fallback_audit.vocabulary import (
     CallType,
     EscalationReason,

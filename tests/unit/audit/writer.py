@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fallback_audit.events import SandboxDisabled
 from fallback_audit.ports import Scope
-from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
 
 
 def main(path: str, name: str, count: str) -> None:

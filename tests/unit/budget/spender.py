@@ -8,8 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
-from fallback_audit.evidence import FileEvidenceStore
-from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.meter import BudgetLimits, OverBudget
 from fallback_tier.ports import ModelAnswer, ModelRequest

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_audit.evidence import FileEvidenceStore
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.model_events import Charge
 from fallback_audit.ports import Scope
-from fallback_audit.sqlite_store import SqliteAuditStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import ModelFailureKind
 from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.meter import BudgetLimits, OverBudget

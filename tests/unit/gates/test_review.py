@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from fallback_audit.contract import violations
+from fallback_audit.contract.table import violations
+from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import ReviewDecided, TransitionReopened
 from fallback_audit.human_events import MAX_WORDS_CHARS
 from fallback_audit.ports import Scope
-from fallback_audit.trail import Entry, Trail
 from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.questions import questions, review

@@ -7,6 +7,7 @@ a gate runner must do hold where one kept the trail (``trail.managed``).
 from collections.abc import Iterator
 from itertools import pairwise
 
+from fallback_audit.contract.trail import AFTERWORDS, Finding, Run, Trail, is_budget_stop
 from fallback_audit.events import (
     AttemptFailed,
     AttemptRefused,
@@ -18,7 +19,6 @@ from fallback_audit.events import (
     GateJudged,
     PatchProposed,
 )
-from fallback_audit.trail import AFTERWORDS, Finding, Run, Trail, is_budget_stop
 from fallback_audit.vocabulary import PROVING_GATES, EscalationReason, FailureKind, GateStatus
 
 #: Identical failure signatures that stop a fix (DESIGN §7); a test compares it with the runner's.

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fallback_audit.describe import visible
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import Digest, RetrievalQueried
 from fallback_audit.ports import EvidenceStore
+from fallback_audit.showing.describe import visible
 
 #: Dropped examples that a reader is shown; the evidence has all of them.
 MAX_DROPPED_SHOWN = 10

@@ -17,15 +17,15 @@ from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.events import AuditEvent
 from fallback_audit.files import create_private, make_private_directory
 from fallback_audit.ports import Scope, StoredEvent
-from fallback_audit.sqlite_errors import explained
-from fallback_audit.sqlite_schema import (
+from fallback_audit.stores.sqlite_errors import explained
+from fallback_audit.stores.sqlite_schema import (
     MIGRATION_NAMES,
     applied_migrations,
     apply_migrations,
     schema_problems,
     table_names,
 )
-from fallback_audit.sqlite_since import last_before, timestamp
+from fallback_audit.stores.sqlite_since import last_before, timestamp
 
 Clock = Callable[[], datetime]
 

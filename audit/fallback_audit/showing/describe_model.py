@@ -1,11 +1,11 @@
-"""Events of the LLM leaf in words: the part of ``fallback_audit.describe`` about model traffic.
+"""Events of the LLM leaf in words: the part of ``fallback_audit.showing.describe`` about model traffic.
 
 Nothing is neutralised here: ``describe.sentence`` does that for all of them.
 """
 
 from fallback_audit import events
+from fallback_audit.contract.trail import Asked
 from fallback_audit.model_events import Candidate
-from fallback_audit.trail import Asked
 from fallback_audit.vocabulary import Retrieve
 
 _RETRIEVE = {

@@ -1,4 +1,4 @@
-"""Interruptions and people in words: the part of ``fallback_audit.describe`` about what they add.
+"""Interruptions and people in words: the part of ``fallback_audit.showing.describe`` about what they add.
 
 Nothing is neutralised here: ``describe.sentence`` does that for all of them.
 """

@@ -6,14 +6,14 @@ by what it demands. A fix that has not ended is *open*, never wrong for what may
 
 from collections.abc import Iterator, Sequence
 
-from fallback_audit import rules_attempt as attempt
-from fallback_audit import rules_fix as fix
-from fallback_audit import rules_human as human
-from fallback_audit.contract_model import MODEL_RULES
+from fallback_audit.contract import rules_attempt as attempt
+from fallback_audit.contract import rules_fix as fix
+from fallback_audit.contract import rules_human as human
+from fallback_audit.contract.links import Link, transitions_are_opened
+from fallback_audit.contract.rule import FixRule, Rule
+from fallback_audit.contract.table_model import MODEL_RULES
+from fallback_audit.contract.trail import Trail
 from fallback_audit.frozen import Frozen
-from fallback_audit.links import Link, transitions_are_opened
-from fallback_audit.rule import FixRule, Rule
-from fallback_audit.trail import Trail
 
 
 class Violation(Frozen):

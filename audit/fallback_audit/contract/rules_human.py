@@ -6,6 +6,7 @@ As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there
 from collections.abc import Iterator
 from itertools import pairwise
 
+from fallback_audit.contract.trail import Finding, Trail, is_budget_stop
 from fallback_audit.events import (
     AttemptFailed,
     FixEscalated,
@@ -17,7 +18,6 @@ from fallback_audit.events import (
     ReviewDecided,
     TransitionReopened,
 )
-from fallback_audit.trail import Finding, Trail, is_budget_stop
 from fallback_audit.vocabulary import ReviewVerdict
 
 

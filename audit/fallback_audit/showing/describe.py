@@ -4,15 +4,15 @@ import unicodedata
 from collections.abc import Iterable
 
 from fallback_audit import events
-from fallback_audit.describe_human import (
+from fallback_audit.frozen import Frozen
+from fallback_audit.ports import StoredEvent
+from fallback_audit.showing.describe_human import (
     decided_words,
     delivered_words,
     human_sentence,
     reopened_words,
 )
-from fallback_audit.describe_model import grounded_words, model_sentence
-from fallback_audit.frozen import Frozen
-from fallback_audit.ports import StoredEvent
+from fallback_audit.showing.describe_model import grounded_words, model_sentence
 from fallback_audit.vocabulary import PromptShape, Tier
 
 # Control, format (bidi overrides, zero width), surrogate, private use, unassigned, line and

@@ -1,7 +1,7 @@
 """``verify``: is the record intact, and does every recorded verdict have its action?
 
 1. Integrity, in chain order: each stored header and payload is hashed as it stands, and linked.
-2. Contract, gate transition by gate transition, then between those of a fix: ``fallback_audit.contract``.
+2. Contract, gate transition by gate transition, then between those of a fix: ``contract.table``.
 3. Evidence, where a store is given: what the events rely on is there, and unaltered.
 
 Everything streams: one row, then one gate transition, is in memory at a time, and the report lists
@@ -16,17 +16,17 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import ValidationError, computed_field
 
-from fallback_audit.account import read_account
 from fallback_audit.canonical import GENESIS
 from fallback_audit.chain import StoredRow, broken_bytes, broken_link, unreadable
-from fallback_audit.contract import Violation, link_violations, violations
+from fallback_audit.contract.links import FixLinks, link_of
+from fallback_audit.contract.table import Violation, link_violations, violations
+from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.errors import AuditIntegrityError, EvidenceError
 from fallback_audit.events import AuditEvent, Digest, RetrievalQueried, event_adapter
+from fallback_audit.evidence.account import read_account
+from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.frozen import Frozen
-from fallback_audit.kept import kept_digests
-from fallback_audit.links import FixLinks, link_of
 from fallback_audit.ports import EvidenceStore, Scope
-from fallback_audit.trail import Entry, Trail
 
 #: Findings of a sort that a report lists. More help nobody, and memory stays flat.
 MAX_LISTED = 100

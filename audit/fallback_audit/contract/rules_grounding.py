@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from fallback_audit.contract.trail import TERMINALS, Asked, Finding, Run, Trail
 from fallback_audit.events import (
     AnswerReused,
     AttemptFailed,
@@ -15,7 +16,6 @@ from fallback_audit.events import (
     PlanRejected,
     RepeatedPatchRejected,
 )
-from fallback_audit.trail import TERMINALS, Asked, Finding, Run, Trail
 from fallback_audit.vocabulary import CallType, Tier
 
 

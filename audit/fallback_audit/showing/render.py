@@ -7,10 +7,8 @@ as console markup. JSON carries it as it stands, escaped by JSON itself.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fallback_audit.account import account_lines, read_account
-from fallback_audit.contract import Violation
-from fallback_audit.describe import AttemptLine, excerpt_of, sentence, summarise, visible
-from fallback_audit.describe_model import grounded_words
+from fallback_audit.contract.table import Violation
+from fallback_audit.contract.trail import Asked
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import (
     TERMINAL_KINDS,
@@ -19,9 +17,11 @@ from fallback_audit.events import (
     GroundingJudged,
     RetrievalQueried,
 )
+from fallback_audit.evidence.account import account_lines, read_account
 from fallback_audit.ports import EvidenceStore, StoredEvent
-from fallback_audit.trail import Asked
-from fallback_audit.verify import OpenFix, Problem, VerificationReport
+from fallback_audit.showing.describe import AttemptLine, excerpt_of, sentence, summarise, visible
+from fallback_audit.showing.describe_model import grounded_words
+from fallback_audit.verifying.verify import OpenFix, Problem, VerificationReport
 from fallback_audit.vocabulary import PromptShape
 
 if TYPE_CHECKING:

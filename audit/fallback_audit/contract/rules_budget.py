@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+from fallback_audit.contract.trail import Finding, Trail, is_budget_stop
 from fallback_audit.events import (
     AttemptRefused,
     AttemptStarted,
@@ -14,7 +15,6 @@ from fallback_audit.events import (
     ModelCalled,
     PatchProposed,
 )
-from fallback_audit.trail import Finding, Trail, is_budget_stop
 
 
 def budget_acts(trail: Trail) -> Iterator[Finding]:

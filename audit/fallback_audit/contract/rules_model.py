@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
+from fallback_audit.contract.trail import TERMINALS, Finding, Run, Trail
 from fallback_audit.events import (
     AnswerReused,
     AttemptFailed,
@@ -24,7 +25,6 @@ from fallback_audit.events import (
     PlanRejected,
     RepeatedPatchRejected,
 )
-from fallback_audit.trail import TERMINALS, Finding, Run, Trail
 from fallback_audit.vocabulary import CallType
 
 # The floor can't import fallback_tier.limits; a test holds these equal to the tier's own.

@@ -5,6 +5,7 @@ As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there
 
 from collections.abc import Iterator
 
+from fallback_audit.contract.trail import Asked, Finding, Run, Trail
 from fallback_audit.events import (
     AnswerReused,
     GroundingJudged,
@@ -18,7 +19,6 @@ from fallback_audit.events import (
     SegmentScored,
 )
 from fallback_audit.model_events import Candidate
-from fallback_audit.trail import Asked, Finding, Run, Trail
 from fallback_audit.vocabulary import CallType, Retrieve
 
 

@@ -7,6 +7,7 @@ each, so that verification still holds one trail at a time in memory.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from fallback_audit.contract.trail import Entry, Finding, Trail
 from fallback_audit.events import (
     AttemptFailed,
     Digest,
@@ -14,7 +15,6 @@ from fallback_audit.events import (
     RagSkippedOnRetry,
     TransitionReopened,
 )
-from fallback_audit.trail import Entry, Finding, Trail
 
 
 class Link(NamedTuple):

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from fallback_audit.links import Link
-from fallback_audit.trail import Finding, Trail
+from fallback_audit.contract.links import Link
+from fallback_audit.contract.trail import Finding, Trail
 
 
 class Rule(NamedTuple):

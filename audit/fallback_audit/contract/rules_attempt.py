@@ -1,11 +1,12 @@
 """Predicates of the trace contract over one attempt: what the tier must do after what it recorded.
 
 Each takes a trail and yields (seq, what is wrong there). An unfinished tail is never wrong for what
-may still come. The table that names them is ``fallback_audit.contract``.
+may still come. The table that names them is ``fallback_audit.contract.table``.
 """
 
 from collections.abc import Iterator, Sequence
 
+from fallback_audit.contract.trail import TERMINALS, Asked, Entry, Finding, Run, Trail
 from fallback_audit.events import (
     AnswerReused,
     AttemptFailed,
@@ -23,7 +24,6 @@ from fallback_audit.events import (
     RetrieveDecided,
     StrategyDegraded,
 )
-from fallback_audit.trail import TERMINALS, Asked, Entry, Finding, Run, Trail
 from fallback_audit.vocabulary import CallType, PromptShape, RetrievalVerdict, Retrieve, Tier
 
 # The floor can't import fallback_tier.limits; a test holds these equal to the tier's own.

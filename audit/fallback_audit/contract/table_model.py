@@ -1,10 +1,10 @@
-"""The trace contract of model traffic: the part of ``fallback_audit.contract`` about the LLM leaf."""
+"""The trace contract of model traffic: the part of ``fallback_audit.contract.table`` about the LLM leaf."""
 
-from fallback_audit import rules_budget as budget
-from fallback_audit import rules_grounding as grounding
-from fallback_audit import rules_model as model
-from fallback_audit import rules_selfrag as selfrag
-from fallback_audit.rule import Rule
+from fallback_audit.contract import rules_budget as budget
+from fallback_audit.contract import rules_grounding as grounding
+from fallback_audit.contract import rules_model as model
+from fallback_audit.contract import rules_selfrag as selfrag
+from fallback_audit.contract.rule import Rule
 
 MODEL_RULES: tuple[Rule, ...] = (
     # --- Model calls ---
