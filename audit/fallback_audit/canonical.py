@@ -23,8 +23,13 @@ GENESIS = hashlib.sha256(GENESIS_DOMAIN).hexdigest()
 UNSAFE_INTEGER = 2**53
 
 # Keys in code point order, no spaces, UTF-8, and only the escapes that RFC 8785 asks for.
+# A record is a tree: it has passed ``_is_plain``, which would not end in a circle.
 _encode = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    sort_keys=True,
+    separators=(",", ":"),
+    ensure_ascii=False,
+    allow_nan=False,
+    check_circular=False,
 ).encode
 
 
@@ -42,6 +47,18 @@ def canonical_bytes(record: Mapping[str, Any]) -> bytes:
             f"A {record.get('kind', 'record')} can't be recorded: {error} (RFC 8785).",
             next_step="Send large numbers as strings; replace lone surrogates before recording.",
         ) from error
+
+
+def canonical_text(text: str) -> str:
+    """The RFC 8785 form of a JSON string. Raises AuditStoreError: it has a lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise AuditStoreError(
+            f"{text!r} can't be recorded: {error} (RFC 8785).",
+            next_step="Replace lone surrogates before recording.",
+        ) from error
+    return _encode(text)
 
 
 def _is_plain(value: object) -> bool:

@@ -7,16 +7,29 @@ nothing is parsed and written again on the way.
 """
 
 import json
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from fallback_audit.canonical import canonical_bytes, leaf_digest, payload_digest
+from fallback_audit.canonical import (
+    canonical_bytes,
+    canonical_text,
+    leaf_digest,
+    payload_digest,
+)
 from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.events import SCHEMA_VERSION, AuditEvent, Digest, event_adapter
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import Scope, StoredEvent
+
+if TYPE_CHECKING:
+    from fallback_audit.checkpoints.note import Verifier
+    from fallback_audit.tombstone import Tombstone
+
+#: How a signed tombstone begins (its domain, ``checkpoints.statement``); a payload is a JSON object.
+TOMBSTONE_START = b"fallback-tier/audit/tombstone/v1\n"
 
 
 class Header(Frozen):
@@ -60,35 +73,57 @@ def make_link(
             f"A {event.kind} can't be recorded: {error}.",
             next_step="Replace what is not valid Unicode text before recording.",
         ) from error
-    header = Header(
+    digest = payload_digest(payload)
+    header_bytes = canonical_header(scope, event.kind, seq, recorded_at, digest, previous_leaf)
+    stored = StoredEvent(
         seq=seq,
-        fix_id=scope.fix_id,
-        gate_transition_id=scope.gate_transition_id,
+        scope=scope,
         kind=event.kind,
         schema_version=SCHEMA_VERSION,
         recorded_at=recorded_at,
-        payload_sha256=payload_digest(payload),
+        payload_sha256=digest,
         previous_leaf=previous_leaf,
+        leaf=leaf_digest(header_bytes),
+        payload=event,
     )
-    header_bytes = canonical_bytes(header.model_dump())
-    return Link(header_bytes, payload, _stored(header, leaf_digest(header_bytes), event))
+    return Link(header_bytes, payload, stored)
 
 
-def read_row(row: StoredRow) -> StoredEvent:
+def canonical_header(
+    scope: Scope, kind: str, seq: int, recorded_at: str, payload_sha256: str, previous_leaf: str
+) -> bytes:
+    """The RFC 8785 form of a Header. Written out, since an append is latency: only a scope's names may
+    need an escape. Raises AuditStoreError: a lone surrogate in one."""
+    fix_id, transition = canonical_text(scope.fix_id), canonical_text(scope.gate_transition_id)
+    return (
+        f'{{"fix_id":{fix_id},"gate_transition_id":{transition},"kind":"{kind}",'
+        f'"payload_sha256":"{payload_sha256}","previous_leaf":"{previous_leaf}",'
+        f'"recorded_at":"{recorded_at}","schema_version":{SCHEMA_VERSION},"seq":{seq}}}'
+    ).encode()
+
+
+def read_row(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> StoredEvent:
     """The event of one row, its own bytes checked (not its predecessor's: that is ``broken_link``).
 
+    With ``verifiers`` (trusted keys) a redacted payload is read too: what its tombstone left of it.
     Raises AuditIntegrityError: a reader never acts on altered bytes.
     """
-    reason = broken_bytes(row)
-    if reason is None and row.header is not None and row.payload is not None:
+    header, payload = row.header, row.payload
+    reason = broken_bytes(row, verifiers)
+    if reason is None and header is not None and payload is not None:
+        stone = redaction(row, verifiers)
         try:
-            header = Header.model_validate_json(row.header)
-            event = event_adapter.validate_json(row.payload)
+            read = Header.model_validate_json(header)
+            event = (
+                event_adapter.validate_json(payload)
+                if stone is None
+                else event_adapter.validate_json(json.dumps(stone.residue))
+            )
         except ValidationError:
-            reason = unreadable(row.header)
+            reason = unreadable(header)
         else:
-            if (header.seq, header.kind) == (row.seq, event.kind):
-                return _stored(header, row.leaf or "", event)
+            if (read.seq, read.kind) == (row.seq, event.kind):
+                return _stored(read, row.leaf or "", event, redacted=stone is not None)
             reason = "the header stands at another place, or over another kind of event"
     raise AuditIntegrityError(
         f"Event {row.seq} of the audit trail can't be trusted: {reason}.",
@@ -96,24 +131,30 @@ def read_row(row: StoredRow) -> StoredEvent:
     )
 
 
-def broken_link(row: StoredRow, *, seq: int, previous_leaf: str) -> str | None:
+def redaction(row: StoredRow, verifiers: Sequence["Verifier"]) -> "Tombstone | None":
+    """The tombstone that stands where the row's payload was; None where the payload itself is there.
+
+    Raises AuditIntegrityError for one that no trusted key signed, or that is of another event.
+    """
+    if row.header is None or row.payload is None or not row.payload.startswith(TOMBSTONE_START):
+        return None
+    from fallback_audit.tombstone import open_tombstone
+
+    return open_tombstone(row.payload, verifiers, seq=row.seq, leaf=row.leaf, header=row.header)
+
+
+def broken_link(
+    row: StoredRow, *, seq: int, previous_leaf: str, verifiers: Sequence["Verifier"] = ()
+) -> str | None:
     """Why this row is not link number ``seq`` behind ``previous_leaf``; None where it is.
 
-    The fast path parses nothing. In canonical JSON a quote inside a string is always escaped, so
-    the member text that is looked for can stand only where the members themselves stand.
+    Nothing is parsed. In canonical JSON a quote inside a string is always escaped, so the member text
+    that is looked for can stand only where the members themselves stand.
     """
-    header, payload = row.header, row.payload
-    if header is not None and payload is not None and leaf_digest(header) == row.leaf:
-        members = (
-            f'"payload_sha256":"{payload_digest(payload)}","previous_leaf":"{previous_leaf}",'
-            '"recorded_at":"'
-        ).encode()
-        if row.seq == seq and members in header and header.endswith(b',"seq":%d}' % seq):
-            return None
-    return broken_bytes(row) or _broken_place(row, seq)
+    return broken_bytes(row, verifiers) or _broken_place(row, seq, previous_leaf)
 
 
-def broken_bytes(row: StoredRow) -> str | None:
+def broken_bytes(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> str | None:
     """What is wrong with the row taken alone."""
     if row.header is None:
         return "a payload without a header (extra, or its header was deleted)"
@@ -121,32 +162,43 @@ def broken_bytes(row: StoredRow) -> str | None:
         return "the header's bytes do not match its leaf (altered)"
     if row.payload is None:
         return "its payload is missing"
-    if b'"payload_sha256":"%b"' % payload_digest(row.payload).encode() not in row.header:
+    if b'"payload_sha256":"%b"' % payload_digest(row.payload).encode() in row.header:
+        return None
+    if not verifiers or not row.payload.startswith(TOMBSTONE_START):
         return "the payload's bytes do not match its header (altered)"
+    try:
+        redaction(row, verifiers)
+    except AuditIntegrityError as error:
+        return f"the payload does not match its header, and its tombstone can't be trusted: {error.problem}"
     return None
 
 
-def _broken_place(row: StoredRow, seq: int) -> str:
+def _broken_place(row: StoredRow, seq: int, previous_leaf: str) -> str | None:
     """What is wrong with an intact row's place in the chain."""
-    if row.header is not None and not row.header.endswith(b',"seq":%d}' % row.seq):
+    header = row.header or b""
+    if not header.endswith(b',"seq":%d}' % row.seq):
         return "its header says another sequence number (moved or duplicated)"
-    if row.seq != seq:
+    if row.seq > seq:
         return f"the events from {seq} to {row.seq - 1} are missing before it"
-    return "it does not follow the event before it (reordered, replaced, or re-chained)"
+    if row.seq < seq:
+        return f"it stands where event {seq} belongs"
+    if b'"previous_leaf":"%b","recorded_at":"' % previous_leaf.encode() not in header:
+        return "it does not follow the event before it (reordered, replaced, or re-chained)"
+    return None
 
 
 def unreadable(header: bytes) -> str:
     """Why intact bytes could not be read as an event."""
     try:
         version = json.loads(header)["schema_version"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "its header is not one of ours"
     if isinstance(version, int) and version > SCHEMA_VERSION:
         return f"it has schema version {version}, this program reads up to {SCHEMA_VERSION}"
     return "its payload is not an event of its schema version"
 
 
-def _stored(header: Header, leaf: str, event: AuditEvent) -> StoredEvent:
+def _stored(header: Header, leaf: str, event: AuditEvent, *, redacted: bool = False) -> StoredEvent:
     return StoredEvent(
         seq=header.seq,
         scope=Scope(fix_id=header.fix_id, gate_transition_id=header.gate_transition_id),
@@ -157,4 +209,5 @@ def _stored(header: Header, leaf: str, event: AuditEvent) -> StoredEvent:
         previous_leaf=header.previous_leaf,
         leaf=leaf,
         payload=event,
+        redacted=redacted,
     )

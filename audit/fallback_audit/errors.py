@@ -5,6 +5,11 @@
     FallbackError                  every error of ours: what is wrong, why, and the next step
     ├── AuditError
     │   ├── AuditStoreError        the store can't be opened, read or written
+    │   │   ├── RequestError       what was asked for is not on record, or can't be had; bad input
+    │   │   ├── ContractError      the event would break the trace contract
+    │   │   └── CheckpointError    a checkpoint can't be made
+    │   │       └── HistoryError   the store is not the one that was signed
+    │   ├── KeyringError           a signing, trusted or evidence key is missing or malformed
     │   ├── AuditIntegrityError    what is stored is not what was written
     │   └── EvidenceError          an evidence file is missing, altered or too large
     └── (fallback_tier.errors)     the other branches
@@ -39,6 +44,36 @@ class AuditStoreError(AuditError):
     """The store can't be opened, read or written; nothing was recorded."""
 
     code = "audit_store"
+
+
+class RequestError(AuditStoreError):
+    """What was asked for is not on record, or can't be done to it: bad input, and nothing was done."""
+
+    code = "audit_request"
+
+
+class ContractError(AuditStoreError):
+    """Appending this event would break a rule of the trace contract; nothing was recorded."""
+
+    code = "audit_contract"
+
+
+class CheckpointError(AuditStoreError):
+    """No checkpoint can be made that is consistent with those before it, or none can be written."""
+
+    code = "audit_checkpoint"
+
+
+class HistoryError(CheckpointError):
+    """The store has fewer events than its last checkpoint, or others: rolled back, or re-chained."""
+
+    code = "audit_history"
+
+
+class KeyringError(AuditError):
+    """A key of the audit trail is missing, malformed, or readable by others."""
+
+    code = "audit_keys"
 
 
 class AuditIntegrityError(AuditError):

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from fallback_audit.event_types import MAX_EXCERPT_CHARS, Attempt, Digest, Excerpt
+from fallback_audit.event_types import MAX_EXCERPT_CHARS, Attempt, Digest, Excerpt, Prose
 from fallback_audit.frozen import Frozen
 from fallback_audit.gate_events import (
     AttemptFailed,
@@ -42,6 +42,14 @@ from fallback_audit.model_events import (
     SegmentScored,
     StrategyDegraded,
 )
+from fallback_audit.upkeep_events import (
+    AppendFlagged,
+    EvidenceCollected,
+    PayloadRedacted,
+    SegmentRetired,
+    SegmentSealed,
+    SigningKeyRotated,
+)
 from fallback_audit.vocabulary import (
     FailureKind,
     LadderStep,
@@ -56,6 +64,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "TERMINAL_KINDS",
     "AnswerReused",
+    "AppendFlagged",
     "Attempt",
     "AttemptFailed",
     "AttemptRefused",
@@ -65,6 +74,7 @@ __all__ = [
     "BudgetReached",
     "ConsumerLeft",
     "Digest",
+    "EvidenceCollected",
     "ExampleReplayed",
     "Excerpt",
     "FixEscalated",
@@ -81,6 +91,7 @@ __all__ = [
     "ModelFailed",
     "PatchDelivered",
     "PatchProposed",
+    "PayloadRedacted",
     "PlanRejected",
     "RagSkippedOnRetry",
     "RecipeEvaluated",
@@ -89,14 +100,17 @@ __all__ = [
     "RetrieveDecided",
     "ReviewDecided",
     "SandboxDisabled",
+    "SegmentRetired",
     "SegmentScored",
+    "SegmentSealed",
+    "SigningKeyRotated",
     "StrategyDegraded",
     "TransitionReopened",
     "event_adapter",
 ]
 
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 
 class AttemptStarted(Frozen):
@@ -116,7 +130,7 @@ class RecipeEvaluated(Frozen):
     attempt: Attempt
     selected: bool
     recipe: str | None = None
-    reason: str | None = None
+    reason: Prose | None = None
     steps: tuple[LadderStep, ...] = ()
 
 
@@ -127,7 +141,7 @@ class RetrievalQueried(Frozen):
     attempt: Attempt
     verdict: RetrievalVerdict
     example_ids: tuple[str, ...] = ()
-    reason: str
+    reason: Prose
     account_sha256: Digest | None = None
 
 
@@ -165,10 +179,10 @@ class PatchProposed(Frozen):
     prompt_shape: PromptShape
     patch_sha256: Digest
     edit_digest: Digest
-    files: tuple[str, ...]
+    files: tuple[Prose, ...]
     remediation_sha256: Digest | None = None
     #: Edits that matched only when white space was left out of the comparison (``path: edit n``).
-    loose_edits: tuple[str, ...] = ()
+    loose_edits: tuple[Prose, ...] = ()
     grounded: bool | None = None
     low_confidence: bool = False
     application_sha256: Digest | None = None
@@ -180,7 +194,7 @@ class AttemptRefused(Frozen):
     kind: Literal["AttemptRefused"] = "AttemptRefused"
     attempt: Attempt
     reason: RefusalReason
-    sentence: str
+    sentence: Prose
     prompt_shape: PromptShape
 
 
@@ -225,7 +239,13 @@ AuditEvent = Annotated[
     | FixResumed
     | ReviewDecided
     | TransitionReopened
-    | PatchDelivered,
+    | PatchDelivered
+    | AppendFlagged
+    | EvidenceCollected
+    | PayloadRedacted
+    | SegmentRetired
+    | SegmentSealed
+    | SigningKeyRotated,
     Field(discriminator="kind"),
 ]
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 DIRECTORY_MODE = 0o700
@@ -32,6 +33,16 @@ def create_private(path: Path) -> None:
     except FileExistsError:
         return
     sync_directory(path.parent)
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """At most ``limit`` bytes of a regular file. Raises OSError, also for a pipe that somebody planted
+    there: opening one would wait for ever."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return file.read(limit)
 
 
 def sync_directory(path: Path) -> None:

@@ -5,7 +5,7 @@ Part of the vocabulary in ``fallback_audit.events``, which names them all.
 
 from typing import Literal
 
-from fallback_audit.event_types import Attempt, Digest, Excerpt
+from fallback_audit.event_types import Attempt, Digest, Excerpt, Prose
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import (
     EscalationReason,
@@ -28,7 +28,7 @@ class FixStarted(Frozen):
     kind: Literal["FixStarted"] = "FixStarted"
     advisory_id: str
     advisory_ids: tuple[str, ...] = ()
-    repository: str
+    repository: Prose
     base_commit: str
     ecosystem: str
     tool_version: str
@@ -41,7 +41,7 @@ class SandboxDisabled(Frozen):
     """Gates ran without a sandbox because a person said so."""
 
     kind: Literal["SandboxDisabled"] = "SandboxDisabled"
-    reason: str
+    reason: Prose
 
 
 class GateJudged(Frozen):
@@ -59,7 +59,7 @@ class GateJudged(Frozen):
     evidence_sha256: Digest | None = None
     duration_ms: int
     proof_level: ProofLevel | None = None
-    flaky: tuple[str, ...] = ()
+    flaky: tuple[Prose, ...] = ()
 
 
 class AttemptFailed(Frozen):
@@ -94,7 +94,7 @@ class FixRefused(Frozen):
     kind: Literal["FixRefused"] = "FixRefused"
     attempt: Attempt
     reason: RefusalReason
-    sentence: str
+    sentence: Prose
 
 
 class FixEscalated(Frozen):
@@ -106,5 +106,5 @@ class FixEscalated(Frozen):
     kind: Literal["FixEscalated"] = "FixEscalated"
     attempt: Attempt
     reason: EscalationReason
-    question: str
+    question: Prose
     evidence_sha256: tuple[Digest, ...] = ()

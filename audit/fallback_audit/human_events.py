@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fallback_audit.event_types import Digest
+from fallback_audit.event_types import FREE_TEXT, Digest, Prose
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import DeliveryPlace, ReviewVerdict
 
 #: Who decided, and why, in a person's own words: a paragraph, not a file.
 MAX_WORDS_CHARS = 2_000
 
-Words = Annotated[str, Field(max_length=MAX_WORDS_CHARS)]
+Words = Annotated[str, Field(max_length=MAX_WORDS_CHARS), FREE_TEXT]
 
 
 class FixResumed(Frozen):
@@ -61,4 +61,4 @@ class PatchDelivered(Frozen):
     kind: Literal["PatchDelivered"] = "PatchDelivered"
     patch_sha256: Digest
     place: DeliveryPlace
-    reference: str | None = None
+    reference: Prose | None = None

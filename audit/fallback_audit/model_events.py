@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fallback_audit.event_types import Attempt, Call, Digest, Dollars, Excerpt
+from fallback_audit.event_types import Attempt, Call, Digest, Dollars, Excerpt, Prose
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import (
     BudgetLimit,
@@ -44,6 +44,7 @@ class ModelCalled(Frozen):
     ``strict``: it carries the strict instruction (a regeneration of an unsupported plan).
     ``request_key``: digest of the request without its nonces, by which a finished call is found again.
     ``reserved``: booked until the server says what was used. ``candidate``: one of self-RAG's calls.
+    ``prompt_evidence``: the prompt itself, kept (private) because somebody switched that on.
     """
 
     kind: Literal["ModelCalled"] = "ModelCalled"
@@ -60,6 +61,7 @@ class ModelCalled(Frozen):
     request_key: Digest | None = None
     reserved: Charge | None = None
     candidate: Candidate | None = None
+    prompt_evidence: Digest | None = None
 
 
 class ModelAnswered(Frozen):
@@ -78,7 +80,7 @@ class ModelAnswered(Frozen):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cost_usd_estimate: str | None = None
-    stop_reason: str
+    stop_reason: Prose
     answer_sha256: Digest
     answer_evidence: Digest | None = None
     duration_ms: int = 0
@@ -139,7 +141,7 @@ class GroundingNotEvaluated(Frozen):
 
     kind: Literal["GroundingNotEvaluated"] = "GroundingNotEvaluated"
     attempt: Attempt
-    reason: str
+    reason: Prose
     call: Call | None = None
 
 
@@ -195,8 +197,8 @@ class BudgetRaised(Frozen):
     """
 
     kind: Literal["BudgetRaised"] = "BudgetRaised"
-    by: str
-    reason: str
+    by: Prose
+    reason: Prose
     usd_per_fix: Dollars | None = None
     tokens_per_fix: int | None = None
 

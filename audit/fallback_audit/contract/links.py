@@ -40,7 +40,7 @@ def link_of(trail: Trail) -> Link:
     carried = skips[0].event.summary_sha256 if skips else None
     return Link(
         transition=trail.scope.gate_transition_id,
-        seq=trail.entries[0].seq,
+        seq=trail.everything[0].seq,
         started=starts[0].event if starts else None,
         prior_attempts=first.start.event.prior_attempt_count if first else None,
         carried=carried,

@@ -5,6 +5,7 @@ may still come. The table that names them is ``fallback_audit.contract.table``.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import get_args
 
 from fallback_audit.contract.trail import TERMINALS, Asked, Entry, Finding, Run, Trail
 from fallback_audit.events import (
@@ -12,6 +13,7 @@ from fallback_audit.events import (
     AttemptFailed,
     AttemptRefused,
     AttemptStarted,
+    AuditEvent,
     ConsumerLeft,
     ExampleReplayed,
     FixStarted,
@@ -29,6 +31,16 @@ from fallback_audit.vocabulary import CallType, PromptShape, RetrievalVerdict, R
 # The floor can't import fallback_tier.limits; a test holds these equal to the tier's own.
 MAX_RETRIES = 3
 MAX_EXAMPLES = 4
+
+
+_EVENTS, *_ = get_args(AuditEvent)
+
+#: What says of which attempt it is, and stands inside it.
+_NUMBERED = frozenset(
+    kind
+    for kind in get_args(_EVENTS)
+    if "attempt" in kind.__annotations__ and kind not in TERMINALS
+)
 
 
 def rag_skip_recorded(trail: Trail) -> Iterator[Finding]:
@@ -49,7 +61,7 @@ def retrieval_untouched_on_retry(trail: Trail) -> Iterator[Finding]:
     for run in trail.runs:
         if run.is_retry:
             for seq, event in run.any_of(RetrievalQueried, ExampleReplayed, RecipeEvaluated):
-                if not isinstance(event, RecipeEvaluated) or event.selected:
+                if type(event) is not RecipeEvaluated or event.selected:
                     yield seq, f"{event.kind} on a retry"
 
 
@@ -66,9 +78,9 @@ def retry_carries_last_failure(trail: Trail) -> Iterator[Finding]:
     """What stands in place of the examples is the last recorded failure's summary."""
     last: AttemptFailed | None = None
     for seq, event in trail.any_of(AttemptFailed, RagSkippedOnRetry):
-        if isinstance(event, AttemptFailed):
+        if type(event) is AttemptFailed:
             last = event
-        elif isinstance(event, RagSkippedOnRetry) and last is not None:
+        elif type(event) is RagSkippedOnRetry and last is not None:
             carried = (event.summary_sha256, event.last_failure_kind)
             if carried != (last.summary_sha256, last.failure_kind):
                 yield seq, f"the summary is not that of failed attempt {last.attempt}"
@@ -112,15 +124,14 @@ def prompt_shapes_agree(trail: Trail) -> Iterator[Finding]:
         for seq, event in run.any_of(
             AttemptStarted, ModelCalled, AnswerReused, PatchProposed, AttemptRefused
         ):
-            match event:
-                case AttemptRefused():
-                    expected = asked
-                case PatchProposed(tier=tier):
-                    expected = shape if tier is Tier.LLM else PromptShape.NONE
-                case _:
-                    expected = shape
+            if type(event) is AttemptRefused:
+                expected = asked
+            elif type(event) is PatchProposed:
+                expected = shape if event.tier is Tier.LLM else PromptShape.NONE
+            else:
+                expected = shape
             if event.prompt_shape is not expected:  # type: ignore[union-attr]
-                yield seq, f"{event.kind} does not have the prompt shape {expected!r}"
+                yield seq, f"{event.kind} does not have the prompt shape {expected}"
 
 
 def attempts_have_one_outcome(trail: Trail) -> Iterator[Finding]:
@@ -145,20 +156,25 @@ def edits_are_new(trail: Trail) -> Iterator[Finding]:
 def patches_have_a_source(trail: Trail) -> Iterator[Finding]:
     """A patch comes from the tier that it names."""
     for run in trail.runs:
-        made = {Tier.RECIPE: any(e.event.selected for e in run.of(RecipeEvaluated))}
-        made[Tier.RAG] = bool(run.of(ExampleReplayed))
-        answers = run.any_of(ModelAnswered, AnswerReused)
-        made[Tier.LLM] = any(e.event.call_type is CallType.AUTHOR for e in answers)  # type: ignore[union-attr]
         for seq, patch in run.of(PatchProposed):
-            if not made[patch.tier]:
+            if not _was_made_by(patch.tier, run):
                 yield seq, f"nothing on record made this {patch.tier} patch"
+
+
+def _was_made_by(tier: Tier, run: Run) -> bool:
+    if tier is Tier.RECIPE:
+        return any(recipe.selected for _, recipe in run.of(RecipeEvaluated))
+    if tier is Tier.RAG:
+        return bool(run.of(ExampleReplayed))
+    answers = run.any_of(ModelAnswered, AnswerReused)
+    return any(e.event.call_type is CallType.AUTHOR for e in answers)  # type: ignore[union-attr]
 
 
 def chain_ends_where_it_answers(trail: Trail) -> Iterator[Finding]:
     """After a selected recipe or a replayed example no later tier is asked."""
     for run in trail.runs:
         for seq, event in run.any_of(RecipeEvaluated, ExampleReplayed):
-            if isinstance(event, RecipeEvaluated) and not event.selected:
+            if type(event) is RecipeEvaluated and not event.selected:
                 continue
             later = run.next_of(seq, RetrievalQueried, ModelCalled, AnswerReused)
             if later:
@@ -230,10 +246,10 @@ def _decided_retrieval_acts(
 def events_stand_in_their_attempt(trail: Trail) -> Iterator[Finding]:
     """An event of an attempt stands between its AttemptStarted and the next."""
     for seq, event in trail.preamble:
-        if hasattr(event, "attempt") and not isinstance(event, TERMINALS):
+        if type(event) in _NUMBERED:
             yield seq, f"{event.kind} before any AttemptStarted"
     for run in trail.runs:
+        number = run.attempt
         for seq, event in run.entries:
-            number = getattr(event, "attempt", run.attempt)
-            if number != run.attempt and not isinstance(event, TERMINALS):
-                yield seq, f"{event.kind} of attempt {number} stands in attempt {run.attempt}"
+            if type(event) in _NUMBERED and event.attempt != number:  # type: ignore[union-attr]
+                yield seq, f"{event.kind} of attempt {event.attempt} stands in attempt {number}"  # type: ignore[union-attr]

@@ -5,7 +5,6 @@ a gate runner must do hold where one kept the trail (``trail.managed``).
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 from fallback_audit.contract.trail import AFTERWORDS, Finding, Run, Trail, is_budget_stop
 from fallback_audit.events import (
@@ -25,6 +24,9 @@ from fallback_audit.vocabulary import PROVING_GATES, EscalationReason, FailureKi
 SAME_FAILURE_LIMIT = 3
 
 _DECISIONS = (AttemptStarted, AttemptFailed, FixVerified, FixRefused, FixEscalated)
+
+_ANSWERS_TO_A_PATCH = frozenset({GateJudged, FixEscalated})
+_ANSWERS_TO_A_FAILURE = frozenset({AttemptStarted, FixEscalated, FixRefused})
 
 
 def fix_starts_first(trail: Trail) -> Iterator[Finding]:
@@ -52,7 +54,7 @@ def proposals_are_judged(trail: Trail) -> Iterator[Finding]:
         for seq, _ in run.of(PatchProposed):
             follows = run.next_of(seq, GateJudged, *_DECISIONS)
             decision = follows.event if follows else _successor(run)
-            if decision is not None and not isinstance(decision, GateJudged | FixEscalated):
+            if decision is not None and type(decision) not in _ANSWERS_TO_A_PATCH:
                 yield seq, f"no gate judged this patch before {decision.kind}"
 
 
@@ -83,11 +85,10 @@ def failed_gates_act(trail: Trail) -> Iterator[Finding]:
 
 def failed_attempts_act(trail: Trail) -> Iterator[Finding]:
     """A failed attempt leads to another attempt, or to the end of the fix without a patch."""
-    for (seq, event), (_, follows) in pairwise(trail.acts if trail.of(AttemptFailed) else ()):
-        if isinstance(event, AttemptFailed) and not isinstance(
-            follows, AttemptStarted | FixEscalated | FixRefused
-        ):
-            yield seq, f"AttemptFailed is followed by {follows.kind}"
+    for seq, _ in trail.of(AttemptFailed):
+        follows = trail.act_after(seq)
+        if follows and type(follows.event) not in _ANSWERS_TO_A_FAILURE:
+            yield seq, f"AttemptFailed is followed by {follows.event.kind}"
 
 
 def failures_have_grounds(trail: Trail) -> Iterator[Finding]:
@@ -131,7 +132,7 @@ def same_failure_stops(trail: Trail) -> Iterator[Finding]:
     """After SAME_FAILURE_LIMIT failures of one signature nothing is tried again."""
     signatures: list[str] = []
     for seq, event in trail.any_of(AttemptFailed, AttemptStarted):
-        if isinstance(event, AttemptFailed):
+        if type(event) is AttemptFailed:
             signatures.append(event.failure_signature)
         elif _repeated(signatures):
             yield seq, f"another attempt after {SAME_FAILURE_LIMIT} identical failures"
@@ -154,20 +155,22 @@ def verified_is_proved(trail: Trail) -> Iterator[Finding]:
         if run is None or verified.attempt != run.attempt:
             yield seq, f"attempt {verified.attempt} is not the one in hand"
             continue
-        proposed = {(e.event.patch_sha256, e.event.tier) for e in run.of(PatchProposed)}
+        proposed = [(patch.patch_sha256, patch.tier) for _, patch in run.of(PatchProposed)]
         if (verified.patch_sha256, verified.tier) not in proposed:
             yield seq, "this patch was not proposed in the attempt"
         if _judged(run, GateStatus.FAILED):
             yield seq, "a gate failed on this patch"
-        for status, named in (
-            (GateStatus.PASSED, verified.gates_passed),
-            (GateStatus.SKIPPED, verified.gates_skipped),
+        passed = [verdict for _, verdict in _judged(run, GateStatus.PASSED)]
+        skipped = [verdict for _, verdict in _judged(run, GateStatus.SKIPPED)]
+        for status, named, verdicts in (
+            (GateStatus.PASSED, verified.gates_passed, passed),
+            (GateStatus.SKIPPED, verified.gates_skipped, skipped),
         ):
-            if set(named) != {verdict.gate for _, verdict in _judged(run, status)}:
+            if set(named) != {verdict.gate for verdict in verdicts}:
                 yield seq, f"the gates named as {status} are not those on record"
-        if PROVING_GATES.isdisjoint(verdict.gate for _, verdict in _judged(run, GateStatus.PASSED)):
+        if PROVING_GATES.isdisjoint([verdict.gate for verdict in passed]):
             yield seq, "no gate that could prove this patch passed"
-        shown = [verdict.proof_level for _, verdict in _judged(run, GateStatus.PASSED)]
+        shown = [verdict.proof_level for verdict in passed]
         if verified.proof_level is not next(filter(None, shown), verified.proof_level):
             yield seq, f"no gate has shown proof level {verified.proof_level}"
 

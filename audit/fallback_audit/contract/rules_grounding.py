@@ -18,6 +18,17 @@ from fallback_audit.events import (
 )
 from fallback_audit.vocabulary import CallType, Tier
 
+_ABOUT_A_DRAFT = (
+    ModelAnswered,
+    AnswerReused,
+    PlanRejected,
+    RepeatedPatchRejected,
+    GroundingJudged,
+    GroundingNotEvaluated,
+    LowConfidenceFlagged,
+    PatchProposed,
+)
+
 
 def grounding_is_recorded(trail: Trail) -> Iterator[Finding]:
     """A model's patch has a verdict on its answer, or the reason for none, and says the same."""
@@ -34,26 +45,27 @@ def _recorded(run: Run) -> Iterator[Finding]:
     in_hand: set[int] = set()  # the calls that the draft is of: one, or those of a search
     verdict: GroundingJudged | GroundingNotEvaluated | None = None
     judged, flagged = True, False
-    for seq, event in run.entries:
-        if isinstance(event, (ModelAnswered, AnswerReused)):
+    for seq, event in run.any_of(*_ABOUT_A_DRAFT):
+        if type(event) is ModelAnswered or type(event) is AnswerReused:
             if event.call_type is CallType.AUTHOR:
                 if event.call not in candidates:
                     in_hand.clear()
                 in_hand.add(event.call)
                 judged = False
-        elif isinstance(event, (PlanRejected, RepeatedPatchRejected)):
+        elif type(event) is PlanRejected or type(event) is RepeatedPatchRejected:
             in_hand.clear()
             judged = True
-        elif isinstance(event, (GroundingJudged, GroundingNotEvaluated)):
+        elif type(event) is GroundingJudged or type(event) is GroundingNotEvaluated:
             if judged:
                 yield seq, f"{event.kind} on a draft that has its verdict"
             if event.call is not None and event.call not in in_hand:
                 yield seq, f"{event.kind} about call {event.call}, not about the draft in hand"
             verdict, judged = event, True
-        elif isinstance(event, LowConfidenceFlagged):
+        elif type(event) is LowConfidenceFlagged:
             flagged = True  # the plan in doubt is handed on, whatever came of the one after it
-        elif isinstance(event, PatchProposed):
-            said = False if flagged else getattr(verdict, "supported", None)
+        elif type(event) is PatchProposed:
+            supported = verdict.supported if isinstance(verdict, GroundingJudged) else None
+            said = False if flagged else supported
             if verdict is None or not judged:
                 yield seq, "nothing is recorded about the grounding of this patch"
             elif event.grounded is not said:

@@ -23,6 +23,8 @@ from fallback_audit.vocabulary import ReviewVerdict
 
 def resumes_are_of_open_fixes(trail: Trail) -> Iterator[Finding]:
     """Only a fix that a gate runner keeps, and that has not ended, is taken up, where it stood."""
+    if trail.entries and isinstance(trail.entries[0].event, FixResumed):
+        yield trail.entries[0].seq, "resumed, and there was nothing before it"
     for (_, before), (seq, event) in pairwise(trail.entries if trail.of(FixResumed) else ()):
         if not isinstance(event, FixResumed):
             continue

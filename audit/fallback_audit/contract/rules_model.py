@@ -34,7 +34,10 @@ MAX_AUTHOR_CALLS = 3
 #: examples, path of the beam and step makes no more.
 MAX_CANDIDATE_CALLS = 64
 
-_OUTCOMES = (PatchProposed, AttemptRefused, ConsumerLeft, GateJudged, AttemptFailed, *TERMINALS)
+_ASKED = frozenset({ModelCalled, AnswerReused})
+_REJECTED = frozenset({PlanRejected, RepeatedPatchRejected, ModelFailed})
+_SETTLED = frozenset({LowConfidenceFlagged, AttemptRefused, ConsumerLeft})
+_OUTCOMES = frozenset({PatchProposed, GateJudged, AttemptFailed, *TERMINALS})
 
 
 def calls_are_answered(trail: Trail) -> Iterator[Finding]:
@@ -45,17 +48,17 @@ def calls_are_answered(trail: Trail) -> Iterator[Finding]:
         waiting: dict[tuple[CallType, int], int] = {}
         numbers: set[tuple[CallType, int]] = set()
         for seq, event in run.entries:
-            if isinstance(event, (ModelCalled, AnswerReused)):
+            if type(event) is ModelCalled or type(event) is AnswerReused:
                 key = (event.call_type, event.call)
                 if key in numbers:
                     yield seq, f"{event.call_type} call {event.call} was made twice"
                 numbers.add(key)
-                if isinstance(event, ModelCalled):
+                if type(event) is ModelCalled:
                     waiting[key] = seq
-            elif isinstance(event, (ModelAnswered, ModelFailed)):
+            elif type(event) is ModelAnswered or type(event) is ModelFailed:
                 if waiting.pop((event.call_type, event.call), None) is None:
                     yield seq, f"{event.kind} without a {event.call_type} call {event.call}"
-            elif waiting and not isinstance(event, ConsumerLeft):
+            elif waiting and type(event) is not ConsumerLeft:
                 yield from (
                     (at, f"{key[0]} call {key[1]} has no end") for key, at in waiting.items()
                 )
@@ -70,22 +73,15 @@ def rejections_act(trail: Trail) -> Iterator[Finding]:
         follows: AuditEvent | None = None
         candidates = {e.event.call for e in run.author_asked if e.event.candidate}
         for seq, event in reversed(run.entries):
-            match event:
-                case (
-                    ModelCalled(call_type=CallType.AUTHOR) | AnswerReused(call_type=CallType.AUTHOR)
-                ):
-                    follows = None
-                case LowConfidenceFlagged() | AttemptRefused() | ConsumerLeft():
-                    follows = None
-                case _ if isinstance(event, _OUTCOMES):
-                    follows = event
-                case ModelFailed(call_type=CallType.AUTHOR, call=call) if call in candidates:
-                    pass  # the other candidates are still there
-                case PlanRejected() | RepeatedPatchRejected() | ModelFailed(call_type="author"):
-                    if follows is not None:
-                        yield seq, f"{event.kind} is followed by {follows.kind}"
-                case _:
-                    pass
+            kind = type(event)
+            if kind in _SETTLED or (kind in _ASKED and _is_authors(event)):
+                follows = None
+            elif kind in _OUTCOMES:
+                follows = event
+            elif follows is not None and kind in _REJECTED and _is_authors(event):
+                if isinstance(event, ModelFailed) and event.call in candidates:
+                    continue  # the other candidates are still there
+                yield seq, f"{event.kind} is followed by {follows.kind}"
 
 
 def reasks_have_reasons(trail: Trail) -> Iterator[Finding]:
@@ -98,8 +94,7 @@ def reasks_have_reasons(trail: Trail) -> Iterator[Finding]:
             for seq, event in run.any_of(
                 PlanRejected, RepeatedPatchRejected, ModelFailed, GroundingJudged
             )
-            if not getattr(event, "supported", False)
-            and getattr(event, "call_type", CallType.AUTHOR) is CallType.AUTHOR
+            if _is_authors(event) and not (isinstance(event, GroundingJudged) and event.supported)
         ]
         for earlier, later in pairwise(run.author_asked):
             reasons = bisect(why, later.seq) - bisect(why, earlier.seq)
@@ -150,6 +145,13 @@ def no_finished_call_paid_twice(trail: Trail) -> Iterator[Finding]:
         for call, end in _answered(run):
             if call.request_key is not None and end.answer_evidence is not None:
                 paid[run.attempt][(call.call_type, call.request_key)] += 1
+
+
+def _is_authors(event: AuditEvent) -> bool:
+    """A call of the author's, or something about his plan: all but calls for another purpose."""
+    if not isinstance(event, (ModelCalled, AnswerReused, ModelFailed)):
+        return True
+    return event.call_type is CallType.AUTHOR
 
 
 def _answered(run: Run) -> Iterator[tuple[ModelCalled, ModelAnswered]]:

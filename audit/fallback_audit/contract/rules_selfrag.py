@@ -35,7 +35,7 @@ def retrieve_acts(trail: Trail) -> Iterator[Finding]:
     for run in trail.runs:
         decisions: dict[tuple[int, int], Retrieve] = {}
         for seq, event in run.any_of(RetrieveDecided, ModelCalled, AnswerReused):
-            if isinstance(event, RetrieveDecided):
+            if type(event) is RetrieveDecided:
                 if (event.step, event.path) in decisions:
                     yield seq, f"path {event.path} of step {event.step} was decided on twice"
                 decisions[event.step, event.path] = event.decision
@@ -129,8 +129,9 @@ def _left_behind(event: object, owed: dict[Candidate, int]) -> list[Candidate]:
 
 def _candidate(event: object) -> Candidate | None:
     """Which candidate the author is asked for."""
-    is_author = isinstance(event, Asked) and event.call_type is CallType.AUTHOR
-    return event.candidate if is_author and isinstance(event, Asked) else None
+    if type(event) is ModelCalled or type(event) is AnswerReused:
+        return event.candidate if event.call_type is CallType.AUTHOR else None
+    return None
 
 
 def _name(candidate: Candidate) -> str:

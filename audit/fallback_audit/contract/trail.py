@@ -1,12 +1,20 @@
-"""One gate transition's events, arranged so that rules over them read as sentences."""
+"""One gate transition's events, arranged so that rules over them read as sentences.
 
-from collections.abc import Iterable, Sequence
+An event is looked at by its exact type: no kind has a subclass, and ``isinstance`` of a pydantic model is
+ten times as dear where it is another one. A verification asks this some hundred times a trail.
+"""
+
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Iterable
+from copy import copy
 from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fallback_audit.events import (
     AnswerReused,
+    AppendFlagged,
     AttemptRefused,
     AttemptStarted,
     AuditEvent,
@@ -19,11 +27,12 @@ from fallback_audit.events import (
     ModelCalled,
     PatchDelivered,
     PatchProposed,
+    PayloadRedacted,
     ReviewDecided,
     SandboxDisabled,
     TransitionReopened,
 )
-from fallback_audit.ports import Scope
+from fallback_audit.ports import UPKEEP, Scope
 from fallback_audit.vocabulary import CallType, EscalationReason, RefusalReason
 
 EventT = TypeVar("EventT")
@@ -39,8 +48,15 @@ TERMINALS = (FixVerified, FixRefused, FixEscalated)
 #: What may stand behind the end of a fix: a patch goes out, a person answers.
 AFTERWORDS = (PatchDelivered, ReviewDecided, TransitionReopened)
 
+_ENDING = frozenset({*TERMINALS, BudgetRaised})
+
 #: What a process says of itself when it takes a fix up: no verdict, and no answer to one.
 TAKING_UP = (FixResumed, SandboxDisabled)
+
+#: What is said of events of this trail, wherever it stands: no rule about the fix itself sees it.
+NOTES = (AppendFlagged, PayloadRedacted)
+
+_NOTES, _TAKING_UP = frozenset(NOTES), frozenset(TAKING_UP)
 
 
 class Entry(NamedTuple, Generic[EventT]):
@@ -57,19 +73,28 @@ Asked = ModelCalled | AnswerReused
 
 
 class Stretch:
-    """Consecutive entries of one transition."""
+    """Consecutive entries of one transition. It grows at its end only."""
 
     def __init__(self, entries: Iterable[AnyEntry]) -> None:
-        self.entries = tuple(entries)
-        self._by_type: dict[type[Any], list[Any]] = {}
+        self.entries = list(entries)
+        self._by_type: defaultdict[type[Any], list[Any]] = defaultdict(list)
         for entry in self.entries:
-            self._by_type.setdefault(type(entry.event), []).append(entry)
+            self._by_type[type(entry.event)].append(entry)
         #: The first terminal event; None while the fix is open, or open again.
         self.terminal: AnyEntry | None = self._end()
 
+    def append(self, entry: AnyEntry) -> None:
+        """One more event, behind all others."""
+        self.entries.append(entry)
+        self._by_type[type(entry.event)].append(entry)
+        if type(entry.event) in _ENDING:
+            self.terminal = self._end()
+
     def _end(self) -> AnyEntry | None:
         ends = self.any_of(*TERMINALS)
-        if self.of(BudgetRaised):  # by a person: a fix that had stopped at its budget goes on
+        if ends and self.of(
+            BudgetRaised
+        ):  # by a person: a fix that had stopped at its budget goes on
             raised = {
                 entry.seq
                 for entry, follows in pairwise(self.entries)
@@ -84,14 +109,16 @@ class Stretch:
 
     def any_of(self, *kinds: type[Any]) -> list[AnyEntry]:
         """The entries of these types, in chain order."""
-        found = [entries for kind in kinds if (entries := self._by_type.get(kind))]
+        found = [self._by_type[kind] for kind in kinds if kind in self._by_type]
         if len(found) < 2:
             return found[0] if found else []
         return sorted(chain.from_iterable(found), key=_SEQ)
 
     def next_of(self, seq: int, *kinds: type[Any]) -> AnyEntry | None:
         """The first entry of these types after ``seq``."""
-        return next((entry for entry in self.any_of(*kinds) if entry.seq > seq), None)
+        by_type = self._by_type
+        behind = [entry for kind in kinds for entry in by_type.get(kind, ()) if entry.seq > seq]
+        return min(behind, key=_SEQ) if behind else None
 
 
 class Run(Stretch):
@@ -100,22 +127,25 @@ class Run(Stretch):
     def __init__(self, entries: Iterable[AnyEntry]) -> None:
         super().__init__(entries)
         self.start = self.of(AttemptStarted)[0]
+        #: The attempt's number.
+        self.attempt: int = self.start.event.attempt
+        #: Retry as fresh context follows from the prior attempts alone (ADR-0011).
+        self.is_retry: bool = self.start.event.prior_attempt_count > 0
         self.successor: Run | None = None
         #: What models were asked, be the answer new or found again; and the author alone.
-        self.asked: Sequence[Entry[Asked]] = self.any_of(ModelCalled, AnswerReused)  # type: ignore[assignment]
-        self.author_asked: Sequence[Entry[Asked]] = [
+        self.asked: list[Entry[Asked]] = [*self.any_of(ModelCalled, AnswerReused)]  # type: ignore[list-item]
+        self.author_asked: list[Entry[Asked]] = [
             entry for entry in self.asked if entry.event.call_type is CallType.AUTHOR
         ]
 
-    @property
-    def attempt(self) -> int:
-        """The attempt's number."""
-        return self.start.event.attempt
-
-    @property
-    def is_retry(self) -> bool:
-        """Retry as fresh context follows from the prior attempts alone (ADR-0011)."""
-        return self.start.event.prior_attempt_count > 0
+    def append(self, entry: AnyEntry) -> None:
+        """One more event of this attempt."""
+        super().append(entry)
+        if isinstance(entry.event, Asked):
+            asked = Entry(entry.seq, entry.event)
+            self.asked.append(asked)
+            if entry.event.call_type is CallType.AUTHOR:
+                self.author_asked.append(asked)
 
     @property
     def interrupted(self) -> bool:
@@ -139,48 +169,113 @@ class Run(Stretch):
 
 
 class Trail(Stretch):
-    """All events of one gate transition of one fix, in chain order."""
+    """All events of one gate transition of one fix, in chain order; ``notes`` stand apart.
 
-    def __init__(self, scope: Scope, entries: Iterable[AnyEntry]) -> None:
-        super().__init__(entries)
+    ``base``: number of the last event that was sealed away from the store that this trail was read of.
+    """
+
+    def __init__(self, scope: Scope, entries: Iterable[AnyEntry], *, base: int = 0) -> None:
+        self.everything = list(entries)
+        self.notes = [entry for entry in self.everything if type(entry.event) in _NOTES]
+        super().__init__(
+            [entry for entry in self.everything if type(entry.event) not in _NOTES]
+            if self.notes
+            else self.everything
+        )
         self.scope = scope
+        #: Not about the record as a whole. Kept, since nearly every rule asks.
+        self.of_a_fix = scope != UPKEEP
+        self.base = base
         self.preamble, self.runs = _split(self.entries)
+
+    def append(self, entry: AnyEntry) -> None:
+        """One more event of this gate transition."""
+        self.everything.append(entry)
+        if type(entry.event) in _NOTES:
+            self.notes.append(entry)
+            return
+        super().append(entry)
+        if isinstance(entry.event, AttemptStarted):
+            run = Run([entry])
+            if self.runs:
+                self.runs[-1].successor = run
+            self.runs.append(run)
+        elif _of_an_attempt(entry.event):
+            (self.runs[-1] if self.runs else self.preamble).append(entry)
 
     @property
     def acts(self) -> list[AnyEntry]:
         """The entries without TAKING_UP, for rules about what follows what."""
-        return [entry for entry in self.entries if not isinstance(entry.event, TAKING_UP)]
+        return [entry for entry in self.entries if type(entry.event) not in _TAKING_UP]
+
+    def act_after(self, seq: int) -> AnyEntry | None:
+        """The first of ``acts`` after ``seq``."""
+        behind = self.entries[bisect(self.entries, seq, key=_SEQ) :]
+        return next((entry for entry in behind if type(entry.event) not in _TAKING_UP), None)
 
     @property
     def managed(self) -> bool:
         """Our gate runner kept it. Where another orchestrator judges, its verdicts are not here."""
         return bool(self.of(FixStarted))
 
+    @property
+    def is_open(self) -> bool:
+        """A fix that has not ended: running, or interrupted."""
+        return self.of_a_fix and self.terminal is None
+
+    def latest(self) -> "Trail":
+        """The same trail with its last two runs alone, for rules that look at each by itself."""
+        if len(self.runs) < 3:
+            return self
+        view = copy(self)
+        view.runs = self.runs[-2:]
+        return view
+
+    @property
+    def begins(self) -> bool:
+        """It begins as a fix does: with FixStarted or, of another orchestrator, with a first attempt."""
+        first = self.entries[0].event if self.entries else None
+        return isinstance(first, FixStarted) or (
+            isinstance(first, AttemptStarted) and first.prior_attempt_count == 0
+        )
+
+    @property
+    def is_cut(self) -> bool:
+        """Its beginning may stand in a sealed segment: what is missing here proves nothing."""
+        return self.base > 0 and self.of_a_fix and not self.begins
+
 
 def is_budget_stop(event: object) -> bool:
     """The attempt, or the fix, stopped at a budget: a raised one continues it."""
-    return (
-        isinstance(event, AttemptRefused) and event.reason is RefusalReason.BUDGET_EXHAUSTED
-    ) or (isinstance(event, FixEscalated) and event.reason is EscalationReason.BUDGET_EXHAUSTED)
+    return (type(event) is AttemptRefused and event.reason is RefusalReason.BUDGET_EXHAUSTED) or (
+        type(event) is FixEscalated and event.reason is EscalationReason.BUDGET_EXHAUSTED
+    )
 
 
 def refused_by_cap(event: AuditEvent) -> bool:
     """A call over the retry cap: refused before it became an attempt, so it belongs to none."""
-    return isinstance(event, AttemptRefused) and event.reason is RefusalReason.RETRY_CAP_REACHED
+    return type(event) is AttemptRefused and event.reason is RefusalReason.RETRY_CAP_REACHED
 
 
 _OF_NO_ATTEMPT = frozenset({*TAKING_UP, *AFTERWORDS})
 
 
-def _split(entries: Iterable[AnyEntry]) -> tuple[tuple[AnyEntry, ...], tuple[Run, ...]]:
+def _of_an_attempt(event: AuditEvent) -> bool:
+    kind = type(event)
+    return kind not in _OF_NO_ATTEMPT and (kind is not AttemptRefused or not refused_by_cap(event))
+
+
+def _split(entries: Iterable[AnyEntry]) -> tuple[list[AnyEntry], list[Run]]:
     preamble: list[AnyEntry] = []
     pieces: list[list[AnyEntry]] = []
+    piece = preamble
     for entry in entries:
-        if isinstance(entry.event, AttemptStarted):
-            pieces.append([entry])
-        elif type(entry.event) not in _OF_NO_ATTEMPT and not refused_by_cap(entry.event):
-            (pieces[-1] if pieces else preamble).append(entry)
-    runs = tuple(map(Run, pieces))
+        if type(entry.event) is AttemptStarted:
+            piece = [entry]
+            pieces.append(piece)
+        elif _of_an_attempt(entry.event):
+            piece.append(entry)
+    runs = list(map(Run, pieces))
     for run, successor in pairwise(runs):
         run.successor = successor
-    return tuple(preamble), runs
+    return preamble, runs

@@ -1,20 +1,16 @@
-"""Why the memory answered as it did: the evidence that ``RetrievalQueried`` names, in words.
+"""Why the memory answered as it did: the evidence that ``RetrievalQueried`` names, as it is read here.
 
 Its whole model is the memory's own (``fallback_tier.retrieval``); the floor reads the part that it
 prints and compares, and lets the rest be.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import Digest, RetrievalQueried
 from fallback_audit.ports import EvidenceStore
-from fallback_audit.showing.describe import visible
-
-#: Dropped examples that a reader is shown; the evidence has all of them.
-MAX_DROPPED_SHOWN = 10
 
 
 class _Read(BaseModel):
@@ -69,42 +65,6 @@ def read_account(event: RetrievalQueried, evidence: EvidenceStore) -> AccountRea
     if account.returned != event.example_ids:
         raise _unfit(event.account_sha256, "is of another answer: it returned other examples")
     return account
-
-
-def account_lines(event: RetrievalQueried, evidence: EvidenceStore) -> Iterator[str]:
-    """Scores, floors and what was dropped, as lines that are safe to print; one line where missing."""
-    try:
-        account = read_account(event, evidence)
-    except EvidenceError as error:
-        yield visible(f"why: {error.problem}")
-        return
-    if account is None:
-        yield "why: no account is on record"
-    else:
-        yield from map(visible, _lines(account))
-
-
-def _lines(account: AccountRead) -> Iterator[str]:
-    floors = (f"{one.name} floor: {one.score} ≥ {_number(one.value)}" for one in account.floors)
-    yield ", ".join((f"mode: {account.mode}", *floors))
-    if account.rewrites:
-        yield f"asked again {account.rewrites} times with other words"
-    for name in account.returned:
-        yield f"returned {name}{_scores(account.scores.get(name, {}))}"
-    for one in account.dropped[:MAX_DROPPED_SHOWN]:
-        yield f"dropped {one.example_id} ({one.reason}){_scores(one.scores)}"
-    if len(account.dropped) > MAX_DROPPED_SHOWN:
-        yield f"… and {len(account.dropped) - MAX_DROPPED_SHOWN:,} more dropped"
-    yield from (f"note: {note}" for note in account.notes)
-
-
-def _scores(scores: Mapping[str, Score]) -> str:
-    said = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
-    return f": {said}" if said else ""
-
-
-def _number(score: Score) -> str:
-    return "no number" if score is None else f"{score:.3f}"
 
 
 def _unfit(digest: Digest, problem: str) -> EvidenceError:

@@ -5,11 +5,13 @@ from fallback_audit.events import (
     AttemptFailed,
     AuditEvent,
     Digest,
+    EvidenceCollected,
     FixEscalated,
     FixStarted,
     GateJudged,
     GroundingJudged,
     ModelAnswered,
+    ModelCalled,
     PatchProposed,
     RetrievalQueried,
 )
@@ -19,7 +21,7 @@ def kept_digests(event: AuditEvent) -> tuple[Digest, ...]:
     """Digests whose bytes must be kept: what a gate judged or said, why retrieval answered as it did,
     what a retry stands on, what a judge found, what a fix or an attempt that is taken up again needs.
 
-    Prompts are kept only when switched on, so their absence proves nothing.
+    Prompts are kept only when switched on: an event then says so.
     """
     match event:
         case PatchProposed():
@@ -32,6 +34,8 @@ def kept_digests(event: AuditEvent) -> tuple[Digest, ...]:
         case RetrievalQueried(account_sha256=str(digest)):
             return (digest,)
         case ModelAnswered(answer_evidence=str(digest)) | AnswerReused(answer_evidence=digest):
+            return (digest,)
+        case ModelCalled(prompt_evidence=str(digest)) | EvidenceCollected(list_sha256=digest):
             return (digest,)
         case GroundingJudged():
             return (event.judgement_sha256,)

@@ -1,37 +1,69 @@
-"""The evidence store: content-addressed files beside the chain, named by their SHA-256."""
+"""The evidence store: content-addressed files beside the chain, named by their SHA-256.
 
+Private ones (raw prompts, raw answers) are encrypted where they lie; their name stays the digest of
+their content, so that the chain says the same of both.
+"""
+
+import fcntl
 import hashlib
 import os
 import re
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from fallback_audit.errors import EvidenceError
-from fallback_audit.events import Digest
+from fallback_audit.event_types import Digest
+from fallback_audit.evidence.cipher import OVERHEAD_BYTES, decrypt, encrypt, is_encrypted
+from fallback_audit.evidence.keys import KeySource
 from fallback_audit.files import make_private_directory, sync_directory
 
 #: One piece of evidence. Twice the largest patch we make (8 MiB); logs are cut before.
 MAX_EVIDENCE_BYTES = 16 * 1024 * 1024
 
+#: What a file is called until it is whole. One that is found later is of a process that died.
+PART_PREFIX = ".tmp-"
+
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_FAN_OUT = re.compile(r"[0-9a-f]{2}")
+
+
+class StoredFile(NamedTuple):
+    """A file of the store as it lies there; ``digest`` None: the part of one that was never whole.
+
+    ``touched``: when it was last put, in seconds since the epoch.
+    """
+
+    path: Path
+    digest: Digest | None
+    size: int
+    touched: float
 
 
 class FileEvidenceStore:
     """``EvidenceStore`` on a directory: ``root/ab/cd…``, files 0600, directories 0700.
 
-    Fan-out by the first byte keeps each directory small at a million files.
+    Fan-out by the first byte keeps each directory small at a million files. ``keys`` None: private
+    evidence can neither be stored nor read. The directory is locked (flock) while a file is stored
+    or removed, so that nothing is removed that somebody is just being told is there.
     """
 
-    def __init__(self, root: Path, *, max_bytes: int = MAX_EVIDENCE_BYTES) -> None:
+    def __init__(
+        self, root: Path, *, max_bytes: int = MAX_EVIDENCE_BYTES, keys: KeySource | None = None
+    ) -> None:
         self._root = root
         self._max_bytes = max_bytes
+        self._keys = keys
 
-    def put(self, content: bytes) -> Digest:
-        """Store durably and return the digest. Idempotent.
+    def put(self, content: bytes, *, private: bool = False) -> Digest:
+        """Store durably and return the digest. Idempotent; what is there already counts as new again.
 
         Raises EvidenceError over the cap, where the disk refuses, and where a file of this digest
-        is there but altered: replacing it would hide that.
+        is there but altered: replacing it would hide that; EvidenceKeyError without a usable key.
+        What was private stays so; what was not becomes so when it is put again as such.
         """
         if len(content) > self._max_bytes:
             raise EvidenceError(
@@ -41,18 +73,84 @@ class FileEvidenceStore:
         digest = hashlib.sha256(content).hexdigest()
         path = self.path(digest)
         try:
-            if path.exists():
-                self.get(digest)
-                sync_directory(path.parent)
-            else:
-                make_private_directory(path.parent)
-                _write_durably(path, content)
+            make_private_directory(path.parent)
+            with self._locked(fcntl.LOCK_SH):
+                if not path.exists() or (private and not self.is_private(digest)):
+                    stored = encrypt(content, digest, self._keys) if private else content
+                    _write_durably(path, stored)
+                else:
+                    self.get(digest)
+                    os.utime(path)
+                    sync_directory(path.parent)
         except OSError as error:
             raise self._failed(path, error) from error
         return digest
 
     def get(self, digest: Digest) -> bytes:
-        """The bytes of ``digest``. Raises EvidenceError: missing, altered, unreadable."""
+        """The content of ``digest``.
+
+        Raises EvidenceError: missing, altered, unreadable; EvidenceKeyError: private, and its key is
+        can't be had.
+        """
+        stored = self._bytes(digest)
+        # The digest first: evidence that only looks encrypted is what its name says.
+        if _digest(stored) == digest:
+            return stored
+        content = decrypt(stored, digest, self._keys) if is_encrypted(stored) else None
+        if content is None or _digest(content) != digest:
+            raise self._altered(self.path(digest))
+        return content
+
+    def is_private(self, digest: Digest) -> bool:
+        """Is it encrypted where it lies? Raises EvidenceError: missing, unreadable."""
+        return _digest(self._bytes(digest)) != digest
+
+    def files(self) -> Iterator[StoredFile]:
+        """Everything that lies in the store, one directory at a time. Raises EvidenceError."""
+        try:
+            for folder in sorted(_entries(self._root), key=lambda entry: entry.name):
+                if _FAN_OUT.fullmatch(folder.name) and folder.is_dir(follow_symlinks=False):
+                    yield from _files(folder)
+        except OSError as error:
+            raise self._failed(self._root, error) from error
+
+    def find(self, digest: Digest) -> StoredFile | None:
+        """The file of this digest, as it lies there; None where there is none. Raises EvidenceError."""
+        path = self.path(digest)
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._failed(path, error) from error
+        return StoredFile(path, digest, found.st_size, found.st_mtime)
+
+    def remove(self, file: StoredFile, *, untouched_since: float) -> bool:
+        """Delete one file, unless it was put again since. Call ``sync`` when done.
+
+        Raises EvidenceError.
+        """
+        try:
+            with self._locked(fcntl.LOCK_EX):
+                if file.path.lstat().st_mtime > untouched_since:
+                    return False
+                file.path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._failed(file.path, error) from error
+        return True
+
+    def sync(self) -> None:
+        """Make removals durable. Raises EvidenceError."""
+        try:
+            for folder in _entries(self._root):
+                if folder.is_dir(follow_symlinks=False):
+                    sync_directory(Path(folder.path))
+        except OSError as error:
+            raise self._failed(self._root, error) from error
+
+    def _bytes(self, digest: Digest) -> bytes:
         path = self.path(digest)
         try:
             # NOFOLLOW, NONBLOCK: a planted link or pipe is not evidence, and must not hang us.
@@ -60,7 +158,7 @@ class FileEvidenceStore:
             with os.fdopen(descriptor, "rb") as file:
                 content = None
                 if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    content = file.read(self._max_bytes + 1)
+                    content = file.read(self._max_bytes + OVERHEAD_BYTES + 1)
         except FileNotFoundError as error:
             raise EvidenceError(
                 f"Evidence {digest} is missing from {self._root}.",
@@ -68,11 +166,8 @@ class FileEvidenceStore:
             ) from error
         except OSError as error:
             raise self._failed(path, error) from error
-        if content is None or hashlib.sha256(content).hexdigest() != digest:
-            raise EvidenceError(
-                f"Evidence {path} was altered: its bytes no longer match its name.",
-                next_step="Keep the file for analysis, move it away, restore it from a copy.",
-            )
+        if content is None:
+            raise self._altered(path)
         return content
 
     def path(self, digest: str) -> Path:
@@ -84,6 +179,22 @@ class FileEvidenceStore:
             )
         return self._root / digest[:2] / digest[2:]
 
+    @contextmanager
+    def _locked(self, operation: int) -> Iterator[None]:
+        """Of the directory itself: a file for it would be one more thing to explain."""
+        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, operation)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _altered(self, path: Path) -> EvidenceError:
+        return EvidenceError(
+            f"Evidence {path} was altered: its bytes no longer match its name.",
+            next_step="Keep the file for analysis, move it away, restore it from a copy.",
+        )
+
     def _failed(self, path: Path, error: OSError) -> EvidenceError:
         return EvidenceError(
             f"Evidence {path}: {error.strerror or error}.",
@@ -91,9 +202,35 @@ class FileEvidenceStore:
         )
 
 
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _entries(folder: Path | os.DirEntry[str]) -> list["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []
+
+
+def _files(folder: "os.DirEntry[str]") -> Iterator[StoredFile]:
+    """Those of one directory that are ours. What else lies there is none of our business."""
+    for entry in sorted(_entries(folder), key=lambda entry: entry.name):
+        name = folder.name + entry.name
+        whole = _DIGEST.fullmatch(name) is not None
+        if not (whole or entry.name.startswith(PART_PREFIX)):
+            continue
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:  # removed, or made whole, since the directory was read
+            continue
+        yield StoredFile(Path(entry.path), name if whole else None, found.st_size, found.st_mtime)
+
+
 def _write_durably(path: Path, content: bytes) -> None:
     """Write beside, sync, rename, sync the directory: a crash leaves the whole file or none."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=PART_PREFIX)
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -2,8 +2,10 @@
 
 import unicodedata
 from collections.abc import Iterable
+from typing import Any
 
 from fallback_audit import events
+from fallback_audit.contract.trail import refused_by_cap
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe_human import (
@@ -13,6 +15,7 @@ from fallback_audit.showing.describe_human import (
     reopened_words,
 )
 from fallback_audit.showing.describe_model import grounded_words, model_sentence
+from fallback_audit.showing.describe_upkeep import upkeep_sentence
 from fallback_audit.vocabulary import PromptShape, Tier
 
 # Control, format (bidi overrides, zero width), surrogate, private use, unassigned, line and
@@ -43,8 +46,9 @@ def _spelled(character: str) -> str:
 
 
 class AttemptLine(Frozen):
-    """One attempt as a reader sees it: its shape in words, and how it went.
+    """One attempt as a reader sees it: its shape in words, what its prompt stood on, and how it went.
 
+    ``examples``: those in its prompts. ``in_place_of_examples``: what a retry had instead, shortened.
     ``grounded`` None: no judge looked at its patch. ``low_confidence``: look at it before merging.
     """
 
@@ -53,6 +57,8 @@ class AttemptLine(Frozen):
     shape: str
     tier: Tier | None
     outcome: str
+    examples: tuple[str, ...] = ()
+    in_place_of_examples: str | None = None
     grounded: bool | None = None
     low_confidence: bool = False
 
@@ -101,21 +107,9 @@ def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
                 "linked_transition": event.linked_transition,
             }
         case events.AttemptStarted() as event:
-            line = _line(event.attempt, event.prompt_shape, None, "open")
+            line = AttemptLine(attempt=event.attempt, tier=None, outcome="open", **_NOT_ASKED)
             advisory = summary.advisory_id or event.advisory_id
             return {"attempts": (*summary.attempts, line), "advisory_id": advisory}
-        case events.PatchProposed() as event:
-            line = _line(
-                event.attempt, event.prompt_shape, event.tier, "patch proposed"
-            ).model_copy(
-                update={"grounded": event.grounded, "low_confidence": event.low_confidence}
-            )
-        case events.AttemptRefused() as event:
-            line = _line(event.attempt, event.prompt_shape, None, f"refused: {event.reason}")
-        case events.AttemptFailed() as event:
-            failed = {"tier": event.tier, "outcome": f"failed: {event.failure_kind}"}
-            last = summary.attempts[-1:] or (_line(event.attempt, PromptShape.NONE, None, ""),)
-            line = last[0].model_copy(update=failed)
         case events.FixVerified():
             return {"outcome": "verified"}
         case events.FixRefused() as event:
@@ -130,15 +124,43 @@ def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
             return {"delivered": delivered_words(event)}
         case events.BudgetRaised():
             return {"outcome": "open"}
+        case event:
+            return _update_attempt(summary, event)
+
+
+#: Until a model is asked: a recipe, a replay or a refusal may end the attempt before.
+_NOT_ASKED: dict[str, Any] = {"prompt_shape": PromptShape.NONE, "shape": PromptShape.NONE.label}
+
+
+def _update_attempt(summary: FixSummary, event: events.AuditEvent) -> dict[str, object]:
+    """What this event changes in the last attempt's line."""
+    number = getattr(event, "attempt", 1)
+    line = AttemptLine(attempt=number, tier=None, outcome="", **_NOT_ASKED)
+    if summary.attempts and not refused_by_cap(event):
+        line = summary.attempts[-1]
+    changes: dict[str, object]
+    match event:
+        case events.ModelCalled() | events.AnswerReused():
+            shown = dict.fromkeys((*line.examples, *event.example_ids))
+            shape = event.prompt_shape
+            changes = {"prompt_shape": shape, "shape": shape.label, "examples": tuple(shown)}
+        case events.RagSkippedOnRetry():
+            changes = {"in_place_of_examples": event.summary_excerpt}
+        case events.PatchProposed():
+            changes = {
+                "tier": event.tier,
+                "outcome": "patch proposed",
+                "grounded": event.grounded,
+                "low_confidence": event.low_confidence,
+            }
+        case events.AttemptRefused():
+            changes = {"outcome": f"refused: {event.reason}"}
+        case events.AttemptFailed():
+            changes = {"tier": event.tier, "outcome": f"failed: {event.failure_kind}"}
         case _:
             return {}
-    return {"attempts": (*summary.attempts[:-1], line)}
-
-
-def _line(attempt: int, shape: PromptShape, tier: Tier | None, outcome: str) -> AttemptLine:
-    return AttemptLine(
-        attempt=attempt, prompt_shape=shape, shape=shape.label, tier=tier, outcome=outcome
-    )
+    before = summary.attempts if refused_by_cap(event) else summary.attempts[:-1]
+    return {"attempts": (*before, line.model_copy(update=changes))}
 
 
 def sentence(event: events.AuditEvent) -> str:
@@ -147,6 +169,7 @@ def sentence(event: events.AuditEvent) -> str:
         _attempt_sentence(event)
         or model_sentence(event)
         or human_sentence(event)
+        or upkeep_sentence(event)
         or _fix_sentence(event)
     )
 
@@ -164,6 +187,8 @@ def excerpt_of(event: events.AuditEvent) -> str | None:
             return visible("\n".join(event.unsupported), lines=True)
         case events.FixEscalated():
             return visible(event.question, lines=True)
+        case events.AppendFlagged():
+            return visible(event.detail, lines=True)
         case _:
             return None
 

@@ -1,13 +1,12 @@
-"""Audit trails and reports for people (rich) and for programs (JSON).
+"""Audit trails for people (rich) and for programs (JSON).
 
 Stored text is untrusted: it is neutralised (``describe.visible``) and printed as plain text, never
 as console markup. JSON carries it as it stands, escaped by JSON itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from fallback_audit.contract.table import Violation
 from fallback_audit.contract.trail import Asked
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import (
@@ -17,11 +16,11 @@ from fallback_audit.events import (
     GroundingJudged,
     RetrievalQueried,
 )
-from fallback_audit.evidence.account import account_lines, read_account
+from fallback_audit.evidence.account import read_account
 from fallback_audit.ports import EvidenceStore, StoredEvent
+from fallback_audit.showing.account import account_lines
 from fallback_audit.showing.describe import AttemptLine, excerpt_of, sentence, summarise, visible
 from fallback_audit.showing.describe_model import grounded_words
-from fallback_audit.verifying.verify import OpenFix, Problem, VerificationReport
 from fallback_audit.vocabulary import PromptShape
 
 if TYPE_CHECKING:
@@ -131,31 +130,6 @@ class Renderer:
             if event.kind in TERMINAL_KINDS:
                 self._line("")
 
-    def render_report(self, report: VerificationReport) -> None:
-        """The verdict first, then every finding, then what verification can't promise."""
-        verdict, style = ("INTACT", "bold green") if report.ok else ("NOT INTACT", "bold red")
-        size = f"{report.events:,} events, {report.gate_transitions:,} gate transitions"
-        self._line(f"{verdict}: {size}", style)
-        if report.first_bad:
-            self._line(f"First: {_problem(report.first_bad)}", "red")
-        findings: tuple[tuple[str, Sequence[Problem | Violation | OpenFix], int], ...] = (
-            ("Integrity", report.integrity_problems, report.integrity_problem_count),
-            ("Trace contract", report.contract_violations, report.contract_violation_count),
-            ("Evidence", report.evidence_problems, report.evidence_problem_count),
-            ("Open fixes", report.open_fixes, report.open_fix_count),
-        )
-        for title, items, count in findings:
-            if count:
-                self._line(f"{title} ({count:,}):", "bold")
-            for item in items:
-                self._line(f"  {_finding(item)}")
-            if count > len(items):
-                self._line(f"  … and {count - len(items):,} more")
-        if report.evidence_checked is not None:
-            self._line(f"Evidence files checked: {report.evidence_checked:,}")
-        self._line(f"Tip: {report.tip}")
-        self._line(f"{report.uncovered_events:,} events without a checkpoint. {report.note}")
-
     def _line(self, text: str, style: str = "") -> None:
         from rich.text import Text
 
@@ -166,20 +140,15 @@ def _how(attempt: AttemptLine) -> str:
     tier = f"{attempt.tier}, " if attempt.tier else ""
     judged = "" if attempt.grounded is None else f", {grounded_words(attempt.grounded)}"
     flag = ", LOW CONFIDENCE" if attempt.low_confidence else ""
-    return visible(f"{attempt.attempt}: {tier}{attempt.shape}, {attempt.outcome}{judged}{flag}")
+    said = f"{attempt.attempt}: {tier}{attempt.shape}, {attempt.outcome}{judged}{flag}"
+    return visible(f"{said}; {on}" if (on := _stood_on(attempt)) else said)
 
 
-def _finding(item: Problem | Violation | OpenFix) -> str:
-    match item:
-        case Problem():
-            return _problem(item)
-        case Violation():
-            return visible(f"event {item.seq}, fix {item.fix_id}: {item.rule}: {item.detail}")
-        case OpenFix():
-            return visible(f"fix {item.fix_id}: last event {item.last_seq} ({item.last_kind})")
-
-
-def _problem(problem: Problem) -> str:
-    event = "the store" if problem.seq is None else f"event {problem.seq}"
-    fix = f", fix {problem.fix_id}" if problem.fix_id else ""
-    return visible(f"{event}{fix}: {problem.reason}")
+def _stood_on(attempt: AttemptLine) -> str:
+    """What the prompt had beside the advisory and the code; empty where no model was asked."""
+    if attempt.prompt_shape is PromptShape.NONE:
+        return ""
+    if attempt.in_place_of_examples is not None:
+        first, _, more = attempt.in_place_of_examples.strip().partition("\n")
+        return f"in place of examples, the last failure: {first}{' …' if more else ''}"
+    return f"examples: {', '.join(attempt.examples)}" if attempt.examples else "no examples"

@@ -45,6 +45,10 @@ def store_error(path: Path, error: Exception) -> AuditError:
     """The one sentence for any failure of the store at ``path``: damaged, or out of order."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = code & 0xFF if isinstance(code, int) else -1
+    if primary < 0 and isinstance(error, sqlite3.OperationalError):
+        primary = (
+            sqlite3.SQLITE_CORRUPT
+        )  # text that is no UTF-8, found by the sqlite3 module itself
     reason, next_step = _REASONS.get(
         primary,
         (str(error) or type(error).__name__, "Check the path, its owner and its mode."),
@@ -64,3 +68,8 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         raise store_error(path, error) from error
+    except UnicodeDecodeError as error:  # the sqlite3 module could not read SQLite's own message
+        raise AuditIntegrityError(
+            f"Audit store {path}: its SQLite structure is damaged.",
+            next_step="Keep this file for analysis and restore a copy.",
+        ) from error

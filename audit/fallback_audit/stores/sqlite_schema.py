@@ -16,7 +16,7 @@ _RECORD = "_sqlite_migrations"
 _APPLIED = "SELECT name FROM _sqlite_migrations WHERE migration_set = ?"
 
 #: Every migration this version knows; a store with another one is newer than the program.
-MIGRATION_NAMES = ("0001_header_and_payload",)
+MIGRATION_NAMES = ("0001_header_and_payload", "0002_segment_and_tombstone")
 
 # The columns that queries filter and sort by are computed from the header's own bytes, so none can
 # contradict what was hashed. json_valid keeps an altered header from making the table unreadable.
@@ -43,29 +43,95 @@ _PAYLOAD_TABLE = """CREATE TABLE audit_payload (
 _TRAIL_INDEX = "CREATE INDEX audit_trail ON audit_header (fix_id, gate_transition_id)"
 
 
-def _safeguards(table: str) -> dict[str, str]:
-    """Append-only. INSERT OR REPLACE fires neither of the first two: BEFORE INSERT stops it."""
-    changes = {
-        f"{table}_no_{verb.lower()}": f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} "
-        f"ON {table} BEGIN SELECT RAISE(ABORT, 'the audit trail is append-only'); END"
+_LAST_SEALED = "SELECT last_seq FROM audit_segment ORDER BY number DESC LIMIT 1"
+
+#: The number behind which events start: those up to it are in sealed segments.
+_BASE = f"coalesce(({_LAST_SEALED}), 0)"
+
+
+def _trigger(name: str, when: str) -> str:
+    return f"CREATE TRIGGER {name} {when} BEGIN SELECT RAISE(ABORT, 'the audit trail is append-only'); END"
+
+
+def _unless_next(table: str, following: str) -> str:
+    """INSERT OR REPLACE fires no trigger on UPDATE or DELETE: BEFORE INSERT stops it."""
+    return _trigger(
+        f"{table}_in_order", f"BEFORE INSERT ON {table} WHEN NEW.seq IS NOT ({following})"
+    )
+
+
+def _never(table: str) -> dict[str, str]:
+    """No change and no deletion at all."""
+    return {
+        f"{table}_no_{verb.lower()}": _trigger(
+            f"{table}_no_{verb.lower()}", f"BEFORE {verb} ON {table}"
+        )
         for verb in ("UPDATE", "DELETE")
     }
-    in_order = (
-        f"CREATE TRIGGER {table}_in_order BEFORE INSERT ON {table} "  # noqa: S608 (our names)
-        f"WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM {table}) "
-        "BEGIN SELECT RAISE(ABORT, 'the audit trail is append-only'); END"
-    )
-    return changes | {f"{table}_in_order": in_order}
 
 
-#: Name → SQL of everything the store relies on, as SQLite keeps it.
-SCHEMA: Mapping[str, str] = {
+def _first_safeguards(table: str) -> dict[str, str]:
+    """Append-only, as migration 1 made it."""
+    following = f"SELECT coalesce(max(seq), 0) + 1 FROM {table}"  # noqa: S608 (our names)
+    return _never(table) | {f"{table}_in_order": _unless_next(table, following)}
+
+
+def _kept_safeguards(table: str) -> dict[str, str]:
+    """Append-only, but for what is in a sealed segment."""
+    following = f"SELECT coalesce((SELECT max(seq) FROM {table}), ({_LAST_SEALED}), 0) + 1"  # noqa: S608
+    return {
+        f"{table}_no_delete": _trigger(
+            f"{table}_no_delete", f"BEFORE DELETE ON {table} WHEN OLD.seq > {_BASE}"
+        ),
+        f"{table}_in_order": _unless_next(table, following),
+    }
+
+
+_FIRST: Mapping[str, str] = {
     "audit_header": _HEADER_TABLE,
     "audit_payload": _PAYLOAD_TABLE,
     "audit_trail": _TRAIL_INDEX,
-    **_safeguards("audit_header"),
-    **_safeguards("audit_payload"),
+    **_first_safeguards("audit_header"),
+    **_first_safeguards("audit_payload"),
 }
+
+# A segment never takes the last event: the tip is always a row, and the chain goes on from it.
+_SECOND: Mapping[str, str] = {
+    "audit_segment": """CREATE TABLE audit_segment (
+  number INTEGER PRIMARY KEY,
+  first_seq INTEGER NOT NULL,
+  last_seq INTEGER NOT NULL,
+  statement BLOB NOT NULL
+) STRICT""",
+    "audit_tombstone": """CREATE TABLE audit_tombstone (
+  seq INTEGER PRIMARY KEY,
+  tombstone BLOB NOT NULL
+) STRICT""",
+    **_never("audit_segment"),
+    **_never("audit_tombstone"),
+    "audit_segment_in_order": _trigger(
+        "audit_segment_in_order",
+        "BEFORE INSERT ON audit_segment"  # noqa: S608 (our names)
+        " WHEN NEW.number IS NOT (SELECT coalesce(max(number), 0) + 1 FROM audit_segment)"
+        f" OR NEW.first_seq IS NOT {_BASE} + 1 OR NEW.last_seq < NEW.first_seq"
+        " OR NEW.last_seq >= (SELECT coalesce(max(seq), 0) FROM audit_header)",
+    ),
+    "audit_tombstone_once": _trigger(
+        "audit_tombstone_once",
+        "BEFORE INSERT ON audit_tombstone WHEN NEW.seq IN (SELECT seq FROM audit_tombstone)"
+        " OR NEW.seq NOT IN (SELECT seq FROM audit_payload)",
+    ),
+    "audit_payload_no_update": _trigger(
+        "audit_payload_no_update",
+        "BEFORE UPDATE ON audit_payload WHEN NEW.seq IS NOT OLD.seq OR NEW.payload IS NOT"
+        " (SELECT tombstone FROM audit_tombstone WHERE seq = OLD.seq)",
+    ),
+    **_kept_safeguards("audit_header"),
+    **_kept_safeguards("audit_payload"),
+}
+
+#: Migration → name → SQL of what it makes, or makes anew.
+_MADE: Mapping[str, Mapping[str, str]] = dict(zip(MIGRATION_NAMES, (_FIRST, _SECOND), strict=True))
 
 
 def table_names(connection: sqlite3.Connection) -> set[str]:
@@ -91,28 +157,46 @@ def apply_migrations(connection: sqlite3.Connection) -> None:
     from sqlite_utils.migrations import Migrations
 
     numbered = Migrations(MIGRATION_SET)
+    for migration, made in _MADE.items():
 
-    @numbered(name=MIGRATION_NAMES[0])
-    def _create(db: "Database") -> None:
-        for statement in SCHEMA.values():
-            db.execute(statement)
+        def make(db: "Database", made: Mapping[str, str] = made) -> None:
+            for name, statement in made.items():
+                if statement.startswith("CREATE TRIGGER"):
+                    db.execute(f"DROP TRIGGER IF EXISTS {name}")
+                db.execute(statement)
+
+        numbered(name=migration)(make)
 
     # No sqlite-utils plugins: nothing foreign may hook into the audit connection.
     numbered.apply(Database(connection, execute_plugins=False))
 
 
 def schema_problems(connection: sqlite3.Connection) -> list[str]:
-    """Tables, index and safeguards that are missing or not as the migrations made them."""
-    found = dict(
-        connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-    )
-    problems = [f"{name} is missing" for name in SCHEMA if name not in found]
+    """Tables, index and safeguards that are missing or not as the store's migrations made them.
+
+    A store that a later migration has not reached yet (it was only read since) is judged by those it had.
+    """
+    made = connection.execute(
+        "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+    ).fetchall()
+    # A trigger may have the name of a table or an index: each is looked at by itself.
+    triggers = {name for kind, name, _ in made if kind == "trigger"}
+    found = {name: sql for _, name, sql in made}
+    expected = _expected(applied_migrations(connection))
+    problems = [f"{name} is missing" for name in expected if name not in found]
     problems += [
         f"{name} is not as the store made it"
-        for name, sql in SCHEMA.items()
+        for name, sql in expected.items()
         if name in found and found[name] != sql
     ]
-    foreign = [
-        name for name, sql in found.items() if name not in SCHEMA and "TRIGGER" in sql.upper()[:40]
-    ]
+    own = {name for name, sql in expected.items() if sql.startswith("CREATE TRIGGER")}
+    foreign = sorted(triggers - own)
     return problems + [f"{name} is a trigger that the store did not make" for name in foreign]
+
+
+def _expected(applied: set[str]) -> dict[str, str]:
+    expected = dict(_FIRST)
+    for migration, made in _MADE.items():
+        if migration in applied:
+            expected.update(made)
+    return expected

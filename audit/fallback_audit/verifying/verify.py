@@ -1,41 +1,46 @@
-"""``verify``: is the record intact, and does every recorded verdict have its action?
+"""``verify``: is the record intact, is it the one that was signed, does every verdict have its action?
 
-1. Integrity, in chain order: each stored header and payload is hashed as it stands, and linked.
-2. Contract, gate transition by gate transition, then between those of a fix: ``contract.table``.
-3. Evidence, where a store is given: what the events rely on is there, and unaltered.
+1. Chain and checkpoints, in one pass (``walk``, ``covering``): each stored header and payload is hashed as
+   it stands, and linked; at the size of every checkpoint the Merkle tree must have the signed root.
+2. Contract, gate transition by gate transition, then between those of a fix (``trails``).
+3. Evidence, where a store is given: what the events rely on is there, and unaltered, or was removed on
+   record.
 
-Everything streams: one row, then one gate transition, is in memory at a time, and the report lists
-at most MAX_LISTED findings of a sort (and counts all).
+Everything streams: a block of rows, then one gate transition, is in memory at a time. The report lists at
+most MAX_LISTED findings of a sort, and counts all.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from itertools import groupby
-from typing import Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import Protocol
 
-from pydantic import ValidationError, computed_field
-
-from fallback_audit.canonical import GENESIS
-from fallback_audit.chain import StoredRow, broken_bytes, broken_link, unreadable
-from fallback_audit.contract.links import FixLinks, link_of
-from fallback_audit.contract.table import Violation, link_violations, violations
-from fallback_audit.contract.trail import Entry, Trail
-from fallback_audit.errors import AuditIntegrityError, EvidenceError
-from fallback_audit.events import AuditEvent, Digest, RetrievalQueried, event_adapter
-from fallback_audit.evidence.account import read_account
-from fallback_audit.evidence.kept import kept_digests
-from fallback_audit.frozen import Frozen
-from fallback_audit.ports import EvidenceStore, Scope
-
-#: Findings of a sort that a report lists. More help nobody, and memory stays flat.
-MAX_LISTED = 100
-
-#: What verification can't promise yet, in words for the reader of every report.
-NO_CHECKPOINTS = (
-    "There are no checkpoints yet: events removed from the end, and a chain rewritten as a whole, "
-    "are not detectable. Note the tip outside this machine and compare it next time."
+from fallback_audit.canonical import leaf_digest
+from fallback_audit.chain import StoredRow
+from fallback_audit.checkpoints.merkle import Frontier
+from fallback_audit.checkpoints.note import Verifier
+from fallback_audit.errors import AuditIntegrityError
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.ports import UPKEEP
+from fallback_audit.verifying.covering import Covering
+from fallback_audit.verifying.report import (
+    NOT_ASKED,
+    Listed,
+    Problem,
+    UncoveredFix,
+    VerificationReport,
+    first_bad,
 )
+from fallback_audit.verifying.segments import Sealed
+from fallback_audit.verifying.sources import CheckpointSource
+from fallback_audit.verifying.state import VerifiedState, believed
+from fallback_audit.verifying.trails import EvidenceCheck, Trails, upkeep_events
+from fallback_audit.verifying.uncovered import uncovered_fixes
+from fallback_audit.verifying.walk import Position, Progress, Walk, fix_id_of
+
+__all__ = ("Snapshot", "VerifiableStore", "VerificationReport", "verify")
+
+_UPKEEP = frozenset({UPKEEP.fix_id})
 
 
 class Snapshot(Protocol):
@@ -45,12 +50,20 @@ class Snapshot(Protocol):
         """Tables, index and append-only safeguards that are not as they were made."""
         ...
 
-    def rows(self) -> Iterator[StoredRow]:
-        """Every row in chain order, then payloads without a header."""
+    def index_problems(self) -> list[str]:
+        """Where an index is not what its table says. Reads both to their ends."""
         ...
 
-    def rows_by_trail(self) -> Iterator[StoredRow]:
-        """Complete rows, gate transition by gate transition."""
+    def segments(self) -> list[bytes]:
+        """The signed statements of all sealed segments, in order."""
+        ...
+
+    def rows(self, after: int = 0) -> Iterator[StoredRow]:
+        """Every row behind ``after`` in chain order, then payloads without a header."""
+        ...
+
+    def rows_by_trail(self, fix_ids: frozenset[str] | None = None) -> Iterator[StoredRow]:
+        """Complete rows, gate transition by gate transition; of all fixes, or of these."""
         ...
 
 
@@ -62,235 +75,222 @@ class VerifiableStore(Protocol):
         ...
 
 
-class Problem(Frozen):
-    """Something stored is not what was written. ``seq`` None: the store as a whole."""
+def verify(
+    store: VerifiableStore,
+    *,
+    checkpoints: CheckpointSource | None,
+    evidence: FileEvidenceStore | None = None,
+    complete_evidence: bool = True,
+    since: VerifiedState | None = None,
+    sealed: Path | None = None,
+    contract: bool = True,
+    progress: Progress | None = None,
+) -> VerificationReport:
+    """Check the store. Raises AuditStoreError only where it can't be read at all.
 
-    seq: int | None
-    fix_id: str | None
-    reason: str
-
-
-class OpenFix(Frozen):
-    """A gate transition without a terminal event: running, or interrupted."""
-
-    fix_id: str
-    gate_transition_id: str
-    last_seq: int
-    last_kind: str
-
-
-class VerificationReport(Frozen):
-    """What ``verify`` found. ``tip`` is the last leaf: it stands for everything before it."""
-
-    events: int
-    gate_transitions: int
-    tip: Digest
-    first_bad: Problem | None
-    integrity_problems: tuple[Problem, ...]
-    integrity_problem_count: int
-    contract_violations: tuple[Violation, ...]
-    contract_violation_count: int
-    evidence_problems: tuple[Problem, ...]
-    evidence_problem_count: int
-    evidence_checked: int | None
-    open_fixes: tuple[OpenFix, ...]
-    open_fix_count: int
-    uncovered_events: int
-    note: str = NO_CHECKPOINTS
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def ok(self) -> bool:
-        """Nothing bad was found. An open fix is not bad."""
-        return not (
-            self.integrity_problem_count
-            or self.contract_violation_count
-            or self.evidence_problem_count
-        )
-
-
-def verify(store: VerifiableStore, *, evidence: EvidenceStore | None = None) -> VerificationReport:
-    """Check the whole store. Raises AuditStoreError only where it can't be read at all."""
-    check = _Check(evidence)
+    ``checkpoints`` None: the caller did not ask, and the report says so. ``since``: what an earlier run
+    verified; see ``verifying.state`` for what is not noticed then. ``sealed``: the folder of sealed
+    segments; those that are there are verified too. ``complete_evidence`` False: an export's, which leaves
+    private evidence out. ``contract`` False: step 1 only.
+    """
+    check = _Check(checkpoints, since, sealed, progress)
     try:
+        check.begin()
         with store.snapshot() as snapshot:
-            for problem in snapshot.schema_problems():
+            problems = snapshot.schema_problems()
+            if since is None:
+                problems = [*problems, *snapshot.index_problems()]
+            for problem in problems:
                 check.integrity.add(Problem(seq=None, fix_id=None, reason=problem))
-            check.chain(snapshot.rows())
-            check.trails(snapshot.rows_by_trail())
+            check.chain(snapshot)
+            if contract:
+                check.trails(snapshot, evidence, complete=complete_evidence)
+            check.tail(snapshot)
     except AuditIntegrityError as error:
         check.integrity.add(Problem(seq=None, fix_id=None, reason=error.problem))
     return check.report()
 
 
-# The adapter's own core: half the time of its wrapper, and this is called once an event.
-parse_event = event_adapter.validator.validate_json
-
-ItemT = TypeVar("ItemT")
-
-
-class _Listed(Generic[ItemT]):
-    """Counts everything, keeps the first MAX_LISTED."""
-
-    def __init__(self) -> None:
-        self.items: list[ItemT] = []
-        self.count = 0
-
-    def add(self, item: ItemT) -> None:
-        self.count += 1
-        if self.count <= MAX_LISTED:
-            self.items.append(item)
-
-
 class _Check:
     """The running state of one verification."""
 
-    def __init__(self, evidence: EvidenceStore | None) -> None:
-        self.integrity = _Listed[Problem]()
-        self._contract = _Listed[Violation]()
-        self._evidence_problems = _Listed[Problem]()
-        self._open = _Listed[OpenFix]()
-        self._evidence = evidence
-        self._evidence_checked = 0
-        self._events = 0
-        self._complete = 0
-        self._transitions = 0
-        self._tip = GENESIS
+    def __init__(
+        self,
+        source: CheckpointSource | None,
+        since: VerifiedState | None,
+        sealed: Path | None,
+        progress: Progress | None,
+    ) -> None:
+        self.integrity = Listed[Problem]()
+        self._checkpoints = Listed[Problem]()
+        self._source = source
+        self._since = since
+        self._folder = sealed
+        self._progress = progress
+        self._verifiers: tuple[Verifier, ...] = tuple(source.verifiers()) if source else ()
+        self._covering: Covering | None = None
+        self._resumed_tree = Frontier()
+        self._at = Position(frontier=None)
+        self._sealed: Sealed | None = None
+        self._trails = Trails(self.integrity, base=0)
+        self._evidence: EvidenceCheck | None = None
+        self._judged = False
+        self._uncovered: tuple[UncoveredFix, ...] = ()
+        self._new_fixes: set[str] = set()
 
-    def chain(self, rows: Iterator[StoredRow]) -> None:
-        """Step 1. After a bad link the next one is judged by what the bad one claims."""
-        expected = 1
-        for row in rows:
-            reason = broken_link(row, seq=expected, previous_leaf=self._tip)
-            if reason is not None:
-                self.integrity.add(Problem(seq=row.seq, fix_id=_fix_id(row), reason=reason))
-            if row.header is not None and row.leaf is not None:
-                self._events += 1
-                self._complete += row.payload is not None
-                self._tip = row.leaf
-                expected = row.seq + 1
+    def begin(self) -> None:
+        """Before the store is read: what is signed later covers events that were appended later.
 
-    def trails(self, rows: Iterator[StoredRow]) -> None:
-        """Steps 2 and 3. A transition with an unreadable event is not judged: it is reported."""
-        seen = 0
-        fix = FixLinks("")
-        for scope_bytes, group in groupby(rows, key=_scope_bytes):
-            members = list(group)
-            seen += len(members)
-            self._transitions += 1
-            entries = [entry for entry in map(self._entry, members) if entry is not None]
-            scope = _scope(scope_bytes)
-            if scope is not None and scope.fix_id != fix.fix_id:
-                self._links(fix)
-                fix = FixLinks(scope.fix_id)
-            if scope is not None and len(entries) == len(members):
-                trail = Trail(scope, entries)
-                self._trail(trail)
-                fix.links.append(link_of(trail))
-            else:
-                fix.whole = False
-        self._links(fix)
-        if seen != self._complete:
-            reason = f"the index of trails lists {seen} events of {self._complete}"
+        Raises AuditIntegrityError where the state of an earlier run is forged.
+        """
+        after = 0
+        if self._since is not None:
+            self._resumed_tree = believed(self._since, self._verifiers)
+            after = self._since.size
+        if self._source is not None:
+            self._covering = Covering(self._source, self._checkpoints, after=after)
+
+    def chain(self, snapshot: Snapshot) -> None:
+        """Step 1, from the beginning, from the last sealed event, or from what was verified before."""
+        tree = self._covering is not None
+        upkeep = tuple(upkeep_events(snapshot.rows_by_trail(_UPKEEP), self._verifiers))
+        self._sealed = Sealed(
+            snapshot.segments(), self._verifiers, self.integrity, folder=self._folder
+        )
+        if self._since is not None and self._since.size >= self._sealed.last_seq:
+            self._at = self._resumed(snapshot, self._since)
+        else:
+            self._at = self._sealed.walk(upkeep, self._covering, tree=tree, progress=self._progress)
+        self._nothing_before(snapshot, self._sealed.last_seq)
+        walk = Walk(
+            self._at,
+            self.integrity,
+            covering=self._covering,
+            verifiers=self._verifiers,
+            progress=self._progress,
+        )
+        rows = snapshot.rows(after=self._at.seq)
+        walk.rows(rows if self._since is None else self._noting(rows))
+        self._complete = walk.complete
+        if self._covering is not None:
+            self._covering.ended(self._at.seq)
+
+    def trails(
+        self, snapshot: Snapshot, evidence: FileEvidenceStore | None, *, complete: bool
+    ) -> None:
+        """Steps 2 and 3; of an incremental run, for the fixes that have new events."""
+        if evidence is not None:
+            upkeep = upkeep_events(snapshot.rows_by_trail(_UPKEEP), self._verifiers)
+            self._evidence = EvidenceCheck(evidence, upkeep, complete=complete)
+        self._trails = Trails(
+            self.integrity,
+            base=self._sealed.last_seq if self._sealed else 0,
+            verifiers=self._verifiers,
+            evidence=self._evidence,
+        )
+        self._judged = True
+        if self._since is not None:
+            self._trails.judge(snapshot.rows_by_trail(frozenset(self._new_fixes)))
+            self._carry_open(self._since)
+            return
+        self._trails.judge(snapshot.rows_by_trail())
+        if self._trails.seen != self._complete:
+            reason = f"the index of trails lists {self._trails.seen} events of {self._complete}"
             self.integrity.add(Problem(seq=None, fix_id=None, reason=reason))
 
-    def _links(self, fix: FixLinks) -> None:
-        for violation in link_violations(fix.fix_id, fix.links) if fix.whole else ():
-            self._contract.add(violation)
-
-    def _entry(self, row: StoredRow) -> Entry[AuditEvent] | None:
-        header, payload = row.header or b"", row.payload or b""
-        try:
-            event = parse_event(payload)
-        except ValidationError:
-            reason = unreadable(header)
-        else:
-            if b',"kind":"%b",' % event.kind.encode() in header:
-                return Entry(row.seq, event)
-            reason = "header and payload name different kinds of event"
-        if broken_bytes(row) is None:  # else step 1 has said so
-            self.integrity.add(Problem(seq=row.seq, fix_id=_fix_id(row), reason=reason))
-        return None
-
-    def _trail(self, trail: Trail) -> None:
-        for violation in violations(trail):
-            self._contract.add(violation)
-        if trail.terminal is None:
-            last = trail.entries[-1]
-            self._open.add(
-                OpenFix(
-                    fix_id=trail.scope.fix_id,
-                    gate_transition_id=trail.scope.gate_transition_id,
-                    last_seq=last.seq,
-                    last_kind=last.event.kind,
-                )
-            )
-        if self._evidence is not None:
-            self._check_evidence(self._evidence, trail)
-
-    def _check_evidence(self, evidence: EvidenceStore, trail: Trail) -> None:
-        first_named = {
-            (digest, getattr(event, "example_ids", ())): (seq, event)
-            for seq, event in reversed(trail.entries)
-            for digest in kept_digests(event)
-        }
-        for (digest, _), (seq, event) in first_named.items():
-            self._evidence_checked += 1
-            try:
-                if isinstance(event, RetrievalQueried):
-                    read_account(event, evidence)
-                else:
-                    evidence.get(digest)
-            except EvidenceError as error:
-                self._evidence_problems.add(
-                    Problem(seq=seq, fix_id=trail.scope.fix_id, reason=error.problem)
-                )
+    def tail(self, snapshot: Snapshot) -> None:
+        """Whose events have no checkpoint yet."""
+        if self._covering is not None and self._covering.covered_to < self._at.seq:
+            rows = snapshot.rows(after=self._covering.covered_to)
+            self._uncovered = uncovered_fixes(rows)
 
     def report(self) -> VerificationReport:
         """Everything found."""
-        return VerificationReport(
-            events=self._events,
-            gate_transitions=self._transitions,
-            tip=self._tip,
-            first_bad=self._first_bad(),
+        trails, evidence, covering = self._trails, self._evidence, self._covering
+        found = Listed[Problem]() if evidence is None else evidence.problems
+        frontier = self._at.frontier
+        report = VerificationReport(
+            events=self._at.seq,
+            gate_transitions=trails.transitions,
+            tip=self._at.tip,
+            root=frontier.root().hex() if frontier is not None else None,
+            since=self._since.size if self._since is not None else 0,
+            sealed_events=self._sealed.last_seq if self._sealed else 0,
+            redacted_events=trails.redacted,
+            first_bad=first_bad(self.integrity, self._checkpoints, found, trails.contract),
             integrity_problems=tuple(self.integrity.items),
             integrity_problem_count=self.integrity.count,
-            contract_violations=tuple(self._contract.items),
-            contract_violation_count=self._contract.count,
-            evidence_problems=tuple(self._evidence_problems.items),
-            evidence_problem_count=self._evidence_problems.count,
-            evidence_checked=None if self._evidence is None else self._evidence_checked,
-            open_fixes=tuple(self._open.items),
-            open_fix_count=self._open.count,
-            uncovered_events=self._events,
+            checkpoint_problems=tuple(self._checkpoints.items),
+            checkpoint_problem_count=self._checkpoints.count,
+            checkpoints_checked=covering.checked if covering else 0,
+            covered_to=covering.covered_to if covering else None,
+            uncovered_events=self._at.seq - (covering.covered_to if covering else 0),
+            uncovered_fixes=self._uncovered,
+            contract_judged=self._judged,
+            contract_violations=tuple(trails.contract.items),
+            contract_violation_count=trails.contract.count,
+            evidence_problems=tuple(found.items),
+            evidence_problem_count=found.count,
+            evidence_checked=None if evidence is None else evidence.checked,
+            evidence_removed=0 if evidence is None else evidence.removed,
+            flags=tuple(trails.flags.items),
+            flag_count=trails.flags.count,
+            open_fixes=tuple(trails.open.items),
+            open_fix_count=trails.open.count,
+            notes=tuple(self._notes()),
         )
+        return report.model_copy(update={"state": self._state() if report.ok else None})
 
-    def _first_bad(self) -> Problem | None:
-        """The earliest bad event: of integrity, if that is broken, since all else rests on it."""
-        broken_rules = (
-            Problem(seq=v.seq, fix_id=v.fix_id, reason=f"{v.rule}: {v.detail}")
-            for v in self._contract.items
-        )
-        found = self.integrity.items or [*self._evidence_problems.items, *broken_rules]
-        return min(found, key=lambda problem: problem.seq or 0, default=None)
+    def _state(self) -> VerifiedState | None:
+        proved = self._covering.proved if self._covering is not None and self._judged else None
+        if proved is None:
+            return self._since
+        return proved.model_copy(update={"open_fixes": tuple(self._trails.open_fixes)})
 
+    def _notes(self) -> Iterator[str]:
+        if self._covering is None:
+            yield NOT_ASKED
+        if self._since is not None:
+            yield (
+                f"Incremental: events to {self._since.size:,} were verified earlier, and were not read "
+                "again, unless their fix has newer ones."
+            )
+        if self._sealed is not None and self._sealed.absent:
+            yield f"{self._sealed.absent:,} sealed segments are not here: nothing in them was read."
+        if self._evidence is not None and self._evidence.locked:
+            yield f"Private evidence whose key is not here: {self._evidence.locked:,}."
+        if self._evidence is not None and self._evidence.absent:
+            yield f"Evidence that events name, and that is not in this export: {self._evidence.absent:,}."
 
-def _scope_bytes(row: StoredRow) -> bytes:
-    """The header up to its kind: in canonical order exactly the scope, so nothing is parsed."""
-    return (row.header or b"").partition(b',"kind":"')[0]
+    def _resumed(self, snapshot: Snapshot, since: VerifiedState) -> Position:
+        """Where an earlier run ended; its last event must still be there."""
+        base = self._sealed.segments[-1] if self._sealed and self._sealed.segments else None
+        row = next(snapshot.rows(after=since.size - 1), None)
+        there = row is not None and row.seq == since.size and row.header is not None
+        leaf = leaf_digest(row.header) if there and row and row.header else None
+        if leaf != since.tip and not (
+            base is not None and (base.last_seq, base.tip) == (since.size, since.tip)
+        ):
+            reason = "it is not the event that was verified before (rolled back, or rewritten)"
+            self.integrity.add(Problem(seq=since.size, fix_id=None, reason=reason))
+        return Position(since.size, since.tip, self._resumed_tree)
 
+    def _nothing_before(self, snapshot: Snapshot, sealed: int) -> None:
+        row = next(snapshot.rows(), None) if sealed else None
+        if row is not None and row.seq <= sealed:
+            reason = "it was sealed, and still stands in the store"
+            self.integrity.add(Problem(seq=row.seq, fix_id=fix_id_of(row), reason=reason))
 
-def _scope(scope_bytes: bytes) -> Scope | None:
-    try:
-        return Scope.model_validate_json(scope_bytes + b"}")
-    except ValidationError:
-        return None
+    def _noting(self, rows: Iterator[StoredRow]) -> Iterator[StoredRow]:
+        """Pass them on, noting whose they are: memory is that of the names of what is new."""
+        for row in rows:
+            fix_id = fix_id_of(row)
+            if fix_id is not None:
+                self._new_fixes.add(fix_id)
+            yield row
 
-
-def _fix_id(row: StoredRow) -> str | None:
-    """Whose event it is, as far as an altered header still says."""
-    try:
-        fix_id = json.loads(row.header or b"")["fix_id"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return fix_id if isinstance(fix_id, str) else None
+    def _carry_open(self, since: VerifiedState) -> None:
+        for fix in since.open_fixes:
+            if fix.fix_id not in self._new_fixes:
+                self._trails.open.add(fix)
+                self._trails.open_fixes.append(fix)

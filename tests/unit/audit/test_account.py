@@ -10,8 +10,9 @@ from rich.console import Console
 
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import RetrievalQueried
-from fallback_audit.evidence.account import MAX_DROPPED_SHOWN, account_lines, read_account
+from fallback_audit.evidence.account import read_account
 from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.showing.account import MAX_DROPPED_SHOWN, account_lines
 from fallback_audit.showing.render import Renderer, fix_json
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.verifying.verify import VerificationReport, verify
@@ -57,7 +58,7 @@ def store_with(tmp_path: Path, event: RetrievalQueried) -> Path:
 
 def checked(path: Path, evidence: FileEvidenceStore) -> VerificationReport:
     with closing(open_readonly(path)) as reader:
-        return verify(reader, evidence=evidence)
+        return verify(reader, checkpoints=None, evidence=evidence)
 
 
 def test_scores_floors_and_drops_in_words(evidence: FileEvidenceStore) -> None:

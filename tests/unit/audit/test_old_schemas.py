@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.chain import StoredRow, read_row
+from fallback_audit.contract.rules_upkeep import KEEPING
+from fallback_audit.contract.trail import NOTES
 from fallback_audit.events import (
     SCHEMA_VERSION,
     FixStarted,
@@ -20,13 +22,16 @@ from fallback_audit.events import (
     RecipeEvaluated,
     RetrievalQueried,
 )
-from fallback_audit.evidence.account import account_lines
 from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.ports import UPKEEP
+from fallback_audit.showing.account import account_lines
 from fallback_audit.showing.describe import sentence
 from fallback_audit.verifying.verify import verify
-from fallback_audit.vocabulary import LadderStep
+from fallback_audit.vocabulary import LadderStep, ProofLevel
 from tests.unit.audit.trails import digest
+
+_SCOPE = ("fix_id", "gate_transition_id")
 
 TRAILS = Path(__file__).parents[2] / "fixtures" / "trails"
 
@@ -44,18 +49,25 @@ class Export:
     def schema_problems(self) -> list[str]:
         return []
 
-    def rows(self) -> Iterator[StoredRow]:
-        for row in self._rows:
+    def index_problems(self) -> list[str]:
+        return []
+
+    def segments(self) -> list[bytes]:
+        return []
+
+    def rows(self, after: int = 0) -> Iterator[StoredRow]:
+        for row in self._rows[after:]:
             yield StoredRow(
                 row["seq"], row["header"].encode(), row["leaf"], row["payload"].encode()
             )
 
-    def rows_by_trail(self) -> Iterator[StoredRow]:
-        return iter(
-            sorted(
-                self.rows(), key=lambda row: (json.loads(row.header or b"{}")["fix_id"], row.seq)
-            )
-        )
+    def rows_by_trail(self, fix_ids: frozenset[str] | None = None) -> Iterator[StoredRow]:
+        def place(row: StoredRow) -> tuple[str, str, int]:
+            fix_id, transition = map(json.loads(row.header or b"{}").get, _SCOPE)
+            return fix_id, transition, row.seq
+
+        asked = (row for row in self.rows() if fix_ids is None or place(row)[0] in fix_ids)
+        return iter(sorted(asked, key=place))
 
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
@@ -65,7 +77,7 @@ def test_an_old_trail_reads_and_verifies(version: int) -> None:
     assert {event.schema_version for event in events} == {version}
     assert {"FixVerified", "RagSkippedOnRetry", "RecipeEvaluated"} <= {it.kind for it in events}
     assert all(sentence(event.payload) for event in events)
-    report = verify(export)
+    report = verify(export, checkpoints=None)
     assert report.first_bad is None, report.first_bad
     assert report.events == len(events)
 
@@ -146,10 +158,32 @@ def test_what_version_5_added_is_absent_not_invented(version: int) -> None:
     assert {(p.flaky, p.proof_level) for p in verdicts} == {((), None)}
 
 
+def test_what_version_5_wrote_is_read_as_it_was() -> None:
+    events = [read_row(row) for row in Export(TRAILS / "schema-5.jsonl").rows()]
+    payloads = [event.payload for event in events]
+    assert {"FixResumed", "ReviewDecided", "TransitionReopened", "PatchDelivered"} <= {
+        p.kind for p in payloads
+    }
+    starts = [p for p in payloads if isinstance(p, FixStarted)]
+    assert {("applies", "tests", "proof"), ()} == {p.gates for p in starts}
+    assert digest("inputs") in {p.inputs_sha256 for p in starts}
+    flaky = [p for p in payloads if isinstance(p, GateJudged) and p.flaky]
+    assert [(p.flaky, p.proof_level) for p in flaky] == [(("test_clock",), ProofLevel.SOURCE)]
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_what_version_6_added_is_absent_not_invented(version: int) -> None:
+    """Nothing was redacted, flagged or sealed before there were words for it."""
+    events = [read_row(row) for row in Export(TRAILS / f"schema-{version}.jsonl").rows()]
+    assert not any(isinstance(event.payload, (*NOTES, *KEEPING)) for event in events)
+    assert not any(event.redacted for event in events)
+    assert UPKEEP not in {event.scope for event in events}
+
+
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
 def test_a_changed_byte_of_an_old_trail_is_still_found(version: int) -> None:
     export = Export(TRAILS / f"schema-{version}.jsonl")
     export._rows[3]["payload"] = export._rows[3]["payload"].replace("}", " }", 1)
-    report = verify(export)
+    report = verify(export, checkpoints=None)
     assert report.first_bad is not None
     assert report.first_bad.seq == export._rows[3]["seq"]

@@ -14,11 +14,14 @@ from fallback_audit.events import AuditEvent, event_adapter
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import sentence, visible
 from fallback_audit.showing.render import Renderer, fix_json, log_json
+from fallback_audit.showing.render_report import render_report
 from fallback_audit.stores.sqlite import open_readonly
+from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.vocabulary import Retrieve
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
+from tests.unit.audit import upkeep_trails as u
 from tests.unit.audit.tamper import build, report
 
 HOSTILE = "\x1b[2Jgone\x07 [bold red]markup[/] \u202eevil\u202c :skull: \u009b31m \x00end"
@@ -37,6 +40,12 @@ def console() -> tuple[Console, io.StringIO]:
 def shown(method: str, argument: object) -> str:
     target, out = console()
     getattr(Renderer(target), method)(argument)
+    return out.getvalue()
+
+
+def told(found: VerificationReport) -> str:
+    target, out = console()
+    render_report(found, target)
     return out.getvalue()
 
 
@@ -78,7 +87,7 @@ def test_an_attempt_without_a_model_is_not_called_a_run(tmp_path: Path) -> None:
     assert "LLM run" not in text
 
 
-@pytest.mark.parametrize("valid", h.VALID, ids=lambda valid: valid.__name__)
+@pytest.mark.parametrize("valid", [*h.VALID, *u.KINDS], ids=lambda valid: valid.__name__)
 def test_each_event_has_a_sentence_of_its_own(valid: Callable[[], t.Events]) -> None:
     for event in valid():
         assert sentence(event) not in {"", event.kind}
@@ -87,7 +96,8 @@ def test_each_event_has_a_sentence_of_its_own(valid: Callable[[], t.Events]) -> 
 def test_the_trails_have_every_kind_of_event() -> None:
     """So that what is tested over all of them is tested over all kinds."""
     (union, _) = get_args(AuditEvent)
-    assert {type(event) for valid in h.VALID for event in valid()} == set(get_args(union))
+    trails = (*h.VALID, *u.KINDS)
+    assert {type(event) for trail in trails for event in trail()} == set(get_args(union))
 
 
 def test_a_doubted_patch_says_so_wherever_it_is_shown(tmp_path: Path) -> None:
@@ -233,10 +243,10 @@ def test_visible_keeps_ordinary_text() -> None:
 def test_a_report_says_what_is_bad_and_what_it_cannot_promise(tmp_path: Path) -> None:
     bad = [event for event in t.verified_on_retry() if event.kind != "RagSkippedOnRetry"]
     path = build(tmp_path / "audit.db", t.recipe_verified(), bad, t.recipe_verified()[:3])
-    text = shown("render_report", report(path))
+    text = told(report(path))
     assert text.startswith("NOT INTACT: ")
     assert "rag-skip-recorded" in text
     assert "Open fixes (1):" in text
-    assert "no checkpoints yet" in text
+    assert "Checkpoints were not looked at" in text
     intact = build(tmp_path / "intact.db", t.recipe_verified())
-    assert shown("render_report", report(intact)).startswith("INTACT: ")
+    assert told(report(intact)).startswith("INTACT: ")

@@ -14,7 +14,8 @@ from fallback_audit.events import SCHEMA_VERSION
 from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
-from fallback_audit.verifying.verify import MAX_LISTED, verify
+from fallback_audit.verifying.report import MAX_LISTED
+from fallback_audit.verifying.verify import verify
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.audit.tamper import behind_the_triggers, build, report, tampered
@@ -35,7 +36,7 @@ def test_an_intact_store(path: Path) -> None:
     assert found.ok
     assert (found.events, found.gate_transitions, found.uncovered_events) == (EVENTS, 3, EVENTS)
     assert found.first_bad is None
-    assert "no checkpoints" in found.note
+    assert "Checkpoints were not looked at" in found.notes[0]
     with closing(open_readonly(path)) as reader:
         assert list(reader.events())[-1].leaf == found.tip
 
@@ -63,7 +64,7 @@ def test_verification_while_appending(tmp_path: Path) -> None:
     with closing(SqliteAuditStore(tmp_path / "audit.db")) as store:
         for event in t.recipe_verified():
             store.append(t.SCOPE, event)
-            assert verify(store).ok
+            assert verify(store, checkpoints=None).ok
 
 
 def execute(sql: str, *parameters: object) -> Change:
@@ -195,7 +196,7 @@ def test_truncation_is_not_detectable_and_the_report_says_so(path: Path) -> None
     found = tampered(path, truncate)
     assert found.integrity_problem_count == 0
     assert found.uncovered_events == EVENTS - 1
-    assert "removed from the end" in found.note
+    assert "removed from the end" in found.notes[0]
     assert found.tip != tip
 
 
@@ -220,8 +221,11 @@ def test_missing_safeguards_are_reported(path: Path, sql: str, words: str) -> No
 
 
 def test_damaged_pages_are_a_finding(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        sql = "SELECT rootpage FROM sqlite_master WHERE name = 'audit_payload'"
+        start = 4096 * (connection.execute(sql).fetchone()[0] - 1)
     content = bytearray(path.read_bytes())
-    content[4096 * 2 :] = b"\xff" * (len(content) - 4096 * 2)
+    content[start : start + 4096] = b"\xff" * 4096
     path.write_bytes(content)
     found = report(path)
     assert not found.ok
@@ -290,9 +294,9 @@ def with_evidence(tmp_path: Path) -> Path:
 
 def test_evidence_is_checked(with_evidence: Path, evidence: FileEvidenceStore) -> None:
     with closing(open_readonly(with_evidence)) as reader:
-        found = verify(reader, evidence=evidence)
+        found = verify(reader, checkpoints=None, evidence=evidence)
         assert (found.ok, found.evidence_checked) == (True, 4)
-        assert verify(reader).evidence_checked is None
+        assert verify(reader, checkpoints=None).evidence_checked is None
 
 
 @pytest.mark.parametrize("content", ["patch 1", "patch 2", "summary 1", "log"])
@@ -307,7 +311,7 @@ def test_missing_and_altered_evidence_is_found(
     else:
         file.unlink()
     with closing(open_readonly(with_evidence)) as reader:
-        found = verify(reader, evidence=evidence)
+        found = verify(reader, checkpoints=None, evidence=evidence)
     assert not found.ok
     assert [
         digest in problem.reason or digest[2:] in problem.reason
@@ -327,7 +331,7 @@ def test_what_a_resume_needs_and_what_a_judge_found_must_be_there(
     for content in {"patch 1", *PAID} - {lost}:
         store.put(content.encode())
     with closing(open_readonly(build(tmp_path / "b.db", m.raised_and_verified()))) as reader:
-        found = verify(reader, evidence=store)
+        found = verify(reader, checkpoints=None, evidence=store)
     assert (found.ok, found.evidence_checked) == (lost is None, 5)
     reasons = [problem.reason for problem in found.evidence_problems]
     assert [t.digest(lost or "") in reason for reason in reasons] == ([True] if lost else [])

@@ -46,8 +46,14 @@ Events = list[AuditEvent]
 SCOPE = Scope(fix_id="fix-1", gate_transition_id="transition-1")
 
 
+#: What digests stand for: the evidence of these trails.
+TEXTS: dict[str, str] = {}
+
+
 def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    made = hashlib.sha256(text.encode()).hexdigest()
+    TEXTS[made] = text
+    return made
 
 
 def trail_of(events: Iterable[AuditEvent]) -> Trail:

@@ -1,0 +1,126 @@
+"""Checkpoints: "this log has so many entries, with this Merkle root", signed (C2SP tlog-checkpoint).
+
+Two extension lines of ours follow the root::
+
+    tip <hex>                     the chain's leaf at that size: a writer compares one row, not all
+    previous <size> <sha256>      the checkpoint before this one, its text's digest (none in the first):
+                                  so one that was removed between two others is missed
+
+They are signed with the rest. Readers that know only the specification ignore them.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fallback_audit.checkpoints.merkle import HASH_BYTES
+from fallback_audit.checkpoints.note import (
+    Signer,
+    Verifier,
+    decode_base64,
+    open_note,
+    sign_note,
+)
+from fallback_audit.errors import AuditIntegrityError
+
+_SIZE = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
+_TIP = re.compile(r"tip ([0-9a-f]{64})", re.ASCII)
+_PREVIOUS = re.compile(r"previous ([1-9][0-9]{0,15}) ([0-9a-f]{64})", re.ASCII)
+
+
+class Previous(NamedTuple):
+    """The checkpoint before: its size, and the SHA-256 of its text.
+
+    Not of its signatures: one may be added later (a rotation, a witness), and it is the same still.
+    """
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """``root`` is the RFC 6962 root of the first ``size`` entries of the log ``origin``."""
+
+    origin: str
+    size: int
+    root: bytes
+    tip: str | None = None
+    previous: Previous | None = None
+
+    def text(self) -> str:
+        """As signed."""
+        lines = [self.origin, str(self.size), base64.b64encode(self.root).decode()]
+        if self.tip is not None:
+            lines.append(f"tip {self.tip}")
+        if self.previous is not None:
+            lines.append(f"previous {self.previous.size} {self.previous.sha256}")
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def parse(cls, text: str) -> "Checkpoint":
+        """From ``text``; extension lines of others are ignored. Raises AuditIntegrityError."""
+        lines = text.removesuffix("\n").split("\n")
+        if len(lines) < 3 or not all(lines) or not _SIZE.fullmatch(lines[1]):
+            raise bad_checkpoint("its text is not origin, size and root")
+        try:
+            root = decode_base64(lines[2])
+        except ValueError:
+            root = b""
+        if len(root) != HASH_BYTES:
+            raise bad_checkpoint("its root is no SHA-256 hash")
+        tips = [found[1] for line in lines[3:] if (found := _TIP.fullmatch(line))]
+        before = [found.groups() for line in lines[3:] if (found := _PREVIOUS.fullmatch(line))]
+        if len(tips) > 1 or len(before) > 1:
+            raise bad_checkpoint("it names two tips, or two checkpoints before it")
+        previous = Previous(int(before[0][0]), before[0][1]) if before else None
+        return cls(lines[0], int(lines[1]), root, tips[0] if tips else None, previous)
+
+
+class SignedCheckpoint(NamedTuple):
+    """A checkpoint, its file's bytes, and which trusted keys signed it."""
+
+    checkpoint: Checkpoint
+    note: bytes
+    signed_by: tuple[Verifier, ...]
+
+    @property
+    def named(self) -> Previous:
+        """What the next checkpoint says of this one."""
+        return named_by(self.checkpoint.size, self.note)
+
+
+def named_by(size: int, note: bytes) -> Previous:
+    """What a checkpoint says of the one of ``size`` before it, whose file's content is ``note``."""
+    text = note.rpartition(b"\n\n")[0] + b"\n"
+    return Previous(size, hashlib.sha256(text).hexdigest())
+
+
+def sign_checkpoint(checkpoint: Checkpoint, signers: Sequence[Signer]) -> SignedCheckpoint:
+    """Sign it."""
+    note = sign_note(checkpoint.text(), signers)
+    return SignedCheckpoint(checkpoint, note, tuple(signer.verifier for signer in signers))
+
+
+def open_checkpoint(note: bytes, verifiers: Collection[Verifier]) -> SignedCheckpoint:
+    """Check a checkpoint. Raises AuditIntegrityError: altered, malformed, or signed by nobody trusted.
+
+    One of those who signed must have the log's own name: a key that is trusted for another log says
+    nothing about this one.
+    """
+    opened = open_note(note, verifiers)
+    checkpoint = Checkpoint.parse(opened.text)
+    if all(verifier.name != checkpoint.origin for verifier in opened.signed_by):
+        raise bad_checkpoint(f"no key of the log {checkpoint.origin} signed it")
+    return SignedCheckpoint(checkpoint, note, opened.signed_by)
+
+
+def bad_checkpoint(reason: str) -> AuditIntegrityError:
+    """The error for a checkpoint that can't be trusted."""
+    return AuditIntegrityError(
+        f"A checkpoint can't be trusted: {reason}.",
+        next_step="Keep it for analysis; check that --keys names the keys of this deployment.",
+    )

@@ -1,0 +1,290 @@
+"""The folder of signing and trusted keys: kept apart from what they sign.
+
+::
+
+    signing.skey        signs (mode 0600; the folder 0700)
+    previous.skey       signs too, while a rotation overlaps
+    next.skey           made by a rotation that was interrupted; it goes on with it
+    <id>.vkey           trusted: may have signed anything
+    <id>.retired.vkey   trusted for what it signed, but not for the latest checkpoint
+    known/              what was signed last, log by log (``known``)
+
+A folder with ``*.vkey`` files only is enough to verify. Private keys that others can read are refused,
+and a folder that others can write to.
+"""
+
+import fcntl
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from fallback_audit.checkpoints.note import Signer, Verifier
+from fallback_audit.errors import KeyringError
+from fallback_audit.files import FILE_MODE, make_private_directory, sync_directory
+
+SIGNING, PREVIOUS, NEXT = "signing.skey", "previous.skey", "next.skey"
+TRUSTED, RETIRED = ".vkey", ".retired.vkey"
+_KEYS = (".skey", TRUSTED)
+
+#: A key's name is the log's origin. Without one that a person chose, nothing about the machine is in it.
+_NAME_PREFIX, _NAME_BYTES = "fallback-tier/", 8
+
+_OTHERS, _OTHERS_WRITE = 0o077, 0o022
+_KEYGEN = "Make one with `fallback-tier audit keygen`, or name the folder that has it with --keys."
+
+
+KeyT = TypeVar("KeyT")
+
+
+class Rotation(NamedTuple):
+    """From which key to which."""
+
+    old: Verifier
+    new: Verifier
+
+
+@dataclass(frozen=True)
+class Keyring:
+    """The keys of one folder, as read. ``load`` again to see a rotation."""
+
+    folder: Path
+    signing: Signer | None
+    previous: Signer | None
+    trusted: tuple[Verifier, ...]
+    retired: tuple[Verifier, ...]
+
+    @classmethod
+    def load(cls, folder: Path) -> "Keyring":
+        """Read a folder; one that does not exist is empty. Raises KeyringError: malformed, or exposed."""
+        with explained(folder):
+            if not folder.is_dir():
+                return cls(folder, None, None, (), ())
+            if folder.stat().st_mode & _OTHERS_WRITE:
+                raise _exposed(folder, "others can write to it", "chmod 700")
+            # Public keys first: a first key that another process makes now has its private half then.
+            public = {path: _public(path) for path in sorted(folder.glob("*" + TRUSTED))}
+            signing, previous = _private(folder / SIGNING), _private(folder / PREVIOUS)
+        retired = [key for path, key in public.items() if path.name.endswith(RETIRED)]
+        own = [signer.verifier for signer in (signing, previous) if signer is not None]
+        trusted = [key for key in (*own, *public.values()) if key not in retired]
+        return cls(folder, signing, previous, _once(trusted), _once(retired))
+
+    def signers(self) -> tuple[Signer, ...]:
+        """Who signs: the current key, and the previous one while a rotation overlaps.
+
+        Raises KeyringError where there is no current key.
+        """
+        if self.signing is None:
+            raise KeyringError(
+                f"There is no signing key in {self.folder}, so no checkpoint can be made.",
+                next_step=_KEYGEN,
+            )
+        both = (self.signing, self.previous)
+        return tuple(dict.fromkeys(signer for signer in both if signer is not None))
+
+    def verifiers(self) -> tuple[Verifier, ...]:
+        """Every trusted key, retired ones too: each may have signed something that is still valid."""
+        return self.trusted + self.retired
+
+    def current(self) -> tuple[Verifier, ...]:
+        """The keys one of which must have signed the *latest* checkpoint: those not retired."""
+        return self.trusted
+
+    @property
+    def origin(self) -> str:
+        """The log's name: that of its key. Raises KeyringError where there are none, or of two names."""
+        if self.signing is not None:
+            return self.signing.name
+        names = {verifier.name for verifier in self.verifiers()}
+        if len(names) != 1:
+            found = "there is no key" if not names else "there are keys of several names"
+            raise KeyringError(
+                f"The keys in {self.folder} don't say whose checkpoints to trust: {found}.",
+                next_step=_KEYGEN,
+            )
+        return names.pop()
+
+
+class KeyFolder:
+    """A folder that is read again when one of its keys has changed, so that a process which runs for
+    weeks takes part in a rotation, and a checkpoint needs no key parsed anew."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stamp: object = None
+        self._keyring: Keyring | None = None
+
+    def load(self) -> Keyring:
+        """As ``Keyring.load``. Raises KeyringError."""
+        stamp = _stamp(self._folder)  # first: what changes meanwhile is read again the next time
+        if self._keyring is None or stamp is None or stamp != self._stamp:
+            self._keyring, self._stamp = None, None
+            self._keyring, self._stamp = Keyring.load(self._folder), stamp
+        return self._keyring
+
+
+def _stamp(folder: Path) -> object:
+    """What tells one state of the keys, and of who may read them, from another; None: can't be told."""
+    try:
+        own = folder.stat()
+        with os.scandir(folder) as entries:
+            keys = sorted(
+                (entry.name, *_version(entry.stat()))
+                for entry in entries
+                if entry.name.endswith(_KEYS)
+            )
+    except OSError:
+        return None
+    return own.st_ino, own.st_mode, keys
+
+
+def _version(key: os.stat_result) -> tuple[int, ...]:
+    return key.st_ino, key.st_mode, key.st_size, key.st_mtime_ns, key.st_ctime_ns
+
+
+def generate(folder: Path, name: str | None = None) -> Keyring:
+    """Make the first key, durably; where there is one already, it stays, and is what you get.
+
+    Two processes may do so at once: both get the same. Raises KeyringError.
+    """
+    with explained(folder), _locked(folder):
+        if not (folder / SIGNING).exists():
+            chosen = name or _NAME_PREFIX + secrets.token_hex(_NAME_BYTES)
+            signer = Signer.generate(chosen)
+            # In this order: a folder with a public key only would be taken for one that verifies.
+            _write(folder / SIGNING, signer.skey)
+            _write(folder / f"{signer.verifier.id.hex()}{TRUSTED}", signer.verifier.vkey)
+    return Keyring.load(folder)
+
+
+def rotate(folder: Path, announce: Callable[[Rotation], None]) -> Rotation:
+    """Sign with a new key from now on, and with the old one too until ``end_overlap``.
+
+    ``announce`` puts it on record (``SigningKeyRotated``) before the new key signs anything: if it
+    raises, or the process dies, the next ``rotate`` goes on with the same new key.
+    """
+    with explained(folder), _locked(folder):
+        old = Keyring.load(folder).signers()[0]
+        _finish_interrupted(folder, old)
+        staged = _private(folder / NEXT)
+        if staged is None:
+            staged = Signer.generate(old.name)
+            _write(folder / NEXT, staged.skey)
+        rotation = Rotation(old.verifier, staged.verifier)
+        announce(rotation)
+        for key in rotation:
+            _write(folder / f"{key.id.hex()}{TRUSTED}", key.vkey)
+        # Never a moment without a signing key; a crash between the two leaves the old one twice.
+        _write(folder / PREVIOUS, old.skey)
+        (folder / NEXT).replace(folder / SIGNING)
+        sync_directory(folder)
+        return rotation
+
+
+def end_overlap(folder: Path) -> Verifier | None:
+    """Delete the previous private key; its public half stays, as retired. None: no overlap ran.
+
+    Make a checkpoint first: the latest one must have the new key's signature.
+    """
+    with explained(folder), _locked(folder):
+        previous = _private(folder / PREVIOUS)
+        if previous is None:
+            return None
+        if previous != _private(folder / SIGNING):  # else a rotation was interrupted before its end
+            stem = folder / previous.verifier.id.hex()
+            _write(Path(f"{stem}{RETIRED}"), previous.verifier.vkey)
+            Path(f"{stem}{TRUSTED}").unlink(missing_ok=True)
+        (folder / PREVIOUS).unlink()
+        sync_directory(folder)
+        return previous.verifier
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """System errors as KeyringError."""
+    try:
+        yield
+    except OSError as error:
+        raise KeyringError(
+            f"Keys in {error.filename or folder}: {error.strerror or error}.",
+            next_step="Check the folder's owner and mode, and the space on its disk.",
+        ) from error
+
+
+def _finish_interrupted(folder: Path, signing: Signer) -> None:
+    previous = _private(folder / PREVIOUS)
+    if previous is not None and previous != signing:
+        raise KeyringError(
+            f"The rotation before this one still overlaps: {previous.verifier.vkey} signs too.",
+            next_step="End it with `fallback-tier audit keygen --end-overlap`, then rotate again.",
+        )
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time changes the keys. The system lets go of the lock when it ends."""
+    make_private_directory(folder)
+    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, line: str) -> None:
+    """Put a file there whole, or not at all: never half a key, and never one that others can read."""
+    fresh = path.with_name(".new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def _private(path: Path) -> Signer | None:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return None
+    if mode & _OTHERS:
+        raise _exposed(path, "others can read this private key", "chmod 600")
+    return _parsed(path, Signer.parse)
+
+
+def _public(path: Path) -> Verifier:
+    if path.stat().st_mode & _OTHERS_WRITE:
+        raise _exposed(path, "others can write to it", "chmod 644")
+    return _parsed(path, Verifier.parse)
+
+
+def _parsed(path: Path, parse: Callable[[str], KeyT]) -> KeyT:
+    try:
+        return parse(path.read_text().strip())
+    except UnicodeDecodeError:
+        reason, next_step = "it is not text", "Restore it from its backup."
+    except KeyringError as error:
+        reason, next_step = error.problem, error.next_step
+    raise KeyringError(f"{path}: {reason}", next_step=next_step)
+
+
+def _exposed(path: Path, reason: str, command: str) -> KeyringError:
+    return KeyringError(
+        f"{path}: {reason}, so its signatures would prove nothing.",
+        next_step=f"`{command} {path}`, and rotate the key if somebody may have used this.",
+    )
+
+
+def _once(keys: list[Verifier]) -> tuple[Verifier, ...]:
+    return tuple(dict.fromkeys(keys))

@@ -1,0 +1,276 @@
+"""The checkpoints' folder: one file each, never removed.
+
+::
+
+    000000000031/0000000000313131.checkpoint     a signed checkpoint, named by its size; the folder,
+                                                 by that over 10,000
+    frontier.json                                a cache: believed only if its root was signed
+    .lock                                        one writer at a time
+
+Each checkpoint names the one before it by size and digest (``checkpoint``), so a file missing between
+two others is found, and so is one exchanged for another that was signed as well. What nobody can see
+here is that the *last* ones are gone: the database has more events then, or it was rolled back too, and
+only a copy elsewhere tells (a folder on another disk; ``audit prove --from``).
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from fallback_audit.checkpoints.checkpoint import (
+    Previous,
+    SignedCheckpoint,
+    named_by,
+    open_checkpoint,
+)
+from fallback_audit.checkpoints.keyring import Keyring
+from fallback_audit.checkpoints.known import recall
+from fallback_audit.checkpoints.merkle import Frontier
+from fallback_audit.checkpoints.note import MAX_NOTE_BYTES, Verifier
+from fallback_audit.checkpoints.shards import file_of, largest_in, sizes_in, write_whole
+from fallback_audit.errors import AuditIntegrityError, CheckpointError
+from fallback_audit.files import FILE_MODE, make_private_directory, read_regular
+
+#: How long a writer waits for another one's checkpoint: two syncs, unless that process is stuck.
+LOCK_TIMEOUT_S = 30.0
+_LOCK_POLL_S = 0.01
+
+_OVERSLEPT = (
+    "If this log made no checkpoint while a rotation overlapped: rename ID.retired.vkey to ID.vkey, run "
+    "`fallback-tier audit checkpoint`, and rename it back. Else somebody signed with a retired key."
+)
+
+
+class CheckedCheckpoint(NamedTuple):
+    """One file of the folder: what it says where it can be trusted, else ``problem``, why not.
+
+    A ``problem`` may also stand beside a good checkpoint: the one that it names before it is missing
+    or altered.
+    """
+
+    size: int
+    path: Path
+    signed: SignedCheckpoint | None
+    problem: str | None
+
+
+class CheckpointLog:
+    """Signed checkpoints in ``folder``, which need not exist before the first is added."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._made: SignedCheckpoint | None = None
+
+    def path(self, size: int) -> Path:
+        """Where the checkpoint of this size is, or would be."""
+        return file_of(self.folder, size)
+
+    def sizes(self) -> Iterator[int]:
+        """The sizes of which there are files, ascending. Raises CheckpointError."""
+        with self.explained():
+            yield from sizes_in(self.folder)
+
+    def latest_size(self) -> int:
+        """The largest of them; 0 where there is none."""
+        with self.explained():
+            return largest_in(self.folder)
+
+    def latest(self, keyring: Keyring) -> SignedCheckpoint | None:
+        """The largest, which must be signed by a key that is not retired. Raises AuditIntegrityError."""
+        size = self.latest_size()
+        return self._open_current(size, keyring) if size else None
+
+    def _open_current(self, size: int, keyring: Keyring) -> SignedCheckpoint:
+        signed = self.open(size, keyring)
+        if not set(signed.signed_by) & set(keyring.current()):
+            raise AuditIntegrityError(
+                f"Checkpoint {self.path(size)} can't be trusted: the latest one is signed by retired keys "
+                "only.",
+                next_step=_OVERSLEPT,
+            )
+        return signed
+
+    def open(self, size: int, keyring: Keyring) -> SignedCheckpoint:
+        """The checkpoint of this size, by any trusted key. Raises AuditIntegrityError, CheckpointError."""
+        path = self.path(size)
+        note, trusted = self._read(path), keyring.verifiers()
+        try:
+            signed = self._known_to_be_good(note, trusted) or open_checkpoint(note, trusted)
+        except AuditIntegrityError as error:
+            raise _untrusted(path, error.problem) from error
+        if signed.checkpoint.size != size:
+            raise _untrusted(path, f"it is one of size {signed.checkpoint.size}")
+        if signed.checkpoint.origin != keyring.origin:
+            raise _untrusted(path, f"it is of the log {signed.checkpoint.origin}")
+        return signed
+
+    def checked(self, keyring: Keyring, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
+        """Every checkpoint larger than ``after``, ascending, each with what is wrong with it.
+
+        With ``after`` (verified earlier), the first one must name the checkpoint of that size. The
+        latest must be signed by a key that is not retired; and the last one that the keys' folder knows
+        must be there.
+        """
+        gone = self.gone(keyring)
+        before = self._named(after) if after else None
+        last = self.latest_size()
+        for size in self.sizes():
+            if size <= after:
+                continue
+            path = self.path(size)
+            signed: SignedCheckpoint | None = None
+            try:
+                opened = self._open_current if size == last else self.open
+                signed = opened(size, keyring)
+            except AuditIntegrityError as error:
+                gone = None if gone is not None and gone.size == size else gone  # said here
+                yield CheckedCheckpoint(size, path, None, error.problem)
+            else:
+                problem = _gap(before, signed.checkpoint.previous)
+                yield CheckedCheckpoint(size, path, signed, problem)
+            before = signed.named if signed else self._named(size)
+        if (
+            gone is not None
+        ):  # at the last size, lest a reader take it for one signed since he began
+            path, problem = self.path(gone.size), gone_because(gone, self.folder)
+            yield CheckedCheckpoint(last, path, None, problem)
+
+    def _known_to_be_good(
+        self, note: bytes, trusted: tuple[Verifier, ...]
+    ) -> SignedCheckpoint | None:
+        """These very bytes were added here last, and who signed them is trusted still."""
+        made = self._made
+        same = made is not None and made.note == note and set(made.signed_by) <= set(trusted)
+        return made if same else None
+
+    def gone(self, keyring: Keyring, latest: SignedCheckpoint | None = None) -> Previous | None:
+        """The last checkpoint that the keys' folder knows, if it is not here any more, as it was.
+
+        ``latest``: it was read just now, and need not be read again.
+        """
+        read = None if latest is None else latest.named
+        for last in recall(keyring.folder, self.folder).values():
+            if last == read:
+                continue
+            with self.explained():
+                there = self.path(last.size).is_file()
+            if not there or self._named(last.size) != last:
+                return last
+        return None
+
+    def add(self, signed: SignedCheckpoint) -> None:
+        """Keep it, durably, whole or not at all; the caller holds ``locked``. Raises CheckpointError.
+
+        One of the same size is replaced by the same text with other signatures, and by nothing else.
+        """
+        path = self.path(signed.checkpoint.size)
+        with self.explained():
+            if path.exists() and self._named(signed.checkpoint.size) != signed.named:
+                raise CheckpointError(
+                    f"{path}: there is another checkpoint of this size already.",
+                    next_step="Run `fallback-tier audit verify`: history may have been rewritten.",
+                )
+            make_private_directory(path.parent)
+            write_whole(path, signed.note)
+        self._made = signed
+
+    def frontier(self, signed: SignedCheckpoint) -> Frontier | None:
+        """The cached frontier, if it is exactly that of the tree that was signed."""
+        try:
+            said = json.loads(read_regular(self.folder / "frontier.json", MAX_NOTE_BYTES))
+            cached = Frontier(int(said["size"]), map(bytes.fromhex, said["hashes"]))
+        except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            return None
+        agreed = (cached.size, cached.root()) == (signed.checkpoint.size, signed.checkpoint.root)
+        return cached if agreed else None
+
+    def remember(self, frontier: Frontier) -> None:
+        """Cache it, for the next writer. A failure costs that one time, nothing else: so it is written
+        in place and not synced. What a crash leaves half-written has no root that was signed."""
+        said = {"size": frontier.size, "hashes": [digest.hex() for digest in frontier.hashes]}
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self.folder / "frontier.json", flags, FILE_MODE)
+            try:
+                os.ftruncate(descriptor, os.write(descriptor, json.dumps(said).encode()))
+            finally:
+                os.close(descriptor)
+        except OSError:
+            return
+
+    @contextmanager
+    def locked(self, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
+        """One writer at a time, across processes and threads. Raises CheckpointError."""
+        with self.explained():
+            make_private_directory(self.folder)
+            descriptor = os.open(
+                self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE
+            )
+        try:
+            self._wait(descriptor, time.monotonic() + timeout_s)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """System errors as CheckpointError."""
+        try:
+            yield
+        except OSError as error:
+            raise CheckpointError(
+                f"Checkpoints in {error.filename or self.folder}: {error.strerror or error}.",
+                next_step="Check the folder's owner and mode, and the space on its disk.",
+            ) from error
+
+    def _wait(self, descriptor: int, deadline: float) -> None:
+        while True:
+            with self.explained():
+                try:
+                    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    pass
+            if time.monotonic() > deadline:
+                raise CheckpointError(
+                    f"Checkpoints in {self.folder}: another process holds the lock.",
+                    next_step="Wait for it to end, or find it with `fuser` on the file .lock there.",
+                )
+            time.sleep(_LOCK_POLL_S)
+
+    def _named(self, size: int) -> Previous:
+        return named_by(size, self._read(self.path(size)))
+
+    def _read(self, path: Path) -> bytes:
+        with self.explained():
+            return read_regular(path, MAX_NOTE_BYTES + 1)
+
+
+def gone_because(last: Previous, folder: Path) -> str:
+    """Why it is bad that ``last`` is not there."""
+    return (
+        f"a checkpoint of {last.size} events was signed for {folder}, and is not there now "
+        "(removed, exchanged, or put back to an older state)"
+    )
+
+
+def _gap(before: Previous | None, named: Previous | None) -> str | None:
+    """Why the checkpoint that one names before it is not the one that is there."""
+    if before == named:
+        return None
+    if named is None:
+        return "it says that it is the first, but there are checkpoints before it"
+    if before is None or before.size != named.size:
+        return f"the checkpoint of size {named.size} before it is missing (removed)"
+    return f"the checkpoint of size {named.size} before it is another one (exchanged)"
+
+
+def _untrusted(path: Path, reason: str) -> AuditIntegrityError:
+    return AuditIntegrityError(
+        f"Checkpoint {path} can't be trusted: {reason.rstrip('.')}.",
+        next_step="Keep it for analysis; check that --keys names the keys of this deployment.",
+    )

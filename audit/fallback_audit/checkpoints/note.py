@@ -1,0 +1,262 @@
+"""Signed notes: a text, and one line a signature (C2SP signed-note v1.0.0; Ed25519, type 0x01).
+
+Keys have the text forms of Go's ``golang.org/x/mod/sumdb/note``, so its tools, and those built on it,
+check what we sign. `cryptography` is imported when something is signed or checked: it costs 30 ms.
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from fallback_audit.errors import AuditIntegrityError, AuditStoreError, KeyringError
+
+TYPE_CHECKING = False  # typing's would import it
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
+
+#: The one signature type here. Its byte stands in keys, and in what a key id is the hash of.
+ED25519 = b"\x01"
+KEY_BYTES = 32
+KEY_ID_BYTES = 4
+
+#: As in Go's reader: more is no note, it is someone using up memory.
+MAX_NOTE_BYTES = 1_000_000
+MAX_SIGNATURES = 100
+
+_PRIVATE = "PRIVATE+KEY"
+_BULLET = "— "  # U+2014, space
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
+_HEX_ID = re.compile(r"[0-9a-f]{8}")
+
+
+def key_id(name: str, public: bytes) -> bytes:
+    """Four bytes that find a key; not proof of anything (C2SP signed-note, "Signatures")."""
+    return hashlib.sha256(name.encode() + b"\n" + ED25519 + public).digest()[:KEY_ID_BYTES]
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """A public key and its name."""
+
+    name: str
+    public: bytes
+
+    @cached_property
+    def id(self) -> bytes:
+        """Its key id."""
+        return key_id(self.name, self.public)
+
+    @property
+    def vkey(self) -> str:
+        """``name+id+key``, for publishing."""
+        return f"{self.name}+{self.id.hex()}+{_b64(ED25519 + self.public)}"
+
+    @classmethod
+    def parse(cls, vkey: str) -> "Verifier":
+        """From ``vkey``. Raises KeyringError."""
+        name, _, rest = vkey.partition("+")
+        hex_id, _, data = rest.partition("+")
+        verifier = cls(_checked_name(name), _key_bytes(data, "public"))
+        _check_id(hex_id, verifier)
+        return verifier
+
+    def verifies(self, message: bytes, signature: bytes) -> bool:
+        """Did the owner of this key sign exactly this?"""
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            self._key.verify(signature, message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    @cached_property
+    def _key(self) -> "Ed25519PublicKey":
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        return Ed25519PublicKey.from_public_bytes(self.public)
+
+
+@dataclass(frozen=True)
+class Signer:
+    """A private key and its name. The seed is in no ``repr``."""
+
+    name: str
+    seed: bytes = field(repr=False)
+
+    @cached_property
+    def verifier(self) -> Verifier:
+        """Its public half."""
+        return Verifier(self.name, self._key.public_key().public_bytes_raw())
+
+    @property
+    def skey(self) -> str:
+        """``PRIVATE+KEY+name+id+seed``: for a private file, and nothing else."""
+        return f"{_PRIVATE}+{self.name}+{self.verifier.id.hex()}+{_b64(ED25519 + self.seed)}"
+
+    @classmethod
+    def parse(cls, skey: str) -> "Signer":
+        """From ``skey``. Raises KeyringError, in words that repeat nothing of it."""
+        if not skey.startswith(f"{_PRIVATE}+"):
+            raise _bad_key("it is no private key")
+        name, _, rest = skey.removeprefix(f"{_PRIVATE}+").partition("+")
+        hex_id, _, data = rest.partition("+")
+        signer = cls(_checked_name(name), _key_bytes(data, "private"))
+        _check_id(hex_id, signer.verifier)
+        return signer
+
+    @classmethod
+    def generate(cls, name: str) -> "Signer":
+        """A new key. Raises KeyringError for a name that a note can't carry."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return cls(_checked_name(name), Ed25519PrivateKey.generate().private_bytes_raw())
+
+    def sign(self, message: bytes) -> bytes:
+        """The 64 bytes of an Ed25519 signature (RFC 8032)."""
+        return self._key.sign(message)
+
+    @cached_property
+    def _key(self) -> "Ed25519PrivateKey":
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return Ed25519PrivateKey.from_private_bytes(self.seed)
+
+
+class Opened(NamedTuple):
+    """What a note says, and which of the trusted keys signed it (at least one)."""
+
+    text: str
+    signed_by: tuple[Verifier, ...]
+
+
+def sign_note(text: str, signers: Sequence[Signer]) -> bytes:
+    """``text`` with one signature of each. Raises AuditStoreError for a text that no note can have."""
+    if not text.endswith("\n") or _CONTROL.search(text) or not signers:
+        raise AuditStoreError(
+            "This text can't be signed: it needs a signer, a line feed at its end, and no control "
+            "characters.",
+            next_step="This is a defect in the program: please report it.",
+        )
+    message = text.encode()
+    lines = [
+        f"{_BULLET}{signer.name} {_b64(signer.verifier.id + signer.sign(message))}\n"
+        for signer in signers
+    ]
+    return message + b"\n" + "".join(lines).encode()
+
+
+def open_note(note: bytes, verifiers: Collection[Verifier]) -> Opened:
+    """Check a note. Raises AuditIntegrityError: malformed, a wrong signature of a trusted key, or none.
+
+    Signatures of unknown keys are ignored, as the specification asks (rotation and witnesses rest on
+    it). A trusted key's wrong signature is refused even beside a right one.
+    """
+    text, lines = _split(note)
+    known = {(verifier.name, verifier.id): verifier for verifier in verifiers}
+    signed_by: list[Verifier] = []
+    message = text.encode()
+    for line in lines:
+        name, signature = _signature(line)
+        verifier = known.get((name, signature[:KEY_ID_BYTES]))
+        if verifier is None or verifier in signed_by:
+            continue
+        if not verifier.verifies(message, signature[KEY_ID_BYTES:]):
+            raise bad_note(f"the signature of {name} does not match the text (altered)")
+        signed_by.append(verifier)
+    if not signed_by:
+        raise bad_note("no trusted key signed it")
+    return Opened(text, tuple(signed_by))
+
+
+def bad_note(reason: str) -> AuditIntegrityError:
+    """The error for a note that can't be trusted."""
+    return AuditIntegrityError(
+        f"A signed note can't be trusted: {reason}.",
+        next_step="Keep it for analysis; check that --keys names the keys of this deployment.",
+    )
+
+
+def decode_base64(text: str) -> bytes:
+    """Standard base64, one spelling a value. Raises ValueError.
+
+    The library's decoder ignores the spare bits at the end: two texts would be one signature.
+    """
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from error
+    if _b64(data) != text:
+        raise ValueError("it is not in its only right spelling")
+    return data
+
+
+def _split(note: bytes) -> tuple[str, list[str]]:
+    if len(note) > MAX_NOTE_BYTES:
+        raise bad_note(f"it has more than {MAX_NOTE_BYTES} bytes")
+    try:
+        whole = note.decode()
+    except UnicodeDecodeError as error:
+        raise bad_note("it is not UTF-8") from error
+    text, blank, signatures = whole.rpartition("\n\n")
+    if not blank or not signatures.endswith("\n") or _CONTROL.search(whole):
+        raise bad_note("it does not have the form of a signed note")
+    lines = signatures[:-1].split("\n")
+    if len(lines) > MAX_SIGNATURES:
+        raise bad_note(f"it has more than {MAX_SIGNATURES} signatures")
+    return text + "\n", lines
+
+
+def _signature(line: str) -> tuple[str, bytes]:
+    name, _, data = line.removeprefix(_BULLET).partition(" ")
+    try:
+        signature = decode_base64(data)
+    except ValueError:
+        signature = b""
+    if not line.startswith(_BULLET) or not _is_name(name) or len(signature) <= KEY_ID_BYTES:
+        raise bad_note("a signature line is malformed")
+    return name, signature
+
+
+def _is_name(name: str) -> bool:
+    return bool(name) and "+" not in name and not any(map(str.isspace, name)) and name.isprintable()
+
+
+def _checked_name(name: str) -> str:
+    if not _is_name(name):
+        raise _bad_key(f"{name[:80]!r} is no name for a key: no spaces, no plus, not empty")
+    return name
+
+
+def _key_bytes(data: str, which: str) -> bytes:
+    try:
+        key = decode_base64(data)
+    except ValueError:
+        key = b""
+    if key[:1] != ED25519 or len(key) != 1 + KEY_BYTES:
+        raise _bad_key(f"it is no {which} Ed25519 key")
+    return key[1:]
+
+
+def _check_id(hex_id: str, verifier: Verifier) -> None:
+    if not _HEX_ID.fullmatch(hex_id) or bytes.fromhex(hex_id) != verifier.id:
+        raise _bad_key(f"its id is not that of the key of {verifier.name}")
+
+
+def _bad_key(reason: str) -> KeyringError:
+    return KeyringError(
+        f"A key of the audit trail can't be used: {reason}.",
+        next_step="Restore it from its backup, or make one with `fallback-tier audit keygen`.",
+    )
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

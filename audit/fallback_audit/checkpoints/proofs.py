@@ -1,0 +1,210 @@
+"""Proofs that stand alone: an event is in the log; an old checkpoint is the beginning of a new one.
+
+Inclusion is a C2SP tlog-proof: ``extra`` carries the event's canonical header, of which the leaf hash is
+made. Consistency has the form of a witness's request (C2SP tlog-witness, "add-checkpoint")::
+
+    old 20852014
+    PlRNCrwHpqhGrupue0L7gxbjbMiKA9temvuZZDDpkaw=
+
+    <the new checkpoint>
+"""
+
+import base64
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from fallback_audit.checkpoints.checkpoint import Checkpoint, SignedCheckpoint, open_checkpoint
+from fallback_audit.checkpoints.merkle import (
+    Frontier,
+    Range,
+    consistency_holds,
+    consistency_ranges,
+    inclusion_holds,
+    inclusion_ranges,
+    leaf_hash,
+    range_roots,
+)
+from fallback_audit.checkpoints.note import MAX_NOTE_BYTES, Verifier, decode_base64
+from fallback_audit.errors import AuditIntegrityError, CheckpointError, RequestError
+from fallback_audit.ports import HeaderReader
+
+INCLUSION_HEADER = "c2sp.org/tlog-proof@v1"
+
+#: A tree of 2**53 entries has no longer path; a consistency proof can have one hash more.
+MAX_PATH = 64
+
+_NUMBER = r"(0|[1-9][0-9]{0,15})"
+_INCLUSION = re.compile(
+    rf"{re.escape(INCLUSION_HEADER)}\n(?:extra (\S*)\n)?index {_NUMBER}\n((?:\S+\n)*)\n", re.ASCII
+)
+_CONSISTENCY = re.compile(rf"old {_NUMBER}\n((?:\S+\n)*)\n", re.ASCII)
+
+
+@dataclass(frozen=True)
+class InclusionProof:
+    """Event ``index`` + 1, whose header is ``header``, is in the log that ``checkpoint`` signs."""
+
+    index: int
+    header: bytes
+    hashes: tuple[bytes, ...]
+    checkpoint: bytes
+
+    def text(self) -> bytes:
+        """As a ``.tlog-proof`` file."""
+        lines = [INCLUSION_HEADER, f"extra {_b64(self.header)}", f"index {self.index}"]
+        return _text(lines, self.hashes, self.checkpoint)
+
+    @classmethod
+    def parse(cls, data: bytes) -> "InclusionProof":
+        """From a file. Raises AuditIntegrityError; it proves nothing yet (``checked``)."""
+        found = _INCLUSION.match(_decoded(data))
+        if found is None or found[1] is None:
+            raise _bad_proof("it is no tlog-proof with an event's header in its extra line")
+        return cls(int(found[2]), _unb64(found[1]), _hashes(found[3]), _rest(data, found))
+
+    def checked(self, verifiers: Collection[Verifier]) -> SignedCheckpoint:
+        """The checkpoint that covers the event. Raises AuditIntegrityError: the proof does not hold."""
+        signed = open_checkpoint(self.checkpoint, verifiers)
+        size, root = signed.checkpoint.size, signed.checkpoint.root
+        leaf = leaf_hash(self.header)
+        if not inclusion_holds(leaf, index=self.index, size=size, path=self.hashes, root=root):
+            raise _bad_proof(f"the header is not entry {self.index} of the tree that was signed")
+        return signed
+
+
+@dataclass(frozen=True)
+class ConsistencyProof:
+    """The log that ``checkpoint`` signs begins with the ``old`` events of an earlier checkpoint."""
+
+    old: int
+    hashes: tuple[bytes, ...]
+    checkpoint: bytes
+
+    def text(self) -> bytes:
+        """As a file."""
+        return _text([f"old {self.old}"], self.hashes, self.checkpoint)
+
+    @classmethod
+    def parse(cls, data: bytes) -> "ConsistencyProof":
+        """From a file. Raises AuditIntegrityError; it proves nothing yet (``checked``)."""
+        found = _CONSISTENCY.match(_decoded(data))
+        if found is None:
+            raise _bad_proof("it is no proof of consistency")
+        return cls(int(found[1]), _hashes(found[2]), _rest(data, found))
+
+    def checked(self, old: Checkpoint, verifiers: Collection[Verifier]) -> SignedCheckpoint:
+        """The newer checkpoint. Raises AuditIntegrityError: it does not go on from ``old``."""
+        signed = open_checkpoint(self.checkpoint, verifiers)
+        new = signed.checkpoint
+        if (old.origin, old.size) != (new.origin, self.old):
+            raise _bad_proof("it is about another checkpoint than the old one given")
+        if not consistency_holds(
+            old=old.size, old_root=old.root, size=new.size, root=new.root, path=self.hashes
+        ):
+            raise _bad_proof(f"the first {old.size} events are not those that were signed before")
+        return signed
+
+
+def prove_inclusion(
+    seq: int,
+    reader: HeaderReader,
+    signed: SignedCheckpoint,
+    verifiers: Collection[Verifier],
+    base: Frontier | None = None,
+) -> InclusionProof:
+    """Event ``seq`` is covered by ``signed``. One pass over the headers behind ``base`` (sealed before it).
+
+    Raises RequestError where it is not covered or is sealed, AuditIntegrityError where the store's
+    events are not those that were signed.
+    """
+    size = signed.checkpoint.size
+    if not 1 <= seq <= size:
+        raise RequestError(
+            f"Event {seq} is not among the {size} that the latest checkpoint covers.",
+            next_step="`fallback-tier audit checkpoint` covers every event; the first has number 1.",
+        )
+    row = next(iter(reader.headers(after=seq - 1, upto=seq)), None)
+    if row is None:
+        raise RequestError(
+            f"Event {seq} is not in the store: it was sealed.",
+            next_step="Take it from the sealed segment: `fallback-tier audit import` reads one.",
+        )
+    hashes = _roots(inclusion_ranges(seq - 1, size), reader, size, base)
+    proof = InclusionProof(seq - 1, row.header, hashes, signed.note)
+    proof.checked(verifiers)
+    return proof
+
+
+def prove_consistency(
+    old: Checkpoint,
+    reader: HeaderReader,
+    signed: SignedCheckpoint,
+    verifiers: Collection[Verifier],
+    base: Frontier | None = None,
+) -> ConsistencyProof:
+    """``old`` is the beginning of ``signed``. Raises as ``prove_inclusion`` does."""
+    size = signed.checkpoint.size
+    if not 0 < old.size <= size:
+        raise CheckpointError(
+            f"A checkpoint of {old.size} events can't be the beginning of the latest, of {size}.",
+            next_step="Name one that is older; if it is, the store was rolled back: `audit verify`.",
+        )
+    hashes = _roots(consistency_ranges(old.size, size), reader, size, base)
+    proof = ConsistencyProof(old.size, hashes, signed.note)
+    proof.checked(old, verifiers)
+    return proof
+
+
+def _roots(
+    ranges: Sequence[Range], reader: HeaderReader, size: int, base: Frontier | None
+) -> tuple[bytes, ...]:
+    first = base.size if base is not None else 0
+    entries = (row.header for row in reader.headers(after=first, upto=size))
+    try:
+        return tuple(range_roots(ranges, entries, base))
+    except ValueError as error:
+        raise CheckpointError(
+            f"This can't be proved from the store: {error}.",
+            next_step="Prove it from an export that has the sealed events, or run `audit verify`.",
+        ) from error
+
+
+def _text(lines: list[str], hashes: Sequence[bytes], checkpoint: bytes) -> bytes:
+    return "\n".join([*lines, *map(_b64, hashes), "", ""]).encode() + checkpoint
+
+
+def _decoded(data: bytes) -> str:
+    """As Latin-1: a place in the text is the same place in the bytes."""
+    if len(data) > 2 * MAX_NOTE_BYTES:
+        raise _bad_proof(f"it has more than {2 * MAX_NOTE_BYTES} bytes")
+    return data.decode("latin-1")
+
+
+def _rest(data: bytes, found: re.Match[str]) -> bytes:
+    return data[found.end() :]
+
+
+def _hashes(lines: str) -> tuple[bytes, ...]:
+    texts = lines.split("\n")[:-1]  # each ends with one
+    if len(texts) > MAX_PATH:
+        raise _bad_proof(f"it has more than {MAX_PATH} hashes")
+    return tuple(map(_unb64, texts))
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _unb64(text: str) -> bytes:
+    try:
+        return decode_base64(text)
+    except ValueError as error:
+        raise _bad_proof("a line of it is no base64") from error
+
+
+def _bad_proof(reason: str) -> AuditIntegrityError:
+    return AuditIntegrityError(
+        f"This proof does not hold: {reason}.",
+        next_step="Ask whoever gave it for a new one; keep this one if it held before.",
+    )

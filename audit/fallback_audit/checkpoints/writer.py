@@ -1,0 +1,236 @@
+"""Making checkpoints: from the last signed one to the end of the chain.
+
+Before anything is signed, the store's history must agree with the last checkpoint: not fewer events, and
+at its size the leaf that it names (a leaf stands for all before it), and from there on an unbroken chain.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fallback_audit.canonical import GENESIS, leaf_digest
+from fallback_audit.checkpoints.checkpoint import (
+    Checkpoint,
+    SignedCheckpoint,
+    sign_checkpoint,
+)
+from fallback_audit.checkpoints.keyring import KeyFolder, Keyring, generate
+from fallback_audit.checkpoints.known import recall, remember
+from fallback_audit.checkpoints.log import CheckpointLog, gone_because
+from fallback_audit.checkpoints.merkle import Frontier
+from fallback_audit.errors import HistoryError, KeyringError
+from fallback_audit.ports import HeaderReader, HeaderRow
+from fallback_audit.segment import open_segment
+
+Notify = Callable[[str], None]
+Segments = Callable[[], Sequence[bytes]]
+
+_LOGGER = logging.getLogger("fallback_audit")
+
+_VERIFY = (
+    "Keep a copy of both, and run `fallback-tier audit verify`; restore the store that was signed."
+)
+
+
+def to_log(message: str) -> None:
+    """Say it to whoever runs the program: on standard error, unless a host has its logging say it."""
+    _LOGGER.warning("fallback-tier: %s", message)
+
+
+class Base(NamedTuple):
+    """Where the live rows begin: behind the sealed segments, or behind nothing."""
+
+    frontier: Frontier
+    tip: str
+
+    @classmethod
+    def of(cls, statements: Sequence[bytes], keyring: Keyring) -> "Base":
+        """From the last segment's signed statement. Raises AuditIntegrityError."""
+        if not statements:
+            return cls(Frontier(), GENESIS)
+        said = open_segment(statements[-1], keyring.verifiers())
+        return cls(Frontier(said.last_seq, map(bytes.fromhex, said.frontier)), said.tip)
+
+
+class Checkpointer:
+    """Signs checkpoints of ``reader`` into ``log`` with the keys in ``keys``. Threads may share it.
+
+    ``segments``: the statements of the sealed segments, in order.
+    """
+
+    def __init__(
+        self,
+        reader: HeaderReader,
+        log: CheckpointLog,
+        keys: Path,
+        *,
+        segments: Segments = tuple,
+        notify: Notify = to_log,
+    ) -> None:
+        self._reader = reader
+        self._log = log
+        self._keys = keys
+        self._folder = KeyFolder(keys)
+        self._segments = segments
+        self._notify = notify
+        self._frontier = Frontier()
+
+    def check(self) -> int:
+        """How many events are covered; the history agrees, there is a key to go on with, and a place.
+
+        Raises HistoryError, CheckpointError, KeyringError, AuditIntegrityError.
+        """
+        with self._log.locked():  # what can't be locked can't be written either: better said now
+            latest = self._latest(self._keyring())
+        if latest is None:
+            return 0
+        self._check_history(latest.checkpoint)
+        return latest.checkpoint.size
+
+    def checkpoint(self) -> SignedCheckpoint | None:
+        """The checkpoint that covers every event: the latest if it does, else a new one. None: no event.
+
+        Raises HistoryError, CheckpointError, KeyringError, AuditIntegrityError; nothing is signed then.
+        """
+        if not (self._reader.tip()[0] or self._log.latest_size()):
+            self._check_known(self._folder.load())
+            return None
+        with self._log.locked():
+            keyring = self._keyring()
+            latest = self._latest(keyring)
+            size, tip = self._reader.tip()
+            before = latest.checkpoint if latest is not None else None
+            if before is not None:
+                self._check_history(before)
+            if size == (before.size if before is not None else 0):
+                return self._signed_by_all(latest, keyring)
+            frontier = self._extended(latest, keyring, size, tip)
+            previous = latest.named if latest is not None else None
+            made = Checkpoint(keyring.origin, size, frontier.root(), tip, previous)
+            signed = sign_checkpoint(made, keyring.signers())
+            self._log.add(signed)
+            self._log.remember(frontier)
+            remember(self._keys, self._log.folder, signed.named)
+            self._frontier = frontier
+            return signed
+
+    def _signed_by_all(
+        self, latest: SignedCheckpoint | None, keyring: Keyring
+    ) -> SignedCheckpoint | None:
+        """The latest, with the signatures that a rotation adds to what there is already."""
+        if latest is None:
+            return None
+        signers = keyring.signers()
+        if {signer.verifier for signer in signers} <= set(latest.signed_by):
+            return latest
+        signed = sign_checkpoint(latest.checkpoint, signers)
+        self._log.add(signed)
+        return signed
+
+    def _keyring(self) -> Keyring:
+        """The keys; the first one is made where nothing was ever signed. Raises KeyringError."""
+        keyring = self._folder.load()
+        if keyring.signing is not None:
+            return keyring
+        if self._log.latest_size():
+            raise KeyringError(
+                f"There are checkpoints in {self._log.folder}, but no signing key in {self._keys}.",
+                next_step="Name the folder of their key with --keys, or restore it from its backup. "
+                "Only if it is lost: move the checkpoints away, run `fallback-tier audit keygen`.",
+            )
+        if keyring.verifiers():
+            keyring.signers()  # a folder for verifying only: says so
+        self._check_known(keyring)
+        keyring = generate(self._keys)
+        vkey = keyring.signers()[0].verifier.vkey
+        self._notify(f"made a key to sign checkpoints with, in {self._keys}: back it up ({vkey})")
+        return keyring
+
+    def _latest(self, keyring: Keyring) -> SignedCheckpoint | None:
+        latest = self._log.latest(keyring)
+        self._check_known(keyring, latest)
+        return latest
+
+    def _check_known(self, keyring: Keyring, latest: SignedCheckpoint | None = None) -> None:
+        """The last checkpoint that was signed here must be here: else somebody began the log again."""
+        gone = self._log.gone(keyring, latest)
+        if gone is not None:
+            files = recall(self._keys, self._log.folder)
+            known = " and ".join(str(path) for path, last in files.items() if last == gone)
+            raise HistoryError(
+                f"The record can't be gone on with: {gone_because(gone, self._log.folder)}.",
+                next_step="Put back, or mount, the checkpoints and the store that were there. Only if they "
+                f"were removed on purpose: delete {known}: the memory of them.",
+            )
+
+    def _check_history(self, before: Checkpoint) -> None:
+        size, _ = self._reader.tip()
+        if size < before.size:
+            raise HistoryError(
+                f"The store has {size} events, but its checkpoint in {self._log.folder} says "
+                f"{before.size}: it was rolled back, or it is another one.",
+                next_step=_VERIFY,
+            )
+        leaf = self._leaf(before.size)
+        if leaf != before.tip:
+            raise HistoryError(
+                f"Event {before.size} of the store is {leaf or 'missing'}, but its checkpoint in "
+                f"{self._log.folder} says {before.tip}: history was rewritten, or it is another store.",
+                next_step=_VERIFY,
+            )
+
+    def _leaf(self, seq: int) -> str | None:
+        row = next(iter(self._reader.headers(after=seq - 1, upto=seq)), None)
+        if row is not None:
+            return row.leaf if leaf_digest(row.header) == row.leaf else None
+        base = Base.of(self._segments(), self._folder.load())
+        return base.tip if base.frontier.size == seq else None
+
+    def _extended(
+        self, latest: SignedCheckpoint | None, keyring: Keyring, size: int, tip: str
+    ) -> Frontier:
+        """The tree of ``size`` entries, from the last signed one or, failing that, from the beginning."""
+        frontier, leaf = self._signed(latest), (latest.checkpoint.tip or "") if latest else GENESIS
+        if frontier is None:
+            frontier, leaf = Base.of(self._segments(), keyring)
+        wanted = latest.checkpoint if latest is not None else None
+        for row in self._reader.headers(after=frontier.size, upto=size):
+            _check_link(row, frontier.size + 1, leaf)
+            frontier.append(row.header)
+            leaf = row.leaf
+            if wanted is not None and frontier.size == wanted.size:
+                self._check_root(frontier, wanted)
+        if (frontier.size, leaf) != (size, tip):
+            raise HistoryError(
+                f"The store says it has {size} events, but the chain ends at {frontier.size}.",
+                next_step=_VERIFY,
+            )
+        return frontier
+
+    def _signed(self, latest: SignedCheckpoint | None) -> Frontier | None:
+        """The frontier of the last checkpoint, if somebody has it."""
+        if latest is None:
+            return None
+        signed = latest.checkpoint
+        if (self._frontier.size, self._frontier.root()) == (signed.size, signed.root):
+            return self._frontier.copy()
+        return self._log.frontier(latest)
+
+    def _check_root(self, frontier: Frontier, signed: Checkpoint) -> None:
+        if frontier.root() != signed.root:
+            raise HistoryError(
+                f"The first {signed.size} events of the store don't have the root that their "
+                f"checkpoint in {self._log.folder} says: history was rewritten.",
+                next_step=_VERIFY,
+            )
+
+
+def _check_link(row: HeaderRow, seq: int, previous_leaf: str) -> None:
+    """Never sign a header that is not the next link."""
+    linked = b'"previous_leaf":"%b"' % previous_leaf.encode() in row.header
+    if row.seq != seq or not linked or leaf_digest(row.header) != row.leaf:
+        raise HistoryError(
+            f"Event {row.seq} of the store is altered, or does not follow event {seq - 1}.",
+            next_step=_VERIFY,
+        )

@@ -1,0 +1,106 @@
+"""Predicates of the trace contract over the record's own upkeep: what was taken out, sealed, let through.
+
+As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there). They hold for trails
+whose beginning was sealed as well.
+"""
+
+from collections.abc import Iterator
+
+from fallback_audit.contract.trail import Finding, Trail
+from fallback_audit.events import (
+    AppendFlagged,
+    EvidenceCollected,
+    PayloadRedacted,
+    SegmentRetired,
+    SegmentSealed,
+    SigningKeyRotated,
+)
+
+#: What stands in the scope ``UPKEEP``, and nowhere else.
+KEEPING = (SegmentSealed, SegmentRetired, EvidenceCollected, SigningKeyRotated)
+
+
+def redactions_are_named(trail: Trail) -> Iterator[Finding]:
+    """Who redacts has a name and a reason, and redacts an earlier event of this trail, once."""
+    earlier: set[int] = set()
+    redacted: set[int] = set()
+    for seq, event in trail.everything if trail.notes else ():
+        if isinstance(event, PayloadRedacted):
+            if not (event.by.strip() and event.reason.strip()):
+                yield seq, "PayloadRedacted without a name and a reason"
+            if not event.fields:
+                yield seq, "PayloadRedacted, and no member is named"
+            if event.seq not in earlier and event.seq > trail.base:
+                yield seq, f"event {event.seq} does not stand before it in this trail"
+            if event.seq in redacted:
+                yield seq, f"event {event.seq} was redacted twice"
+            redacted.add(event.seq)
+        earlier.add(seq)
+
+
+def flags_stand_behind(trail: Trail) -> Iterator[Finding]:
+    """A flag stands right behind the event that it is about: nothing of this trail is in between."""
+    about: int | None = None
+    for seq, event in trail.everything if trail.notes else ():
+        if not isinstance(event, AppendFlagged):
+            about = seq
+        elif event.at != about:
+            yield seq, f"the flag is about event {event.at}, and stands behind {about}"
+
+
+def upkeep_stands_apart(trail: Trail) -> Iterator[Finding]:
+    """The record's upkeep has a scope of its own, where nothing else stands."""
+    for seq, event in trail.any_of(*KEEPING) if trail.of_a_fix else trail.entries:
+        if isinstance(event, KEEPING) is trail.of_a_fix:
+            yield seq, f"{event.kind} in the scope of {'a fix' if trail.of_a_fix else 'upkeep'}"
+
+
+def upkeep_is_signed(trail: Trail) -> Iterator[Finding]:
+    """Who seals, retires, collects or rotates has a name and a reason."""
+    for seq, event in trail.any_of(*KEEPING):
+        if not (event.by.strip() and event.reason.strip()):  # type: ignore[union-attr]
+            yield seq, f"{event.kind} without a name and a reason"
+
+
+def segments_follow(trail: Trail) -> Iterator[Finding]:
+    """Each sealed segment goes on where the one before it ended; it holds events before this one.
+
+    The first on record may follow one whose own event was sealed.
+    """
+    end: int | None = None
+    for seq, sealed in trail.of(SegmentSealed):
+        if end is not None and sealed.first_seq != end + 1:
+            yield seq, f"events {sealed.first_seq} on are sealed after those up to {end}"
+        if not sealed.first_seq <= sealed.last_seq < seq:
+            yield seq, f"events {sealed.first_seq} to {sealed.last_seq} are no events before it"
+        end = sealed.last_seq
+
+
+def retired_were_sealed(trail: Trail) -> Iterator[Finding]:
+    """Only a sealed segment is retired, as it was sealed, and once."""
+    sealed: set[tuple[int, int, str]] = set()
+    retired: set[int] = set()
+    known = next((entry.event.first_seq for entry in trail.of(SegmentSealed)), None)
+    cut = bool(trail.base and trail.entries and trail.entries[0].seq > trail.base)
+    for seq, event in trail.any_of(SegmentSealed, SegmentRetired):
+        place = (event.first_seq, event.last_seq, event.sha256)  # type: ignore[union-attr]
+        if isinstance(event, SegmentSealed):
+            sealed.add(place)
+            continue
+        before = known is not None and place[1] < known  # its own event was sealed with a later one
+        if place not in sealed and not (before and cut):
+            yield seq, f"events {place[0]} to {place[1]} are retired, and were not sealed"
+        if place[0] in retired:
+            yield seq, f"events {place[0]} to {place[1]} are retired twice"
+        retired.add(place[0])
+
+
+def keys_rotate_in_turn(trail: Trail) -> Iterator[Finding]:
+    """A new key replaces the one before it."""
+    current: str | None = None
+    for seq, rotated in trail.of(SigningKeyRotated):
+        if rotated.old_vkey == rotated.new_vkey:
+            yield seq, "the key was replaced by itself"
+        if current is not None and rotated.old_vkey != current:
+            yield seq, "the key that was replaced is not the one in use"
+        current = rotated.new_vkey

@@ -1,0 +1,122 @@
+"""What is in the evidence store, against what the record says must be there."""
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from fallback_audit.errors import EvidenceError
+from fallback_audit.event_types import Digest
+from fallback_audit.evidence.cipher import EvidenceKeyError
+from fallback_audit.evidence.collected import collected
+from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.frozen import Frozen
+from fallback_audit.ports import AuditReader
+
+#: Findings of a sort that a report lists; all are counted.
+MAX_LISTED = 100
+
+
+class Finding(StrEnum):
+    """What is the matter with evidence that an event names."""
+
+    BAD = "bad"
+    #: Private, and its key is not here: nothing is known about it.
+    LOCKED = "locked"
+    #: Its retention is over, which is on record.
+    REMOVED = "removed"
+
+
+class BadEvidence(Frozen):
+    """Missing or altered evidence, and the first event that names it."""
+
+    seq: int
+    fix_id: str
+    digest: Digest
+    problem: str
+
+
+class EvidenceReport(Frozen):
+    """``named``: pieces that events oblige us to keep; ``private``: encrypted ones among them.
+
+    ``files``, ``bytes``, ``parts``: what lies there, needed or not; a part is of a process that died.
+    """
+
+    files: int
+    bytes: int
+    parts: int
+    named: int
+    private: int
+    locked: int
+    removed: int
+    bad_count: int
+    bad: tuple[BadEvidence, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is missing without a record of it, nothing is altered."""
+        return self.bad_count == 0
+
+
+def examine(
+    evidence: FileEvidenceStore, digest: Digest, removed: frozenset[bytes]
+) -> tuple[Finding, str] | None:
+    """Why a piece of evidence can't be had, as a finding and in words; None: it is there and sound."""
+    try:
+        evidence.get(digest)
+    except EvidenceKeyError as error:
+        return Finding.LOCKED, error.problem
+    except EvidenceError as error:
+        gone = bytes.fromhex(digest) in removed and not evidence.path(digest).exists()
+        return (Finding.REMOVED, REMOVED) if gone else (Finding.BAD, error.problem)
+    return None
+
+
+#: What a reader is told of evidence that is gone as it should be.
+REMOVED = "removed: its retention was over"
+
+
+def check_evidence(
+    reader: AuditReader,
+    evidence: FileEvidenceStore,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> EvidenceReport:
+    """Read every piece of evidence that an event obliges us to keep. Raises AuditStoreError."""
+    removed = collected(reader, evidence)
+    counts = dict.fromkeys(Finding, 0)
+    bad: list[BadEvidence] = []
+    seen: set[bytes] = set()
+    private = 0
+    for stored in reader.events():
+        for digest in kept_digests(stored.payload):
+            if bytes.fromhex(digest) in seen:
+                continue
+            seen.add(bytes.fromhex(digest))
+            if progress is not None:
+                progress(len(seen))
+            found = examine(evidence, digest, removed)
+            if found is None:
+                private += evidence.is_private(digest)
+                continue
+            counts[found[0]] += 1
+            if found[0] is Finding.BAD and len(bad) < MAX_LISTED:
+                bad.append(
+                    BadEvidence(
+                        seq=stored.seq,
+                        fix_id=stored.scope.fix_id,
+                        digest=digest,
+                        problem=found[1],
+                    )
+                )
+    files = list(evidence.files())
+    return EvidenceReport(
+        files=sum(1 for file in files if file.digest is not None),
+        bytes=sum(file.size for file in files),
+        parts=sum(1 for file in files if file.digest is None),
+        named=len(seen),
+        private=private + counts[Finding.LOCKED],
+        locked=counts[Finding.LOCKED],
+        removed=counts[Finding.REMOVED],
+        bad_count=counts[Finding.BAD],
+        bad=tuple(bad),
+    )

@@ -1,0 +1,168 @@
+"""``export``: the record, or one fix of it, to a file that proves itself."""
+
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+from fallback_audit.canonical import GENESIS
+from fallback_audit.chain import StoredRow
+from fallback_audit.checkpoints.checkpoint import SignedCheckpoint
+from fallback_audit.checkpoints.log import CheckedCheckpoint
+from fallback_audit.checkpoints.merkle import Frontier
+from fallback_audit.checkpoints.note import Verifier
+from fallback_audit.errors import AuditIntegrityError, EvidenceError, RequestError
+from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.exporting.format import Base, Head, InclusionProof
+from fallback_audit.exporting.proving import inclusion_paths
+from fallback_audit.exporting.writing import ExportWriter, Written
+from fallback_audit.segment import open_segment
+from fallback_audit.showing.shown import WORDS
+from fallback_audit.verifying.sources import CheckpointSource
+from fallback_audit.verifying.verify import Snapshot
+from fallback_audit.verifying.walk import Progress
+
+_VERIFY = "Run `fallback-tier audit verify`."
+
+
+class Exporter:
+    """Writes what a snapshot shows. Raises AuditIntegrityError for bytes that can't be trusted.
+
+    ``evidence`` given: what the events oblige to keep goes along, but for what is private (raw prompts,
+    raw answers), which never leaves its encrypted store.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        checkpoints: CheckpointSource,
+        *,
+        origin: str | None,
+        evidence: FileEvidenceStore | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._snapshot = snapshot
+        self._checkpoints = checkpoints
+        self._verifiers: Sequence[Verifier] = tuple(checkpoints.verifiers())
+        self._origin = origin
+        self._evidence = evidence
+        self._progress = progress
+        self._named: set[str] = set()
+
+    def trail(self, file: BinaryIO) -> Written:
+        """Every event that is not sealed, with all checkpoints over them."""
+        statements = self._snapshot.segments()
+        base = self._base(statements)
+        last = max((row.seq for row in self._snapshot.rows(after=base.seq)), default=base.seq)
+        head = self._head(base, base.seq + 1 if last > base.seq else base.seq, last, None)
+        writer = ExportWriter(file, head, verifiers=self._verifiers)
+        writer.segments(statements)
+        for row in self._snapshot.rows(after=base.seq):
+            self._event(writer, row)
+        self._put_evidence(writer)
+        for signed in self._signed(last):
+            if signed.checkpoint.size >= base.seq:
+                writer.checkpoint(signed.note)
+        return writer.close()
+
+    def fix(self, file: BinaryIO, fix_id: str) -> Written:
+        """The events of one fix, each with its proof to the last checkpoint, where that covers it.
+
+        Raises RequestError for a fix that is not on record.
+        """
+        rows = sorted(self._snapshot.rows_by_trail(frozenset({fix_id})), key=lambda row: row.seq)
+        if not rows:
+            raise RequestError(
+                f"There is no fix {fix_id!r} in the audit trail.",
+                next_step="`fallback-tier audit log` lists those on record; a sealed one stands "
+                "in its segment's file.",
+            )
+        signed, proofs = self._proofs([row.seq for row in rows])
+        statements = self._snapshot.segments()
+        head = self._head(self._base(statements), rows[0].seq, rows[-1].seq, fix_id)
+        writer = ExportWriter(file, head, verifiers=self._verifiers)
+        writer.segments(statements)
+        for row in rows:
+            self._event(writer, row, proofs.get(row.seq))
+        self._put_evidence(writer)
+        if signed is not None:
+            writer.checkpoint(signed.note)
+        return writer.close()
+
+    def _head(self, base: Base, first: int, last: int, fix_id: str | None) -> Head:
+        return Head(
+            words=WORDS,
+            origin=self._origin,
+            fix_id=fix_id,
+            first_seq=first,
+            last_seq=last,
+            base=base,
+        )
+
+    def _base(self, statements: Sequence[bytes]) -> Base:
+        if not statements:
+            return Base(seq=0, leaf=GENESIS)
+        last = [open_segment(one, self._verifiers) for one in statements][-1]
+        return Base(seq=last.last_seq, leaf=last.tip, frontier=last.frontier)
+
+    def _event(
+        self, writer: ExportWriter, row: StoredRow, proof: InclusionProof | None = None
+    ) -> None:
+        event = writer.event(row, proof)
+        if self._evidence is not None:
+            self._named.update(kept_digests(event))
+        if self._progress is not None:
+            self._progress(row.seq)
+
+    def _put_evidence(self, writer: ExportWriter) -> None:
+        if self._evidence is None:
+            return
+        for digest in sorted(self._named):
+            if self._evidence.find(digest) is None or self._evidence.is_private(digest):
+                continue
+            try:
+                writer.evidence(digest, self._evidence.get(digest))
+            except EvidenceError as error:
+                raise AuditIntegrityError(error.problem, next_step=error.next_step) from error
+
+    def _proofs(
+        self, seqs: Sequence[int]
+    ) -> tuple[SignedCheckpoint | None, dict[int, InclusionProof]]:
+        tip = max((row.seq for row in self._snapshot.rows(after=seqs[-1] - 1)), default=0)
+        signed = None
+        for signed in self._signed(tip):  # noqa: B007 - the last of them
+            pass
+        if signed is None:
+            return None, {}
+        size, root = signed.checkpoint.size, signed.checkpoint.root
+        base = self._base(self._snapshot.segments())
+        frontier = Frontier(base.seq, map(bytes.fromhex, base.frontier))
+        if size <= base.seq:
+            return None, {}
+        headers = (row.header or b"" for row in self._snapshot.rows(after=base.seq))
+        covered = [seq for seq in seqs if seq <= size]
+        paths, found = inclusion_paths(covered, size, headers, frontier)
+        if found != root:
+            raise AuditIntegrityError(
+                f"Events 1 to {size} are not those that checkpoint {size} signed.",
+                next_step=_VERIFY,
+            )
+        return signed, {
+            seq: InclusionProof(tree_size=size, path=tuple(digest.hex() for digest in path))
+            for seq, path in paths.items()
+        }
+
+    def _signed(self, last: int) -> Iterator[SignedCheckpoint]:
+        """The checkpoints over these events. Raises AuditIntegrityError for one that can't be trusted."""
+        for one in self._checkpoints.checked():
+            if one.size > last:
+                return
+            yield _trusted(one)
+
+
+def _trusted(one: CheckedCheckpoint) -> SignedCheckpoint:
+    if one.signed is None or one.problem is not None:
+        raise AuditIntegrityError(
+            f"Nothing is exported from a record that does not verify: {one.problem}.",
+            next_step=_VERIFY,
+        )
+    return one.signed

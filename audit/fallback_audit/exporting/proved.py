@@ -1,0 +1,152 @@
+"""Verifying the export of one fix: event by event, each by its own proof.
+
+What the proofs show: each event stands in the log where it says. What they can't show: that no event of
+the fix was left out. The trace contract notices the gaps that leave evidence without its action.
+
+Whoever has one export can put events of his own beside its checkpoint. So an event at a place that the
+checkpoint covers needs its proof, and a fix of which none is proved, or not the end, does not verify.
+"""
+
+from collections.abc import Sequence
+
+from fallback_audit.canonical import GENESIS
+from fallback_audit.chain import StoredRow, broken_bytes
+from fallback_audit.checkpoints.checkpoint import Checkpoint
+from fallback_audit.checkpoints.merkle import inclusion_holds, leaf_hash
+from fallback_audit.checkpoints.note import Verifier
+from fallback_audit.errors import AuditIntegrityError
+from fallback_audit.exporting.spool import Spool
+from fallback_audit.segment import open_segment
+from fallback_audit.verifying.report import (
+    COVER,
+    Listed,
+    Problem,
+    VerificationReport,
+    first_bad,
+)
+from fallback_audit.verifying.sources import CheckpointSource
+from fallback_audit.verifying.trails import EvidenceCheck, Trails
+from fallback_audit.verifying.uncovered import uncovered_fixes
+
+_ONE_FIX = (
+    "One fix: each event is proved to stand in the log; that none was left out is not proved, but for "
+    "what the trace contract asks."
+)
+
+
+def verify_fix(
+    spool: Spool, checkpoints: CheckpointSource, *, with_evidence: bool = True
+) -> VerificationReport:
+    """Check the export of one fix, and what came with it. Raises nothing about its content."""
+    integrity, signed_problems = Listed[Problem](), Listed[Problem]()
+    for said in spool.schema_problems():
+        integrity.add(Problem(seq=None, fix_id=None, reason=said))
+    verifiers = tuple(checkpoints.verifiers())
+    trees: dict[int, Checkpoint] = {}
+    for one in checkpoints.checked():
+        if one.problem is not None:
+            signed_problems.add(Problem(seq=None, fix_id=None, reason=one.problem))
+        if one.signed is not None:
+            trees[one.size] = one.signed.checkpoint
+    covered_to = max(trees, default=0)
+    last: StoredRow | None = None
+    events = 0
+    uncovered: list[StoredRow] = []
+    for row in spool.rows():
+        events, last = events + 1, row
+        reason: str | None = broken_bytes(row, verifiers) or _misplaced(row)
+        if reason is None and row.seq > covered_to:
+            uncovered.append(row)
+        elif reason is None:
+            reason = _unproved(spool, row, trees)
+        if reason is not None:
+            integrity.add(Problem(seq=row.seq, fix_id=spool.head.fix_id, reason=reason))
+    if not trees:
+        none = Problem(
+            seq=None, fix_id=None, reason="there is no valid checkpoint", next_step=COVER
+        )
+        signed_problems.add(none)
+    unsigned = uncovered_fixes(uncovered)
+    if trees and (len(uncovered) == events or any(fix.ended for fix in unsigned)):
+        what = "its end" if len(uncovered) < events else "any of its events"
+        signed_problems.add(_unsigned(uncovered[0].seq if uncovered else None, what))
+    evidence = None
+    if with_evidence and spool.has_evidence:
+        evidence = EvidenceCheck(spool.evidence, (), complete=False)
+    base = _sealed_to(spool, verifiers, integrity)
+    trails = Trails(integrity, base=base, verifiers=verifiers, evidence=evidence)
+    trails.judge(spool.rows_by_trail())
+    found = Listed[Problem]() if evidence is None else evidence.problems
+    return VerificationReport(
+        events=events,
+        gate_transitions=trails.transitions,
+        tip=last.leaf or GENESIS if last is not None else GENESIS,
+        root=None,
+        since=0,
+        sealed_events=base,
+        redacted_events=trails.redacted,
+        first_bad=first_bad(integrity, signed_problems, found, trails.contract),
+        integrity_problems=tuple(integrity.items),
+        integrity_problem_count=integrity.count,
+        checkpoint_problems=tuple(signed_problems.items),
+        checkpoint_problem_count=signed_problems.count,
+        checkpoints_checked=len(trees),
+        covered_to=covered_to,
+        uncovered_events=len(uncovered),
+        uncovered_fixes=unsigned,
+        contract_judged=True,
+        contract_violations=tuple(trails.contract.items),
+        contract_violation_count=trails.contract.count,
+        evidence_problems=tuple(found.items),
+        evidence_problem_count=found.count,
+        evidence_checked=None if evidence is None else evidence.checked,
+        evidence_removed=0,
+        flags=tuple(trails.flags.items),
+        flag_count=trails.flags.count,
+        open_fixes=tuple(trails.open.items),
+        open_fix_count=trails.open.count,
+        notes=(_ONE_FIX, *spool.remarks()),
+    )
+
+
+def _sealed_to(spool: Spool, verifiers: Sequence[Verifier], problems: Listed[Problem]) -> int:
+    """Up to which event the record was sealed: the fix may have begun before."""
+    statements = spool.segments()
+    try:
+        return open_segment(statements[-1], verifiers).last_seq if statements else 0
+    except AuditIntegrityError as error:
+        problems.add(Problem(seq=None, fix_id=None, reason=error.problem))
+        return 0
+
+
+def _unsigned(seq: int | None, what: str) -> Problem:
+    """Whoever has a signed checkpoint can put events of his own behind it: they prove nothing."""
+    return Problem(
+        seq=seq,
+        fix_id=None,
+        reason=f"no checkpoint covers {what}, so nothing shows that the log has it",
+        next_step="Ask for an export that was made after `fallback-tier audit checkpoint`.",
+    )
+
+
+def _misplaced(row: StoredRow) -> str | None:
+    if not (row.header or b"").endswith(b',"seq":%d}' % row.seq):
+        return "its header says another sequence number (moved or duplicated)"
+    return None
+
+
+def _unproved(spool: Spool, row: StoredRow, trees: dict[int, Checkpoint]) -> str | None:
+    proof = spool.proof(row.seq)
+    if proof is None:
+        return "a checkpoint covers its place, and no proof says that it stands there"
+    tree = trees.get(proof.tree_size)
+    if tree is None:
+        return "there is no checkpoint of the size that its proof is about"
+    holds = inclusion_holds(
+        leaf_hash(row.header or b""),
+        index=row.seq - 1,
+        size=tree.size,
+        path=tuple(map(bytes.fromhex, proof.path)),
+        root=tree.root,
+    )
+    return None if holds else "its proof does not lead to the root that was signed"

@@ -1,0 +1,227 @@
+"""Redaction: words are taken out of an event, on record, and everything else about it still holds.
+
+The header keeps the digest of what stood there, a signed tombstone takes the payload's place, and an
+event says who did it and why. The store does these as one step; what a run that died left in the
+store's files, or in the evidence, is removed when the command is given again (ADR-0036).
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+from fallback_audit.checkpoints.note import Signer
+from fallback_audit.checkpoints.statement import TOMBSTONE_DOMAIN, sign_statement
+from fallback_audit.errors import AuditStoreError, RequestError
+from fallback_audit.event_types import Digest
+from fallback_audit.events import TERMINAL_KINDS, EvidenceCollected, PayloadRedacted
+from fallback_audit.evidence.collected import put_list
+from fallback_audit.evidence.store import FileEvidenceStore, StoredFile
+from fallback_audit.frozen import Frozen
+from fallback_audit.ports import UPKEEP, AuditReader, KeepableStore, Record, Scope, StoredEvent
+from fallback_audit.retention.ended import ended_fixes
+from fallback_audit.retention.free_text import residue, with_words
+from fallback_audit.retention.references import named_digests
+from fallback_audit.stores.appending import Clock, timestamp
+from fallback_audit.tombstone import Tombstone
+
+
+class Redaction(Frozen):
+    """What was done. ``by_event``: the PayloadRedacted that tells of it; ``finished``: of an earlier run.
+
+    ``evidence``: the pieces that were deleted with it.
+    """
+
+    seq: int
+    kind: str
+    fix_id: str
+    fields: tuple[str, ...]
+    by_event: int
+    finished: bool
+    evidence: tuple[Digest, ...] = ()
+
+
+class Redactor:
+    """Takes words out of one store. ``signers`` sign the tombstones."""
+
+    def __init__(
+        self,
+        store: KeepableStore,
+        evidence: FileEvidenceStore,
+        signers: Sequence[Signer],
+        *,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._evidence = evidence
+        self._signers = signers
+        self._clock = clock
+
+    def redact(
+        self,
+        seq: int,
+        fields: Sequence[str] = (),
+        *,
+        by: str,
+        reason: str,
+        with_evidence: bool = False,
+    ) -> Redaction:
+        """Take out ``fields`` of event ``seq``: all that hold words, where none is named. Once an event.
+
+        ``with_evidence``: the evidence that it names is deleted, too. Raises AuditStoreError: no such
+        event, sealed, redacted before, a member that is no free text, a fix that still needs it.
+        """
+        stored = _event(self._store, seq)
+        doomed = self._evidence_of(stored) if with_evidence else ()
+        if stored.redacted:
+            done = self._again(stored, fields)
+        else:
+            done = self._first(stored, fields, by=by, reason=reason)
+        gone = self._delete(doomed, by=by, reason=reason)
+        return done.model_copy(update={"evidence": gone})
+
+    def _first(
+        self, stored: StoredEvent, fields: Sequence[str], *, by: str, reason: str
+    ) -> Redaction:
+        chosen = _checked(stored, fields)
+        _check_over(self._store, stored)
+        stone = Tombstone(
+            seq=stored.seq,
+            leaf=stored.leaf,
+            payload_sha256=stored.payload_sha256,
+            fields=chosen,
+            residue=residue(stored.payload, chosen),
+            by=by,
+            reason=reason,
+            at=timestamp(self._clock()),
+        )
+        signed = sign_statement(TOMBSTONE_DOMAIN, stone.model_dump(mode="json"), self._signers)
+        event = PayloadRedacted(
+            seq=stored.seq,
+            payload_sha256=stored.payload_sha256,
+            tombstone_sha256=hashlib.sha256(signed).hexdigest(),
+            fields=chosen,
+            by=by,
+            reason=reason,
+        )
+        told = self._store.replace_payload(stored.seq, signed, Record(stored.scope, event))
+        return _redaction(stored, chosen, told.seq, finished=False)
+
+    def _again(self, stored: StoredEvent, fields: Sequence[str]) -> Redaction:
+        """The event is redacted already: see to it that nothing of its words is left in the files."""
+        told = _redacted_by(self._store, stored)
+        if told is None or not isinstance(told.payload, PayloadRedacted):
+            raise AuditStoreError(
+                f"Event {stored.seq} is redacted, and no event says by whom.",
+                next_step="Run `fallback-tier audit verify`, and find out who wrote.",
+            )
+        done = told.payload.fields
+        if fields and set(fields) - set(done):
+            raise AuditStoreError(
+                f"Event {stored.seq} was redacted by {told.payload.by} ({', '.join(done)}); a tombstone is "
+                "never replaced.",
+                next_step="What else it says stays until its segment is retired.",
+            )
+        self._store.scrub()
+        return _redaction(stored, done, told.seq, finished=True)
+
+    def _evidence_of(self, stored: StoredEvent) -> tuple[StoredFile, ...]:
+        """What of it is there. Raises AuditStoreError where a fix that is not over needs any of it."""
+        named = {digest.hex() for digest in named_digests(stored.payload)}
+        files = tuple(file for name in sorted(named) if (file := self._evidence.find(name)))
+        ended = ended_fixes(self._store)
+        wanted = {file.digest for file in files}
+        for other in self._store.events() if files else ():
+            fix_id = other.scope.fix_id
+            needed = wanted & {digest.hex() for digest in named_digests(other.payload)}
+            if needed and fix_id not in ended:
+                raise AuditStoreError(
+                    f"Evidence {min(map(str, needed))} is needed by {fix_id}, which is not over.",
+                    next_step="End that fix first (`fallback-tier resume`, `fallback-tier review`).",
+                )
+        return files
+
+    def _delete(self, files: Sequence[StoredFile], *, by: str, reason: str) -> tuple[Digest, ...]:
+        """On record first, then gone; what was put again since it was found stays."""
+        if not files:
+            return ()
+        event = EvidenceCollected(
+            removed=len(files),
+            removed_bytes=sum(file.size for file in files),
+            list_sha256=put_list(self._evidence, [str(file.digest) for file in files]),
+            older_than=timestamp(self._clock()),
+            by=by,
+            reason=reason,
+        )
+        self._store.append(UPKEEP, event)
+        gone = [
+            str(file.digest)
+            for file in files
+            if self._evidence.remove(file, untouched_since=file.touched)
+        ]
+        self._evidence.sync()
+        return tuple(gone)
+
+
+def _event(store: KeepableStore, seq: int) -> StoredEvent:
+    tip = store.tip()[0]
+    found = next(store.events(after=seq - 1), None) if 1 <= seq <= tip else None
+    if found is not None and found.seq == seq:
+        return found
+    if found is not None:
+        raise RequestError(
+            f"Event {seq} is in a sealed segment, which is never changed.",
+            next_step="Its words go when the segment is retired: `fallback-tier audit retire`.",
+        )
+    raise RequestError(
+        f"There is no event {seq}; the last one is {tip}.",
+        next_step="`fallback-tier audit show FIX` numbers the events of a fix.",
+    )
+
+
+def _checked(stored: StoredEvent, fields: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(stored.payload, PayloadRedacted):
+        raise RequestError(
+            f"Event {stored.seq} says who redacted another one, and why: that stays on record.",
+            next_step="Name the event whose words are to go.",
+        )
+    there = with_words(stored.payload)
+    unknown = [name for name in fields if name not in there]
+    if unknown or not there:
+        said = f"{', '.join(unknown)} can't" if unknown else "Nothing can"
+        can = f"Those of this event are {', '.join(there)}." if there else "It holds no words."
+        raise RequestError(
+            f"{said} be redacted in event {stored.seq} ({stored.kind}): only somebody's words can.",
+            next_step=can,
+        )
+    return tuple(name for name in there if name in fields or not fields)
+
+
+def _check_over(store: AuditReader, stored: StoredEvent) -> None:
+    """A run that goes on would read what is not there any more, and do something else than it would."""
+    scope = stored.scope
+    if scope.fix_id == UPKEEP.fix_id or scope.fix_id in ended_fixes(store):
+        return
+    ends = store.events(scope.fix_id, kinds=TERMINAL_KINDS, after=stored.seq)
+    if not any(end.scope == scope for end in ends) and stored.kind not in TERMINAL_KINDS:
+        raise AuditStoreError(
+            f"{scope.fix_id} is running or was interrupted: it may still need event {stored.seq}.",
+            next_step=f"End it first: `fallback-tier resume {scope.fix_id}`.",
+        )
+
+
+def _redacted_by(store: AuditReader, stored: StoredEvent) -> StoredEvent | None:
+    scope: Scope = stored.scope
+    events = store.events(scope.fix_id, kinds=frozenset({"PayloadRedacted"}), after=stored.seq)
+    return next((one for one in events if getattr(one.payload, "seq", None) == stored.seq), None)
+
+
+def _redaction(
+    stored: StoredEvent, fields: tuple[str, ...], by_event: int, *, finished: bool
+) -> Redaction:
+    return Redaction(
+        seq=stored.seq,
+        kind=stored.kind,
+        fix_id=stored.scope.fix_id,
+        fields=fields,
+        by_event=by_event,
+        finished=finished,
+    )

@@ -1,0 +1,207 @@
+"""The PostgreSQL schema of the audit store: numbered migrations and the append-only safeguards.
+
+The same tables and rules as in SQLite (``sqlite_schema``). Names are qualified with the chain's schema
+inside functions: a session's ``search_path`` can't put another table in their place.
+"""
+
+import hashlib
+from collections.abc import Mapping
+
+from fallback_audit.errors import AuditStoreError
+from fallback_audit.stores.postgres_connection import Connection
+from fallback_audit.stores.postgres_location import PostgresLocation
+
+#: Every migration this version knows; a store with another one is newer than the program.
+MIGRATION_NAMES = ("0001_chain",)
+
+TABLES = ("audit_header", "audit_payload", "audit_segment", "audit_tombstone", "audit_migration")
+
+# Names of the columns that are computed from the header's own bytes, so that none can contradict what
+# was hashed. COLLATE "C" sorts them by code point, as SQLite does, whatever the database's language.
+MEMBERS = ("fix_id", "gate_transition_id", "kind", "recorded_at")
+
+# IMMUTABLE is true of it: convert_from depends on the database's encoding only, which is UTF8.
+_MEMBER = "BEGIN RETURN convert_from(header, 'UTF8')::json ->> member; END"
+
+_GENERATED = ",\n  ".join(
+    f"{name} text COLLATE \"C\" GENERATED ALWAYS AS ({{0}}.audit_member(header, '{name}')) STORED"
+    for name in MEMBERS
+)
+
+_TABLES = f"""
+CREATE TABLE audit_header (
+  seq bigint PRIMARY KEY,
+  header bytea NOT NULL,
+  leaf text COLLATE "C" NOT NULL,
+  {_GENERATED}
+);
+CREATE TABLE audit_payload (seq bigint PRIMARY KEY, payload bytea NOT NULL);
+CREATE TABLE audit_segment (
+  number bigint PRIMARY KEY,
+  first_seq bigint NOT NULL,
+  last_seq bigint NOT NULL,
+  statement bytea NOT NULL
+);
+CREATE TABLE audit_tombstone (seq bigint PRIMARY KEY, tombstone bytea NOT NULL);
+CREATE TABLE audit_migration (
+  name text COLLATE "C" PRIMARY KEY,
+  applied_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX audit_trail ON audit_header (fix_id, gate_transition_id, seq)
+"""
+
+# 23001 is restrict_violation: no other statement of ours can raise it.
+_REFUSE = "RAISE EXCEPTION 'the audit trail is append-only' USING ERRCODE = '23001'"
+
+#: The number behind which events start: those up to it are in sealed segments.
+_BASE = "coalesce((SELECT max(last_seq) FROM {0}.audit_segment), 0)"
+
+
+def _unless(allowed: str, row: str = "NEW") -> str:
+    return f"BEGIN IF ({allowed}) THEN RETURN {row}; END IF; {_REFUSE}; END"
+
+
+def _next(table: str) -> str:
+    latest = f"coalesce((SELECT max(seq) FROM {{0}}.{table}), 0)"  # noqa: S608 (our names)
+    return _unless(f"NEW.seq = greatest({latest}, {_BASE}) + 1")
+
+
+#: Function → its body. Each but ``audit_member`` is a trigger's.
+FUNCTIONS: Mapping[str, str] = {
+    "audit_member": _MEMBER,
+    "audit_never": f"BEGIN {_REFUSE}; END",
+    "audit_header_next": _next("audit_header"),
+    "audit_payload_next": _next("audit_payload"),
+    "audit_sealed": _unless(f"OLD.seq <= {_BASE}", "OLD"),
+    "audit_redacted": _unless(
+        "NEW.seq = OLD.seq AND NEW.payload = "
+        "(SELECT tombstone FROM {0}.audit_tombstone t WHERE t.seq = OLD.seq)"
+    ),
+    # A segment never takes the last event: the tip is always a row, and the chain goes on from it.
+    "audit_segment_next": _unless(
+        "NEW.number = coalesce((SELECT max(number) FROM {0}.audit_segment), 0) + 1"  # noqa: S608
+        f" AND NEW.first_seq = {_BASE} + 1 AND NEW.last_seq >= NEW.first_seq"
+        " AND NEW.last_seq < (SELECT max(seq) FROM {0}.audit_header)"
+    ),
+    "audit_tombstone_once": _unless(
+        "NEW.seq IN (SELECT seq FROM {0}.audit_payload)"
+        " AND NEW.seq NOT IN (SELECT seq FROM {0}.audit_tombstone)"
+    ),
+}
+
+_ROWS_OF = {
+    "audit_header": ("audit_header_next", "audit_never", "audit_sealed"),
+    "audit_payload": ("audit_payload_next", "audit_redacted", "audit_sealed"),
+    "audit_segment": ("audit_segment_next", "audit_never", "audit_never"),
+    "audit_tombstone": ("audit_tombstone_once", "audit_never", "audit_never"),
+}
+
+#: Table, trigger → verb, the function it calls. TRUNCATE fires no row's trigger: it has its own.
+TRIGGERS: Mapping[tuple[str, str], tuple[str, str]] = {
+    (table, f"audit_{verb.lower()}"): (verb, function)
+    for table, functions in _ROWS_OF.items()
+    for verb, function in zip(
+        ("INSERT", "UPDATE", "DELETE", "TRUNCATE"), (*functions, "audit_never"), strict=True
+    )
+}
+
+
+def lock_key(schema: str) -> int:
+    """The chain's advisory lock (64 bits, signed): who holds it is the only writer of the schema."""
+    digest = hashlib.sha256(b"fallback-tier/audit/chain-lock/v1\0" + schema.encode()).digest()
+    return int.from_bytes(digest[:8], signed=True)
+
+
+def statements(schema: str) -> list[str]:
+    """What migration 1 runs, in order."""
+    # ALWAYS: also where a superuser sets session_replication_role to stop triggers.
+    triggers = [
+        f"CREATE TRIGGER {name} BEFORE {verb} ON {table} "
+        f"FOR EACH {'STATEMENT' if verb == 'TRUNCATE' else 'ROW'} "
+        f"EXECUTE FUNCTION {schema}.{function}();"
+        f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
+        for (table, name), (verb, function) in TRIGGERS.items()
+    ]
+    member = (
+        "CREATE FUNCTION audit_member(header bytea, member text) RETURNS text LANGUAGE plpgsql"
+        f" IMMUTABLE STRICT PARALLEL SAFE AS $${_MEMBER}$$"
+    )
+    return [
+        member,
+        _TABLES.format(schema),
+        *(
+            f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $${body.format(schema)}$$"
+            for name, body in FUNCTIONS.items()
+            if name != "audit_member"
+        ),
+        *triggers,
+    ]
+
+
+def applied_migrations(connection: Connection, location: PostgresLocation) -> set[str] | None:
+    """The migrations on record; None where the schema is not there, or empty.
+
+    Raises AuditStoreError where something else is in it.
+    """
+    found = connection.execute(
+        "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n"
+        " ON n.oid = c.relnamespace WHERE n.nspname = %s",
+        (location.schema,),
+    ).fetchall()
+    if not found:
+        return None
+    if ("audit_migration",) not in found:
+        raise AuditStoreError(
+            f"Audit store {location}: the schema {location.schema} holds something else.",
+            next_step="Name another schema for the audit trail: postgresql://…?schema=NAME.",
+        )
+    rows = connection.execute(f"SELECT name FROM {location.schema}.audit_migration".encode())  # noqa: S608
+    return {name for (name,) in rows.fetchall()}
+
+
+def check_version(applied: set[str], location: PostgresLocation) -> None:
+    """Raises AuditStoreError where a newer program made it."""
+    if newer := applied.difference(MIGRATION_NAMES):
+        raise AuditStoreError(
+            f"Audit store {location}: a newer version of fallback-tier made it "
+            f"({', '.join(sorted(newer))}).",
+            next_step="Upgrade fallback-tier, or name another store.",
+        )
+
+
+def prepare(connection: Connection, location: PostgresLocation) -> None:
+    """Make the schema, or bring it up to date, if need be. Raises psycopg.Error, AuditStoreError."""
+    if _is_current(connection, location):
+        return
+    # Several processes may start at once: the lock makes one of them migrate, the others look again.
+    with connection.transaction():
+        take_lock(connection, location)
+        if not _is_current(connection, location):
+            migrate(connection, location)
+
+
+def migrate(connection: Connection, location: PostgresLocation) -> None:
+    """Run the migrations that are pending. A released one is never edited: add the next.
+
+    The caller has a transaction, and the lock.
+    """
+    schema = location.schema
+    there = connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", (schema,)).fetchone()
+    if there != (True,):
+        connection.execute(f"CREATE SCHEMA {schema}".encode())
+    for statement in statements(schema):
+        connection.execute(statement.encode())
+    connection.execute("INSERT INTO audit_migration (name) VALUES (%s)", (MIGRATION_NAMES[0],))
+
+
+def take_lock(connection: Connection, location: PostgresLocation) -> None:
+    """Until the transaction ends, no other writer of this chain goes on."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_key(location.schema),))
+
+
+def _is_current(connection: Connection, location: PostgresLocation) -> bool:
+    applied = applied_migrations(connection, location)
+    if applied is None:
+        return False
+    check_version(applied, location)
+    return applied == set(MIGRATION_NAMES)

@@ -1,0 +1,110 @@
+"""Checkpoints, in step with a walk over the events: at the size of each, the tree must have its root."""
+
+from collections.abc import Iterator
+
+from fallback_audit.checkpoints.checkpoint import Checkpoint
+from fallback_audit.checkpoints.log import CheckedCheckpoint
+from fallback_audit.checkpoints.merkle import Frontier
+from fallback_audit.verifying.report import COVER, KEEP, Listed, Problem
+from fallback_audit.verifying.sources import CheckpointSource
+from fallback_audit.verifying.state import VerifiedState
+
+_NO_KEY = "Name the folder of this deployment's keys with --keys, or its public key with --trust."
+_ROLLED_BACK = "Keep a copy of both; restore the store that was signed."
+
+
+class Covering:
+    """``reached`` is called at each size that ``next_size`` asks for, in order; ``ended`` at last."""
+
+    def __init__(self, source: CheckpointSource, problems: Listed[Problem], *, after: int) -> None:
+        self._problems = problems
+        self._latest = source.latest_size()
+        self._checked: Iterator[CheckedCheckpoint] = source.checked(after=after)
+        self._waiting: Checkpoint | None = None
+        self._note = b""
+        self._max_uncovered = source.max_uncovered
+        self._untrusted = KEEP if source.verifiers() else _NO_KEY
+        self._contradicted = False
+        self.checked = 0
+        self.covered_to = after
+        #: Where the last covered event is: the tree, the leaf, and the signed note.
+        self.proved: VerifiedState | None = None
+        self._advance(after)
+
+    @property
+    def next_size(self) -> int | None:
+        """At how many events the tree is to be compared next; None: at none any more."""
+        return None if self._waiting is None else self._waiting.size
+
+    def reached(self, frontier: Frontier, tip: str) -> None:
+        """The tree has ``next_size`` entries."""
+        signed = self._waiting
+        if signed is None:
+            return
+        right = frontier.size == signed.size and frontier.root() == signed.root
+        if right and signed.tip in {None, tip}:
+            self.covered_to = signed.size
+            self.proved = VerifiedState(
+                size=signed.size,
+                tip=tip,
+                frontier=tuple(digest.hex() for digest in frontier.hashes),
+                checkpoint=self._note.decode(),
+                open_fixes=(),
+            )
+        elif not self._contradicted:  # whatever follows has another root too: once is enough
+            self._contradicted = True
+            first = self.covered_to + 1
+            self._problem(
+                f"events {first} to {signed.size} are not those that were signed: their Merkle root is "
+                f"not that of checkpoint {signed.size} (altered, removed, reordered, or re-chained)",
+                seq=first,
+            )
+        self._advance(signed.size)
+
+    def skip(self, size: int) -> None:
+        """The events up to here are in a sealed file that is not there: nothing can be compared."""
+        while self._waiting is not None and self._waiting.size < size:
+            self._advance(self._waiting.size)
+
+    def ended(self, events: int) -> None:
+        """The walk is over: what is left was signed over events that are not there."""
+        lost: int | None = None
+        while self._waiting is not None:
+            lost = self._waiting.size
+            self._advance(lost)
+        if lost is not None:
+            self._problem(
+                f"the store ends at event {events}, but checkpoint {lost} covers {lost}: it was "
+                "truncated, or rolled back to an older copy",
+                seq=events + 1,
+                next_step=_ROLLED_BACK,
+            )
+        uncovered = events - self.covered_to
+        if events and not self.checked and not self.covered_to:
+            self._problem("there are events, and no valid checkpoint", next_step=COVER)
+        elif self._max_uncovered is not None and uncovered > self._max_uncovered:
+            self._problem(
+                f"{uncovered:,} events have no checkpoint, {self._max_uncovered:,} may be without one: "
+                "checkpoints are missing from the end of the log, or their writer fails",
+                seq=self.covered_to + 1,
+                next_step=COVER,
+            )
+
+    def _advance(self, size: int) -> None:
+        """To the next checkpoint that can be trusted, saying of the others why not."""
+        self._waiting = None
+        for one in self._checked:
+            if one.size > self._latest:
+                return
+            if one.problem is not None:
+                self._problem(one.problem, next_step=self._untrusted)
+            if one.signed is None:
+                continue
+            self.checked += 1
+            found = one.signed.checkpoint
+            if found.size >= size and found.size > 0:
+                self._waiting, self._note = found, one.signed.note
+                return
+
+    def _problem(self, reason: str, *, seq: int | None = None, next_step: str = KEEP) -> None:
+        self._problems.add(Problem(seq=seq, fix_id=None, reason=reason, next_step=next_step))

@@ -1,0 +1,124 @@
+"""Where a verification gets checkpoints from, and which keys it trusts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from pathlib import Path
+from typing import Protocol
+
+from fallback_audit.checkpoints.checkpoint import open_checkpoint
+from fallback_audit.checkpoints.keyring import Keyring
+from fallback_audit.checkpoints.log import CheckedCheckpoint, CheckpointLog
+from fallback_audit.checkpoints.note import Verifier
+from fallback_audit.errors import AuditIntegrityError
+
+
+class CheckpointSource(Protocol):
+    """Checkpoints, and the keys that may have signed them."""
+
+    @property
+    def max_uncovered(self) -> int | None:
+        """How many events the writers' policy leaves without a checkpoint at most; None: not known."""
+        ...
+
+    def verifiers(self) -> Sequence[Verifier]:
+        """The trusted keys."""
+        ...
+
+    def latest_size(self) -> int:
+        """The largest there is now. Asked before the store is read: what is signed later covers events
+        that were appended later."""
+        ...
+
+    def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
+        """Those larger than ``after``, ascending, each with what is wrong with it taken alone."""
+        ...
+
+
+@dataclass(frozen=True)
+class KeptNote:
+    """A checkpoint somebody keeps, e.g. an auditor, outside the log. ``place`` is for people."""
+
+    place: Path
+    note: bytes
+
+
+@dataclass(frozen=True)
+class LogCheckpoints:
+    """The log that the writers keep, and what an auditor kept of it: ``extra``.
+
+    The log alone can be rolled back together with the database; what was kept elsewhere can't.
+    """
+
+    log: CheckpointLog
+    keyring: Keyring
+    extra: Sequence[KeptNote] = ()
+    max_uncovered: int | None = None
+
+    def verifiers(self) -> Sequence[Verifier]:
+        """The keyring's, retired ones too."""
+        return self.keyring.verifiers()
+
+    def latest_size(self) -> int:
+        """Of both."""
+        given = GivenCheckpoints(self.extra, self.keyring)
+        return max(self.log.latest_size(), given.latest_size())
+
+    def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
+        """Every file of the log, and the others, by size."""
+        given = GivenCheckpoints(self.extra, self.keyring)
+        return merge(
+            self._logged(after),
+            given.checked(after=after),
+            key=lambda one: one.size,
+        )
+
+    def _logged(self, after: int) -> Iterator[CheckedCheckpoint]:
+        path = self.log.path(after)
+        if not after or path.exists():
+            yield from self.log.checked(self.keyring, after=after)
+            return
+        gone = f"{path}: the checkpoint that was verified earlier is missing (removed)"
+        yield CheckedCheckpoint(after, path, None, gone)
+        yield from (one for one in self.log.checked(self.keyring) if one.size > after)
+
+
+@dataclass(frozen=True)
+class GivenCheckpoints:
+    """These checkpoints, and no log: an export's own, or an auditor's."""
+
+    notes: Sequence[KeptNote]
+    keyring: Keyring
+    max_uncovered: int | None = None
+
+    def verifiers(self) -> Sequence[Verifier]:
+        """The keyring's, retired ones too."""
+        return self.keyring.verifiers()
+
+    def latest_size(self) -> int:
+        """The largest of them."""
+        return max((one.size for one in self.checked()), default=0)
+
+    def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
+        """Each of them; what is not larger than ``after`` can't be checked, which is said."""
+        yield from sorted((self._opened(kept, after) for kept in self.notes), key=_size)
+
+    def _opened(self, kept: KeptNote, after: int) -> CheckedCheckpoint:
+        try:
+            signed = open_checkpoint(kept.note, self.keyring.verifiers())
+        except AuditIntegrityError as error:
+            return CheckedCheckpoint(0, kept.place, None, f"{kept.place}: {error.problem}")
+        found, origin = signed.checkpoint, self.keyring.origin
+        problem = None
+        if found.origin != origin:
+            problem = f"{kept.place}: it is a checkpoint of the log {found.origin}, not of {origin}"
+        elif found.size <= after:
+            problem = (
+                f"{kept.place}: it covers {found.size} events, but an incremental run begins "
+                f"behind event {after}: verify everything"
+            )
+        return CheckedCheckpoint(found.size, kept.place, None if problem else signed, problem)
+
+
+def _size(checked: CheckedCheckpoint) -> int:
+    return checked.size

@@ -1,0 +1,278 @@
+"""The trace contract and the evidence, trail by trail: one gate transition is in memory at a time."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import groupby
+from operator import contains
+from typing import get_args
+
+from pydantic import ValidationError
+
+from fallback_audit.chain import (
+    TOMBSTONE_START,
+    StoredRow,
+    broken_bytes,
+    read_row,
+    unreadable,
+)
+from fallback_audit.checkpoints.note import Verifier
+from fallback_audit.contract.links import FixLinks, link_of
+from fallback_audit.contract.rule import Rule
+from fallback_audit.contract.table import RULES, Violation, link_violations, violations
+from fallback_audit.contract.trail import AnyEntry, Entry, Trail
+from fallback_audit.errors import AuditIntegrityError, EvidenceError
+from fallback_audit.events import (
+    AppendFlagged,
+    AuditEvent,
+    PayloadRedacted,
+    RetrievalQueried,
+    event_adapter,
+)
+from fallback_audit.evidence.account import read_account
+from fallback_audit.evidence.checking import Finding, examine
+from fallback_audit.evidence.collected import collected_in
+from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.ports import UPKEEP, Scope
+from fallback_audit.verifying.report import Flag, Listed, Problem
+from fallback_audit.verifying.state import OpenFix
+from fallback_audit.verifying.walk import fix_id_of
+
+# The adapter's own core: half the time of its wrapper, and this is called once an event.
+parse_event = event_adapter.validator.validate_json
+
+_BEHIND_SCOPE = b',"kind":"'
+
+_EVENTS, *_ = get_args(AuditEvent)
+
+# What a header says of the kind of event that it is over.
+_NAMED: dict[type[AuditEvent], bytes] = {
+    kind: b',"kind":"%b",' % kind.__name__.encode() for kind in get_args(_EVENTS)
+}
+
+# ``Entry._make`` without its Python frame, as for ``StoredRow`` in the store.
+_as_entry: Callable[[tuple[int, AuditEvent]], AnyEntry] = partial(tuple.__new__, Entry)
+
+
+class EvidenceCheck:
+    """Is what the events rely on there, and unaltered? ``upkeep``: the record's own events.
+
+    Not ``complete``: an export, that leaves private evidence out; then what is absent is only counted.
+    """
+
+    def __init__(
+        self,
+        evidence: FileEvidenceStore,
+        upkeep: Iterable[AuditEvent],
+        *,
+        complete: bool = True,
+    ) -> None:
+        self.problems = Listed[Problem]()
+        self.checked = self.removed = self.locked = self.absent = 0
+        self._complete = complete
+        self._evidence = evidence
+        self._upkeep = tuple(upkeep)
+        self._collected: frozenset[bytes] | None = None
+
+    def trail(self, trail: Trail) -> None:
+        """All that the events of one gate transition name, each once."""
+        first_named = {
+            (digest, getattr(event, "example_ids", ())): (seq, event)
+            for seq, event in reversed(trail.everything)
+            for digest in kept_digests(event)
+        }
+        for (digest, _), (seq, event) in first_named.items():
+            if not self._complete and self._evidence.find(digest) is None:
+                self.absent += 1
+                continue
+            self.checked += 1
+            problem = self._problem(digest, event)
+            if problem is not None:
+                next_step = "Restore it from a copy of the evidence, and find out who removed it."
+                self.problems.add(
+                    Problem(seq=seq, fix_id=trail.scope.fix_id, reason=problem, next_step=next_step)
+                )
+
+    def _problem(self, digest: str, event: AuditEvent) -> str | None:
+        try:
+            if isinstance(event, RetrievalQueried):
+                read_account(event, self._evidence)
+            else:
+                self._evidence.get(digest)
+        except EvidenceError as error:
+            if self._collected is None:  # read when it is first needed: mostly nothing is missing
+                self._collected = collected_in(self._upkeep, self._evidence)
+            finding = examine(self._evidence, digest, self._collected)
+            if finding is not None and finding[0] is not Finding.BAD:
+                self.removed += finding[0] is Finding.REMOVED
+                self.locked += finding[0] is Finding.LOCKED
+                return None
+            return error.problem
+        return None
+
+
+class Trails:
+    """The running state. ``base``: number of the last event that was sealed away."""
+
+    def __init__(
+        self,
+        problems: Listed[Problem],
+        *,
+        base: int,
+        verifiers: Sequence[Verifier] = (),
+        evidence: EvidenceCheck | None = None,
+    ) -> None:
+        self.contract = Listed[Violation]()
+        self.flags = Listed[Flag]()
+        self.open = Listed[OpenFix]()
+        #: All of them, for the state of a next run; the report lists some.
+        self.open_fixes: list[OpenFix] = []
+        self.transitions = self.redacted = self.seen = 0
+        self._problems = problems
+        self._base = base
+        self._verifiers = verifiers
+        self._evidence = evidence
+
+    def judge(self, rows: Iterable[StoredRow]) -> None:
+        """Rows gate transition by gate transition. One with an unreadable event is not judged: it is
+        reported."""
+        fix = FixLinks("")
+        for scope_bytes, group in groupby(rows, key=_scope_bytes):
+            members = list(group)
+            self.seen += len(members)
+            entries = self._entries(members)
+            scope = _scope(scope_bytes)
+            if scope is not None and scope.fix_id != fix.fix_id:
+                self._links(fix)
+                fix = FixLinks(scope.fix_id)
+            if scope is not None and len(entries) == len(members):
+                trail = Trail(scope, entries, base=self._base)
+                self._trail(trail, members)
+                fix.links.append(link_of(trail))
+                fix.whole = fix.whole and not trail.is_cut
+            else:
+                fix.whole = False
+        self._links(fix)
+
+    def _links(self, fix: FixLinks) -> None:
+        for violation in link_violations(fix.fix_id, fix.links) if fix.whole else ():
+            self.contract.add(violation)
+
+    def _entries(self, rows: Sequence[StoredRow]) -> list[AnyEntry]:
+        """Those that can be read; one by one only where it is not all of them, to say which and why."""
+        seqs, headers, _, payloads = zip(*rows, strict=True)
+        try:
+            events = [parse_event(payload) for payload in payloads]
+            if all(map(contains, headers, [_NAMED[type(event)] for event in events])):
+                return list(map(_as_entry, zip(seqs, events, strict=True)))
+        except (ValidationError, TypeError):  # TypeError: no header
+            pass
+        return [entry for entry in map(self._entry, rows) if entry is not None]
+
+    def _entry(self, row: StoredRow) -> AnyEntry | None:
+        seq, header, _, payload = row
+        try:
+            event = parse_event(payload or b"")
+        except ValidationError:
+            if payload is not None and payload.startswith(TOMBSTONE_START):
+                return self._redacted(row)
+            reason = unreadable(header or b"")
+        else:
+            if _NAMED[type(event)] in (header or b""):
+                return Entry(seq, event)
+            reason = "header and payload name different kinds of event"
+        if broken_bytes(row) is None:  # else the walk has said so
+            self._problems.add(Problem(seq=seq, fix_id=fix_id_of(row), reason=reason))
+        return None
+
+    def _redacted(self, row: StoredRow) -> AnyEntry | None:
+        """What a tombstone left of the event; None where the walk said that it can't be trusted."""
+        try:
+            event = read_row(row, self._verifiers).payload
+        except AuditIntegrityError as error:
+            if broken_bytes(row, self._verifiers) is None:
+                problem = Problem(seq=row.seq, fix_id=fix_id_of(row), reason=error.problem)
+                self._problems.add(problem)
+            return None
+        return Entry(row.seq, event)
+
+    def _trail(self, trail: Trail, rows: Sequence[StoredRow]) -> None:
+        for violation in violations(trail, rules_for(trail)):
+            self.contract.add(violation)
+        if trail.of_a_fix:
+            self.transitions += 1
+            if trail.terminal is None and trail.entries:
+                self._is_open(trail)
+        self._redactions(trail, rows)
+        for _, event in trail.notes:
+            if isinstance(event, AppendFlagged):
+                flag = Flag(seq=event.at, fix_id=trail.scope.fix_id, rule=event.rule)
+                self.flags.add(flag)
+        if self._evidence is not None:
+            self._evidence.trail(trail)
+
+    def _is_open(self, trail: Trail) -> None:
+        last = trail.entries[-1]
+        found = OpenFix(
+            fix_id=trail.scope.fix_id,
+            gate_transition_id=trail.scope.gate_transition_id,
+            last_seq=last.seq,
+            last_kind=last.event.kind,
+        )
+        self.open.add(found)
+        self.open_fixes.append(found)
+
+    def _redactions(self, trail: Trail, rows: Sequence[StoredRow]) -> None:
+        """A tombstone and the event that names it are there together, or something is wrong."""
+        told = {
+            event.seq: event.tombstone_sha256
+            for _, event in trail.notes
+            if isinstance(event, PayloadRedacted)
+        }
+        for seq, _, _, payload in rows:
+            is_stone = payload is not None and payload.startswith(TOMBSTONE_START)
+            self.redacted += is_stone
+            if not is_stone and seq not in told:
+                continue
+            digest = hashlib.sha256(payload or b"").hexdigest()
+            if is_stone and told.get(seq) != digest:
+                reason = "it was redacted, and no PayloadRedacted names this tombstone"
+            elif not is_stone:
+                reason = "a PayloadRedacted names it, but its words still stand there"
+            else:
+                continue
+            self._problems.add(Problem(seq=seq, fix_id=trail.scope.fix_id, reason=reason))
+
+
+def rules_for(trail: Trail) -> tuple[Rule, ...]:
+    """The rules that these kinds of events can break: a fix by recipe need not be asked about a judge."""
+    return _rules_that_see(frozenset([type(entry.event) for entry in trail.everything]))
+
+
+@lru_cache(maxsize=1_000)
+def _rules_that_see(kinds: frozenset[type]) -> tuple[Rule, ...]:
+    return tuple(rule for rule in RULES if rule.sees is None or not rule.sees.isdisjoint(kinds))
+
+
+def upkeep_events(rows: Iterable[StoredRow], verifiers: Sequence[Verifier]) -> Iterator[AuditEvent]:
+    """The record's own events among these rows; what can't be read is passed over: others report it."""
+    for row in rows:
+        try:
+            stored = read_row(row, verifiers)
+        except AuditIntegrityError:
+            continue
+        if stored.scope == UPKEEP:
+            yield stored.payload
+
+
+def _scope_bytes(row: StoredRow) -> bytes:
+    """The header up to its kind: in canonical order exactly the scope, so nothing is parsed."""
+    return (row[1] or b"").partition(_BEHIND_SCOPE)[0]
+
+
+def _scope(scope_bytes: bytes) -> Scope | None:
+    try:
+        return Scope.model_validate_json(scope_bytes + b"}")
+    except ValidationError:
+        return None

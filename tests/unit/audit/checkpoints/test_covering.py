@@ -1,0 +1,305 @@
+"""``CheckpointedStore`` over the real SQLite store: when checkpoints are made, and when it refuses."""
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.checkpoints.covering import CheckpointedStore
+from fallback_audit.checkpoints.keyring import generate
+from fallback_audit.checkpoints.writer import Checkpointer
+from fallback_audit.errors import (
+    AuditIntegrityError,
+    AuditStoreError,
+    CheckpointError,
+    KeyringError,
+)
+from fallback_audit.ports import Record
+from tests.unit.audit.checkpoints.house import END, EVENT, SCOPE, House, intact, sizes
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_the_end_of_a_fix_is_covered_at_once(house: House) -> None:
+    store = house.store()
+    store.append(SCOPE, EVENT)
+    assert sizes(house) == []
+    store.append(SCOPE, END)
+    assert sizes(house) == [2]
+    store.close()
+    assert sizes(house) == [2]  # there was nothing left to cover
+    intact(house)
+
+
+def test_every_n_events(house: House) -> None:
+    store = house.store(events=3)
+    for _ in range(7):
+        store.append(SCOPE, EVENT)
+    assert sizes(house) == [3, 6]
+    store.append_all([Record(SCOPE, EVENT)] * 5)
+    assert sizes(house) == [3, 6, 12]
+    store.close()
+    intact(house)
+
+
+def test_close_covers_the_rest_once(house: House) -> None:
+    store = house.store()
+    store.append(SCOPE, EVENT)
+    store.close()
+    store.close()
+    assert sizes(house) == [1]
+    house.store().close()  # who appends nothing signs nothing
+    assert sizes(house) == [1]
+
+
+def test_after_t_seconds_though_nothing_is_appended(house: House) -> None:
+    store = house.store(seconds=60)
+    assert house.clock.waiting == []
+    store.append(SCOPE, EVENT)
+    store.append(SCOPE, EVENT)
+    assert [timer.seconds for timer in house.clock.waiting] == [60]
+    assert sizes(house) == []
+    house.clock.run_out()
+    assert sizes(house) == [2]
+    assert house.clock.waiting == []  # nothing is uncovered
+    store.append(SCOPE, EVENT)
+    assert len(house.clock.waiting) == 1
+    store.append(SCOPE, END)  # the end of the fix covered it
+    house.clock.run_out()
+    assert sizes(house) == [2, 4]
+    assert house.clock.waiting == []
+    store.close()
+    intact(house)
+
+
+def test_one_timer_serves_many_fixes(house: House) -> None:
+    store = house.store(seconds=60)
+    for _ in range(3):
+        store.append(SCOPE, EVENT)
+        store.append(SCOPE, END)
+    assert len(house.clock.waiting) == 1
+    store.append(SCOPE, EVENT)
+    house.clock.run_out()  # early for the last one: never late
+    assert sizes(house)[-2:] == [6, 7]
+    store.close()
+    assert house.clock.waiting == []
+
+
+def test_a_timer_that_is_late_does_nothing(house: House) -> None:
+    store = house.store()
+    store.append(SCOPE, EVENT)
+    (timer,) = house.clock.waiting
+    store.close()
+    timer.call()
+    assert sizes(house) == [1]
+    assert house.clock.waiting == []
+
+
+def test_the_real_timer_leaves_no_thread(house: House) -> None:
+    raw = house.raw()
+    covered = threading.Event()
+
+    def timer(seconds: float, call: Callable[[], None]) -> threading.Timer:
+        def ring() -> None:
+            call()
+            covered.set()
+
+        return threading.Timer(0, ring)
+
+    before = set(threading.enumerate())
+    store = CheckpointedStore(
+        raw, house.checkpointer(raw), events=9, seconds=60, timer=timer, notify=house.said.append
+    )
+    store.append(SCOPE, EVENT)
+    assert covered.wait(30)
+    assert sizes(house) == [1]
+    store.append(SCOPE, EVENT)
+    store.close()
+    assert sizes(house)[-1] == 2
+    for thread in set(threading.enumerate()) - before:
+        thread.join(30)
+        assert not thread.is_alive()
+
+    again = house.store()
+    again.append(SCOPE, EVENT)
+    again.close()
+    intact(house)
+
+
+def test_on_demand(house: House) -> None:
+    store = house.store()
+    assert store.checkpoint() is None
+    store.append(SCOPE, EVENT)
+    first = store.checkpoint()
+    assert first is not None
+    assert first.checkpoint.size == 1
+    assert store.checkpoint() == first
+    assert house.clock.waiting == [] or len(house.clock.waiting) == 1
+    store.close()
+
+
+def test_it_reads_as_the_store_does(house: House) -> None:
+    store = house.store()
+    stored = store.append(SCOPE, EVENT)
+    assert list(store.events(SCOPE.fix_id)) == [stored]
+    assert store.tip() == (1, stored.leaf)
+    assert [row.leaf for row in store.headers()] == [stored.leaf]
+    store.close()
+    with pytest.raises(AuditStoreError):
+        store.append(SCOPE, EVENT)
+
+
+def test_the_first_key_is_made_and_said(house: House) -> None:
+    store = house.store()
+    assert not house.keys.exists()
+    store.append(SCOPE, EVENT)
+    store.close()
+    assert "back it up" in house.said[0]
+    assert house.keyring.signers()[0].verifier.vkey in house.said[0]
+    assert len(house.said) == 1
+
+
+def test_a_lost_key_is_not_replaced(house: House) -> None:
+    house.add(3)
+    house.sign()
+    shutil.rmtree(house.keys)
+    store = house.store()
+    with pytest.raises(KeyringError, match=r"There are checkpoints in .* but no signing key"):
+        store.append(SCOPE, EVENT)
+    assert store.tip()[0] == 3
+    store.close()
+    assert not house.keys.exists()
+
+
+def test_another_key_does_not_go_on(house: House) -> None:
+    house.add(3)
+    house.sign()
+    shutil.rmtree(house.keys)
+    generate(house.keys)
+    store = house.store()
+    with pytest.raises(AuditIntegrityError, match="no trusted key signed it"):
+        store.append(SCOPE, EVENT)
+    store.close()
+
+
+def test_a_folder_of_public_keys_signs_nothing(house: House) -> None:
+    vkey = generate(house.place / "other").signers()[0].verifier.vkey
+    house.keys.mkdir(mode=0o700)
+    (house.keys / "some.vkey").write_text(vkey)
+    store = house.store()
+    with pytest.raises(KeyringError, match="no signing key"):
+        store.append(SCOPE, EVENT)
+    store.close()
+
+
+def test_a_store_of_before_there_were_checkpoints(house: House) -> None:
+    house.add(10)
+    store = house.store(events=4)
+    store.append(SCOPE, EVENT)  # so many uncovered: covered first
+    assert sizes(house) == [10]
+    store.close()
+    assert sizes(house) == [10, 11]
+    intact(house)
+
+
+def test_what_a_crash_left_uncovered_is_covered_later(house: House) -> None:
+    house.add(3)
+    house.sign()
+    house.add(2)
+    store = house.store()
+    store.append(SCOPE, END)
+    store.close()
+    assert sizes(house) == [3, 6]
+    intact(house)
+
+
+def full(descriptor: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def no_room(house: House, patched: pytest.MonkeyPatch) -> None:
+    """A full disk under the checkpoints only."""
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        (full if path.is_relative_to(house.log.folder) else sync)(descriptor)
+
+    patched.setattr(os, "fsync", fsync)
+
+
+def test_without_room_for_checkpoints_it_goes_on_for_n_events(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = house.store(events=3)
+    store.append(SCOPE, END)
+    with monkeypatch.context() as patched:
+        no_room(house, patched)
+        store.append(SCOPE, END)  # durable, though its checkpoint could not be made
+        store.append(SCOPE, EVENT)
+        house.clock.run_out()
+        store.append(SCOPE, EVENT)
+        with pytest.raises(CheckpointError, match="3 events have no checkpoint") as caught:
+            store.append(SCOPE, EVENT)
+        assert "No space left" in caught.value.problem
+        assert store.tip()[0] == 4
+        assert [said for said in house.said if "No space" in said] == house.said[1:]
+        assert len(house.said) == 2  # the key, and one word about the disk
+    store.append(SCOPE, EVENT)  # there is room again
+    assert sizes(house) == [1, 4]
+    store.close()
+    intact(house)
+
+
+def test_a_failure_at_close_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = house.store()
+    store.append(SCOPE, EVENT)
+    with monkeypatch.context() as patched:
+        no_room(house, patched)
+        store.close()
+    assert "no checkpoint could be made" in house.said[-1]
+    assert sizes(house) == []
+
+
+def test_a_failed_append_is_the_store_s_own_error(house: House) -> None:
+    store = house.store()
+    store.append(SCOPE, END)
+    store.store.close()
+    with pytest.raises(AuditStoreError):
+        store.append(SCOPE, END)
+    assert sizes(house) == [1]
+
+
+def test_close_releases_the_store_though_it_is_interrupted(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = house.store()
+    store.append(SCOPE, EVENT)
+    monkeypatch.setattr(Checkpointer, "checkpoint", _interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    assert house.clock.waiting == []
+    with pytest.raises(AuditStoreError):
+        store.tip()
+
+
+def test_the_timer_runs_again_after_a_defect(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = house.store()
+    store.append(SCOPE, EVENT)
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpointer, "checkpoint", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            house.clock.run_out()
+    house.clock.run_out()
+    assert sizes(house) == [1]
+    store.close()
+
+
+def _interrupted(_: Checkpointer) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,319 @@
+"""No checkpoint contradicts an earlier one: rolled back, rewritten, exchanged, removed, rotated, shared."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.canonical import GENESIS
+from fallback_audit.checkpoints import known
+from fallback_audit.checkpoints.keyring import end_overlap, rotate
+from fallback_audit.checkpoints.statement import SEGMENT_DOMAIN, sign_statement
+from fallback_audit.checkpoints.writer import Checkpointer
+from fallback_audit.errors import (
+    AuditIntegrityError,
+    HistoryError,
+)
+from fallback_audit.ports import Record
+from fallback_audit.segment import SegmentStatement
+from tests.unit.audit.checkpoints.house import END, EVENT, SCOPE, House, intact, sizes
+from tests.unit.audit.tamper import behind_the_triggers
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_a_rolled_back_store_is_refused(house: House) -> None:
+    house.add(3)
+    old = house.copy()
+    house.add(2)
+    house.sign()
+    house.roll_back(old)
+    store = house.store()
+    with pytest.raises(
+        HistoryError, match=r"has 3 events, but its checkpoint in .* says 5"
+    ) as caught:
+        store.append(SCOPE, EVENT)
+    assert "rolled back" in caught.value.problem
+    assert store.tip()[0] == 3
+    store.close()
+
+
+@pytest.mark.parametrize("size", [5, 6, 9])
+def test_another_history_is_refused(house: House, size: int) -> None:
+    """As long or longer, each link right: only the signed leaf tells."""
+    house.add(5)
+    house.sign()
+    other = House(house.place / "other")
+    other.place.mkdir()
+    other.add(size, END)
+    house.roll_back(other.db)
+    store = house.store()
+    with pytest.raises(HistoryError, match="history was rewritten") as caught:
+        store.append(SCOPE, EVENT)
+    assert str(house.log.folder) in caught.value.problem
+    store.close()
+    assert sizes(house) == [5]
+
+
+def test_a_store_that_is_exchanged_under_a_living_process(house: House) -> None:
+    """Noticed at the next checkpoint, and then nothing is appended."""
+    house.add(3)
+    store = house.store()
+    store.append(SCOPE, END)
+    with behind_the_triggers(house.db) as db:
+        db.execute("DELETE FROM audit_header WHERE seq > 2")
+        db.execute("DELETE FROM audit_payload WHERE seq > 2")
+    store.append(SCOPE, END)  # it is durable; but the checkpoint is refused
+    assert "rolled back" in house.said[-1]
+    with pytest.raises(HistoryError):
+        store.append(SCOPE, EVENT)
+    assert store.tip()[0] == 3
+    store.close()
+    assert sizes(house) == [4]
+
+
+def test_checkpoints_that_were_removed_are_not_made_again(house: House) -> None:
+    """With them gone the history could be written anew, and we would sign it: the keys remember."""
+    house.add(5)
+    house.sign()
+    shutil.rmtree(house.log.folder)
+    house.roll_back(House(house.place).copy())
+    store = house.store()
+    with pytest.raises(HistoryError, match="a checkpoint of 5 events was signed for") as caught:
+        store.append(SCOPE, EVENT)
+    with pytest.raises(HistoryError):
+        store.checkpoint()
+    store.close()
+    assert sizes(house) == []
+    house.forget()
+    assert (
+        str(house.keys / "known") in caught.value.next_step
+    )  # what to delete, if it was on purpose
+    assert house.sign() == 5
+
+
+def test_everything_put_back_to_an_older_state(house: House) -> None:
+    """The database and the checkpoints together: one agrees with the other."""
+    house.add(5)
+    house.sign()
+    old = shutil.copytree(house.log.folder, house.place / "old")
+    copy = house.copy()
+    house.add(3)
+    house.sign()
+    shutil.rmtree(house.log.folder)
+    shutil.copytree(old, house.log.folder)
+    house.roll_back(copy)
+    store = house.store()
+    with pytest.raises(HistoryError, match="a checkpoint of 8 events was signed for"):
+        store.append(SCOPE, EVENT)
+    store.close()
+
+
+def test_a_record_that_is_gone_with_its_private_key(house: House) -> None:
+    house.add(5)
+    house.sign()
+    shutil.rmtree(house.log.folder)
+    for path in house.keys.glob("*key"):
+        path.unlink()
+    for name in ("audit.db", "audit.db-wal", "audit.db-shm"):
+        (house.place / name).unlink(missing_ok=True)
+    store = house.store()
+    with pytest.raises(HistoryError, match="of 5 events"):
+        store.append(SCOPE, EVENT)
+    with pytest.raises(HistoryError, match="of 5 events"):
+        store.checkpoint()
+    store.close()
+    assert list(house.keys.glob("*key")) == []
+
+
+def test_keys_that_can_not_be_written_to_sign_all_the_same(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.add(5)
+
+    def readonly(path: Path) -> None:
+        raise OSError(30, "Read-only file system", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(known, "make_private_directory", readonly)
+        assert house.sign() == 5
+    assert not (house.keys / "known").exists()
+    intact(house)
+
+
+@pytest.mark.parametrize("altered", [2, 4])
+def test_an_altered_header_is_never_signed(house: House, altered: int) -> None:
+    """Behind the last checkpoint, or, where everything is hashed again, before it."""
+    house.add(3)
+    house.sign()
+    house.add(3)
+    (house.log.folder / "frontier.json").unlink()
+    with behind_the_triggers(house.db) as db:
+        db.execute(
+            "UPDATE audit_header SET header = CAST(replace(CAST(header AS TEXT), 'gate-1', 'gate-2')"
+            " AS BLOB) WHERE seq = ?",
+            (altered,),
+        )
+    store = house.raw()
+    with pytest.raises(HistoryError, match=f"Event {altered} of the store is altered"):
+        house.checkpointer(store).checkpoint()
+    store.close()
+    assert sizes(house) == [3]
+
+
+def test_a_false_cache_costs_time_and_nothing_else(house: House) -> None:
+    house.add(5)
+    house.sign()
+    cache = house.log.folder / "frontier.json"
+    cache.write_text(cache.read_text().replace('["', '["ff'))
+    house.add(2)
+    assert house.sign() == 7
+    intact(house)
+    with_cache = house.log.path(7).read_bytes()
+    house.log.path(7).unlink()
+    house.forget()
+    cache.unlink()
+    assert house.sign() == 7
+    assert house.log.path(7).read_bytes() == with_cache
+
+
+def test_an_altered_checkpoint_stops_the_writer(house: House) -> None:
+    house.add(3)
+    house.sign()
+    path = house.log.path(3)
+    path.write_bytes(path.read_bytes().replace(b"tip ", b"tap "))
+    store = house.store()
+    with pytest.raises(AuditIntegrityError, match="does not match the text"):
+        store.append(SCOPE, EVENT)
+    store.close()
+
+
+def test_behind_a_sealed_segment(house: House) -> None:
+    """Its statement stands for the rows that are gone: with a cache, and without."""
+    house.add(5)
+    house.sign()
+    store = house.raw()
+    rows = list(store.headers())
+    frontier = house.log.frontier(house.log.open(5, house.keyring))
+    assert frontier is not None
+    said = SegmentStatement(
+        number=1,
+        first_seq=1,
+        last_seq=5,
+        previous_leaf=GENESIS,
+        tip=rows[-1].leaf,
+        frontier=tuple(digest.hex() for digest in frontier.hashes),
+        root=frontier.root().hex(),
+        file="1.jsonl",
+        sha256=GENESIS,
+        sealed_at="2026-01-02T03:04:05Z",
+        by="a person",
+        reason="retention",
+    )
+    content = said.model_dump(mode="json")
+    statement = sign_statement(SEGMENT_DOMAIN, content, house.keyring.signers())
+    store.append_all([Record(SCOPE, EVENT)] * 4)
+    with behind_the_triggers(house.db) as db:
+        db.execute("DELETE FROM audit_header WHERE seq <= 5")
+        db.execute("DELETE FROM audit_payload WHERE seq <= 5")
+    sealed = Checkpointer(store, house.log, house.keys, segments=lambda: [statement])
+    (house.log.folder / "frontier.json").unlink()
+    assert sealed.check() == 5
+    signed = sealed.checkpoint()
+    assert signed is not None
+    for row in [*store.headers(after=5)]:
+        frontier.append(row.header)
+    assert (signed.checkpoint.size, signed.checkpoint.root) == (9, frontier.root())
+
+    house.log.path(9).unlink()
+    house.forget()
+    with pytest.raises(HistoryError, match="missing"):
+        Checkpointer(store, house.log, house.keys, segments=list).check()
+    store.close()
+
+
+def test_a_rotation_is_taken_part_in(house: House) -> None:
+    """By a process that lives through it; and the latest checkpoint gets the new key's signature."""
+    store = house.store()
+    store.append(SCOPE, END)
+    rotation = rotate(house.keys, lambda _: None)
+    again = store.checkpoint()  # nothing was appended: the same text, signed by both
+    assert again is not None
+    assert set(again.signed_by) == set(rotation)
+    store.append(SCOPE, END)
+    end_overlap(house.keys)
+    store.append(SCOPE, END)
+    store.close()
+    signed = [set(house.log.open(size, house.keyring).signed_by) for size in (1, 2, 3)]
+    assert signed == [set(rotation), set(rotation), {rotation.new}]
+    intact(house)
+
+
+def test_a_log_that_slept_through_a_rotation(house: House) -> None:
+    house.add(3)
+    house.sign()
+    rotation = rotate(house.keys, lambda _: None)
+    end_overlap(house.keys)
+    store = house.store()
+    with pytest.raises(AuditIntegrityError, match="signed by retired keys") as caught:
+        store.append(SCOPE, EVENT)
+    assert "ID.retired.vkey" in caught.value.next_step
+    stem = house.keys / rotation.old.id.hex()
+    Path(f"{stem}.retired.vkey").rename(f"{stem}.vkey")
+    assert house.sign() == 3
+    Path(f"{stem}.vkey").rename(f"{stem}.retired.vkey")
+    store.append(SCOPE, EVENT)
+    store.close()
+    intact(house)
+
+
+def test_three_processes_share_a_log(house: House) -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from tests.unit.audit.checkpoints.house import *\n"
+        "store = House(Path(sys.argv[1])).store(events=5)\n"
+        "for number in range(40): store.append(SCOPE, END if number % 7 == 0 else EVENT)\n"
+        "store.close()\n"
+    )
+    command = [sys.executable, "-c", program, str(house.place)]
+    running = [
+        subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    for process in running:
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+    assert house.log.latest_size() == 120
+    assert len(house.keyring.verifiers()) == 1
+    intact(house)
+
+
+def test_killed_between_append_and_checkpoint(house: House) -> None:
+    program = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from tests.unit.audit.checkpoints.house import *\n"
+        "house = House(Path(sys.argv[1])); store = house.store(events=4)\n"
+        "add = type(house.log).add\n"
+        "def die(log, signed):\n"
+        "    if signed.checkpoint.size == 8: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    add(log, signed)\n"
+        "type(house.log).add = die\n"
+        "while True: store.append(SCOPE, EVENT)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(house.place)], cwd=ROOT, check=False, timeout=300
+    )
+    assert ended.returncode == -9
+    assert sizes(house) == [4]
+    store = house.store(events=4)
+    assert store.tip()[0] == 8  # nothing durable is lost
+    store.append(SCOPE, EVENT)
+    store.close()
+    assert sizes(house) == [4, 8, 9]
+    intact(house)
