@@ -7,7 +7,6 @@ that. An answer that was paid for before an interruption is found again by its r
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol
 
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
@@ -17,11 +16,11 @@ from fallback_audit.events import (
     ModelFailed,
 )
 from fallback_audit.model_events import Candidate, Charge
-from fallback_audit.ports import EvidenceStore, Scope
+from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import CallType, ModelFailureKind
 from fallback_tier.attempt import DraftDiscarded, DraftText, Recorder, Task, TierEvent
 from fallback_tier.budget.calls import UsageLedger
-from fallback_tier.budget.journal import Found
+from fallback_tier.budget.journal import Found, Journal
 from fallback_tier.budget.meter import Meter, OverBudget
 from fallback_tier.budget.prices import Prices
 from fallback_tier.errors import ModelError
@@ -30,14 +29,6 @@ from fallback_tier.parallel import Arrived, exchange
 from fallback_tier.patch.diff import patch_digest
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest
 from fallback_tier.prompt.redact import excerpt
-
-
-class Journal(Protocol):
-    """Finds answers that were paid for before an attempt was interrupted."""
-
-    def take(self, scope: Scope, attempt: int, key: str) -> Found | None:
-        """An answer to this request from before the present run of the attempt; each is given once."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +65,8 @@ class _Call:
 class Caller:
     """The calls of one attempt. Not shared between attempts.
 
-    ``meter`` None: nothing is capped. ``journal`` None: nothing is found again.
+    ``meter`` None: nothing is capped. ``journal`` None: nothing is found again. ``keep_prompts``: each
+    prompt is kept as private evidence before it is sent.
     """
 
     def __init__(
@@ -85,12 +77,14 @@ class Caller:
         *,
         meter: Meter | None = None,
         journal: Journal | None = None,
+        keep_prompts: bool = False,
     ) -> None:
         self._task = task
         self._record = record
         self._evidence = evidence
         self._meter = meter
         self._journal = journal
+        self._keep_prompts = keep_prompts
         self._prices = Prices() if meter is None else meter.prices
         self._ledger = UsageLedger()
         self._numbers: dict[CallType, int] = {}
@@ -245,7 +239,11 @@ class Caller:
             request_key=call.key,
             reserved=charge,
             candidate=call.ask.candidate,
+            prompt_evidence=self._kept_prompt(text),
         )
+
+    def _kept_prompt(self, text: str) -> str | None:
+        return self._evidence.put(text.encode(), private=True) if self._keep_prompts else None
 
     def _reused(self, model: LanguageModel, call: _Call, earlier: ModelAnswered) -> AnswerReused:
         assert earlier.answer_evidence is not None  # noqa: S101 (a journal finds only kept ones)
@@ -276,7 +274,7 @@ class Caller:
             cost_usd_estimate=None if cost is None else f"{cost:f}",
             stop_reason=excerpt(answer.stop_reason, MAX_EXCERPT_CHARS),  # a server's own words
             answer_sha256=patch_digest(answer.text),
-            answer_evidence=self._evidence.put(answer.model_dump_json().encode()),
+            answer_evidence=self._evidence.put(answer.model_dump_json().encode(), private=True),
             duration_ms=end.duration_ms,
         )
 

@@ -63,7 +63,9 @@ class Judge:
                     excerpt(claim, MAX_EXCERPT_CHARS) for claim in verdict.unsupported
                 ),
                 judge_model=self._model.model,
-                judgement_sha256=self._evidence.put(verdict.model_dump_json().encode()),
+                judgement_sha256=self._evidence.put(
+                    verdict.model_dump_json().encode(), private=True
+                ),
             )
         )
         return verdict

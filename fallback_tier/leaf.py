@@ -29,8 +29,9 @@ from fallback_tier.attempt import (
     TierEvent,
 )
 from fallback_tier.budget.calls import CallCeiling
+from fallback_tier.budget.journal import Journal
 from fallback_tier.budget.meter import Meter, OverBudget
-from fallback_tier.calling import Ask, Caller, Journal
+from fallback_tier.calling import Ask, Caller
 from fallback_tier.checks import Invalid, check
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Judgement
@@ -75,6 +76,7 @@ class LlmLeaf:
         meter: Meter | None = None,
         journal: Journal | None = None,
         self_rag: "SelfRag | None" = None,
+        keep_prompts: bool = False,
     ) -> None:
         self._author = author
         self._prompts = prompts
@@ -83,6 +85,7 @@ class LlmLeaf:
         self._meter = meter
         self._journal = journal
         self._self_rag = self_rag
+        self._keep_prompts = keep_prompts
 
     def write(
         self, task: Task, examples: Sequence[FewShot], record: Recorder
@@ -92,7 +95,14 @@ class LlmLeaf:
         Raises Refusal when the ceiling is reached, when the model declines, when a cap of the budget
         is reached, and at once when no answer came (the SDK has already retried).
         """
-        caller = Caller(task, record, self._evidence, meter=self._meter, journal=self._journal)
+        caller = Caller(
+            task,
+            record,
+            self._evidence,
+            meter=self._meter,
+            journal=self._journal,
+            keep_prompts=self._keep_prompts,
+        )
         try:
             proposal = yield from self._generate(task, examples, record, caller)
         except OverBudget as over:

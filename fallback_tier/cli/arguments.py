@@ -20,6 +20,37 @@ def add_state(parser: "argparse.ArgumentParser") -> None:
     )
 
 
+def add_record(parser: "argparse.ArgumentParser") -> None:
+    """``--state-dir``, and where the parts of the record are that can stand elsewhere."""
+    add_state(parser)
+    parser.add_argument(
+        "--audit-store",
+        metavar="URL",
+        help="postgresql://…: the audit trail stands there (default: SQLite in the state folder)",
+    )
+    parser.add_argument(
+        "--checkpoints",
+        metavar="DIR",
+        help="signed checkpoints, best on another disk (default: in the state folder)",
+    )
+    parser.add_argument(
+        "--keys",
+        metavar="DIR",
+        help="signing and trusted keys (default: the user's configuration folder)",
+    )
+
+
+def add_on_violation(parser: "argparse.ArgumentParser") -> None:
+    """``--on-violation``."""
+    parser.add_argument(
+        "--on-violation",
+        choices=("refuse", "flag"),
+        default="refuse",
+        help="an event that would break the trace contract is not recorded (refuse, the default), or "
+        "recorded and flagged",
+    )
+
+
 def add_json(parser: "argparse.ArgumentParser") -> None:
     """``--json``."""
     parser.add_argument("--json", action="store_true", help="print one JSON object for machines")

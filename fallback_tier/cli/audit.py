@@ -1,4 +1,4 @@
-"""``fallback-tier audit``: read the trail, show a fix, verify everything."""
+"""``fallback-tier audit``: read the trail, show a fix."""
 
 import argparse
 from collections.abc import Iterator
@@ -6,66 +6,74 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.ports import UPKEEP, AuditReader
 from fallback_audit.showing.judging_stats import KINDS, judging_stats
 from fallback_audit.showing.render import Renderer, fix_json, log_json
-from fallback_audit.stores.sqlite import SqliteAuditReader, open_readonly
-from fallback_audit.verifying.verify import verify as verify_store
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import state_dir
+from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.errors import InputError
-from fallback_tier.wiring import audit_db, evidence_dir
+from fallback_tier.wiring.trail import (
+    TrailReader,
+    keys_dir,
+    open_evidence,
+    read_trail,
+    segment_dir,
+)
 
 
 @contextmanager
-def _reader(arguments: argparse.Namespace) -> Iterator[SqliteAuditReader]:
-    reader = open_readonly(audit_db(state_dir(arguments)))
+def _reader(arguments: argparse.Namespace) -> Iterator[TrailReader]:
+    reader = read_trail(state_dir(arguments), record(arguments))
     try:
         yield reader
     finally:
         reader.close()
 
 
+def _whole(arguments: argparse.Namespace, reader: TrailReader) -> AuditReader:
+    """With what was sealed, as far as its files are there."""
+    if not reader.segments():
+        return reader
+    from fallback_audit.checkpoints.keyring import Keyring
+    from fallback_audit.retention.history import History
+
+    verifiers = Keyring.load(keys_dir(record(arguments))).verifiers()
+    return History(reader, segment_dir(state_dir(arguments)), verifiers, only_present=True)
+
+
 def log(arguments: argparse.Namespace) -> int:
     """One row a gate transition."""
     with _reader(arguments) as reader:
+        every = _whole(arguments, reader).events()
+        # What keepers did is on record, too, but is no fix.
+        events = (event for event in every if event.scope.fix_id != UPKEEP.fix_id)
         if arguments.json:
-            print_json({"fixes": log_json(reader.events())})
+            print_json({"fixes": log_json(events)})
         else:
-            Renderer(Console()).render_log(reader.events())
+            Renderer(Console()).render_log(events)
     return exit_codes.OK
 
 
 def show(arguments: argparse.Namespace) -> int:
     """One fix, event by event. Raises InputError for a fix that is not on record."""
     with _reader(arguments) as reader:
-        events = list(reader.events(arguments.fix_id))
+        # A fix is never cut: what stands in the store is all of it, or none.
+        events = list(reader.events(arguments.fix_id)) or list(
+            _whole(arguments, reader).events(arguments.fix_id)
+        )
         if not events:
             raise InputError(
                 f"There is no fix {arguments.fix_id!r} in the audit trail.",
                 next_step="`fallback-tier audit log` lists those on record.",
             )
-        evidence = FileEvidenceStore(evidence_dir(state_dir(arguments)))
+        evidence = open_evidence(state_dir(arguments), record(arguments))
         if arguments.json:
             print_json(fix_json(events, evidence))
         else:
             Renderer(Console()).render_fix(events, evidence)
     return exit_codes.OK
-
-
-def verify(arguments: argparse.Namespace) -> int:
-    """The chain, the evidence, the trace contract. Exit code TRAIL_BROKEN where one fails."""
-    folder = evidence_dir(state_dir(arguments))
-    evidence = FileEvidenceStore(folder)
-    with _reader(arguments) as reader:
-        report = verify_store(reader, evidence=evidence)
-    if arguments.json:
-        print_json(report.model_dump(mode="json"))
-    else:
-        Renderer(Console()).render_report(report)
-    return exit_codes.OK if report.ok else exit_codes.TRAIL_BROKEN
 
 
 def stats(arguments: argparse.Namespace) -> int:

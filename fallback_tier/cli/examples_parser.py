@@ -1,6 +1,6 @@
 """The verbs of ``fallback-tier examples``. Made when the command is given: others don't pay."""
 
-from fallback_tier.cli.arguments import add_json, add_routing_floor, add_state
+from fallback_tier.cli.arguments import add_json, add_record, add_routing_floor
 from fallback_tier.cli.exit_codes import epilog
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
@@ -26,7 +26,7 @@ def add_verbs(examples: "Parser") -> None:
     _add_withdraw(verbs)
     influenced = _verb(verbs, "influenced", "fixes on record that an example had a part in")
     influenced.add_argument("example_id", metavar="ID", help="as `examples list` prints it")
-    add_state(influenced)
+    add_record(influenced)
     influenced.set_defaults(handler="fallback_tier.cli.examples_sources:influenced")
     manifest = _verb(verbs, "manifest", "which corpus, chunker and model the store is made of")
     manifest.set_defaults(handler="fallback_tier.cli.examples_index:manifest")
@@ -88,7 +88,7 @@ def _add_harvest(verbs: "Verbs") -> None:
     harvest.add_argument(
         "--licence", metavar="NAME", help="of the code (default: as its manifest declares)"
     )
-    add_state(harvest)
+    add_record(harvest)
     harvest.set_defaults(handler="fallback_tier.cli.examples_sources:harvest")
 
 

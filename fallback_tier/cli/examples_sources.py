@@ -11,10 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 from fallback_audit.errors import AuditIntegrityError
-from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import visible
-from fallback_audit.stores.sqlite import SqliteAuditReader, open_readonly
 from fallback_audit.verifying.verify import verify
 from fallback_plugins.scratch import scratch_folder
 from fallback_plugins.solved_examples.harvest import Harvest, HarvestSource, HarvestTools
@@ -28,7 +26,7 @@ from fallback_plugins.solved_examples.store import StoredExample
 from fallback_tier.advisory import Advisory, load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.examples import open_store, shows_secret
-from fallback_tier.cli.options import advisories, state_dir
+from fallback_tier.cli.options import advisories, record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.errors import ConfigurationError, InputError
 from fallback_tier.gates.judges.committed import CommittedFiles
@@ -37,7 +35,7 @@ from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.patch.apply import apply_patch
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.retrieval import SolvedExample
-from fallback_tier.wiring import audit_db, evidence_dir
+from fallback_tier.wiring.trail import TrailReader, open_evidence, read_trail
 
 #: Manifests of a repository that may declare its licence.
 _MANIFESTS = ("package.json", "pyproject.toml")
@@ -53,8 +51,8 @@ def harvest(arguments: argparse.Namespace) -> int:
         licence=arguments.licence or _licence_of(repository),
     )
     state = state_dir(arguments)
-    evidence = FileEvidenceStore(evidence_dir(state))
-    with closing(open_readonly(audit_db(state))) as reader:
+    evidence = open_evidence(state, record(arguments))
+    with closing(read_trail(state, record(arguments))) as reader:
         _check_chain(reader)
         events = _asked(reader, arguments.fix_ids)
         found = harvest_from(events, evidence, source, _tools(repository))
@@ -96,8 +94,8 @@ def influenced(arguments: argparse.Namespace) -> int:
     name = arguments.example_id
     versions = {item.content_sha256: item for item in open_store(arguments).versions(name)}
     state = state_dir(arguments)
-    evidence = FileEvidenceStore(evidence_dir(state))
-    with closing(open_readonly(audit_db(state))) as reader:
+    evidence = open_evidence(state, record(arguments))
+    with closing(read_trail(state, record(arguments))) as reader:
         found = influences(name, reader.events(), evidence)
     if not (versions or found):
         raise InputError(
@@ -134,9 +132,10 @@ def _licence_of(repository: Path) -> str:
     return found
 
 
-def _check_chain(reader: SqliteAuditReader) -> None:
+def _check_chain(reader: TrailReader) -> None:
     """A precedent is taken from an intact trail, or from none."""
-    report = verify(reader)
+    # Each trail's contract is judged as it is harvested, and its own evidence read.
+    report = verify(reader, checkpoints=None, contract=False)
     if report.integrity_problem_count:
         reason = report.integrity_problems[0].reason
         raise AuditIntegrityError(
@@ -145,7 +144,7 @@ def _check_chain(reader: SqliteAuditReader) -> None:
         )
 
 
-def _asked(reader: SqliteAuditReader, fix_ids: list[str]) -> list[StoredEvent]:
+def _asked(reader: TrailReader, fix_ids: list[str]) -> list[StoredEvent]:
     if not fix_ids:
         return list(reader.events())
     events: list[StoredEvent] = []

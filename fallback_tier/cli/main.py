@@ -9,11 +9,11 @@ from importlib import import_module
 
 from fallback_tier.cli.arguments import (
     add_budget,
-    add_fix_id,
     add_handover,
     add_json,
+    add_on_violation,
     add_proof,
-    add_state,
+    add_record,
     words,
 )
 from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, TRAIL_BROKEN, epilog
@@ -79,7 +79,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_resume(commands)
     _add_plan(commands)
     _add_attempt(commands)
-    _add_audit(commands)
+    what = "read, verify and keep the audit trail"
+    commands.add_parser("audit", help=what, verbs=_later("audit_parser"))
     what = "what fixes ask a person, and the answers"
     commands.add_parser("review", help=what, verbs=_later("review_parser"))
     what = "the solved-example memory"
@@ -124,7 +125,8 @@ def _add_fix(commands: "Commands") -> None:
     _add_offline(fix)
     add_model(fix)
     add_budget(fix)
-    add_state(fix)
+    add_record(fix)
+    add_on_violation(fix)
     add_json(fix)
     fix.set_defaults(handler="fallback_tier.cli.fix:run")
 
@@ -167,22 +169,9 @@ def _add_attempt(commands: "Commands") -> None:
     _add_offline(attempt)
     add_model(attempt)
     add_budget(attempt)
-    add_state(attempt)
+    add_record(attempt)
+    add_on_violation(attempt)
     attempt.set_defaults(handler="fallback_tier.cli.attempt:run", json=True)
-
-
-def _add_audit(commands: "Commands") -> None:
-    audit = commands.add_parser("audit", help="read and verify the audit trail")
-    verbs = audit.add_subparsers(dest="verb", metavar="VERB", required=True)
-    log = verbs.add_parser("log", help="the fixes on record, one a line")
-    show = verbs.add_parser("show", help="one fix, event by event")
-    add_fix_id(show, "audit log")
-    verify = verbs.add_parser("verify", help="check the chain, the evidence and the trace contract")
-    stats = verbs.add_parser("stats", help="how often a judge changed something, and its cost")
-    for verb, name in ((log, "log"), (show, "show"), (verify, "verify"), (stats, "stats")):
-        add_state(verb)
-        add_json(verb)
-        verb.set_defaults(handler=f"fallback_tier.cli.audit:{name}")
 
 
 def _add_local_model(commands: "Commands") -> None:
@@ -239,7 +228,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     handler = _load(arguments.handler)
 
-    from fallback_audit.errors import AuditIntegrityError
+    from fallback_audit.errors import AuditIntegrityError, RequestError
     from fallback_tier.errors import FallbackError, InputError
 
     try:
@@ -248,7 +237,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _print_error(error, as_json=getattr(arguments, "json", False))
         if isinstance(error, AuditIntegrityError):
             return TRAIL_BROKEN
-        return BAD_INPUT if isinstance(error, InputError) else ENVIRONMENT
+        return BAD_INPUT if isinstance(error, InputError | RequestError) else ENVIRONMENT
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted; the repository is as it was\n")
         return 130

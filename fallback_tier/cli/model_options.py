@@ -38,6 +38,11 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="self-rag: drafts kept after each edit (1 is greedy; at most 4)",
     )
+    model.add_argument(
+        "--keep-prompts",
+        action="store_true",
+        help="keep every prompt as private evidence, encrypted (default: its digest only)",
+    )
     judge = parser.add_argument_group("judge (none: grounding is not evaluated)")
     judge.add_argument(
         "--judge-model",

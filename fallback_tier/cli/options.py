@@ -13,13 +13,21 @@ from fallback_tier.cli.proof_options import gates_of, proof_of
 from fallback_tier.errors import AdvisoryError, ConfigurationError
 from fallback_tier.limits import MAX_BEAM_WIDTH
 from fallback_tier.repo import Settings, Strategy
-from fallback_tier.wiring import Configuration
+from fallback_tier.wiring import Configuration, RecordSettings
+from fallback_tier.wiring.trail import OnViolation
 
 #: The provider's key is never sent to another server: one behind --base-url has a variable of its own.
 PROVIDER_KEY, OTHER_KEY = "ANTHROPIC_API_KEY", "FALLBACK_TIER_API_KEY"
 
 #: The judge may stand behind a third server.
 JUDGE_KEY = "FALLBACK_TIER_JUDGE_API_KEY"
+
+#: Where the record's parts are, for a whole shell or service.
+STORE_URL, CHECKPOINTS, KEYS = (
+    "FALLBACK_TIER_AUDIT_STORE",
+    "FALLBACK_TIER_CHECKPOINTS",
+    "FALLBACK_TIER_KEYS",
+)
 
 
 def state_dir(arguments: argparse.Namespace) -> Path:
@@ -29,6 +37,23 @@ def state_dir(arguments: argparse.Namespace) -> Path:
     import platformdirs
 
     return platformdirs.user_state_path("fallback-tier")
+
+
+def record(arguments: argparse.Namespace) -> RecordSettings:
+    """Where the parts of the record are: an option, else its variable, else the default."""
+
+    def said(option: str, variable: str) -> str | None:
+        return getattr(arguments, option, None) or os.environ.get(variable) or None
+
+    database = said("audit_store", STORE_URL)
+    checkpoints, keys_folder = said("checkpoints", CHECKPOINTS), said("keys", KEYS)
+    return RecordSettings(
+        database=SecretStr(database) if database else None,
+        checkpoints=Path(checkpoints).resolve() if checkpoints else None,
+        keys=Path(keys_folder).resolve() if keys_folder else None,
+        on_violation=OnViolation(getattr(arguments, "on_violation", OnViolation.REFUSE)),
+        keep_prompts=getattr(arguments, "keep_prompts", False),
+    )
 
 
 def advisories(arguments: argparse.Namespace) -> AdvisorySet:
@@ -64,6 +89,7 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
     waiver = "--no-sandbox was given" if getattr(arguments, "no_sandbox", False) else None
     configured = Configuration(
         state_dir=state_dir(arguments),
+        record=record(arguments),
         model=arguments.model,
         base_url=arguments.base_url,
         script=Path(arguments.script) if arguments.script else None,

@@ -8,11 +8,9 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from fallback_audit.errors import EvidenceError
-from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_tier.advisory import Advisory
 from fallback_tier.cli.fix import finish
-from fallback_tier.cli.options import check_files, keys, state_dir
+from fallback_tier.cli.options import check_files, keys, record, state_dir
 from fallback_tier.cli.progress import FixProgress
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.errors import InputError
@@ -24,7 +22,8 @@ from fallback_tier.gates.trees.worktrees import remove_leftovers
 from fallback_tier.handover.delivery import check_output, deliver
 from fallback_tier.handover.landing import complete
 from fallback_tier.installed import as_found, look_at
-from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir, open_services
+from fallback_tier.wiring import Configuration, Services, open_services
+from fallback_tier.wiring.trail import open_evidence, read_trail
 
 #: Options that take the place of what the fix began with.
 _OVERRIDES = (
@@ -43,9 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Go on with what the fix began with; the options say what is different now, keys are in the
     environment."""
     state = state_dir(arguments)
-    open_readonly(audit_db(state)).close()  # a store that is not there is an error, not a new store
-    with closing(SqliteAuditStore(audit_db(state))) as audit:
-        inputs = inputs_of(audit, FileEvidenceStore(evidence_dir(state)), arguments.fix_id)
+    settings = record(arguments)
+    with closing(read_trail(state, settings)) as trail:
+        inputs = inputs_of(trail, open_evidence(state, settings), arguments.fix_id)
     if inputs.setup.several:
         raise InputError(
             f"Fix {arguments.fix_id} is one part of a run over several advisories, whose patches are "
@@ -126,7 +125,7 @@ def _ended(
 def _configuration(inputs: FixInputs, arguments: argparse.Namespace) -> Configuration:
     recorded = dict(inputs.setup.configuration)
     given = {name: value for name in _OVERRIDES if (value := getattr(arguments, name)) is not None}
-    facts = {**recorded, **given, "state_dir": state_dir(arguments)}
+    facts = {**recorded, **given, "state_dir": state_dir(arguments), "record": record(arguments)}
     try:
         before = Configuration.model_validate(facts)
         budget = before.budget.model_copy(

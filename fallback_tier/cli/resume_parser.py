@@ -2,7 +2,14 @@
 
 import argparse
 
-from fallback_tier.cli.arguments import add_fix_id, add_json, add_state, count, dollars
+from fallback_tier.cli.arguments import (
+    add_fix_id,
+    add_json,
+    add_on_violation,
+    add_record,
+    count,
+    dollars,
+)
 from fallback_tier.cli.exit_codes import epilog
 
 
@@ -37,6 +44,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         different.add_argument(option, metavar=metavar, help=f"as `fix {option}`")
     different.add_argument("--max-usd-per-day", type=dollars, metavar="N", help="as for `fix`")
     different.add_argument("--max-tokens-per-day", type=count, metavar="N", help="as for `fix`")
-    add_state(parser)
+    add_record(parser)
+    add_on_violation(parser)
     add_json(parser)
     parser.set_defaults(handler="fallback_tier.cli.resume:run")

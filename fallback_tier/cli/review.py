@@ -9,9 +9,9 @@ from rich.console import Console
 
 from fallback_audit.events import BudgetRaised
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_audit.ports import AuditStore
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import state_dir
+from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json, print_patch
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.cli.review_report import report_questions, report_review
@@ -22,12 +22,12 @@ from fallback_tier.gates.journal.questions import questions
 from fallback_tier.gates.journal.questions import review as read_review
 from fallback_tier.handover.delivery import check_output, write_patch
 from fallback_tier.installed import new_id
-from fallback_tier.wiring import audit_db, evidence_dir
+from fallback_tier.wiring.trail import open_evidence, open_trail, read_trail
 
 
 def show_list(arguments: argparse.Namespace) -> int:
     """The questions that wait for an answer."""
-    with closing(open_readonly(audit_db(state_dir(arguments)))) as reader:
+    with closing(read_trail(state_dir(arguments), record(arguments))) as reader:
         found = questions(reader, answered=arguments.all)
     if arguments.json:
         print_json({"questions": [question.model_dump(mode="json") for question in found]})
@@ -39,7 +39,7 @@ def show_list(arguments: argparse.Namespace) -> int:
 def show(arguments: argparse.Namespace) -> int:
     """One question. Raises InputError for a fix that asks nothing."""
     evidence = _evidence(arguments)
-    with closing(open_readonly(audit_db(state_dir(arguments)))) as reader:
+    with closing(read_trail(state_dir(arguments), record(arguments))) as reader:
         found = read_review(reader, evidence, arguments.fix_id)
     if arguments.json:
         print_json(found.model_dump(mode="json"))
@@ -122,19 +122,16 @@ def raise_budget(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _deciding(arguments: argparse.Namespace) -> Iterator[SqliteAuditStore]:
+def _deciding(arguments: argparse.Namespace) -> Iterator[AuditStore]:
     """The store, and the fix held as a run holds it: what is decided now stands before its next event."""
-    place = audit_db(state_dir(arguments))
-    open_readonly(place).close()  # a store that is not there is an error here, not a new store
-    with (
-        holding(state_dir(arguments), arguments.fix_id),
-        closing(SqliteAuditStore(place)) as audit,
-    ):
+    state, settings = state_dir(arguments), record(arguments)
+    read_trail(state, settings).close()  # one that is not there is an error here, not a new store
+    with holding(state, arguments.fix_id), closing(open_trail(state, settings)) as audit:
         yield audit
 
 
 def _evidence(arguments: argparse.Namespace) -> FileEvidenceStore:
-    return FileEvidenceStore(evidence_dir(state_dir(arguments)))
+    return open_evidence(state_dir(arguments), record(arguments))
 
 
 def _signature(arguments: argparse.Namespace) -> review.Signature:

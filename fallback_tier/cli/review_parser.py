@@ -4,8 +4,8 @@ from fallback_tier.cli.arguments import (
     add_fix_id,
     add_json,
     add_raise_budget,
+    add_record,
     add_signature,
-    add_state,
 )
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
@@ -50,7 +50,7 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
         "`fallback-tier resume FIX` goes on where it stopped.",
     )
     add_raise_budget(raised)
-    add_state(raised)
+    add_record(raised)
     add_json(raised)
     raised.set_defaults(handler=f"{_HANDLERS}:raise_budget")
 
@@ -60,7 +60,7 @@ def _add_list(verbs: "Verbs") -> None:
         "list", help="escalated fixes that nobody has answered, newest first"
     )
     questions.add_argument("--all", action="store_true", help="those that were answered, too")
-    add_state(questions)
+    add_record(questions)
     add_json(questions)
     questions.set_defaults(handler=f"{_HANDLERS}:show_list")
 
@@ -85,6 +85,6 @@ def _finish(parser: "argparse.ArgumentParser", handler: str, *, signed: bool = F
     add_fix_id(parser, "review list")
     if signed:
         add_signature(parser)
-    add_state(parser)
+    add_record(parser)
     add_json(parser)
     parser.set_defaults(handler=f"{_HANDLERS}:{handler}")

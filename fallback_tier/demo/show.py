@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
 
-from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.showing.render import Renderer
+from fallback_audit.showing.render_report import render_report
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.verifying.verify import verify
 from fallback_plugins.solved_examples import ExampleStore, load_jsonl
@@ -28,7 +28,8 @@ from fallback_tier.gates.result import Verified
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.handover.delivery import deliver
 from fallback_tier.ports import LanguageModel, NonceSource
-from fallback_tier.wiring import Configuration, audit_db, evidence_dir, open_services, random_nonce
+from fallback_tier.wiring import Configuration, audit_db, open_services, random_nonce
+from fallback_tier.wiring.trail import RecordSettings, open_evidence, read_checkpoints
 
 RETRY_FIX = "demo-retry"
 
@@ -98,6 +99,7 @@ class Demo:
     def __init__(self, root: Path, console: Console) -> None:
         self._root = root
         self._state = root / "state"
+        self._record = RecordSettings(keys=root / "keys")
         self._console = console
         self._clients = SubprocessClients()
 
@@ -128,7 +130,7 @@ class Demo:
             scene.fetch(place, self._clients)
         with shipped(f"advisories/{scene.advisory}.json") as path:
             advisory = load_advisory(path)
-        configuration = Configuration(state_dir=self._state, examples=examples)
+        configuration = Configuration(state_dir=self._state, record=self._record, examples=examples)
         with open_services(configuration, nonces=nonces, author=author) as services:
             inputs = services.inputs(advisory, place, fix_id=scene.fix_id)
             with FixProgress(self._console) as progress:
@@ -170,10 +172,12 @@ class Demo:
         )
         reader = open_readonly(audit_db(self._state))
         try:
-            evidence = FileEvidenceStore(evidence_dir(self._state))
+            evidence = open_evidence(self._state, self._record)
             Renderer(self._console).render_fix(reader.events(RETRY_FIX), evidence)
-            checked = verify(reader, evidence=evidence)
-            Renderer(self._console).render_report(checked)
+            checked = verify(
+                reader, checkpoints=read_checkpoints(self._state, self._record), evidence=evidence
+            )
+            render_report(checked, self._console)
         finally:
             reader.close()
         self._console.print()
@@ -188,7 +192,7 @@ class Demo:
         copy.write_bytes(data[:at] + new + data[at + len(old) :])
         reader = open_readonly(copy)
         try:
-            checked = verify(reader)
+            checked = verify(reader, checkpoints=read_checkpoints(self._state, self._record))
         finally:
             reader.close()
         first = checked.first_bad

@@ -12,6 +12,7 @@ from fallback_tier.outcome import SearchReplace
 from fallback_tier.patch.edits import replace_in_plan
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.repo import RepoContext
 from fallback_tier.syntax import first_error_line
 
@@ -36,7 +37,8 @@ _SHOWN_CHARS: Final = 120
 
 
 def quoted(text: str) -> str:
-    """A model's own words in a problem, bounded."""
+    """A model's own words in a problem, bounded. Behind ``repr`` nobody would find a secret in them."""
+    text, _ = redact_secrets(text)
     return repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…")
 
 

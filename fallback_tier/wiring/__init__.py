@@ -11,10 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.model_events import BudgetRaised
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import AdvisoryError
@@ -25,7 +23,7 @@ from fallback_tier.planning import parts, selected
 from fallback_tier.ports import EcosystemPlugin, LanguageModel, NonceSource
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
-from fallback_tier.wiring.configuration import Configuration, audit_db, evidence_dir
+from fallback_tier.wiring.configuration import Configuration
 from fallback_tier.wiring.models import (
     build_author,
     build_judge,
@@ -33,6 +31,13 @@ from fallback_tier.wiring.models import (
     build_retriever,
     check_prices,
     random_nonce,
+)
+from fallback_tier.wiring.trail import (
+    RecordSettings,
+    audit_db,
+    evidence_dir,
+    open_evidence,
+    open_trail,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Configuration",
     "Inputs",
+    "RecordSettings",
     "Services",
     "audit_db",
     "evidence_dir",
@@ -231,8 +237,8 @@ def wire(
     check_prices(configuration, models)
     retriever = build_retriever(configuration)
     # Opened last: whatever is wrong with the configuration, no store is left open.
-    evidence = FileEvidenceStore(evidence_dir(configuration.state_dir))
-    audit = SqliteAuditStore(audit_db(configuration.state_dir))
+    evidence = open_evidence(configuration.state_dir, configuration.record)
+    audit = open_trail(configuration.state_dir, configuration.record)
     leaf = None
     if author is not None:
         leaf = build_leaf(configuration, author, judge, retriever, nonces, audit, evidence)

@@ -10,6 +10,7 @@ from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.gates.judges.configured import GateSettings
 from fallback_tier.gates.judges.proof_given import Proof
 from fallback_tier.repo import Settings
+from fallback_tier.wiring.trail import RecordSettings
 
 
 class Configuration(Frozen):
@@ -21,6 +22,7 @@ class Configuration(Frozen):
     """
 
     state_dir: Path
+    record: RecordSettings = Field(default_factory=RecordSettings)
     model: str | None = None
     base_url: str | None = None
     api_key: SecretStr | None = None
@@ -42,7 +44,7 @@ class Configuration(Frozen):
 
     def recorded(self) -> dict[str, JsonValue]:
         """What a resumed run needs of it, as JSON: no key, no password in a URL, no place of state."""
-        secret = {"api_key", "judge_api_key", "secrets", "state_dir"}
+        secret = {"api_key", "judge_api_key", "secrets", "state_dir", "record"}
         absolute = self.model_copy(
             update={
                 **{name: _absolute(getattr(self, name)) for name in _PATHS},
@@ -79,13 +81,3 @@ def _without_password(url: str | None) -> str | None:
     except ValueError:
         return url
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
-def audit_db(state_dir: Path) -> Path:
-    """Where the audit trail is."""
-    return state_dir / "audit.db"
-
-
-def evidence_dir(state_dir: Path) -> Path:
-    """Where the evidence store is."""
-    return state_dir / "evidence"

@@ -112,6 +112,7 @@ def build_leaf(
         judge=None if judge is None else Judge(judge, nonces, evidence, values),
         meter=meter,
         journal=AuditJournal(audit, evidence),
+        keep_prompts=configuration.record.keep_prompts,
         self_rag=_self_rag(
             configuration, author, judge, retriever, nonces, values, evidence, meter
         ),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from fallback_audit.contract.trail import TERMINALS, is_budget_stop
+from fallback_audit.contract.trail import NOTES, TERMINALS, is_budget_stop
 from fallback_audit.events import (
     AttemptStarted,
     BudgetRaised,
@@ -104,10 +104,11 @@ class History:
 
 
 def read_history(audit: AuditReader, fix_id: str) -> History:
-    """Raises InputError where there is no such fix on record."""
+    """Raises InputError where there is no such fix on record. What keepers noted is left out."""
     found: dict[Scope, list[StoredEvent]] = {}
     for stored in audit.events(fix_id):
-        found.setdefault(stored.scope, []).append(stored)
+        if not isinstance(stored.payload, NOTES):
+            found.setdefault(stored.scope, []).append(stored)
     if not found:
         raise InputError(
             f"There is no fix {fix_id!r} in the audit trail.",

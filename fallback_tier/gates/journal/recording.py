@@ -26,7 +26,7 @@ from fallback_tier.gates.result import shown_by
 from fallback_tier.gates.steps import APPLIES, FixState, StepKey
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.ports import GateVerdict
-from fallback_tier.prompt.redact import excerpt
+from fallback_tier.prompt.redact import excerpt, redact_secrets
 from fallback_tier.repo import RepoContext
 
 Observer = Callable[[TierEvent | StepKey], None]
@@ -80,7 +80,8 @@ class FixRecord:
 
     def judged(self, verdict: GateVerdict, attempt: int) -> GateVerdict:
         """Returns the verdict as it is on record: what follows is the same for whoever resumes."""
-        log = verdict.log.encode("utf-8", "replace")
+        # A target's tests may print what nobody should keep.
+        log = redact_secrets(verdict.log)[0].encode("utf-8", "replace")
         kept = verdict.model_copy(
             update={
                 "detail": excerpt(verdict.detail, MAX_EXCERPT_CHARS),

@@ -18,7 +18,7 @@ from fallback_audit.events import (
     SandboxDisabled,
 )
 from fallback_audit.evidence.documents import get_document
-from fallback_audit.ports import AuditStore, EvidenceStore
+from fallback_audit.ports import AuditReader, AuditStore, EvidenceStore
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import InputError, RepositoryError
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
@@ -57,7 +57,7 @@ class TakenUp:
     delivered: PatchDelivered | None = None
 
 
-def inputs_of(audit: AuditStore, evidence: EvidenceStore, fix_id: str) -> FixInputs:
+def inputs_of(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> FixInputs:
     """What a fix began with. Raises InputError: no such fix, another orchestrator's, an older version's;
     EvidenceError: what it began with is gone."""
     start = _start(read_history(audit, fix_id))

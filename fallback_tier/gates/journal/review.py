@@ -62,7 +62,7 @@ def approve(
     EvidenceError: the patch is gone.
     """
     transition = _asked(read_history(audit, fix_id))
-    _check(signature)
+    check_signature(signature)
     digest = _named(transition, patch, fix_id)
     content = evidence.get(digest)
     decision = ReviewDecided(
@@ -78,7 +78,7 @@ def approve(
 def reject(audit: AuditStore, fix_id: str, signature: Signature) -> ReviewDecided:
     """Record that a person wants none of the patches. Raises InputError as ``approve`` does."""
     transition = _asked(read_history(audit, fix_id))
-    _check(signature)
+    check_signature(signature)
     decision = ReviewDecided(
         verdict=ReviewVerdict.REJECTED, by=signature.by, reason=signature.because
     )
@@ -96,7 +96,7 @@ def reopen(
     """
     history = read_history(audit, fix_id)
     transition = _asked(history)
-    _check(signature)
+    check_signature(signature)
     if not carries_failure(history, transition):
         raise InputError(
             f"No attempt of fix {fix_id} has failed, so there is nothing that another gate transition "
@@ -177,7 +177,8 @@ def _named(transition: Transition, prefix: str | None, fix_id: str) -> str:
     return meant.pop()
 
 
-def _check(signature: Signature) -> None:
+def check_signature(signature: Signature) -> None:
+    """Raises InputError: a word of it is empty, or longer than the record takes."""
     for option, words in (("--by", signature.by), ("--because", signature.because)):
         if not words.strip():
             raise InputError(

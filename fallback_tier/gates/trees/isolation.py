@@ -7,6 +7,7 @@ that nothing that the target names is executed here. Filters (LFS among them) do
 file that a filter would replace stays as it is committed. Submodules are not checked out.
 """
 
+import errno
 import os
 import re
 import shutil
@@ -80,11 +81,15 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
     )
 
 
+#: The system's words for a full disk, and git's own, of its index.
+_NO_ROOM = (os.strerror(errno.ENOSPC), "Out of diskspace")
+
+
 def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
     """Check the base commit out, detached, into the empty folder ``tree``.
 
-    Raises RepositoryError where the objects are not there (a partial clone), ToolFailedError where git
-    fails otherwise.
+    Raises RepositoryError where the objects are not there (a partial clone), OSError where the disk is
+    full, ToolFailedError where git fails otherwise.
     """
     root = repo.root
 
@@ -104,6 +109,8 @@ def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
     borrowed.write_text(f"{objects}\n", encoding="utf-8")
     checkout = ["checkout", "--quiet", "--detach", "--force", repo.base_commit]
     result = clients.run("git", checkout, cwd=tree, timeout_s=GIT_TIMEOUT_S)
+    if any(words in result.output for words in _NO_ROOM):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tree))
     if result.exit_code != 0:
         raise RepositoryError(
             f"Commit {repo.base_commit} of {root} can't be checked out: {in_short(result.output)}",

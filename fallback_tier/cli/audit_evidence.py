@@ -1,0 +1,106 @@
+"""``fallback-tier audit evidence``: is it all there, and what may go."""
+
+import argparse
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+
+from rich.console import Console
+
+from fallback_audit.evidence.checking import check_evidence
+from fallback_audit.retention.collect import Collector, Limits
+from fallback_audit.stores.appending import utc_now
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.audit_keeping import keeping
+from fallback_tier.cli.options import record, state_dir
+from fallback_tier.cli.output import print_json
+from fallback_tier.cli.progress import PlanProgress
+from fallback_tier.cli.remediation import line, safe
+from fallback_tier.errors import InputError
+from fallback_tier.wiring.trail import open_evidence, read_trail
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Everything that events name. Exit code TRAIL_BROKEN where something is missing or altered."""
+    settings, folder = record(arguments), state_dir(arguments)
+    evidence = open_evidence(folder, settings)
+    with (
+        PlanProgress(Console(stderr=True)) as shown,
+        closing(read_trail(folder, settings)) as reader,
+    ):
+        report = check_evidence(reader, evidence, progress=_told(shown, "checking"))
+    if arguments.json:
+        print_json({**report.model_dump(mode="json"), "ok": report.ok})
+        return exit_codes.OK if report.ok else exit_codes.TRAIL_BROKEN
+    console = Console()
+    line(console, f"evidence    {report.files:,} files, {report.bytes:,} bytes")
+    line(console, f"  named     {report.named:,} by events, {report.private:,} of them private")
+    if report.removed:
+        line(
+            console, f"  removed   {report.removed:,}: their retention was over, which is on record"
+        )
+    if report.locked:
+        line(console, f"  locked    {report.locked:,}: private, and their key is not here")
+    if report.parts:
+        line(console, f"  parts     {report.parts:,} of files that were never whole")
+    for bad in report.bad:
+        line(
+            console,
+            f"  [red]bad[/]       event {bad.seq} of {safe(bad.fix_id)}: {safe(bad.problem)}",
+        )
+    if report.bad_count > len(report.bad):
+        line(console, f"  … and {report.bad_count - len(report.bad):,} more")
+    line(console, "all of it is there" if report.ok else f"[red]{report.bad_count:,} bad[/]")
+    return exit_codes.OK if report.ok else exit_codes.TRAIL_BROKEN
+
+
+def gc(arguments: argparse.Namespace) -> int:
+    """Delete what retention lets go. Raises InputError, AuditStoreError, EvidenceError."""
+    if arguments.older_than is None and arguments.max_bytes is None:
+        raise InputError(
+            "Nothing says what may go.", next_step="Give --older-than DAYS, --max-bytes N, or both."
+        )
+    now = utc_now()
+    try:
+        days = arguments.older_than
+        older_than = None if days is None else now - timedelta(days=days)
+    except OverflowError as error:
+        raise InputError(
+            f"--older-than {days}: that is before the calendar begins.",
+            next_step="Give fewer days.",
+        ) from error
+    limits = Limits(older_than=older_than, max_bytes=arguments.max_bytes)
+    with PlanProgress(Console(stderr=True)) as shown, keeping(arguments) as kept:
+        done = Collector(
+            kept.store,
+            kept.history,
+            kept.evidence,
+            clock=lambda: now,
+            progress=_told(shown, "collecting"),
+        ).collect(limits, by=arguments.by, reason=arguments.because, dry_run=arguments.dry_run)
+    if arguments.json:
+        print_json(done.model_dump(mode="json"))
+        return exit_codes.OK
+    console = Console()
+    went = "would go" if done.dry_run else "deleted"
+    line(
+        console,
+        f"{went}: {done.expired:,} of ended fixes, {done.orphans:,} that no event names, "
+        f"{done.parts:,} parts; {done.removed_bytes:,} bytes",
+    )
+    if done.spared:
+        line(console, f"  spared      {done.spared:,}: put or named again meanwhile")
+    line(console, f"  kept        {done.kept:,} files, {done.kept_bytes:,} bytes")
+    if arguments.max_bytes is not None and done.kept_bytes > arguments.max_bytes:
+        line(console, "  over        the rest is of open fixes, or too young to go")
+    if done.seqs:
+        line(console, f"  on record   event {', '.join(map(str, done.seqs))}")
+    return exit_codes.OK
+
+
+def _told(shown: PlanProgress, what: str) -> Callable[[int], None]:
+    def tell(count: int) -> None:
+        if count % 100 == 0:
+            shown(f"{what}: {count:,} files")
+
+    return tell

@@ -1,0 +1,150 @@
+"""``fallback-tier audit export`` and ``import``: the record as a file, and back."""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from rich.console import Console
+
+from fallback_audit.checkpoints.keyring import Keyring
+from fallback_audit.checkpoints.log import CheckpointLog
+from fallback_audit.errors import KeyringError
+from fallback_audit.exporting.export import Exporter
+from fallback_audit.exporting.importing import Target, import_export
+from fallback_audit.exporting.spool import Spool
+from fallback_audit.exporting.writing import Written
+from fallback_audit.files import sync_directory
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.audit_verify import STANDARD_INPUT, counting, opened, trusted
+from fallback_tier.cli.options import record, state_dir
+from fallback_tier.cli.output import print_json
+from fallback_tier.cli.remediation import line, safe
+from fallback_tier.errors import ConfigurationError, InputError
+from fallback_tier.wiring.trail import (
+    audit_db,
+    checkpoint_dir,
+    exported_checkpoints,
+    open_evidence,
+    read_checkpoints,
+    read_trail,
+)
+
+
+def export_(arguments: argparse.Namespace) -> int:
+    """Write the export. Raises InputError, AuditIntegrityError, AuditStoreError; no file is left then."""
+    if arguments.json and not arguments.out:
+        raise ConfigurationError(
+            "--json prints what was written; the export itself would stand there, too.",
+            next_step="Name a file with --out.",
+        )
+    settings, state = record(arguments), state_dir(arguments)
+    checkpoints = read_checkpoints(state, settings)
+    evidence = open_evidence(state, settings) if arguments.with_evidence else None
+    reader = read_trail(state, settings)
+    try:
+        with (
+            counting(reader.tip()[0]) as bar,
+            reader.snapshot() as snapshot,
+            _output(arguments.out) as file,
+        ):
+            exporter = Exporter(
+                snapshot,
+                checkpoints,
+                origin=_origin(checkpoints.keyring),
+                evidence=evidence,
+                progress=lambda at: bar.update(bar.task_ids[0], completed=at),
+            )
+            written = exporter.fix(file, arguments.fix) if arguments.fix else exporter.trail(file)
+    finally:
+        reader.close()
+    if arguments.json:
+        print_json({"file": arguments.out, "file_sha256": written.sha256, **_counts(written)})
+    elif arguments.out:
+        counts = ", ".join(f"{count:,} {sort}" for sort, count in _counts(written).items() if count)
+        line(Console(), f"{safe(arguments.out)}: {counts}; SHA-256 {written.sha256}")
+    return exit_codes.OK
+
+
+def import_(arguments: argparse.Namespace) -> int:
+    """Make a store of an export that verifies. Raises AuditIntegrityError, AuditStoreError."""
+    settings, state = record(arguments), state_dir(arguments)
+    if settings.database is not None:
+        raise ConfigurationError(
+            "An export is imported to a new SQLite store, not to PostgreSQL.",
+            next_step="Leave --audit-store out, and name a new --state-dir.",
+        )
+    keyring = trusted(arguments)
+    name = "standard input" if arguments.file == STANDARD_INPUT else arguments.file
+    target = Target(
+        audit_db(state),
+        CheckpointLog(checkpoint_dir(state, settings)),
+        open_evidence(state, settings),
+    )
+    with opened(arguments.file) as file, Spool(file, name, keyring.verifiers()) as spool:
+        source = exported_checkpoints(settings, keyring, *spool.notes())
+        with counting(spool.head.last_seq) as bar:
+            done = import_export(
+                spool,
+                source,
+                target,
+                lambda at: bar.update(bar.task_ids[0], completed=at),
+            )
+    if arguments.json:
+        print_json({"database": str(target.database), **done._asdict()})
+    else:
+        line(
+            Console(),
+            f"{safe(str(target.database))}: {done.events:,} events, {done.checkpoints:,} checkpoints, "
+            f"{done.evidence:,} evidence files",
+        )
+    return exit_codes.OK
+
+
+@contextmanager
+def _output(name: str | None) -> Iterator[BinaryIO]:
+    """Standard output, or a new file, mode 0600, which appears when it is whole."""
+    if name is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(name).absolute()
+    if path.exists():
+        raise InputError(f"--out {name}: it exists.", next_step="Name a new file.")
+    try:
+        descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InputError(
+            f"--out {name}: {error.strerror or error}.",
+            next_step="Name a file in a folder that you may write to.",
+        ) from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        os.link(part, path)
+        sync_directory(path.parent)
+    finally:
+        Path(part).unlink(missing_ok=True)
+
+
+def _origin(keyring: Keyring) -> str | None:
+    try:
+        return keyring.origin
+    except KeyringError:
+        return None
+
+
+def _counts(written: Written) -> dict[str, int]:
+    end = written.end
+    return {
+        "events": end.events,
+        "segments": end.segments,
+        "evidence": end.evidence,
+        "checkpoints": end.checkpoints,
+    }

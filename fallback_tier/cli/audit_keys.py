@@ -1,0 +1,150 @@
+"""``fallback-tier audit keygen`` and ``audit checkpoint``: the keys, and what they sign."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from fallback_audit.checkpoints.checkpoint import SignedCheckpoint
+from fallback_audit.checkpoints.keyring import Keyring, Rotation, end_overlap, generate, rotate
+from fallback_audit.checkpoints.log import CheckpointLog
+from fallback_audit.checkpoints.note import Verifier
+from fallback_audit.checkpoints.writer import Checkpointer
+from fallback_audit.errors import CheckpointError
+from fallback_audit.events import SigningKeyRotated
+from fallback_audit.ports import UPKEEP
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.options import record, state_dir
+from fallback_tier.cli.output import print_json
+from fallback_tier.cli.remediation import line, safe
+from fallback_tier.errors import InputError
+from fallback_tier.gates.journal.review import Signature, check_signature
+from fallback_tier.wiring.trail import checkpoint_dir, keys_dir, open_trail, read_trail
+
+
+def keygen(arguments: argparse.Namespace) -> int:
+    """Make the first key, or exchange it. Raises InputError, KeyringError, AuditStoreError."""
+    _check(arguments)
+    folder = keys_dir(record(arguments))
+    if arguments.rotate:
+        return _rotate(arguments, folder)
+    if arguments.end_overlap:
+        return _end_overlap(arguments, folder)
+    existed = Keyring.load(folder).signing is not None
+    keyring = generate(folder, arguments.name)
+    key = keyring.signers()[0].verifier
+    if existed and arguments.name not in {None, key.name}:
+        raise InputError(
+            f"--name {arguments.name}: the key in {folder} is named {key.name}.",
+            next_step="A log keeps its name. For another log, name another folder with --keys.",
+        )
+    _show(arguments, folder, key, "this key was there already" if existed else "made a key")
+    return exit_codes.OK
+
+
+def checkpoint(arguments: argparse.Namespace) -> int:
+    """Cover every event now. Raises CheckpointError, also where there is no event."""
+    signed = _checkpoint_now(arguments)
+    if signed is None:
+        raise CheckpointError(
+            "There is no event yet, so there is nothing to sign.",
+            next_step="Run this again after the first `fallback-tier fix`.",
+        )
+    made = signed.checkpoint
+    path = CheckpointLog(checkpoint_dir(state_dir(arguments), record(arguments))).path(made.size)
+    if arguments.json:
+        print_json(
+            {
+                "origin": made.origin,
+                "size": made.size,
+                "root": made.root.hex(),
+                "tip": made.tip,
+                "path": str(path),
+                "signed_by": [key.vkey for key in signed.signed_by],
+            }
+        )
+    else:
+        line(Console(), f"{made.size} events are covered by {safe(str(path))}")
+    return exit_codes.OK
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    asked = [name for name in ("rotate", "end_overlap") if getattr(arguments, name)]
+    if len(asked) > 1 or (asked and arguments.name):
+        raise InputError(
+            "--rotate, --end-overlap and --name exclude each other.",
+            next_step="A rotation keeps the name; end the overlap once the new key is known.",
+        )
+    if bool(arguments.by and arguments.because) != bool(arguments.rotate):
+        raise InputError(
+            "--by and --because go with --rotate, and it needs both.",
+            next_step="Say who rotates the key, and why: it goes on record.",
+        )
+    if arguments.rotate:
+        check_signature(Signature(by=arguments.by, because=arguments.because))
+
+
+def _rotate(arguments: argparse.Namespace, folder: Path) -> int:
+    # There is a record already: a wrong path makes no new one.
+    read_trail(state_dir(arguments), record(arguments)).close()
+    store = open_trail(state_dir(arguments), record(arguments))
+    try:
+
+        def announce(rotation: Rotation) -> None:
+            event = SigningKeyRotated(
+                old_vkey=rotation.old.vkey,
+                new_vkey=rotation.new.vkey,
+                by=arguments.by,
+                reason=arguments.because,
+            )
+            store.append(UPKEEP, event)
+
+        rotation = rotate(folder, announce)
+    finally:
+        store.close()
+    _checkpoint_now(arguments)
+    said = f"both keys sign now, until --end-overlap; the one before is {rotation.old.vkey}"
+    _show(arguments, folder, rotation.new, said)
+    return exit_codes.OK
+
+
+def _end_overlap(arguments: argparse.Namespace, folder: Path) -> int:
+    _checkpoint_now(arguments)  # so that the latest has the new key's signature
+    retired = end_overlap(folder)
+    if retired is None:
+        raise InputError(
+            f"No rotation overlaps in {folder}.", next_step="`audit keygen --rotate` begins one."
+        )
+    key = Keyring.load(folder).signers()[0].verifier
+    _show(arguments, folder, key, f"this key alone signs now; retired: {retired.vkey}")
+    return exit_codes.OK
+
+
+def _show(arguments: argparse.Namespace, folder: Path, key: Verifier, said: str) -> None:
+    private = folder / "signing.skey"
+    if arguments.json:
+        print_json({"vkey": key.vkey, "name": key.name, "folder": str(folder), "said": said})
+        return
+    console = Console()
+    line(console, safe(key.vkey))
+    line(console, f"  {safe(said)}")
+    line(console, f"  back up {safe(str(private))} where no disk of this machine is; it is secret")
+    line(console, "  give the line above to whoever verifies: `audit prove --check FILE --trust …`")
+
+
+def _checkpoint_now(arguments: argparse.Namespace) -> SignedCheckpoint | None:
+    with _checkpointer(arguments) as checkpointer:
+        return checkpointer.checkpoint()
+
+
+@contextmanager
+def _checkpointer(arguments: argparse.Namespace) -> Iterator[Checkpointer]:
+    settings, folder = record(arguments), state_dir(arguments)
+    reader = read_trail(folder, settings)
+    try:
+        log = CheckpointLog(checkpoint_dir(folder, settings))
+        yield Checkpointer(reader, log, keys_dir(settings), segments=reader.segments)
+    finally:
+        reader.close()

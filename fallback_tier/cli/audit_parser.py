@@ -1,0 +1,40 @@
+"""The verbs of ``fallback-tier audit``."""
+
+from fallback_tier.cli.arguments import add_fix_id, add_json, add_record
+from fallback_tier.cli.audit_parser_keys import add_checkpoint, add_keygen, add_prove
+from fallback_tier.cli.audit_parser_postgres import add_init_postgres
+from fallback_tier.cli.audit_parser_retention import (
+    add_evidence,
+    add_redact,
+    add_retire,
+    add_seal,
+)
+from fallback_tier.cli.audit_parser_verify import add_export, add_import, add_verify
+
+TYPE_CHECKING = False  # as in fallback_tier/__init__.py
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_verbs(parser: "argparse.ArgumentParser") -> None:
+    """log, show, verify, stats, and what keeps the record."""
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    log = verbs.add_parser("log", help="the fixes on record, one a line")
+    show = verbs.add_parser("show", help="one fix, event by event")
+    add_fix_id(show, "audit log")
+    stats = verbs.add_parser("stats", help="how often a judge changed something, and its cost")
+    for verb, name in ((log, "log"), (show, "show"), (stats, "stats")):
+        add_record(verb)
+        add_json(verb)
+        verb.set_defaults(handler=f"fallback_tier.cli.audit:{name}")
+    add_verify(verbs)
+    add_export(verbs)
+    add_import(verbs)
+    add_checkpoint(verbs)
+    add_keygen(verbs)
+    add_prove(verbs)
+    add_redact(verbs)
+    add_seal(verbs)
+    add_retire(verbs)
+    add_evidence(verbs)
+    add_init_postgres(verbs)

@@ -1,0 +1,126 @@
+"""The verbs of ``fallback-tier audit`` that take something away: redact, seal, retire, evidence."""
+
+from fallback_tier.cli.arguments import add_json, add_record, add_signature
+
+TYPE_CHECKING = False  # as in fallback_tier/__init__.py
+if TYPE_CHECKING:
+    import argparse
+    from datetime import datetime
+
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_redact(verbs: "Verbs") -> None:
+    """``audit redact``."""
+    redact = verbs.add_parser(
+        "redact",
+        help="take somebody's words out of an event, on record",
+        description="Replace the words in event SEQ by [redacted], for good. Its digest stays in the\n"
+        "chain, a signed tombstone stands in its place, and the record says who did it and\n"
+        "why, so that everything still verifies. An event can be redacted once.",
+    )
+    redact.add_argument(
+        "seq", metavar="SEQ", type=number, help="the event's number, as `audit show` prints it"
+    )
+    redact.add_argument(
+        "--field",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this member of the event; may be given again (default: all that hold words)",
+    )
+    redact.add_argument(
+        "--with-evidence", action="store_true", help="delete the evidence that it names, too"
+    )
+    _finish(redact, "audit_retention:redact", signed=True)
+
+
+def add_seal(verbs: "Verbs") -> None:
+    """``audit seal``."""
+    seal = verbs.add_parser(
+        "seal",
+        help="move old events to a sealed file",
+        description="Move the events before DATE, as they stand, from the store to a file below the\n"
+        "state folder that proves itself. No fix is cut in two, and none that is not over\n"
+        "is sealed: what holds sealing back is said.",
+    )
+    seal.add_argument(
+        "--before",
+        required=True,
+        type=day,
+        metavar="DATE",
+        help="e.g. 2026-01-31 (UTC); today at the latest",
+    )
+    seal.add_argument("--dry-run", action="store_true", help="say what would be sealed")
+    _finish(seal, "audit_retention:seal", signed=True)
+
+
+def add_retire(verbs: "Verbs") -> None:
+    """``audit retire``."""
+    retire = verbs.add_parser(
+        "retire",
+        help="delete a sealed file whose retention is over",
+        description="Record that a sealed segment is deleted, then delete its file. The record goes on\n"
+        "to verify from what the segment's signed statement says. The oldest goes first.",
+    )
+    retire.add_argument(
+        "segment", metavar="SEGMENT", type=number, help="its number: the first of its file's name"
+    )
+    _finish(retire, "audit_retention:retire", signed=True)
+
+
+def add_evidence(verbs: "Verbs") -> None:
+    """``audit evidence check``, ``audit evidence gc``."""
+    evidence = verbs.add_parser("evidence", help="check the evidence store, or clear it out")
+    actions = evidence.add_subparsers(dest="action", metavar="ACTION", required=True)
+    check = actions.add_parser("check", help="is all that events name there, and unaltered?")
+    _finish(check, "audit_evidence:check")
+    gc = actions.add_parser(
+        "gc",
+        help="delete evidence whose retention is over",
+        description="Delete the evidence of fixes that ended before a time, and files that no event\n"
+        "names. What goes is on record first. Evidence of a fix that is not over never goes.",
+    )
+    gc.add_argument(
+        "--older-than",
+        type=number,
+        metavar="DAYS",
+        help="of fixes that ended so many days ago or earlier (at least 1)",
+    )
+    gc.add_argument(
+        "--max-bytes",
+        type=number,
+        metavar="N",
+        help="then of those that ended first, until no more than N bytes are left",
+    )
+    gc.add_argument("--dry-run", action="store_true", help="say what would go")
+    _finish(gc, "audit_evidence:gc", signed=True)
+
+
+def number(text: str) -> int:
+    """A whole number from 1."""
+    from argparse import ArgumentTypeError
+
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+def day(text: str) -> "datetime":
+    """A date or a time; UTC where it names no zone."""
+    from argparse import ArgumentTypeError
+    from datetime import UTC, datetime
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} is no date, e.g. 2026-01-31") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _finish(parser: "argparse.ArgumentParser", handler: str, *, signed: bool = False) -> None:
+    if signed:
+        add_signature(parser)
+    add_record(parser)
+    add_json(parser)
+    parser.set_defaults(handler=f"fallback_tier.cli.{handler}")

@@ -1,0 +1,93 @@
+"""The verbs of ``fallback-tier audit`` that verify, export and import."""
+
+from fallback_tier.cli.arguments import add_json, add_record
+
+TYPE_CHECKING = False  # as in fallback_tier/__init__.py
+if TYPE_CHECKING:
+    import argparse
+
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_verify(verbs: "Verbs") -> None:
+    """``audit verify``."""
+    verify = verbs.add_parser(
+        "verify",
+        help="check the chain, the checkpoints, the evidence and the trace contract",
+        description="Check that each event stands as it was written, that the events are those that the\n"
+        "checkpoints signed, that each recorded verdict has its action, and that the\n"
+        "evidence is there. The first bad event is named. Nothing is changed.\n\n"
+        "--since-state FILE goes on where the last run ended: only newer events are hashed,\n"
+        "and fixes that have some are judged whole. It does not notice that an older event,\n"
+        "or evidence of another fix, was altered since: run without it from time to time.",
+    )
+    verify.add_argument(
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="a copy of a store, an export, or - for an export on standard input (default: the "
+        "record itself)",
+    )
+    _add_trust(verify)
+    verify.add_argument(
+        "--checkpoint",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a checkpoint that you kept: the record must go on from it; may be given again",
+    )
+    verify.add_argument("--no-evidence", action="store_true", help="read no evidence")
+    verify.add_argument(
+        "--since-state",
+        metavar="FILE",
+        help="verify what is new since the run that wrote FILE, then write it anew (made if missing)",
+    )
+    _finish(verify, "audit_verify:verify")
+
+
+def add_export(verbs: "Verbs") -> None:
+    """``audit export``."""
+    export = verbs.add_parser(
+        "export",
+        help="the record, or one fix of it, as a file that proves itself",
+        description="Write JSON lines: each event byte for byte, what `audit show` says of it, and the\n"
+        "checkpoints. With --fix each event has its proof, and nothing of other fixes is\n"
+        "told. `audit verify FILE` checks it anywhere, with the public key alone.",
+    )
+    export.add_argument("--fix", metavar="FIX", help="this fix only")
+    export.add_argument("--out", metavar="FILE", help="write to FILE (default: standard output)")
+    export.add_argument(
+        "--with-evidence",
+        action="store_true",
+        help="and the evidence that the events name, but for raw prompts and answers",
+    )
+    _finish(export, "audit_export:export_")
+
+
+def add_import(verbs: "Verbs") -> None:
+    """``audit import``."""
+    imported = verbs.add_parser(
+        "import",
+        help="make a store of an export",
+        description="Verify an export of a whole record, then make a new store of it, with its\n"
+        "checkpoints and evidence: all of it, or nothing.",
+    )
+    imported.add_argument("file", metavar="FILE", help="an export, or - for standard input")
+    _add_trust(imported)
+    _finish(imported, "audit_export:import_")
+
+
+def _add_trust(parser: "argparse.ArgumentParser") -> None:
+    parser.add_argument(
+        "--trust",
+        action="append",
+        metavar="VKEY",
+        help="trust this public key, or those in this file, a line each (default: those in --keys); "
+        "may be given again",
+    )
+
+
+def _finish(parser: "argparse.ArgumentParser", handler: str) -> None:
+    add_record(parser)
+    add_json(parser)
+    parser.set_defaults(handler=f"fallback_tier.cli.{handler}")

@@ -1,0 +1,41 @@
+"""``fallback-tier audit init-postgres``: a chain's tables and roles."""
+
+import argparse
+
+from rich.console import Console
+
+from fallback_audit.stores.postgres_location import require_driver
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.options import record
+from fallback_tier.cli.output import print_json
+from fallback_tier.cli.remediation import line
+from fallback_tier.errors import InputError
+
+_FOR = {
+    "writer": "what runs fixes",
+    "reader": "who reads and verifies",
+    "keeper": "who redacts and seals",
+    "owner": "migrations only",
+}
+
+
+def init_postgres(arguments: argparse.Namespace) -> int:
+    """Make them and say what to grant. Raises InputError without a database, AuditStoreError."""
+    database = record(arguments).database
+    if database is None:
+        raise InputError(
+            "No database is named.",
+            next_step="Give --audit-store postgresql://ADMIN@HOST/DATABASE, or set its variable.",
+        )
+    require_driver()
+    from fallback_audit.stores.postgres_roles import init_postgres as make
+
+    roles = make(database.get_secret_value())._asdict()
+    if arguments.json:
+        print_json({"roles": roles})
+        return exit_codes.OK
+    console = Console()
+    line(console, "The chain is set up. Grant these roles to users:")
+    for name, use in _FOR.items():
+        line(console, f"  GRANT {roles[name]} TO …;  -- {use}")
+    return exit_codes.OK

@@ -1,0 +1,172 @@
+"""The record's parts, put together: a store, its guard, its checkpoints, the evidence beside it.
+
+Whoever writes goes through ``open_trail``; whoever only reads, through ``read_trail``.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import Field, SecretStr
+
+from fallback_audit.checkpoints.covering import CheckpointedStore
+from fallback_audit.checkpoints.keyring import Keyring
+from fallback_audit.checkpoints.log import CheckpointLog
+from fallback_audit.checkpoints.writer import Checkpointer
+from fallback_audit.contract.guard import ContractGuard
+from fallback_audit.evidence.keys import EvidenceKeys
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.frozen import Frozen
+from fallback_audit.ports import AppendGuard, AuditReader, HeaderReader, KeepableStore
+from fallback_audit.stores.postgres_location import require_driver
+from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_audit.verifying.sources import GivenCheckpoints, KeptNote, LogCheckpoints
+from fallback_audit.verifying.verify import VerifiableStore
+
+#: What a crash or a thief may take from the record unnoticed, at most, while nothing ends.
+CHECKPOINT_EVENTS = 256
+CHECKPOINT_SECONDS = 60.0
+
+
+class OnViolation(StrEnum):
+    """What a store does with an event that breaks the trace contract."""
+
+    REFUSE = "refuse"
+    FLAG = "flag"
+
+
+class RecordSettings(Frozen):
+    """Where the record is, who signs it, and how strict it is.
+
+    ``database``: ``postgresql://…``; None is SQLite, in the state folder. ``checkpoints``: where signed
+    checkpoints go (default: the state folder; another disk is better). ``keys``: the signing and trusted
+    keys (default: the user's configuration folder: never beside what they sign). ``keep_prompts``: raw
+    prompts are kept too, as private evidence.
+    """
+
+    database: SecretStr | None = None
+    checkpoints: Path | None = None
+    keys: Path | None = None
+    on_violation: OnViolation = OnViolation.REFUSE
+    checkpoint_events: int = Field(default=CHECKPOINT_EVENTS, ge=1)
+    checkpoint_seconds: float = Field(default=CHECKPOINT_SECONDS, gt=0)
+    keep_prompts: bool = False
+
+
+def audit_db(state_dir: Path) -> Path:
+    """Where the audit trail is, unless it is in PostgreSQL."""
+    return state_dir / "audit.db"
+
+
+def evidence_dir(state_dir: Path) -> Path:
+    """Where the evidence store is."""
+    return state_dir / "evidence"
+
+
+def segment_dir(state_dir: Path) -> Path:
+    """Where sealed segments are."""
+    return state_dir / "segments"
+
+
+def checkpoint_dir(state_dir: Path, record: RecordSettings) -> Path:
+    """Where the signed checkpoints are."""
+    return record.checkpoints or state_dir / "checkpoints"
+
+
+def keys_dir(record: RecordSettings) -> Path:
+    """Where the keys are: apart from what they sign."""
+    if record.keys is not None:
+        return record.keys
+    import platformdirs
+
+    return platformdirs.user_config_path("fallback-tier") / "keys"
+
+
+class TrailReader(AuditReader, HeaderReader, VerifiableStore, Protocol):
+    """A record that is only read: its events, its headers, its bytes."""
+
+    def segments(self) -> list[bytes]:
+        """The statements of what was sealed, in order."""
+        ...
+
+    def close(self) -> None:
+        """Release it. Idempotent."""
+        ...
+
+
+def open_trail(state_dir: Path, record: RecordSettings) -> CheckpointedStore:
+    """The store to write to: it refuses (or flags) what breaks the trace contract, and is checkpointed.
+
+    Raises AuditStoreError, KeyringError.
+    """
+    store = open_bare(state_dir, record, guard=ContractGuard(record.on_violation.value))
+    checkpointer = Checkpointer(
+        store,
+        CheckpointLog(checkpoint_dir(state_dir, record)),
+        keys_dir(record),
+        segments=store.segments,
+    )
+    return CheckpointedStore(
+        store,
+        checkpointer,
+        events=record.checkpoint_events,
+        seconds=record.checkpoint_seconds,
+        from_first=True,
+    )
+
+
+def open_bare(
+    state_dir: Path, record: RecordSettings, *, guard: AppendGuard | None = None
+) -> KeepableStore:
+    """The store itself, for its keepers. Raises AuditStoreError, KeyringError."""
+    verifiers = Keyring.load(keys_dir(record)).verifiers()
+    if record.database is None:
+        return SqliteAuditStore(audit_db(state_dir), guard=guard, verifiers=verifiers)
+    require_driver()
+    from fallback_audit.stores.postgres import PostgresAuditStore
+
+    url = record.database.get_secret_value()
+    return PostgresAuditStore(url, guard=guard, verifiers=verifiers)
+
+
+def read_trail(state_dir: Path, record: RecordSettings) -> TrailReader:
+    """The store for reading, which must be there already. Raises AuditStoreError, KeyringError."""
+    verifiers = Keyring.load(keys_dir(record)).verifiers()
+    if record.database is None:
+        return open_readonly(audit_db(state_dir), verifiers=verifiers)
+    require_driver()
+    from fallback_audit.stores.postgres_reading import open_readonly as open_postgres
+
+    return open_postgres(record.database.get_secret_value(), verifiers=verifiers)
+
+
+def read_checkpoints(
+    state_dir: Path,
+    record: RecordSettings,
+    *,
+    keyring: Keyring | None = None,
+    extra: tuple[KeptNote, ...] = (),
+) -> LogCheckpoints:
+    """The log's checkpoints, for a verification; ``keyring``: trusted keys other than the record's own.
+
+    Writers in several processes each count what they know of, so twice the policy may be uncovered.
+    """
+    return LogCheckpoints(
+        CheckpointLog(checkpoint_dir(state_dir, record)),
+        Keyring.load(keys_dir(record)) if keyring is None else keyring,
+        extra=extra,
+        max_uncovered=2 * record.checkpoint_events,
+    )
+
+
+def exported_checkpoints(
+    record: RecordSettings, keyring: Keyring, *notes: KeptNote
+) -> GivenCheckpoints:
+    """Those that came with an export, for a verification. Behind its last one a stranger can put what he
+    likes: as few events as in the record itself may stand there."""
+    return GivenCheckpoints(notes, keyring, max_uncovered=2 * record.checkpoint_events)
+
+
+def open_evidence(state_dir: Path, record: RecordSettings) -> FileEvidenceStore:
+    """The evidence store."""
+    return FileEvidenceStore(evidence_dir(state_dir), keys=EvidenceKeys(lambda: keys_dir(record)))
