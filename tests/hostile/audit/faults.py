@@ -1,0 +1,150 @@
+"""Every system call that writes fails once, or from then on: typed errors, nothing acknowledged is lost."""
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.hostile.audit.campaign import Ask, Tally
+from tests.hostile.audit.children import Child
+from tests.hostile.audit.commands import COMMANDS
+from tests.hostile.audit.disk import HALF, KILL, NAMES, WRITING, Disk, on_that_disk
+from tests.hostile.audit.house import House
+from tests.hostile.audit.promises import Promises
+from tests.hostile.audit.workloads import WORKLOADS, Workload
+
+#: The error, and whether the disk stays broken.
+MODES = (
+    (errno.EIO, False),
+    (errno.EIO, True),
+    (errno.ENOSPC, False),
+    (errno.ENOSPC, True),
+    (HALF, False),
+    (KILL, False),
+)
+
+#: By the library, and by the command line.
+EVERY = (*WORKLOADS, COMMANDS)
+
+#: More than any workload makes.
+NEVER = 1_000_000
+
+#: How ``disk`` writes "no limit of time".
+NEVER_ENDING = 1e12
+
+#: A failing read must be an error too, never an empty record.
+READING = "read"
+
+
+class Fault(NamedTuple):
+    """The ``nth`` call of a workload fails."""
+
+    workload: Workload
+    calls: str
+    nth: int
+    error: int
+    again: bool
+
+    def __str__(self) -> str:
+        what = "reading" if self.calls == READING else "writing"
+        more = " and all later ones" if self.again else ""
+        return f"{self.workload.name}, {what} call {self.nth}{more}: {NAMES[self.error]}"
+
+
+class Bench:
+    """Workloads on a disk that fails."""
+
+    def __init__(self, place: Path, workloads: Sequence[Workload]) -> None:
+        self._disk = Disk()
+        self._place = place
+        self._workloads = workloads
+        for workload in workloads:
+            workload.ready(House(place / workload.name))
+
+    def run(self, fault: Fault) -> tuple[House, list[str], int]:
+        """The record afterwards, what its process said, and how many calls it made."""
+        place = self._place / "run"
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(self._place / fault.workload.name, place)
+        house = House(place)
+
+        def work(out: int) -> None:
+            self._disk.fail(place, fault.nth, fault.error, again=fault.again, calls=fault.calls)
+            fault.workload.work(house, lambda line: _write(out, line))
+            seen = self._disk.seen()
+            self._disk.fail(place, 0, 0)
+            _write(out, f"calls {seen}")
+
+        said = Child(work).lines()
+        calls = [int(line.split()[1]) for line in said if line.startswith("calls ")]
+        return house, said, calls[0] if calls else 0
+
+    def every(self) -> list[Fault]:
+        """One for each call that a workload makes untouched, in each mode."""
+        found = []
+        for workload in self._workloads:
+            for calls in (WRITING, READING):
+                _, _, total = self.run(Fault(workload, calls, NEVER, errno.EIO, again=False))
+                modes = MODES if calls == WRITING else MODES[:2]
+                found += [
+                    Fault(workload, calls, nth, error, again)
+                    for nth in range(1, total + 1)
+                    for error, again in modes
+                ]
+        return found
+
+
+def _write(out: int, line: str) -> None:
+    os.write(out, f"{line}\n".encode())
+
+
+@on_that_disk
+def faults(ask: Ask) -> Tally:
+    """All of them where ``count`` and the time allow, else a sample."""
+    return _faults(ask, EVERY)
+
+
+@on_that_disk
+def faults_shortly(ask: Ask) -> Tally:
+    """Of two workloads: to count their calls takes little time."""
+    return _faults(ask, (WORKLOADS[1], COMMANDS))
+
+
+def _faults(ask: Ask, workloads: Sequence[Workload]) -> Tally:
+    bench, tally = Bench(ask.place, workloads), Tally()
+    every = bench.every()
+    tally.possible = len(every)
+    chosen = list(range(ask.first, len(every)))
+    if ask.count < len(chosen) or ask.until < NEVER_ENDING:
+        chosen = ask.chance(-1).sample(chosen, min(ask.count, len(chosen)))
+    if ask.count == 1:
+        chosen = [ask.first]
+    for case in chosen:
+        if time.monotonic() > ask.until:
+            break
+        fault = every[case]
+        try:
+            house, said, _ = bench.run(fault)
+            promises = Promises()
+            promises.take(said)
+            promises.goes_on(house)
+            problem = promises.problem(house)
+        except Exception as error:
+            raise ask.broken(case, f"{fault}: {error}") from error
+        if problem is not None:
+            raise ask.broken(case, f"{fault}: {problem}")
+        tally.cases += 1
+        tally.counts[f"{fault.workload.name}: {NAMES[fault.error]}"] += 1
+        tally.counts["refusals, all typed"] += sum(line.startswith("refused") for line in said)
+        for line in said:
+            if line.startswith("refused by audit"):
+                tally.counts[f"by command: {line.rpartition(', ')[2]}"] += 1
+        tally.counts["acknowledged events, none lost"] += len(promises.events)
+        ask.told(tally.cases, len(chosen))
+    tally.notes.append(
+        f"{tally.cases:,} of {len(every):,} faults: each call of each workload, each kind"
+    )
+    return tally

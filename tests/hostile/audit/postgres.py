@@ -1,0 +1,117 @@
+"""A PostgreSQL server of our own that is killed as a whole, or one of its processes, and started again."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from tests.hostile.audit.campaign import Skipped
+from tests.postgres import server as servers
+
+
+class Killable:
+    """A running server; each record has a schema of its own in it."""
+
+    def __init__(self, server: servers.Server) -> None:
+        self._server = server
+        self._keepers: list[
+            subprocess.Popen[bytes]
+        ] = []  # each removes the server's folder when it is closed
+
+    def url(self, schema: str) -> str:
+        return f"{self._server.url()}&schema={schema}"
+
+    def forget(self, schema: str) -> None:
+        with psycopg.connect(self._server.url(), autocommit=True) as connection:
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+
+    def kill_a_backend(self) -> None:
+        """kill -9 of one process that serves a client: the server drops all of them, and recovers."""
+        backends = self._children(lambda title: "postgres: postgres" in title)
+        if backends:
+            _kill(backends[0])
+
+    def kill_server(self) -> None:
+        """kill -9 of the postmaster and of every process of its."""
+        postmaster = self._postmaster()
+        children = self._children(lambda title: True)
+        for pid in (postmaster, *children):
+            _kill(pid)
+        for pid in (postmaster, *children):
+            _wait_for_end(pid)
+
+    def start_again(self) -> None:
+        # Its shell has not reaped it, so to the next one it looks alive.
+        (self._server.place / "data" / "postmaster.pid").unlink(missing_ok=True)
+        keeper = servers._start(self._server, servers._OPTIONS)
+        self._keepers.append(keeper)
+        servers._wait(self._server, keeper)
+
+    def close(self) -> None:
+        for keeper in self._keepers:
+            keeper.communicate()
+
+    def wait(self) -> None:
+        """Until it answers again, after ``kill_a_backend``."""
+        until = time.monotonic() + servers.START_TIMEOUT_S
+        while True:
+            try:
+                psycopg.connect(self._server.url()).close()
+            except psycopg.OperationalError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+
+    def _postmaster(self) -> int:
+        return int((self._server.place / "data" / "postmaster.pid").read_text().split()[0])
+
+    def _children(self, wanted: Callable[[str], bool]) -> list[int]:
+        postmaster, found = self._postmaster(), []
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+                title = (place / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if parent == postmaster and wanted(title):
+                found.append(int(place.name))
+        return found
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _wait_for_end(pid: int) -> None:
+    """The shell that started it reaps it; a zombie holds no lock."""
+    place = Path(f"/proc/{pid}/stat")
+    for _ in range(2_000):
+        try:
+            if place.read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except OSError:
+            return
+        time.sleep(0.005)
+
+
+@contextmanager
+def killable() -> Iterator[Killable]:
+    """Raises Skipped where there is no PostgreSQL."""
+    if reason := servers.missing():
+        raise Skipped(reason)
+    with servers.running() as server:
+        made = Killable(server)
+        try:
+            yield made
+        finally:
+            made.close()

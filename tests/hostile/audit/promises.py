@@ -1,0 +1,112 @@
+"""What was acknowledged, and whether a record still holds all of it."""
+
+import hashlib
+from contextlib import closing
+
+from fallback_audit.canonical import GENESIS, leaf_digest
+from fallback_audit.checkpoints.keyring import Keyring
+from fallback_audit.errors import EvidenceError
+from fallback_audit.ports import HeaderRow
+from tests.hostile.audit.house import House, records
+from tests.hostile.audit.upkeep import verify_export
+
+
+class Promises:
+    """Collected from the lines of processes: ``event SEQ LEAF``, ``evidence DIGEST``, ``gone WORDS``,
+    anything else."""
+
+    def __init__(self) -> None:
+        self.events: dict[int, str] = {}
+        self.evidence: set[str] = set()
+        #: Words that a redaction took out.
+        self.gone: set[str] = set()
+
+    def copy(self) -> "Promises":
+        """As they are now."""
+        made = Promises()
+        made.events, made.evidence = dict(self.events), set(self.evidence)
+        made.gone = set(self.gone)
+        return made
+
+    def take(self, lines: list[str]) -> None:
+        for line in lines:
+            what, *said = line.split()
+            if what == "event":
+                self.events[int(said[0])] = said[1]
+            elif what == "evidence":
+                self.evidence.add(said[0])
+            elif what == "gone":
+                self.gone.add(" ".join(said))
+
+    def goes_on(self, house: House) -> None:
+        """The next append works; it is a promise too."""
+        name = f"after-{len(self.events)}"
+        store = house.store()
+        stored = store.append(*next(records(name)))
+        store.close()
+        self.events[stored.seq] = stored.leaf
+        self.evidence.add(house.evidence().put(name.encode()))
+
+    def problem(self, house: House) -> str | None:
+        """What does not hold; None where all does."""
+        if not self.events or not house.log.latest_size():
+            # Stopped while it was made, or before the first checkpoint: the next one goes on.
+            with closing(house.store()) as store:
+                store.checkpoint()
+        stored = house.headers()
+        if (broken := chain_problem(stored)) is not None:
+            return broken
+        if (wrong := checkpoint_problem(house, stored)) is not None:
+            return wrong
+        lost = self.events.items() - {(row.seq, row.leaf) for row in stored}
+        if lost:
+            return f"{len(lost)} acknowledged events are lost: {sorted(lost)[:3]}"
+        evidence = house.evidence()
+        for digest in sorted(self.evidence):
+            try:
+                evidence.get(digest)
+            except EvidenceError as error:
+                return f"acknowledged evidence is lost: {error.problem}"
+        for path in (path for path in house.state.rglob("*") if path.is_file()):
+            left = [words for words in self.gone if words.encode() in path.read_bytes()]
+            if left:
+                return f"{path.name} still has words that were taken out: {left}"
+        if (house.place / "export.jsonl").exists() and not verify_export(house).ok:
+            return "an export does not verify"
+        report = house.verify()
+        return None if report.ok else f"verify: {report.first_bad}"
+
+
+def chain_problem(rows: list[HeaderRow]) -> str | None:
+    """Without our own verification: numbers without a gap, each header over the leaf before it."""
+    leaf = GENESIS
+    for number, row in enumerate(rows, start=1):
+        if row.seq != number or f'"previous_leaf":"{leaf}"'.encode() not in row.header:
+            return f"event {row.seq} does not follow event {number - 1}"
+        if leaf_digest(row.header) != row.leaf:
+            return f"event {row.seq} is not what its leaf says"
+        leaf = row.leaf
+    return None
+
+
+def checkpoint_problem(house: House, rows: list[HeaderRow]) -> str | None:
+    """Every checkpoint is signed, of events that are there, and has the root that RFC 6962 says."""
+    keyring = Keyring.load(house.keys)
+    for found in house.log.checked(keyring):
+        if found.signed is None or found.problem:
+            return f"checkpoint {found.path}: {found.problem}"
+        size, root = found.size, found.signed.checkpoint.root
+        if size > len(rows):
+            return f"a checkpoint of {size} events, of which {len(rows)} are there"
+        if root != tree_hash([row.header for row in rows[:size]]):
+            return f"the checkpoint of {size} events has another root"
+    return None
+
+
+def tree_hash(entries: list[bytes]) -> bytes:
+    """RFC 6962 §2.1, as it is written there."""
+    if len(entries) == 1:
+        return hashlib.sha256(b"\0" + entries[0]).digest()
+    split = 1 << (len(entries) - 1).bit_length() - 1
+    halves = tree_hash(entries[:split]), tree_hash(entries[split:])
+    return hashlib.sha256(b"\1" + halves[0] + halves[1]).digest()

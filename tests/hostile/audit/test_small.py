@@ -1,0 +1,204 @@
+"""Each campaign in seconds, and what it says without a safeguard. The long way: `make hostile-audit`."""
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from fallback_audit.verifying.verify import verify
+from tests.hostile.audit.__main__ import main
+from tests.hostile.audit.campaign import Ask, BrokenRecordError, Campaign, Skipped, Tally
+from tests.hostile.audit.catalogue import CATALOGUE
+from tests.hostile.audit.children import Child
+from tests.hostile.audit.crash import crash
+from tests.hostile.audit.faults import faults_shortly
+from tests.hostile.audit.house import House, records
+from tests.hostile.audit.lost_writes import KINDS as KINDS_OF_LOSS
+from tests.hostile.audit.mutations_rows import ROW_MUTATIONS
+from tests.hostile.audit.power import Tape, power_shortly, states, unsynced
+from tests.hostile.audit.promises import Promises
+from tests.hostile.audit.report import Run as Figures
+from tests.hostile.audit.report import page
+from tests.hostile.audit.secrets_planted import KINDS, drawn, leaks, secrets
+from tests.hostile.audit.sequences import sequences
+from tests.hostile.audit.tamper import CAUGHT, MUTATIONS, TAIL, VOID, tamper
+from tests.hostile.audit.workloads import WORKLOADS
+from tests.hostile.audit.world import SORTS, world
+from tests.integration.contract_sequences import A_STORE
+
+Run = Callable[..., Tally]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    def run_it(campaign: Campaign, count: int, backend: str = "sqlite", *, first: int = 0) -> Tally:
+        try:
+            return campaign(Ask(count, tmp_path, backend=backend, first=first))
+        except Skipped as reason:
+            pytest.skip(str(reason))
+
+    return run_it
+
+
+def test_kill_9_loses_nothing_that_was_acknowledged(run: Run) -> None:
+    tally = run(crash, 6)
+    assert tally.cases == 6
+    assert tally.counts["acknowledged events, none lost"] > 6
+
+
+def test_kill_9_of_writers_and_server_loses_nothing(run: Run) -> None:
+    tally = run(crash, 4, "postgres")
+    assert tally.cases == 4
+    assert tally.counts["acknowledged events, none lost"] > 4
+
+
+def test_calls_that_fail_lose_nothing(run: Run) -> None:
+    tally = run(faults_shortly, 10)
+    assert tally.cases == 10
+    assert tally.counts["refusals, all typed"] > 2
+    assert any(name.startswith("by command: exit code ") for name in tally.counts)
+    assert tally.possible is not None
+    assert tally.possible > 2_000
+
+
+def test_lost_power_loses_nothing(run: Run) -> None:
+    assert run(power_shortly, 12).cases == 12
+
+
+def test_a_store_that_does_not_sync_is_found_out(run: Run) -> None:
+    tally = run(unsynced, 16)
+    assert tally.counts["lost"] > 1
+    assert tally.counts["kept"] > 1, "nothing was asked of it yet"
+
+
+def test_every_kind_of_change_is_caught(run: Run) -> None:
+    tally = run(tamper, len(MUTATIONS))
+    seen = {kind for kind in MUTATIONS for name in tally.counts if name.startswith(f"{kind}: ")}
+    assert seen == set(MUTATIONS)
+    assert sum(n for name, n in tally.counts.items() if name.endswith(CAUGHT)) > 50
+    assert tally.counts["controls, all verify"] >= 2
+    assert {note.split(": ")[0] for note in tally.notes} == {CAUGHT, VOID.split(": ")[0], TAIL}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["other words, all re-chained", "truncated to any length", "an event removed, all re-chained"],
+)
+def test_without_checkpoints_a_rewritten_chain_passes(kind: str, tmp_path: Path) -> None:
+    """So it is the checkpoints that catch it."""
+    house = House(tmp_path / "house")
+    events = records("fix")
+    with closing(house.store()) as store:
+        for _ in range(20):
+            store.append(*next(events))
+    assert house.verify().ok
+    ask = Ask(1, tmp_path)
+    ROW_MUTATIONS[kind](house, ask.chance(3))
+    assert house.verify().checkpoint_problem_count > 0
+    with house.reader() as reader:
+        report = verify(reader, checkpoints=None, contract=False)
+    assert report.integrity_problem_count == 0
+
+
+def test_the_world_around(run: Run) -> None:
+    tally = run(world, len(SORTS))
+    assert tally.cases + len(tally.notes) == len(SORTS)
+
+
+def test_sequences_of_both_sorts(run: Run) -> None:
+    tally = run(sequences, 2, first=A_STORE - 1)  # the last of ours, the first foreign one
+    assert tally.cases == 2
+    assert {name.split(":")[0] for name in tally.counts} == {"ours ended", "foreign, refused"}
+
+
+def test_no_secret_is_on_record(run: Run) -> None:
+    tally = run(secrets, 4, first=60)  # the last in code, the first that a test prints
+    assert tally.counts["files and outputs searched"] > 10
+
+
+def test_a_secret_that_is_on_record_is_found() -> None:
+    planted = drawn(2, Random(1))
+    assert planted.value in planted.text
+    assert leaks([planted], {"a log": f"… {planted.text} …".encode(), "another": b"nothing"}) == [
+        f"{KINDS[2][0]!r} of the code, in a log"
+    ]
+
+
+def test_power_is_lost_everywhere_before_it_is_lost_twice(tmp_path: Path) -> None:
+    tapes = [Tape(workload, None, [None] * 9) for workload in WORKLOADS[:2]]  # type: ignore[arg-type,list-item]
+    found = states(Ask(1, tmp_path), tapes, range(2 * 10 * len(KINDS_OF_LOSS)))
+    for _, mine in found:
+        assert {state.point for state in mine} == set(range(10))
+        assert len({(state.point, state.kind) for state in mine}) == 10 * len(KINDS_OF_LOSS)
+
+
+def test_a_lost_event_is_noticed(tmp_path: Path) -> None:
+    house, promises = House(tmp_path), Promises()
+    promises.goes_on(house)
+    assert promises.problem(house) is None
+    promises.take(["event 2 " + "0" * 64])
+    assert "lost" in str(promises.problem(house))
+
+
+def test_lost_evidence_is_noticed(tmp_path: Path) -> None:
+    house, promises = House(tmp_path), Promises()
+    promises.goes_on(house)
+    promises.take(["evidence " + "0" * 64])
+    assert "evidence is lost" in str(promises.problem(house))
+
+
+def test_a_process_that_fails_by_itself_is_no_success() -> None:
+    def fail(out: int) -> None:
+        raise ValueError("of its own")
+
+    with pytest.raises(AssertionError, match="of its own"):
+        Child(fail).lines()
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = tmp_path / "figures.json"
+    said = ["audit", "--only", "tamper", "--count", "3", "--seed", "7", "--json", str(figures)]
+    monkeypatch.setattr("sys.argv", said)
+    assert main() == 0
+    (run_of_it,) = json.loads(figures.read_text())
+    assert (run_of_it["cases"], run_of_it["seed"]) == (3, 7)
+
+
+def test_the_page_says_what_a_run_did_not_do(tmp_path: Path) -> None:
+    whole = Figures(
+        name="tamper",
+        backend="sqlite",
+        promise="all caught",
+        seed=7,
+        first=0,
+        asked=10,
+        cases=10,
+        counts={"caught": 10},
+        notes=[],
+        seconds=0,
+        date="2026-01-02",
+    )
+    cut = whole.model_copy(update={"name": "crash", "cases": 4})
+    skipped = whole.model_copy(update={"name": "power", "cases": 0, "skipped": "no compiler"})
+    for one in (whole, cut, skipped):
+        (tmp_path / f"{one.name}.json").write_text(one.model_dump_json(exclude={"seconds"}))
+    rows = [line for line in page(tmp_path).splitlines() if "2026-01-02" in line]
+    assert rows == [
+        "| crash | sqlite | 4 of 10 | 7 | 2026-01-02 | all caught |",
+        "| power | sqlite | not run | 7 | 2026-01-02 | nothing: no compiler |",
+        "| tamper | sqlite | 10 | 7 | 2026-01-02 | all caught |",
+    ]
+
+
+def test_a_failure_names_seed_and_case(tmp_path: Path) -> None:
+    assert "case 4 of seed 9" in str(Ask(1, tmp_path, seed=9).broken(4, "why"))
+    assert issubclass(BrokenRecordError, AssertionError)
+
+
+def test_every_campaign_has_its_count() -> None:
+    names = {(entry.name, entry.backend) for entry in CATALOGUE}
+    assert len(names) == len(CATALOGUE)
+    assert all(entry.cases >= 200 for entry in CATALOGUE)
