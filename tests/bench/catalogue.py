@@ -1,6 +1,7 @@
 """Every row, in the order of the goals. A new module of rows is one more line here."""
 
 from tests.bench import (
+    rows_audit,
     rows_isolation,
     rows_llm,
     rows_loop,
@@ -21,6 +22,7 @@ ROWS: tuple[Row, ...] = (
     *rows_prompt.ROWS,
     *rows_isolation.ROWS,
     *rows_loop.ROWS,
+    *rows_audit.ROWS,
     *rows_retrieval.ROWS,
     *rows_sandbox.ROWS,
 )
