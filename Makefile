@@ -5,14 +5,16 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
-.PHONY: help setup test lint demo eval-retrieval eval-faithfulness eval-fixes proofs bench bench-setup bench-smoke hostile record record-registry lock clean
+.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit record record-registry lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
 	@echo "make test   run the test suite (sockets blocked except loopback)"
+	@echo "make test-all   the same, with every one of many alike"
 	@echo "make lint   format, lint, types, layers"
 	@echo "make bench  measure against peers in the same run"
 	@echo "make hostile   the slow campaigns: hostile answers, patches, code (hours)"
+	@echo "make hostile-audit   kill -9, failing disks, lost power, tampering against the audit trail (an hour)"
 	@echo "make bench-recipes DATA=../shared/data   run the recipe cases with the real clients"
 	@echo "make eval-retrieval DATA=../shared/data  measure the solved-example memory"
 	@echo "make eval-faithfulness DATA=../shared/data   a judge of plans against labelled claims"
@@ -40,6 +42,10 @@ $(STAMP): requirements.lock pyproject.toml
 test: setup .registry/.stamp
 	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
+# The same, without leaving out any of many alike.
+test-all: setup .registry/.stamp
+	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n 2 --dist loadgroup -m "campaign or not campaign" $(ARGS)
+
 # The demo runs from the wheel, as a user's would: nothing of this checkout is on its path.
 demo: setup
 	rm -rf dist && $(BIN)/python -m hatchling build -t wheel > /dev/null
@@ -60,6 +66,10 @@ hostile: setup
 	$(BIN)/python -m tests.hostile.test_patches
 	$(BIN)/python -m tests.hostile.resume
 	$(BIN)/python -m tests.hostile.test_sandbox_starts $(STARTS)
+
+# The audit trail: ARGS="--only NAME", ARGS="--minutes 5", ARGS=--report to keep the figures.
+hostile-audit: setup
+	$(BIN)/python -m tests.hostile.audit $(ARGS)
 
 # Measured as installed: our wheel with its dependencies and the embedding model, peers apart.
 bench: bench-setup
@@ -89,10 +99,14 @@ eval-fixes: setup
 proofs: setup
 	$(BIN)/python -m tests.proofs $(ARGS)
 
+# Ten million events, 8 GB: made and verified once; half an hour. ARGS="--events 1000000 --place DIR".
+bench-audit-memory: bench-setup
+	$(BIN)/python -m tests.bench.audit_memory --python $(BENCH)/ours/bin/python $(ARGS)
+
 bench-setup: setup $(BENCH)/.peers $(BENCH)/.aider
 	rm -rf $(BENCH)/dist && $(BIN)/python -m hatchling build -t wheel -d $(BENCH)/dist > /dev/null
 	test -x $(BENCH)/ours/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/ours
-	$(BIN)/uv pip install --quiet --python $(BENCH)/ours/bin/python --constraint requirements.lock --compile-bytecode --reinstall-package fallback-tier "$$(ls $(BENCH)/dist/*.whl)[embeddings]"
+	$(BIN)/uv pip install --quiet --python $(BENCH)/ours/bin/python --constraint requirements.lock --compile-bytecode --reinstall-package fallback-tier "$$(ls $(BENCH)/dist/*.whl)[embeddings,postgres]"
 
 $(BENCH)/.peers: tests/bench/requirements.lock
 $(BENCH)/.aider: tests/bench/requirements-aider.lock

@@ -24,10 +24,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from fallback_audit.checkpoints.keyring import generate
 from fallback_tier.errors import SandboxError, ToolMissingError
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.running.sandbox import BubblewrapSandbox
+from fallback_tier.wiring.trail import RecordSettings, keys_dir
 from tests.e2e.wheel import Installed, build_wheel, install
+from tests.postgres.fixtures import postgres_server, postgres_url  # noqa: F401 (fixtures)
 from tests.registry.fetch import RECORDER
 from tests.registry.recording import DEAD, Recording, client_environ, serve_recorded
 from tests.registry.store import Store
@@ -63,6 +66,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--refresh-readme",
         action="store_true",
         help="rewrite the README's help block from the real --help instead of comparing it",
+    )
+    parser.addoption(
+        "--refresh-contract",
+        action="store_true",
+        help="rewrite docs/trace-contract.md from the table of rules instead of comparing it",
     )
 
 
@@ -139,6 +147,8 @@ def _move_home() -> Path:
         os.environ.pop(name, None)
     os.environ["HOME"] = str(home)
     (home / "private.txt").write_text("what a sandboxed command must not see\n")
+    # As after the first fix, which says that it made this key: else whichever test comes first hears it.
+    generate(keys_dir(RecordSettings()))
     return home
 
 

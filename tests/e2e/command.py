@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.forked import run_forked
 from tests.fakes.repository import commit_all, git, write
 
 SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
@@ -55,11 +56,20 @@ def run(
     stdin: str = "",
     before: Callable[[], None] | None = None,
 ) -> Ended:
-    """Start the console script. ``env`` is added; ``before`` runs in the child (limits)."""
+    """Run a command. ``env`` is added; ``before`` runs in the child (limits).
+
+    The console script of this environment stands for ``fallback_tier.cli.main``: its commands run in a
+    fork that has it imported already. Another ``script``, another path of modules, or ``before``: a
+    process of its own.
+    """
+    environ = {**os.environ, "COLUMNS": "200", **(env or {})}
+    if script == SCRIPT and before is None and "PYTHONPATH" not in (env or {}):
+        words = [str(word) for word in arguments]
+        return Ended(*run_forked(words, cwd=cwd, env=environ, stdin=stdin, timeout_s=_HANG_S))
     done = subprocess.run(
         [script, *map(str, arguments)],
         cwd=cwd,
-        env={**os.environ, "COLUMNS": "200", **(env or {})},
+        env=environ,
         input=stdin,
         capture_output=True,
         text=True,

@@ -1,7 +1,7 @@
 """Stores in memory, and stores that fail on purpose."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import dropwhile
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from fallback_audit.errors import AuditStoreError, EvidenceError
 from fallback_audit.events import SCHEMA_VERSION, AuditEvent
-from fallback_audit.ports import Scope, StoredEvent
+from fallback_audit.ports import HeaderRow, Record, Scope, StoredEvent
 
 NO_DIGEST = "0" * 64
 
@@ -45,6 +45,15 @@ class MemoryAudit:
         )
         self.stored.append(stored)
         return stored
+
+    def append_all(self, records: Sequence[Record]) -> tuple[StoredEvent, ...]:
+        return tuple(self.append(*record) for record in records)
+
+    def tip(self) -> tuple[int, str]:
+        return len(self.stored), NO_DIGEST
+
+    def headers(self, *, after: int = 0, upto: int | None = None) -> Iterator[HeaderRow]:
+        return (HeaderRow(e.seq, b"", e.leaf) for e in self.stored[after:upto])
 
     def events(
         self,
@@ -87,7 +96,7 @@ class MemoryEvidence:
 
     contents: dict[str, bytes] = field(default_factory=dict)
 
-    def put(self, content: bytes) -> str:
+    def put(self, content: bytes, *, private: bool = False) -> str:
         digest = hashlib.sha256(content).hexdigest()
         self.contents[digest] = content
         return digest

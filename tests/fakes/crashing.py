@@ -5,12 +5,12 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fallback_audit.events import AuditEvent
-from fallback_audit.ports import Scope, StoredEvent
+from fallback_audit.checkpoints.note import Verifier
+from fallback_audit.ports import AppendGuard, Record, StoredEvent
 from fallback_audit.stores.sqlite import SqliteAuditStore
 
 
@@ -29,15 +29,22 @@ class Kill(NamedTuple):
 class CrashingStore(SqliteAuditStore):
     """The real store, in a process that dies at a chosen event."""
 
-    def __init__(self, path: Path, kill: Kill | None) -> None:
-        super().__init__(path)
+    def __init__(
+        self,
+        path: Path,
+        kill: Kill | None,
+        *,
+        guard: AppendGuard | None = None,
+        verifiers: Sequence[Verifier] = (),
+    ) -> None:
+        super().__init__(path, guard=guard, verifiers=verifiers)
         self._kill = kill
         self._appended = 0
 
-    def append(self, scope: Scope, event: AuditEvent) -> StoredEvent:
+    def append_all(self, records: Sequence[Record]) -> tuple[StoredEvent, ...]:
         self._appended += 1
         self._die_at(Kill(self._appended, before=True))
-        stored = super().append(scope, event)
+        stored = super().append_all(records)
         self._die_at(Kill(self._appended, before=False))
         return stored
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from fallback_audit.events import BudgetRaised, BudgetReached
-from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_plugins.claude.scripted import ScriptedModel
@@ -27,6 +26,7 @@ from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import random_nonce
 from tests.fakes.ecosystem import FakeEcosystem
+from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import commit_all, write
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES, NO_RECIPE, PLAN
@@ -53,7 +53,7 @@ class House:
         write(root / "repo", FILES)
         self.commit = commit_all(root / "repo")
         self.audit = SqliteAuditStore(root / "audit.db")
-        self.evidence = FileEvidenceStore(root / "evidence")
+        self.evidence = file_evidence(root / "evidence")
         self.author = ScriptedModel([{"answer": a, "usage": USED} for a in answers])
         self.advisory = parse_advisory(ADVISORY, "test")
         self.waiver: str | None = None
@@ -130,5 +130,5 @@ class House:
         return f"{Decimal(self.reached.used) + Decimal(self.reached.wanted):f}"
 
     def check(self) -> None:
-        report = verify(self.audit, evidence=self.evidence)
+        report = verify(self.audit, checkpoints=None, evidence=self.evidence)
         assert report.ok, report.model_dump(mode="json")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import AuditEvent, GateJudged
-from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_tier.advisory import Advisory, AdvisorySet, parse_advisory
@@ -39,6 +39,7 @@ from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir
 from tests.fakes.answering import AnsweringModel
 from tests.fakes.crashing import CrashingStore, Kill, in_child
 from tests.fakes.ecosystem import FakeEcosystem
+from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import commit_all, git, write
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES, PLAN
@@ -139,7 +140,9 @@ class CrashHouse:
     def check(self) -> None:
         """A whole record, no verdict twice, nothing left behind."""
         with self._store() as audit:
-            report = verify(audit, evidence=FileEvidenceStore(evidence_dir(self.state)))
+            report = verify(
+                audit, checkpoints=None, evidence=file_evidence(evidence_dir(self.state))
+            )
         assert report.ok, report.model_dump(mode="json")
         judged = Counter(
             (event.attempt, event.gate) for event in self.events if isinstance(event, GateJudged)
@@ -174,8 +177,8 @@ class CrashHouse:
     @contextmanager
     def services(self, kill: Kill | None = None) -> Iterator[Services]:
         """All parts as a process of its own has them."""
-        audit = CrashingStore(audit_db(self.state), kill)
-        evidence = FileEvidenceStore(evidence_dir(self.state))
+        audit = CrashingStore(audit_db(self.state), kill, guard=ContractGuard())
+        evidence = file_evidence(evidence_dir(self.state))
         configuration = Configuration(
             state_dir=self.state, sandbox_waiver="a test", proof=self.proof
         )

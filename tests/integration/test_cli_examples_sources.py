@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_plugins.claude.scripted import ScriptedModel
 from fallback_plugins.solved_examples.store import ExampleStore
 from fallback_tier.advisory import parse_advisory
@@ -23,7 +21,7 @@ from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.outcome import Applied
 from fallback_tier.retrieval import RagHit, RetrievalAccount, SolvedExample
-from fallback_tier.wiring import audit_db, evidence_dir
+from fallback_tier.wiring.trail import RecordSettings, audit_db, open_evidence, open_trail
 from tests.e2e.command import run
 from tests.fakes.gates import RuleGate
 from tests.fakes.memory import FixedRetriever
@@ -58,8 +56,9 @@ def fixed(
 ) -> Verified | None:
     """Run the real gate runner with real stores; the model is scripted, the gate asks for a check."""
     state = place / "state"
-    with closing(SqliteAuditStore(audit_db(state))) as audit:
-        evidence = FileEvidenceStore(evidence_dir(state))
+    record = RecordSettings(keys=state / "keys")
+    with closing(open_trail(state, record)) as audit:
+        evidence = open_evidence(state, record)
         account = RetrievalAccount(mode="lexical", returned=("of the retriever's own",))
         tier = FallbackTierCallable(
             place / "repo",
@@ -102,9 +101,13 @@ def place(recorded: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(recorded, tmp_path / "place"))
 
 
+def state(place: Path) -> tuple[str | Path, ...]:
+    return "--state-dir", place / "state", "--keys", place / "state" / "keys"
+
+
 def harvested(place: Path, *more: str) -> Any:
     arguments = ["--repo", place / "repo", "--advisory", place / "advisory.json"]
-    where = ["--store", place / "examples.db", "--state-dir", place / "state"]
+    where = ["--store", place / "examples.db", *state(place)]
     return run("examples", "harvest", *arguments, *where, *more, "--json")
 
 
@@ -140,7 +143,7 @@ def test_what_was_harvested_is_replayed_on_the_same_code_and_on_no_other(place: 
     left = {one["fix_id"]: one["reason"] for one in harvested(place).json["left"]}
     assert left == {"fix-2": "not_a_models_work"}
 
-    where = ["--store", place / "examples.db", "--state-dir", place / "state"]
+    where = ["--store", place / "examples.db", *state(place)]
     told = run("examples", "influenced", example.example_id, *where, "--json").json
     said = [
         (one["fix_id"], one["prompted"], one["replayed"], one["version"], one["fix_outcome"])
@@ -202,7 +205,7 @@ def test_what_cannot_be_asked_for(place: Path) -> None:
     assert ended.code == exit_codes.BAD_INPUT
     assert "declares no licence" in ended.problem
     assert harvested(place, "--licence", "MIT").code == exit_codes.OK
-    where = ["--store", place / "examples.db", "--state-dir", place / "state"]
+    where = ["--store", place / "examples.db", *state(place)]
     ended = run("examples", "influenced", "nobody", *where)
     assert ended.code == exit_codes.BAD_INPUT
     assert "no fix names it" in ended.problem

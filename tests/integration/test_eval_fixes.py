@@ -24,6 +24,7 @@ from fallback_tier.evaluation.results import EvaluationError
 from fallback_tier.gates.judges.proof import ProofError
 from fallback_tier.ports import LanguageModel
 from fallback_tier.wiring import Configuration
+from tests.choice import a_choice
 
 ROOT = Path(__file__).parents[1] / "mini_projects"
 PROJECTS = {project.name: project for project in load_projects(ROOT)}
@@ -81,7 +82,7 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
 
 
-@pytest.mark.parametrize("name", PROJECTS)
+@pytest.mark.parametrize("name", a_choice(tuple(PROJECTS), step=3))
 def test_wrong_fixes_fail_at_their_gate_and_a_fresh_context_mends_it(run: Run, name: str) -> None:
     project = PROJECTS[name]
     (row,) = run.go([project], wrong_first)

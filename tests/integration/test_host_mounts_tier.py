@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fallback_audit.errors import ContractError
 from tests.e2e.command import osv, repository, snapshot
 from tests.e2e.wheel import Installed
 
@@ -88,16 +89,24 @@ def build(configuration: Mapping[str, Any]) -> Any:
 
 def test_both_ways_are_the_same(tmp_path: Path, tier: Any) -> None:
     _, advisory, repo = make_inputs(tmp_path)
-    inputs = tier.prepare(str(advisory), str(repo))
-    arguments = (inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
-    streamed = list(tier.stream(*arguments))
+    once, again = (tier.prepare(str(advisory), str(repo)) for _ in range(2))
+    streamed = list(tier.stream(once.advisory, once.repo_ctx, once.recipe_selection))
     assert [event.kind for event in streamed] == [
         "AttemptStarted",
         "RecipeEvaluated",
         "PatchProposed",
         "Finished",
     ]
-    assert streamed[-1].application == tier.run(*arguments)
+    ran = tier.run(again.advisory, again.repo_ctx, again.recipe_selection)
+    assert streamed[-1].application == ran
+
+
+def test_one_attempt_is_not_made_twice(tmp_path: Path, tier: Any) -> None:
+    _, advisory, repo = make_inputs(tmp_path)
+    inputs = tier.prepare(str(advisory), str(repo))
+    tier.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
+    with pytest.raises(ContractError, match="attempt 1 starts after attempt 1"):
+        tier.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
 
 
 def summary(**changes: Any) -> dict[str, Any]:

@@ -48,12 +48,14 @@ def test_exported_names() -> None:
 #: What stands in stored trails: a kind may be added, never renamed or removed.
 EVENT_KINDS = {
     "AnswerReused",
+    "AppendFlagged",
     "AttemptFailed",
     "AttemptRefused",
     "AttemptStarted",
     "BudgetRaised",
     "BudgetReached",
     "ConsumerLeft",
+    "EvidenceCollected",
     "ExampleReplayed",
     "FixEscalated",
     "FixRefused",
@@ -69,6 +71,7 @@ EVENT_KINDS = {
     "ModelFailed",
     "PatchDelivered",
     "PatchProposed",
+    "PayloadRedacted",
     "PlanRejected",
     "RagSkippedOnRetry",
     "RecipeEvaluated",
@@ -77,7 +80,10 @@ EVENT_KINDS = {
     "RetrieveDecided",
     "ReviewDecided",
     "SandboxDisabled",
+    "SegmentRetired",
     "SegmentScored",
+    "SegmentSealed",
+    "SigningKeyRotated",
     "StrategyDegraded",
     "TransitionReopened",
 }
@@ -89,7 +95,7 @@ def test_event_kinds() -> None:
     assert {one.model_fields["kind"].default for one in classes} == EVENT_KINDS
     assert {one.__name__ for one in classes} == EVENT_KINDS
     assert set(TERMINAL_KINDS) == {"FixEscalated", "FixRefused", "FixVerified"}
-    assert SCHEMA_VERSION == 5
+    assert SCHEMA_VERSION == 6
 
 
 CLOSED = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench import report, rows_prompt, rows_sandbox
+from tests.bench import report, rows_audit, rows_prompt, rows_sandbox
 from tests.bench.__main__ import SMOKE_ROUNDS, main
 from tests.bench.catalogue import ROWS
 from tests.bench.machine import Machine, describe, filesystem
@@ -207,9 +207,15 @@ def test_limits_are_the_goals() -> None:
         "isolation-retry": 12.0,
         "isolation-size": 1.2,
         "isolation-worktree": 0.02,
+        "audit-append": 2.0,
+        "audit-batch": 0.125,
+        "audit-integrity": 1.2,
+        "audit-merkle": 2.2,
+        "audit-contract": 5.0,
     }
     assert rows_prompt.BUILD_MS == 20
     assert rows_prompt.FENCE_MS_PER_MB == rows_prompt.FENCE_WORST_MS == 50
     assert rows_prompt.RETRY_RATIO == 0.7
     assert rows_sandbox.START_MS == 30
+    assert rows_audit.PEAK_RATIO == 1.1
     assert rows_sandbox.FIREJAIL_RATIO == 0.5

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.grounding.edit_checks import MAX_EDIT_BYTES, MAX_EDITS, MAX_EDITS_BYTES
+from fallback_tier.grounding.edit_checks import MAX_EDIT_BYTES, MAX_EDITS, MAX_EDITS_BYTES, quoted
 from fallback_tier.grounding.validity import (
     MAX_CITATIONS,
     MAX_PROBLEMS,
@@ -264,3 +264,11 @@ def test_a_version_for_npm_is_one_version_and_nothing_around_it(
     )
     assert (said == ()) == valid
     assert valid or "is not an exact npm version; use one of 2.0.0 or above" in said[0]
+
+
+@pytest.mark.parametrize("hidden", ["\u200b", "\x1b[32m", ""])
+def test_a_quoted_secret_is_taken_out_before_its_form_is_lost(hidden: str) -> None:
+    """``repr`` writes hidden characters out, and what they split is then no secret's form any more."""
+    said = quoted(f"pass{hidden}word = 'hunter22'")
+    assert "hunter22" not in said
+    assert "[REDACTED]" in said

@@ -1,0 +1,195 @@
+"""What keepers take away, by command: redacted, sealed, retired, collected; and it all still verifies."""
+
+import json
+import os
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_audit.checkpoints.keyring import Keyring
+from fallback_audit.checkpoints.log import CheckpointLog
+from fallback_audit.events import AuditEvent, FixVerified, GateJudged, PatchProposed
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.ports import Record, Scope
+from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_audit.verifying.report import VerificationReport
+from fallback_audit.verifying.sources import LogCheckpoints
+from fallback_audit.verifying.verify import verify
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.main import main
+from fallback_tier.wiring import audit_db, evidence_dir
+from tests.unit.audit import trails
+
+WHO = ("--by", "Ada Keeper", "--because", "a request")
+NOW = datetime.now(UTC)
+LENGTH = len(trails.recipe_verified())
+WORDS = "Wilhelmina Quackenbush"
+
+
+class Desk:
+    """A state folder with fixes of several ages, keys beside it, and the command in this process."""
+
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.state, self.keys = root / "state", root / "keys"
+        self.evidence = FileEvidenceStore(evidence_dir(self.state))
+        self._capsys = capsys
+
+    def fix(self, fix_id: str, days: int, log: str, *, ends: bool = True) -> str:
+        """A fix that was recorded so many days ago, whose gates all said ``log``."""
+        moment = NOW - timedelta(days=days)
+        digest, patch = (self.put(text, moment) for text in (log, f"patch of {fix_id}"))
+        events: list[AuditEvent] = []
+        for event in trails.recipe_verified():
+            known: dict[str, str] = {}
+            if isinstance(event, GateJudged):
+                known = {"evidence_sha256": digest, "detail": log}
+            elif isinstance(event, PatchProposed | FixVerified):
+                known = {"patch_sha256": patch}
+            events.append(event.model_copy(update=known))
+        scope = Scope(fix_id=fix_id, gate_transition_id=f"{fix_id}-1")
+        store = SqliteAuditStore(
+            audit_db(self.state),
+            clock=lambda: moment,
+            verifiers=Keyring.load(self.keys).verifiers(),
+        )
+        with closing(store):
+            store.append_all([Record(scope, event) for event in (events if ends else events[:-1])])
+        return digest
+
+    def put(self, text: str, moment: datetime) -> str:
+        digest = self.evidence.put(text.encode())
+        os.utime(self.evidence.path(digest), (moment.timestamp(), moment.timestamp()))
+        return digest
+
+    def run(self, *words: str, code: int = exit_codes.OK) -> str:
+        told = main(["audit", *words, "--state-dir", str(self.state), "--keys", str(self.keys)])
+        out, err = self._capsys.readouterr()
+        assert told == code, out + err
+        return str(out + err)
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.run(*words, "--json").splitlines()[0])
+
+    def verified(self) -> VerificationReport:
+        keyring = Keyring.load(self.keys)
+        log = CheckpointLog(self.state / "checkpoints")
+        with closing(open_readonly(audit_db(self.state), verifiers=keyring.verifiers())) as store:
+            report = verify(
+                store,
+                checkpoints=LogCheckpoints(log, keyring),
+                evidence=self.evidence,
+                sealed=self.state / "segments",
+            )
+        assert report.ok, report
+        assert report.uncovered_events == 0
+        return report
+
+    def every_byte(self) -> bytes:
+        files = [path for path in self.state.rglob("*") if path.is_file()]
+        return b"\0".join(path.read_bytes() for path in files)
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Desk:
+    monkeypatch.setenv("COLUMNS", "200")
+    return Desk(tmp_path, capsys)
+
+
+def test_words_are_taken_out_everywhere(desk: Desk) -> None:
+    desk.fix("a", 3, WORDS)
+    assert WORDS.encode() in desk.every_byte()
+    said = desk.run("redact", str(LENGTH - 1), "--field", "detail", "--with-evidence", *WHO)
+    assert "taken out   detail" in said
+    assert "deleted     evidence" in said
+    for seq in range(1, LENGTH + 1):
+        with closing(open_readonly(audit_db(desk.state), verifiers=desk_keys(desk))) as store:
+            stored = next(store.events(after=seq - 1))
+        if isinstance(stored.payload, GateJudged) and not stored.redacted:
+            assert desk.json("redact", str(seq), *WHO)["fields"] == ["detail"]
+    assert WORDS.encode() not in desk.every_byte()
+    desk.verified()
+    assert "[redacted]" in desk.run("show", "a")
+    again = desk.json("redact", str(LENGTH - 1), *WHO)
+    assert again["finished"]
+    assert "no event 999" in desk.run("redact", "999", *WHO, code=exit_codes.BAD_INPUT)
+
+
+def desk_keys(desk: Desk) -> tuple[Any, ...]:
+    return Keyring.load(desk.keys).verifiers()
+
+
+def test_old_events_are_sealed_and_their_segment_retired(desk: Desk) -> None:
+    digests = [desk.fix(name, days, name) for name, days in (("a", 60), ("b", 40), ("c", 3))]
+    before = str((NOW - timedelta(days=50)).date())
+    foreseen = desk.json("seal", "--before", before, "--dry-run", *WHO)
+    assert (foreseen["sealed"], foreseen["choice"]["last_seq"]) == (None, LENGTH)
+    sealed = desk.json("seal", "--before", before, *WHO)["sealed"]
+    assert (sealed["number"], sealed["last_seq"]) == (1, LENGTH)
+    desk.verified()
+    assert "VERIFIED" in desk.run("show", "a")
+    assert [fix["fix_id"] for fix in desk.json("log")["fixes"]][:3] == ["a", "b", "c"]
+    said = desk.run("seal", "--before", str((NOW - timedelta(days=10)).date()), *WHO)
+    assert "segment 2" in said
+    desk.verified()
+    assert "nothing can be sealed" in desk.run("seal", "--before", before, *WHO)
+    assert desk.json("evidence", "gc", "--older-than", "365", *WHO)["orphans"] == 0
+    assert "is retired" in desk.run("retire", "1", *WHO)
+    desk.verified()
+    assert "There is no fix 'a'" in desk.run("show", "a", code=exit_codes.BAD_INPUT)
+    assert desk.json("verify")["ok"]
+    assert desk.json("evidence", "gc", "--older-than", "365", *WHO)["orphans"] == 2
+    assert [desk.evidence.find(one) is None for one in digests] == [True, False, False]
+    desk.verified()
+
+
+def test_what_holds_sealing_back_is_said(desk: Desk) -> None:
+    desk.fix("a", 60, "a", ends=False)
+    before = str((NOW - timedelta(days=10)).date())
+    said = desk.run("seal", "--before", before, *WHO)
+    assert "a, from event 1: it is not over" in said
+    assert "a day's budget" in desk.run(
+        "seal", "--before", str((NOW + timedelta(days=1)).date()), *WHO, code=exit_codes.BAD_INPUT
+    )
+
+
+def test_evidence_is_collected_on_record(desk: Desk) -> None:
+    old, young = desk.fix("a", 60, "old log"), desk.fix("b", 3, "young log")
+    assert desk.json("evidence", "check")["ok"]
+    gc = ("evidence", "gc", "--older-than", "30")
+    assert "would go: 2 of ended fixes" in desk.run(*gc, "--dry-run", *WHO)
+    assert desk.evidence.find(old)
+    done = desk.json(*gc, *WHO)
+    assert (done["expired"], len(done["seqs"])) == (2, 1)
+    assert desk.evidence.find(old) is None
+    assert "removed   2: their retention was over" in desk.run("evidence", "check")
+    desk.verified()
+    desk.evidence.path(young).unlink()
+    assert "is missing" in desk.run("evidence", "check", code=exit_codes.TRAIL_BROKEN)
+    assert "Nothing says what may go" in desk.run("evidence", "gc", *WHO, code=exit_codes.BAD_INPUT)
+
+
+def test_no_record_is_made_by_looking_for_one(desk: Desk) -> None:
+    for words in (("redact", "1"), ("seal", "--before", "2026-01-01"), ("retire", "1")):
+        assert "there is no such file" in desk.run(*words, *WHO, code=exit_codes.ENVIRONMENT)
+    assert not desk.state.joinpath("audit.db").exists()
+
+
+def test_the_log_lists_fixes_and_nothing_else(desk: Desk) -> None:
+    desk.fix("a", 40, "old")
+    desk.fix("b", 3, "young")
+    desk.run("seal", "--before", str((NOW - timedelta(days=30)).date()), *WHO)
+    assert [fix["fix_id"] for fix in desk.json("log")["fixes"]] == ["a", "b"]
+    assert "in its segment's file" in desk.run("export", "--fix", "a", code=exit_codes.BAD_INPUT)
+
+
+def test_a_decision_has_a_name_and_a_reason(desk: Desk) -> None:
+    desk.fix("a", 3, WORDS)
+    before = desk.every_byte()
+    said = desk.run("redact", "1", "--by", " ", "--because", "x", code=exit_codes.BAD_INPUT)
+    assert "--by is empty" in said
+    assert desk.every_byte() == before

@@ -1,0 +1,104 @@
+"""Raw prompts and answers on disk: none unless switched on or needed, and then only encrypted."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.events import ModelAnswered, ModelCalled
+from fallback_audit.evidence.cipher import EvidenceKeyError
+from fallback_audit.evidence.keys import EvidenceKeys
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.stores.sqlite import open_readonly
+from fallback_tier.cli import exit_codes
+from fallback_tier.wiring import audit_db, evidence_dir
+from tests.e2e.command import osv, repository, run
+
+#: In a test that the model is shown, and so in no patch.
+PROMPTED = "the snippet that only a prompt quotes"
+#: In an answer that was rejected, and so in no patch.
+ANSWERED = "an answer that is no plan at all"
+#: Of a form that is taken out of every prompt.
+SECRET = "ghp_" + "a1B2" * 9
+
+OWN_CODE = {
+    "pyproject.toml": '[project]\nname = "left"\nversion = "1.0.0"\n',
+    "left.py": "def pad(text):\n    return eval(text)\n",
+    "test_left.py": f"import unittest\n\nimport left\n\n# {PROMPTED}\nTOKEN = '{SECRET}'\n\n\n"
+    "class LeftTest(unittest.TestCase):\n"
+    "    def test_pad(self):\n        self.assertEqual(left.pad('1'), 1)\n",
+}
+
+PLAN = {
+    "action": "source_edit",
+    "edits": [{"path": "left.py", "old": "    return eval(text)", "new": "    return int(text)"}],
+}
+
+
+class Desk:
+    """A fix with a scripted model, and what it left on disk."""
+
+    def __init__(self, place: Path, *options: str) -> None:
+        self.state, self.keys = place / "state", place / "keys"
+        repo = repository(place / "repo", OWN_CODE)
+        advisory, answers = place / "advisory.json", place / "script.json"
+        advisory.write_text(osv("left"))
+        answers.write_text(json.dumps([{"answer": ANSWERED}, {"answer": PLAN}]))
+        ended = run(
+            *("fix", repo, "--advisory", advisory, "--dry-run", "--no-sandbox", "--json"),
+            *("--script", answers, "--state-dir", self.state, "--keys", self.keys),
+            *options,
+        )
+        assert ended.code == exit_codes.OK, ended
+        self.evidence = FileEvidenceStore(
+            evidence_dir(self.state), keys=EvidenceKeys(lambda: self.keys)
+        )
+        with closing(open_readonly(audit_db(self.state))) as reader:
+            self.events = [stored.payload for stored in reader.events()]
+
+    @property
+    def prompts(self) -> list[str | None]:
+        return [e.prompt_evidence for e in self.events if isinstance(e, ModelCalled)]
+
+    def on_disk(self, words: str) -> list[str]:
+        """The files that hold these words as they are."""
+        files = (path for path in self.state.rglob("*") if path.is_file())
+        return [path.name for path in files if words.encode() in path.read_bytes()]
+
+
+@pytest.fixture(scope="module")
+def off(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    return Desk(tmp_path_factory.mktemp("off"))
+
+
+@pytest.fixture(scope="module")
+def on(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    return Desk(tmp_path_factory.mktemp("on"), "--keep-prompts")
+
+
+def test_no_prompt_and_no_answer_is_there_in_the_clear(on: Desk, off: Desk) -> None:
+    for desk in (on, off):
+        assert desk.on_disk("return int(text)"), "the search finds the patch"
+        for words in (PROMPTED, ANSWERED, SECRET):
+            assert desk.on_disk(words) == []
+
+
+def test_answers_are_kept_to_resume_and_only_with_their_key(off: Desk) -> None:
+    kept = [e.answer_evidence for e in off.events if isinstance(e, ModelAnswered)]
+    assert len(kept) == 2
+    assert all(digest and off.evidence.is_private(digest) for digest in kept)
+    assert ANSWERED.encode() in off.evidence.get(str(kept[0]))
+    with pytest.raises(EvidenceKeyError):
+        FileEvidenceStore(evidence_dir(off.state)).get(str(kept[0]))
+
+
+def test_prompts_are_kept_when_switched_on(on: Desk, off: Desk) -> None:
+    assert off.prompts == [None, None]
+    called = [event for event in on.events if isinstance(event, ModelCalled)]
+    assert on.prompts == [event.prompt_sha256 for event in called]
+    first = on.evidence.get(called[0].prompt_sha256)
+    assert PROMPTED.encode() in first
+    assert SECRET.encode() not in first
+    assert len(first) == called[0].prompt_bytes
+    assert all(digest and on.evidence.is_private(digest) for digest in on.prompts)

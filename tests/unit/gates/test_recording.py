@@ -1,0 +1,35 @@
+"""What is kept of a verdict."""
+
+from pathlib import Path
+
+from fallback_audit.events import GateJudged
+from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_tier.advisory import parse_advisory
+from fallback_tier.gates.journal.recording import FixRecord
+from fallback_tier.ports import GateVerdict
+from tests.fakes.audit import MemoryAudit, MemoryEvidence
+from tests.fakes.repository import context
+from tests.fixtures.fallback_tier_callable import ADVISORY, FILES
+
+SECRET = "ghp_" + "a1B2" * 9
+
+
+def test_a_log_is_kept_without_the_secrets_that_tests_print(tmp_path: Path) -> None:
+    audit, evidence = MemoryAudit(), MemoryEvidence()
+    repo = context(tmp_path / "repo", FILES)
+    record = FixRecord(audit, evidence, parse_advisory(ADVISORY, "test"), repo, lambda _: None)
+    verdict = GateVerdict(
+        gate="tests",
+        status=GateStatus.FAILED,
+        failure_kind=FailureKind.TESTS_FAILED,
+        detail=f"1 failed: {SECRET}",
+        log=f"one\n{SECRET}\ntwo\n",
+        duration_ms=1,
+    )
+    kept = record.judged(verdict, 1)
+    assert kept.log == "one\n[REDACTED]\ntwo\n"
+    (judged,) = [stored.payload for stored in audit.stored]
+    assert isinstance(judged, GateJudged)
+    assert judged.evidence_sha256 is not None
+    assert evidence.get(judged.evidence_sha256).decode() == kept.log
+    assert SECRET not in judged.detail
