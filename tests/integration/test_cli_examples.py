@@ -182,9 +182,11 @@ def test_a_files_name_is_no_markup(
     monkeypatch.setenv("FORCE_COLOR", "1")
     (tmp_path / "a[").mkdir()
     records = written(tmp_path / "a[" / "x].jsonl", example("e3"))
-    done = run("examples", "ingest", records, "--store", store)
+    named = records.relative_to(tmp_path)  # a long path may be cut at the terminal's width
+    monkeypatch.chdir(tmp_path)
+    done = run("examples", "ingest", named, "--store", store)
     assert (done.code, done.out) == (0, "1 added, 0 already there\n")
-    assert "a[/x]" in done.err  # the end may be cut at the terminal's width
+    assert "a[/x]" in done.err
 
 
 def test_manifest_and_validate(store: Path) -> None:

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from fallback_audit.events import SandboxDisabled
 from fallback_audit.ports import AuditStore, Scope
-from fallback_audit.stores.postgres_location import is_postgres
 
 
 def opened(address: str) -> AuditStore:
-    if is_postgres(address):
+    if address.startswith("postgresql:"):
         from fallback_audit.stores.postgres import PostgresAuditStore
 
         return PostgresAuditStore(address)
