@@ -200,6 +200,9 @@ def test_what_is_left_would_be_seen(tmp_path: Path) -> None:
     child = os.posix_spawnp("sleep", ["sleep", campaign.mark], os.environ)
     descriptor = os.open(place, os.O_RDONLY)
     try:
+        # A spawned process is there a little before its command line is (execve(2) in two steps).
+        while not Path(f"/proc/{child}/cmdline").read_bytes():
+            time.sleep(0.01)
         after = campaign.left()
         seen = {what for what in before if after[what] - before[what]}
         assert seen >= {"processes", "children", "folders", "descriptors"}
