@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 
 from fallback_audit.checkpoints.note import Signer, Verifier
 from fallback_audit.errors import KeyringError
-from fallback_audit.files import FILE_MODE, make_private_directory, sync_directory
+from fallback_audit.files import FILE_MODE, make_private_directory, sync_directory, write_whole
 
 SIGNING, PREVIOUS, NEXT = "signing.skey", "previous.skey", "next.skey"
 TRUSTED, RETIRED = ".vkey", ".retired.vkey"
@@ -237,20 +237,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _write(path: Path, line: str) -> None:
-    """Put a file there whole, or not at all: never half a key, and never one that others can read."""
-    fresh = path.with_name(".new")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(line + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
+    write_whole(path, f"{line}\n".encode())
 
 
 def _private(path: Path) -> Signer | None:

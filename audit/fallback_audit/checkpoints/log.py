@@ -32,9 +32,9 @@ from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.known import recall
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import MAX_NOTE_BYTES, Verifier
-from fallback_audit.checkpoints.shards import file_of, largest_in, sizes_in, write_whole
+from fallback_audit.checkpoints.shards import file_of, largest_in, sizes_in
 from fallback_audit.errors import AuditIntegrityError, CheckpointError
-from fallback_audit.files import FILE_MODE, make_private_directory, read_regular
+from fallback_audit.files import FILE_MODE, make_private_directory, read_regular, write_whole
 
 #: How long a writer waits for another one's checkpoint: two syncs, unless that process is stuck.
 LOCK_TIMEOUT_S = 30.0

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from fallback_audit.files import FILE_MODE, sync_directory
-
 #: Sizes a subfolder has room for. A writer lists the subfolders and the last one of them, and its time
 #: must not grow with the log: of ten million events, in fixes of 16, that is a thousand, and 625 files.
 SHARD_EVENTS = 10_000
@@ -33,23 +31,6 @@ def largest_in(folder: Path) -> int:
             if size := _size(name, shard):
                 return size
     return 0
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Put a file there durably: whole, or not at all. Raises OSError."""
-    fresh = path.with_name(".new")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
 
 
 def _shards(folder: Path) -> list[Path]:

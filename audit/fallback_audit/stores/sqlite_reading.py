@@ -149,7 +149,7 @@ class SqliteAuditReader:
         """Events in chain order, a page at a time; see ``AuditStore.events``.
 
         Each event's own bytes are checked. Raises AuditIntegrityError, AuditStoreError.
-        ``since`` is found by bisection (``sqlite_since.last_before``); payloads of kinds that were not
+        ``since`` is found by bisection (``since.last_before``); payloads of kinds that were not
         asked for are not read.
         """
         of_kinds = "" if kinds is None else _OF_KINDS

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fallback_audit import files as files_module
 from fallback_audit.checkpoints import keyring as keyring_module
 from fallback_audit.checkpoints.keyring import (
     KeyFolder,
@@ -265,7 +266,11 @@ def test_a_crash_at_any_step_leaves_a_key_that_signs(
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(keyring_module, "sync_directory", dying)
+        for module in (
+            keyring_module,
+            files_module,
+        ):  # its own steps, and those of the files it writes
+            patched.setattr(module, "sync_directory", dying)
         with pytest.raises(Killed):
             rotate(tmp_path, seen.append)
     between = Keyring.load(tmp_path)
