@@ -88,7 +88,9 @@ class Task:
     @property
     def is_own_code(self) -> bool:
         """The repository is the affected package: its source is to be edited, nothing to be raised."""
-        return (
+        if self.repo.affected is not None:
+            return self.repo.affected.is_own
+        return (  # another host's context: its selection tells
             isinstance(self.selection, NotApplicable)
             and self.selection.reason is RefusalReason.OWN_CODE
         )

@@ -199,7 +199,8 @@ class AttemptSummary(Frozen):
 
     ``prior_failure_summary`` is bounded by MAX_FAILURE_SUMMARY_BYTES; the tier checks it (a typed
     AttemptHistoryError) so that foreign orchestrators get one clear sentence. ``used_few_shot_ref``
-    never enters a retry prompt.
+    never enters a retry prompt. ``contradicting_tests``: tests of the base commit that its patch broke,
+    although nothing showed the flaw to be there still: they may assert the flaw itself.
     """
 
     attempt: Annotated[int, Field(ge=1)]
@@ -210,6 +211,7 @@ class AttemptSummary(Frozen):
     prior_failure_summary: str
     evidence: tuple[Digest, ...] = ()
     used_few_shot_ref: tuple[str, ...] = ()
+    contradicting_tests: tuple[str, ...] = ()
 
 
 class CallUsage(Frozen):

@@ -13,6 +13,7 @@ from pydantic import Field
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import CallType, FailureKind, GateStatus, ProofLevel, Provenance
 from fallback_tier.advisory import Advisory
+from fallback_tier.affected import OwnPackage
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
 from fallback_tier.outcome import (
     Applied,
@@ -188,6 +189,8 @@ class GateVerdict(Frozen):
     proof_level: ProofLevel | None = None
     #: Tests that failed here and that fail now and then at the base commit too.
     flaky: tuple[str, ...] = ()
+    #: Tests of the base commit that pass there and failed here, where the runner names them.
+    broken: tuple[str, ...] = ()
     log: str = ""
     duration_ms: int = 0
 
@@ -218,6 +221,17 @@ class EcosystemPlugin(Protocol):
 
     def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
         """Those of the tracked files that declare or lock dependencies."""
+        ...
+
+    def own_packages(self, repo: RepoContext) -> tuple[OwnPackage, ...]:
+        """The packages that this repository is the source of: its manifests parsed, no client run.
+
+        Not those of examples, fixtures or vendored copies. Never raises for a manifest that can't be read.
+        """
+        ...
+
+    def source_links(self, package: str) -> tuple[str, ...]:
+        """Where the registry says that a package's source and pages are; empty where it doesn't answer."""
         ...
 
     def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:

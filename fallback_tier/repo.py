@@ -9,6 +9,8 @@ from typing import Annotated
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import AffectedCode
+from fallback_tier.affected import Affected
 from fallback_tier.errors import RepositoryError
 from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_FILE_BYTES
 from fallback_tier.tree import Tree
@@ -31,6 +33,8 @@ class Settings(Frozen):
     beam_width: Annotated[int, Field(ge=1, le=MAX_BEAM_WIDTH)] = 1
     #: Ask no registry where the files alone suffice: a yanked release can't be noticed then.
     offline: bool = False
+    #: A person's word on whose code is affected (``--own-code``, ``--dependency``); None: it is looked up.
+    whose_code: AffectedCode | None = None
 
 
 class RepoContext(Frozen):
@@ -46,6 +50,8 @@ class RepoContext(Frozen):
     tracked_files_cut: bool = False
     #: Where the files are if they don't lie in ``root`` alone.
     layers: Tree | None = None
+    #: Whose code the advisory in hand is about; None: nobody has asked (another host's context).
+    affected: Affected | None = None
 
     @property
     def tree(self) -> Tree:

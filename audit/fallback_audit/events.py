@@ -14,6 +14,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.gate_events import (
     AttemptFailed,
     FixEscalated,
+    FixPatched,
     FixRefused,
     FixStarted,
     FixVerified,
@@ -78,6 +79,7 @@ __all__ = [
     "ExampleReplayed",
     "Excerpt",
     "FixEscalated",
+    "FixPatched",
     "FixRefused",
     "FixResumed",
     "FixStarted",
@@ -110,7 +112,7 @@ __all__ = [
 ]
 
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 
 class AttemptStarted(Frozen):
@@ -234,6 +236,7 @@ AuditEvent = Annotated[
     | GateJudged
     | AttemptFailed
     | FixVerified
+    | FixPatched
     | FixRefused
     | FixEscalated
     | FixResumed
@@ -250,7 +253,7 @@ AuditEvent = Annotated[
 ]
 
 #: Terminal events: each fix ends in exactly one. FixEscalated for a budget ends it until BudgetRaised.
-TERMINAL_KINDS = frozenset({"FixVerified", "FixRefused", "FixEscalated"})
+TERMINAL_KINDS = frozenset({"FixVerified", "FixPatched", "FixRefused", "FixEscalated"})
 
 event_adapter: TypeAdapter[AuditEvent] = TypeAdapter(
     AuditEvent, config=ConfigDict(defer_build=True)

@@ -8,6 +8,8 @@ from typing import Literal
 from fallback_audit.event_types import Attempt, Digest, Excerpt, Prose
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import (
+    AffectedCode,
+    DecidedBy,
     EscalationReason,
     FailureKind,
     GateStatus,
@@ -22,7 +24,9 @@ class FixStarted(Frozen):
 
     ``gates``: those that a patch of it will be put to, in order, ``applies`` first. ``inputs_sha256``:
     what a resumed run needs, as evidence. ``linked_transition``: the gate transition that a person
-    reopened, whose last failure this one starts with.
+    reopened, whose last failure this one starts with. ``affected_code``: whose code the advisory is about
+    here, ``decided_by`` whom, and which packages this repository is the source of (``own_packages``); None:
+    before schema version 7.
     """
 
     kind: Literal["FixStarted"] = "FixStarted"
@@ -35,6 +39,9 @@ class FixStarted(Frozen):
     linked_transition: str | None = None
     gates: tuple[str, ...] = ()
     inputs_sha256: Digest | None = None
+    affected_code: AffectedCode | None = None
+    decided_by: DecidedBy | None = None
+    own_packages: tuple[str, ...] = ()
 
 
 class SandboxDisabled(Frozen):
@@ -47,7 +54,8 @@ class SandboxDisabled(Frozen):
 class GateJudged(Frozen):
     """One gate's typed verdict on one attempt's patch.
 
-    ``flaky``: tests that failed here and that fail now and then at the base commit too.
+    ``flaky``: tests that failed here and that fail now and then at the base commit too. ``broken``: tests
+    that pass there and failed here, where the runner names them.
     """
 
     kind: Literal["GateJudged"] = "GateJudged"
@@ -60,10 +68,15 @@ class GateJudged(Frozen):
     duration_ms: int
     proof_level: ProofLevel | None = None
     flaky: tuple[Prose, ...] = ()
+    broken: tuple[Prose, ...] = ()
 
 
 class AttemptFailed(Frozen):
-    """An attempt did not prove itself; its distilled summary is the next attempt's context."""
+    """An attempt did not prove itself; its distilled summary is the next attempt's context.
+
+    ``contradicting_tests``: tests of the base commit that this patch broke, although nothing showed that
+    the flaw is still there: they may assert the flaw itself.
+    """
 
     kind: Literal["AttemptFailed"] = "AttemptFailed"
     attempt: Attempt
@@ -74,18 +87,34 @@ class AttemptFailed(Frozen):
     edit_digest: Digest | None
     summary_sha256: Digest
     summary_excerpt: Excerpt
+    contradicting_tests: tuple[Prose, ...] = ()
 
 
-class FixVerified(Frozen):
-    """Terminal: every gate that ran passed on this patch."""
+class _PatchAccepted(Frozen):
+    """What both ends with a patch tell of it."""
 
-    kind: Literal["FixVerified"] = "FixVerified"
     attempt: Attempt
     tier: Tier
     patch_sha256: Digest
     proof_level: ProofLevel
     gates_passed: tuple[str, ...]
     gates_skipped: tuple[str, ...] = ()
+
+
+class FixVerified(_PatchAccepted):
+    """Terminal: every gate that ran passed on this patch, and one of them saw the flaw gone.
+
+    Before schema version 7 the base commit's passing tests were enough.
+    """
+
+    kind: Literal["FixVerified"] = "FixVerified"
+
+
+class FixPatched(_PatchAccepted):
+    """Terminal: every gate that ran passed on this patch, the base commit's tests among them, and nothing
+    shows the flaw gone. Since schema version 7."""
+
+    kind: Literal["FixPatched"] = "FixPatched"
 
 
 class FixRefused(Frozen):

@@ -28,6 +28,28 @@ class PromptShape(StrEnum):
         }[self]
 
 
+class AffectedCode(StrEnum):
+    """Whose code an advisory is about in this repository: decided once, before anything is tried."""
+
+    #: The repository is the source of an affected package: its own code is to be edited.
+    OWN = "own"
+    #: An affected package is one that others wrote: its version is to be raised.
+    DEPENDENCY = "dependency"
+    #: The repository calls itself as the package, and what else is known of both says otherwise.
+    UNCLEAR = "unclear"
+
+
+class DecidedBy(StrEnum):
+    """What told whose code is affected."""
+
+    #: The names in the repository's own manifests, parsed.
+    MANIFEST = "manifest"
+    #: The names, and the registry's link to the package's source beside the repository's own.
+    REGISTRY = "registry"
+    #: A person (`--own-code`, `--dependency`).
+    PERSON = "person"
+
+
 class CallType(StrEnum):
     """What a model call was for; usage and cost are kept per call type."""
 
@@ -146,6 +168,7 @@ class RefusalReason(StrEnum):
     MANIFEST_MISSING = "manifest_missing"
     BLOCKED_BY_CONSTRAINT = "blocked_by_constraint"
     OWN_CODE = "own_code"
+    WHOSE_CODE_UNCLEAR = "whose_code_unclear"
     RECIPE_UNSUPPORTED = "recipe_unsupported"
     RESOLVER_FAILED = "resolver_failed"
     TOOL_MISSING = "tool_missing"
@@ -171,6 +194,7 @@ class RefusalReason(StrEnum):
             RefusalReason.ECOSYSTEM_UNSUPPORTED,
             RefusalReason.MANIFEST_MISSING,
             RefusalReason.TOOL_MISSING,
+            RefusalReason.WHOSE_CODE_UNCLEAR,
         }
 
     @property
@@ -211,18 +235,38 @@ class EscalationReason(StrEnum):
     BUDGET_EXHAUSTED = "budget_exhausted"
     RETRY_REFUSED = "retry_refused"
     NOTHING_PROVED = "nothing_proved"
+    #: The flaw is gone, as far as was looked, and tests of the base commit assert what was.
+    TESTS_CONTRADICT_PATCH = "tests_contradict_patch"
 
 
-#: Gates whose pass proves something about a fix; the others only say that its patch is well-formed.
-PROVING_GATES = frozenset({"not_vulnerable", "tests", "proof"})
+#: The gate that runs the base commit's tests, and the one that runs a test of the flaw.
+TESTS_GATE, PROOF_GATE = "tests", "proof"
+
+#: Before schema version 7 a pass of any of these ended a fix as verified.
+PROVING_GATES = frozenset({"not_vulnerable", TESTS_GATE, PROOF_GATE})
+
+#: Gates whose pass shows the flaw gone, by whose code has it: the versions of one's own code are no
+#: evidence, and a passing suite only shows that nothing else broke.
+SHOWING_GATES = {
+    AffectedCode.OWN: frozenset({PROOF_GATE}),
+    AffectedCode.DEPENDENCY: frozenset({"not_vulnerable", PROOF_GATE}),
+    AffectedCode.UNCLEAR: frozenset(),
+}
 
 
 class ProofLevel(StrEnum):
-    """How much a dependency fix was shown to hold."""
+    """How much a fix was shown to hold."""
 
+    #: A client resolved a tree, and no affected version is in it.
     RESOLVED_TREE = "resolved_tree"
+    #: Only declared versions could be read, and none is affected.
     PINS = "pins"
+    #: Source was edited, and nobody has looked yet. Before schema version 7 also: only tests passed.
     SOURCE = "source"
+    #: A test of the flaw fails at the base commit and passes with the patch.
+    PROOF_TEST = "proof_test"
+    #: The base commit's tests pass; nothing shows the flaw gone.
+    TESTS_ONLY = "tests_only"
 
 
 class LadderStep(StrEnum):

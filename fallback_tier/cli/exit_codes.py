@@ -11,16 +11,18 @@ REFUSED = 4
 NOT_AFFECTED = 5
 ENVIRONMENT = 6
 TRAIL_BROKEN = 7
+PATCHED = 8
 
 MEANING = {
-    OK: "fixed and proved (fix), all can be fixed (plan), a patch (attempt), intact (audit verify), "
-    "answered (review)",
+    OK: "fixed, and a gate saw the flaw gone (fix), all can be fixed (plan), a patch (attempt), intact "
+    "(audit verify), answered (review)",
     BAD_INPUT: "bad input; nothing was done",
     ESCALATED: "escalated: a person must decide",
     REFUSED: "refused: no patch can be had, or not for all, with the reason",
     NOT_AFFECTED: "not affected: nothing to fix",
     ENVIRONMENT: "a tool, the sandbox or a store is missing or failed",
     TRAIL_BROKEN: "the audit trail is damaged, or breaks its contract",
+    PATCHED: "patched, and the tests pass; nothing shows the flaw gone (fix)",
 }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fallback_audit.vocabulary import EscalationReason, GateStatus, ProofLevel, RefusalReason
+from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason
 from fallback_tier.advisory import Advisory, AdvisorySet, load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.handover import Landed, Put, hand_over, setup_of
@@ -18,8 +18,16 @@ from fallback_tier.errors import AdvisoryError, ConfigurationError
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.judges.proof_given import PROOF
-from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
+from fallback_tier.gates.result import (
+    Escalated,
+    FixResult,
+    Patched,
+    RefusedFix,
+    Verified,
+    WithPatch,
+)
 from fallback_tier.handover.delivery import deliver
+from fallback_tier.handover.headline import headline
 from fallback_tier.installed import look_at
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
@@ -115,7 +123,7 @@ def finish(
 ) -> int:
     """Deliver a proved patch and report the end; returns the exit code. ``put`` as ``hand_over`` says."""
     landed = Landed()
-    if isinstance(result, Verified):
+    if isinstance(result, WithPatch):
         fixed = [(result, advisory)]
         landed = hand_over(fixed, result.application, repo, services, setup, put)
     code = exit_code(result)
@@ -130,7 +138,9 @@ def document(result: FixResult) -> dict[str, object]:
     """For machines. Logs are evidence, found by digest; a result stays small."""
     said = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
     said |= {**usage_document(result), "proof": proof_status(result)}
-    return {**said, "proof_level": result.proof_level} if isinstance(result, Verified) else said
+    if not isinstance(result, WithPatch):
+        return said
+    return {**said, "proof_level": result.proof_level, "headline": headline(result)}
 
 
 def proof_status(result: FixResult) -> GateStatus | None:
@@ -144,6 +154,8 @@ def exit_code(result: FixResult) -> int:
     match result:
         case Verified():
             return exit_codes.OK
+        case Patched():
+            return exit_codes.PATCHED
         case Escalated(reason=EscalationReason.GATE_INFRASTRUCTURE):
             return exit_codes.ENVIRONMENT
         case Escalated():
@@ -155,7 +167,7 @@ def exit_code(result: FixResult) -> int:
 def report(result: FixResult, console: Console, landed: Landed) -> None:
     """The end of the story, for a person."""
     report_end(result, console)
-    if isinstance(result, Verified):
+    if isinstance(result, WithPatch):
         report_patch(result.application, console, landed)
     report_usage(result, console)
     report_record(result, console)
@@ -165,8 +177,8 @@ def report_end(result: FixResult, console: Console) -> None:
     """How it ended, and what was done."""
     head = safe(result.advisory_id)
     match result:
-        case Verified():
-            _report_verified(result, head, console)
+        case Verified() | Patched():
+            _report_patched(result, head, console)
         case Escalated(reason=reason, question=question):
             line(console, f"[bold yellow]escalated[/]  {head} ({reason})")
             line(console, f"  {safe(question)}")
@@ -176,28 +188,28 @@ def report_end(result: FixResult, console: Console) -> None:
             line(console, f"  {safe(sentence)}")
 
 
-def _report_verified(result: Verified, head: str, console: Console) -> None:
+def _report_patched(result: WithPatch, head: str, console: Console) -> None:
     application = result.application
+    colour = "green" if isinstance(result, Verified) else "yellow"
     line(
         console,
-        f"[bold green]fixed and proved[/]  {head} by the {application.tier} tier in "
-        f"{result.attempts} attempt(s); proof: {result.proof_level}",
+        f"[bold {colour}]{headline(result)}[/]  {head} by the {application.tier} tier in "
+        f"{result.attempts} attempt(s)",
     )
     if application.remediation is not None:
         show_remediation(console, application.remediation)
     if proof_status(result) is GateStatus.PASSED:
         line(console, "  the proof given fails at the base commit and passes with the patch")
-    elif result.proof_level is ProofLevel.SOURCE:
+    if isinstance(result, Patched):
         # A passing suite shows that nothing broke; only a test of the flaw shows it gone.
         line(
             console,
-            "  the base commit's tests pass with the patch; whether one of them shows the "
-            "vulnerability is for a reviewer to say",
+            "  whether the flaw is gone is for a reviewer to say, or for a test of it: --proof CMD",
         )
     _report_grounding(application, console)
     for verdict in result.verdicts:
-        if verdict.status.value == "skipped":
-            line(console, f"  not proved by {safe(verdict.gate)}: {safe(verdict.detail)}")
+        if verdict.status is GateStatus.SKIPPED:
+            line(console, f"  could not be judged by {safe(verdict.gate)}: {safe(verdict.detail)}")
 
 
 def _report_grounding(application: Applied, console: Console) -> None:

@@ -19,7 +19,7 @@ from fallback_tier.cli.plan import show_rest
 from fallback_tier.cli.progress import FixProgress, PlanProgress
 from fallback_tier.cli.remediation import line, safe, show_left
 from fallback_tier.gates.journal.inputs import Setup
-from fallback_tier.gates.result import FixResult, Verified
+from fallback_tier.gates.result import FixResult, WithPatch
 from fallback_tier.handover.delivery import deliver
 from fallback_tier.outcome import Applied
 from fallback_tier.planning import EcosystemPlan, RemediationPlan, plan
@@ -44,7 +44,7 @@ class Part:
     @property
     def fixed(self) -> Fixed | None:
         """The fix that is handed over with it."""
-        if isinstance(self.result, Verified) and self.held_back is None:
+        if isinstance(self.result, WithPatch) and self.held_back is None:
             return self.result, self.planned.advisory
         return None
 
@@ -145,12 +145,19 @@ def _merged(applications: Sequence[Applied]) -> Applied | None:
 
 
 def combined_exit_code(planned: RemediationPlan, parts: Sequence[Part]) -> int:
-    """The worst of the parts': a missing tool, then a person's decision, then what is left."""
+    """The worst of the parts': a missing tool, then a person's decision, then what is left, then what is
+    not shown."""
     codes = {exit_code(part.result) for part in parts} | {plan_exit_code(planned)}
     if any(part.application is None for part in parts):
         # Planned and not done, whatever the reason.
         codes.add(exit_codes.REFUSED)
-    order = (exit_codes.ENVIRONMENT, exit_codes.ESCALATED, exit_codes.REFUSED, exit_codes.OK)
+    order = (
+        exit_codes.ENVIRONMENT,
+        exit_codes.ESCALATED,
+        exit_codes.REFUSED,
+        exit_codes.PATCHED,
+        exit_codes.OK,
+    )
     return next((code for code in order if code in codes), exit_codes.NOT_AFFECTED)
 
 
@@ -188,7 +195,7 @@ def _report(planned: RemediationPlan, parts: Sequence[Part], console: Console) -
 def _next_steps(
     planned: RemediationPlan, parts: Sequence[Part], console: Console, *, has_model: bool
 ) -> None:
-    failed = any(not isinstance(part.result, Verified) for part in parts)
+    failed = any(not isinstance(part.result, WithPatch) for part in parts)
     if has_model and (planned.left or failed):
         line(
             console,

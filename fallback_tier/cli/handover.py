@@ -14,7 +14,7 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.journal.inputs import Setup
-from fallback_tier.gates.result import Verified
+from fallback_tier.gates.result import WithPatch
 from fallback_tier.handover.branch import (
     Committed,
     branch_for,
@@ -28,8 +28,8 @@ from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Services
 
-#: A proved fix, and what it is about.
-Fixed = tuple[Verified, Advisory]
+#: A fix with a patch, and what it is about.
+Fixed = tuple[WithPatch, Advisory]
 
 #: Puts a patch on the working tree; or where an earlier process has delivered it, as it is on record.
 Put = Callable[[Applied, RepoContext, ClientRunner], None] | PatchDelivered
@@ -161,7 +161,7 @@ def _report(
     return found
 
 
-def _was_sandboxed(result: Verified, services: Services) -> bool:
+def _was_sandboxed(result: WithPatch, services: Services) -> bool:
     """A process that had this fix in hand may have done without a sandbox: the record tells."""
     waived = services.audit.events(result.fix_id, kinds=frozenset({SandboxDisabled.__name__}))
     return all(one.scope.gate_transition_id != result.gate_transition_id for one in waived)

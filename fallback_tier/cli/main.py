@@ -14,6 +14,7 @@ from fallback_tier.cli.arguments import (
     add_on_violation,
     add_proof,
     add_record,
+    add_whose_code,
     words,
 )
 from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, TRAIL_BROKEN, epilog
@@ -122,6 +123,7 @@ def _add_fix(commands: "Commands") -> None:
         action="store_true",
         help="run the target's own commands unprotected (recorded in the audit trail)",
     )
+    add_whose_code(fix)
     _add_offline(fix)
     add_model(fix)
     add_budget(fix)
@@ -151,6 +153,7 @@ def _add_plan(commands: "Commands") -> None:
         action="store_true",
         help="predict from the files alone: no client runs, and nothing is resolved",
     )
+    add_whose_code(plan)
     _add_offline(plan)
     plan.add_argument("--state-dir", metavar="DIR", help="as for fix; a plan keeps nothing there")
     add_json(plan)
@@ -166,6 +169,7 @@ def _add_attempt(commands: "Commands") -> None:
         "Print one RecipeApplication.",
         epilog=epilog(),
     )
+    add_whose_code(attempt)
     _add_offline(attempt)
     add_model(attempt)
     add_budget(attempt)

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from fallback_audit.vocabulary import AffectedCode
 from fallback_tier.advisory import AdvisorySet, load_advisories
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.proof_options import gates_of, proof_of
@@ -81,7 +82,15 @@ def settings(arguments: argparse.Namespace) -> Settings:
         offline=arguments.offline,
         strategy=Strategy(getattr(arguments, "strategy", Strategy.STANDARD)),
         beam_width=width,
+        whose_code=_whose_code(arguments),
     )
+
+
+def _whose_code(arguments: argparse.Namespace) -> AffectedCode | None:
+    """What a person says of it; None: it is looked up."""
+    if getattr(arguments, "own_code", False):
+        return AffectedCode.OWN
+    return AffectedCode.DEPENDENCY if getattr(arguments, "dependency", False) else None
 
 
 def configuration(arguments: argparse.Namespace) -> Configuration:

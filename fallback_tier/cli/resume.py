@@ -87,7 +87,11 @@ def go_on(
         repo = look_at(repository, services.clients, services.configuration.settings)
         check_base(taken, repo.base_commit, fix_id)
         inputs = services.inputs_on(
-            repo, advisory, fix_id=fix_id, gate_transition_id=taken.gate_transition_id
+            repo,
+            advisory,
+            fix_id=fix_id,
+            gate_transition_id=taken.gate_transition_id,
+            affected=taken.affected,
         )
         with FixProgress(Console(stderr=True, quiet=as_json)) as progress:
             runner = services.gate_runner(advisory, progress, setup, repo=inputs.repo_ctx)

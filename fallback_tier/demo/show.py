@@ -24,6 +24,7 @@ from fallback_tier.cli.progress import FixProgress
 from fallback_tier.demo.cassette import recorded_nonces, replayed_author
 from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, shipped
 from fallback_tier.execution import ClientRunner
+from fallback_tier.gates.judges.proof_given import Proof
 from fallback_tier.gates.result import Verified
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.handover.delivery import deliver
@@ -36,13 +37,15 @@ RETRY_FIX = "demo-retry"
 
 @dataclass(frozen=True)
 class Scene:
-    """One fix of the demo. ``fetch`` puts a committed repository at a path."""
+    """One fix of the demo. ``fetch`` puts a committed repository at a path. ``proof``: the file of ours
+    that shows the flaw, where a fix is shown by no version."""
 
     title: str
     about: str
     fix_id: str
     advisory: str
     fetch: Callable[[Path, ClientRunner], None]
+    proof: str | None = None
 
 
 NPM = Scene(
@@ -64,10 +67,11 @@ PYTHON = Scene(
 REPLAY = Scene(
     "3. A fix replayed from a solved example",
     "A small project of ours, and a store with one validated fix of the same package on the same file "
-    "content. Replayed is the example's edit; the gates are real. No model.",
+    "content. Replayed is the example's edit; the gates are real, a test of the flaw among them. No model.",
     "demo-replay",
     "DEMO-2026-0001",
     lambda place, clients: copy_project("replay", place, clients),
+    "replay.py",
 )
 RETRY = Scene(
     "4. A fix that fails its gates once, and succeeds from a fresh context",
@@ -77,7 +81,16 @@ RETRY = Scene(
     RETRY_FIX,
     "DEMO-2026-0002",
     lambda place, clients: copy_project("retry", place, clients),
+    "retry.py",
 )
+
+
+def _proof(scene: Scene) -> Proof | None:
+    """A test of the flaw, laid over the project for its own run only."""
+    if scene.proof is None:
+        return None
+    with shipped(f"proofs/{scene.proof}") as path:
+        return Proof(("python", "-m", "unittest", "flaw_test"), {"flaw_test.py": path.read_bytes()})
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -110,7 +123,7 @@ class Demo:
         caught = self._tamper()
         if all(fixed) and intact and caught:
             self._console.print(
-                "[bold green]demo complete[/]: 4 fixed and proved, the trail verified"
+                "[bold green]demo complete[/]: 4 fixed, each shown by a gate, the trail verified"
             )
             return exit_codes.OK
         self._console.print("[bold red]the demo did not go as it should[/]")
@@ -130,7 +143,9 @@ class Demo:
             scene.fetch(place, self._clients)
         with shipped(f"advisories/{scene.advisory}.json") as path:
             advisory = load_advisory(path)
-        configuration = Configuration(state_dir=self._state, record=self._record, examples=examples)
+        configuration = Configuration(
+            state_dir=self._state, record=self._record, examples=examples, proof=_proof(scene)
+        )
         with open_services(configuration, nonces=nonces, author=author) as services:
             inputs = services.inputs(advisory, place, fix_id=scene.fix_id)
             with FixProgress(self._console) as progress:

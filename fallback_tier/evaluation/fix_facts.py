@@ -8,6 +8,7 @@ from fallback_audit.events import (
     AttemptRefused,
     AuditEvent,
     FixEscalated,
+    FixPatched,
     FixRefused,
     FixVerified,
     GateJudged,
@@ -56,7 +57,7 @@ class AttemptFacts(Frozen):
 class FixFacts(Frozen):
     """What a trail tells of one fix. ``reason``: of a refusal or an escalation."""
 
-    outcome: Literal["verified", "refused", "escalated"]
+    outcome: Literal["verified", "patched", "refused", "escalated"]
     reason: str = ""
     attempts: tuple[AttemptFacts, ...] = ()
     calls: tuple[CallFacts, ...] = ()
@@ -91,6 +92,8 @@ def facts_of(events: Iterable[AuditEvent]) -> FixFacts:
     match trail[-1] if trail else None:
         case FixVerified():
             outcome, reason = "verified", ""
+        case FixPatched():
+            outcome, reason = "patched", ""
         case FixRefused(reason=why):
             outcome, reason = "refused", why.value
         case FixEscalated(reason=why):

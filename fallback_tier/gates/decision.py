@@ -3,11 +3,15 @@
 Pure: the runner records and carries out what is decided here.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fallback_audit.events import Digest
 from fallback_audit.vocabulary import (
-    PROVING_GATES,
+    PROOF_GATE,
+    SHOWING_GATES,
+    TESTS_GATE,
+    AffectedCode,
     EscalationReason,
     GateStatus,
     RefusalReason,
@@ -24,9 +28,22 @@ from fallback_tier.prompt.redact import redact_secrets
 SAME_FAILURE_LIMIT = 3
 
 
+#: Tests that a question names; the record has all of them.
+_NAMED_TESTS = 20
+
+
 @dataclass(frozen=True)
 class Pass:
-    """Every gate that ran passed, at least one of them a proof."""
+    """Every gate that ran passed, and one of them saw the flaw gone."""
+
+    application: Applied
+    gates_passed: tuple[str, ...]
+    gates_skipped: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OnlyTested:
+    """Every gate that ran passed, the base commit's tests among them; nothing shows the flaw gone."""
 
     application: Applied
     gates_passed: tuple[str, ...]
@@ -58,15 +75,15 @@ class Failure:
     then: Ask | None
 
 
-Decision = Pass | Refuse | Ask | Failure
+Decision = Pass | OnlyTested | Refuse | Ask | Failure
 
 
-def decide(state: FixState, fix_id: str) -> Decision:
+def decide(state: FixState, fix_id: str, code: AffectedCode = AffectedCode.DEPENDENCY) -> Decision:
     """Strict AND of objective signals. The state must hold an application with its verdicts.
 
-    ``fix_id`` is what a person is told to name who wants the fix to go on.
+    ``fix_id`` is what a person is told to name who wants the fix to go on; ``code``: whose is affected.
     """
-    match _decide(state, fix_id):
+    match _decide(state, fix_id, code):
         case Ask() as ask:
             return told(ask, fix_id)
         case Failure(then=Ask() as ask) as failure:
@@ -87,7 +104,7 @@ def told(ask: Ask, fix_id: str) -> Ask:
     return replace(ask, question=f"{ask.question} {how_to_answer(fix_id)}")
 
 
-def _decide(state: FixState, fix_id: str) -> Decision:
+def _decide(state: FixState, fix_id: str, code: AffectedCode) -> Decision:
     application = state.application
     if application is None:
         raise AssertionError("a decision follows an attempt")
@@ -97,14 +114,16 @@ def _decide(state: FixState, fix_id: str) -> Decision:
         return _refusal(state, application, fix_id)
     if state.gates_with(GateStatus.FAILED):
         return _failure(state, application)
-    passed = state.gates_with(GateStatus.PASSED)
-    if PROVING_GATES.isdisjoint(passed):
-        return Ask(
-            EscalationReason.NOTHING_PROVED,
-            "The patch applies, but no gate could prove it: each was skipped. Review it by hand, or "
-            "give the repository a test that shows the vulnerability.",
-        )
-    return Pass(application, passed, state.gates_with(GateStatus.SKIPPED))
+    passed, skipped = state.gates_with(GateStatus.PASSED), state.gates_with(GateStatus.SKIPPED)
+    if not SHOWING_GATES[code].isdisjoint(passed):
+        return Pass(application, passed, skipped)
+    if TESTS_GATE in passed:
+        return OnlyTested(application, passed, skipped)
+    return Ask(
+        EscalationReason.NOTHING_PROVED,
+        "The patch applies, but no gate could prove it: each was skipped. Review it by hand, or "
+        "give the repository a test that shows the vulnerability.",
+    )
 
 
 def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
@@ -116,7 +135,7 @@ def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
             question = f"{reached_in_words(state.reached)} {how_to_go_on(state.reached, fix_id)}"
         return Ask(EscalationReason.BUDGET_EXHAUSTED, question)
     if state.prior_attempts:
-        return Ask(
+        return _contradiction(state.prior_attempts) or Ask(
             EscalationReason.RETRY_REFUSED,
             f"{len(state.prior_attempts)} attempt(s) failed, and the next gave no patch: "
             f"{refused.sentence}",
@@ -130,24 +149,62 @@ def _failure(state: FixState, application: Applied | Refused) -> Failure:
     distilled = distill(state.verdicts, application=application, attempt=application.attempt)
     # Before it is signed, stored or handed on: a target's log may print what nobody should keep.
     text, _ = redact_secrets(distilled.prior_failure_summary)
-    summary = distilled.model_copy(update={"prior_failure_summary": text})
+    summary = distilled.model_copy(
+        update={"prior_failure_summary": text, "contradicting_tests": _broken_tests(state)}
+    )
     signature = failure_signature(summary)
     return Failure(summary, signature, _instead_of_a_retry(state, summary, signature))
 
 
 def _instead_of_a_retry(state: FixState, summary: AttemptSummary, signature: Digest) -> Ask | None:
     """The question that ends the fix here; None: a fresh attempt may do better."""
+    attempts = (*state.prior_attempts, summary)
+    before = {name for attempt in state.prior_attempts for name in attempt.contradicting_tests}
+    shown = PROOF_GATE in state.gates_with(GateStatus.PASSED)
+    if shown and not before.isdisjoint(summary.contradicting_tests):
+        # Two patches without the flaw, and the same test against both: no third will please it.
+        return _contradiction((summary,))
     signatures = (*state.signatures, signature)
     how = ", ".join(summary.failing_gates) or summary.failure_kind.value
     if len(state.prior_attempts) + 1 > MAX_RETRIES:
-        return Ask(
+        return _contradiction(attempts) or Ask(
             EscalationReason.RETRY_CAP_REACHED,
             f"{len(state.prior_attempts) + 1} attempts failed, the last one at {how}. Fix it by hand, "
             "or reopen it, to start again with what is known now?",
         )
     if len(signatures) >= SAME_FAILURE_LIMIT and len(set(signatures[-SAME_FAILURE_LIMIT:])) == 1:
-        return Ask(
+        return _contradiction(attempts) or Ask(
             EscalationReason.SAME_FAILURE_REPEATED,
             f"{SAME_FAILURE_LIMIT} attempts failed in the same way ({how}). What is missing?",
         )
     return None
+
+
+def _broken_tests(state: FixState) -> tuple[str, ...]:
+    """Tests of the base commit that this patch broke. The proof stands before them: where one was given,
+    it had not failed."""
+    return tuple(
+        name
+        for verdict in state.verdicts
+        if verdict.gate == TESTS_GATE and verdict.status is GateStatus.FAILED
+        for name in verdict.broken
+    )
+
+
+def _contradiction(attempts: Sequence[AttemptSummary]) -> Ask | None:
+    """The question of the last attempt that tests alone stood against; None where there was none.
+
+    A fix may have to change a test that asserts the flaw. No patch may, so that is for a person to say.
+    """
+    against = next((one for one in reversed(attempts) if one.contradicting_tests), None)
+    if against is None:
+        return None
+    names = against.contradicting_tests
+    more = f" and {len(names) - _NAMED_TESTS} more" if len(names) > _NAMED_TESTS else ""
+    return Ask(
+        EscalationReason.TESTS_CONTRADICT_PATCH,
+        f"Against the patch of attempt {against.attempt} stand {len(names)} test(s) of the base commit, "
+        f"which pass there and fail with it: {', '.join(names[:_NAMED_TESTS])}{more}. If they assert what "
+        "the advisory calls the flaw, the patch is right and they must change with it; else it broke what "
+        "they test.",
+    )

@@ -28,7 +28,7 @@ class _Ended(Frozen):
 
 
 class Verified(_Ended):
-    """Every gate that ran on this patch passed, at least one of them a proof."""
+    """Every gate that ran on this patch passed, and one of them saw the flaw gone."""
 
     outcome: Literal["verified"] = "verified"
     application: Applied
@@ -37,6 +37,23 @@ class Verified(_Ended):
     def proof_level(self) -> ProofLevel:
         """What the gates have shown; where none looked at versions, what the attempt says of itself."""
         return shown_by(self.verdicts) or self.application.proof_level
+
+
+class Patched(_Ended):
+    """Every gate that ran on this patch passed, the base commit's tests among them; nothing shows the flaw
+    gone."""
+
+    outcome: Literal["patched"] = "patched"
+    application: Applied
+
+    @property
+    def proof_level(self) -> ProofLevel:
+        """Tests alone."""
+        return ProofLevel.TESTS_ONLY
+
+
+#: The ends with a patch to hand over.
+WithPatch = Verified | Patched
 
 
 class RefusedFix(_Ended):
@@ -56,7 +73,7 @@ class Escalated(_Ended):
     evidence: tuple[Digest, ...] = ()
 
 
-FixResult = Annotated[Verified | RefusedFix | Escalated, Field(discriminator="outcome")]
+FixResult = Annotated[Verified | Patched | RefusedFix | Escalated, Field(discriminator="outcome")]
 result_adapter: TypeAdapter[FixResult] = TypeAdapter(FixResult)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, BudgetReached
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.vocabulary import EscalationReason
+from fallback_audit.vocabulary import AffectedCode, EscalationReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import Finished, TierEvent
 from fallback_tier.errors import ToolError
@@ -158,7 +158,9 @@ class _Fix:
             question = f"Step {key.name!r} could not be run: {said} Repair this and run again?"
             ask = told(Ask(EscalationReason.GATE_INFRASTRUCTURE, question), self._repo.fix_id)
             return self.record.carry_out(ask, state)
-        return self.record.carry_out(decide(state, self._repo.fix_id), state)
+        affected = self._repo.affected
+        code = affected.code if affected else AffectedCode.DEPENDENCY
+        return self.record.carry_out(decide(state, self._repo.fix_id, code), state)
 
     def _attempt(self, state: FixState) -> FixState:
         events = self._runner.tier.stream(

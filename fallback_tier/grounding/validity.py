@@ -37,6 +37,11 @@ MAX_PROBLEMS: Final = 10
 _EXACT_NPM: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
 _EXACT: Final = re.compile(r"[0-9A-Za-z.!+_-]+")
 
+_OWN_CODE: Final = (
+    "This repository is the affected package itself, so no version of it can be raised here: mend its "
+    "source with source_edit."
+)
+
 
 def check_plan(
     plan: Plan,
@@ -57,7 +62,9 @@ def check_plan(
         if not plan.reason.strip():
             problems.append("`reason` is empty: say in one sentence why no safe fix can be made.")
         return tuple(problems)
-    if isinstance(plan, DependencyBump | Override):
+    if isinstance(plan, DependencyBump | Override) and repo.affected and repo.affected.is_own:
+        problems.append(_OWN_CODE)
+    elif isinstance(plan, DependencyBump | Override):
         problems += _version(plan, advisory, plugin.name)
     problems += edit_problems(plan.edits, repo, plugin)
     if len(problems) > MAX_PROBLEMS:

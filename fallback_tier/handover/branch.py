@@ -11,9 +11,10 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError, PatchError, ToolFailedError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.result import Verified
+from fallback_tier.gates.result import Patched, WithPatch
 from fallback_tier.gates.trees.aside import aside
 from fallback_tier.gates.trees.isolation import GIT_TIMEOUT_S, USERS_CONFIGURATION, git
+from fallback_tier.handover.headline import headline
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 
@@ -38,17 +39,21 @@ def branch_for(advisory_id: str, repo: RepoContext, clients: ClientRunner) -> st
     return f"{name}-{repo.fix_id}" if _has(name, repo, clients) else name
 
 
-def commit_message(fixes: Sequence[tuple[Verified, Advisory]]) -> str:
+def commit_message(fixes: Sequence[tuple[WithPatch, Advisory]]) -> str:
     """A title, what it is about, and trailers (git-interpret-trailers(1)) that lead to the record.
 
     Without the advisories' own words: a forge acts on some ("closes #1") when the commit is merged.
     """
     about, trailers = [], []
     for result, advisory in fixes:
-        about += [f"Fixes what {_plain(record.id)} tells." for record in advisory.records]
+        said = headline(result)
+        about += [f"{_plain(record.id)}: {said}." for record in advisory.records]
         trailers.append(f"Fallback-Tier-Fix: {_plain(result.fix_id)}")
         trailers.append(f"Fallback-Tier-Patch: {result.application.patch_sha256}")
-    title = "Fix " + ", ".join(_plain(result.advisory_id) for result, _ in fixes)
+    unshown = any(isinstance(result, Patched) for result, _ in fixes)
+    title = ("Patch for " if unshown else "Fix ") + ", ".join(
+        _plain(result.advisory_id) for result, _ in fixes
+    )
     return "\n".join([title[:_MAX_LINE_CHARS], "", *about, "", *trailers, ""])
 
 

@@ -7,19 +7,17 @@ judge's doubt lowers the level; nothing that a model says raises it.
 from enum import StrEnum
 
 from fallback_audit.frozen import Frozen
-from fallback_audit.vocabulary import GateStatus, ProofLevel
-from fallback_tier.gates.result import Verified, shown_by
-
-#: Names of the gates whose verdicts are signals here.
-PROOF, TESTS = "proof", "tests"
+from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel
+from fallback_tier.gates.result import Patched, WithPatch, shown_by
+from fallback_tier.handover.headline import status_of
 
 
 class Level(StrEnum):
     """How much stands behind a verified fix.
 
     ``high``: it was shown that the flaw is gone (a proof test, or no affected version in a resolved tree),
-    the tests pass, and nothing is to be looked at twice. ``low``: none of both was shown, or a judge
-    doubts the plan. ``medium``: everything between.
+    the tests pass, and nothing is to be looked at twice. ``low``: nothing was shown but that the tests
+    pass, if that, or a judge doubts the plan. ``medium``: everything between.
     """
 
     HIGH = "high"
@@ -42,19 +40,20 @@ class Confidence(Frozen):
     signals: tuple[Signal, ...]
 
 
-def confidence(result: Verified) -> Confidence:
-    """Derive the level of a verified fix from its verdicts and its patch's own account."""
+def confidence(result: WithPatch) -> Confidence:
+    """Derive the level of a fix from its verdicts and its patch's own account."""
     shown = is_shown_gone(result)
-    tests = _status(result, TESTS)
+    tests = status_of(result, TESTS_GATE)
     warnings = _warnings(result)
     signals = (
-        _gate_signal(result, PROOF, "no proof test was given"),
+        _gate_signal(result, PROOF_GATE, "no proof test was given"),
         _versions(result),
-        _gate_signal(result, TESTS, "no tests ran"),
+        _gate_signal(result, TESTS_GATE, "no tests ran"),
         *warnings,
     )
     doubted = result.application.low_confidence is not None
-    if doubted or not (shown or tests is GateStatus.PASSED):
+    unshown = isinstance(result, Patched) or not (shown or tests is GateStatus.PASSED)
+    if doubted or unshown:
         level = Level.LOW
     elif shown and tests is GateStatus.PASSED and not warnings:
         level = Level.HIGH
@@ -63,20 +62,16 @@ def confidence(result: Verified) -> Confidence:
     return Confidence(level=level, signals=signals)
 
 
-def is_shown_gone(result: Verified) -> bool:
+def is_shown_gone(result: WithPatch) -> bool:
     """A gate has seen that the flaw is gone: a proof test passed, or a client resolved a tree without it.
 
     Pins alone don't show what gets installed, and a passing suite only shows that nothing else broke.
     """
-    proved = _status(result, PROOF) is GateStatus.PASSED
+    proved = status_of(result, PROOF_GATE) is GateStatus.PASSED
     return proved or shown_by(result.verdicts) is ProofLevel.RESOLVED_TREE
 
 
-def _status(result: Verified, gate: str) -> GateStatus | None:
-    return next((verdict.status for verdict in result.verdicts if verdict.gate == gate), None)
-
-
-def _gate_signal(result: Verified, gate: str, missing: str) -> Signal:
+def _gate_signal(result: WithPatch, gate: str, missing: str) -> Signal:
     for verdict in result.verdicts:
         if verdict.gate == gate:
             passed = True if verdict.status is GateStatus.PASSED else None
@@ -84,18 +79,19 @@ def _gate_signal(result: Verified, gate: str, missing: str) -> Signal:
     return Signal(name=gate, speaks_for=None, detail=missing)
 
 
-def _versions(result: Verified) -> Signal:
+def _versions(result: WithPatch) -> Signal:
+    in_source = None, "the flaw is in source code, so no version tells"
     said = {
         ProofLevel.RESOLVED_TREE: (True, "no affected version is in the resolved tree"),
         ProofLevel.PINS: (None, "only the declared pins could be read"),
-        ProofLevel.SOURCE: (None, "the flaw is in source code, so no version tells"),
-    }[result.proof_level]
+        ProofLevel.TESTS_ONLY: (None, "no version shows that the flaw is gone"),
+    }.get(result.proof_level, in_source)
     if said[0] and shown_by(result.verdicts) is None:
         said = None, "no gate could look at the resolved tree"
     return Signal(name="versions", speaks_for=said[0], detail=said[1])
 
 
-def _warnings(result: Verified) -> tuple[Signal, ...]:
+def _warnings(result: WithPatch) -> tuple[Signal, ...]:
     application = result.application
     found = []
     if application.low_confidence is not None:

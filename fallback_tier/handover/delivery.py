@@ -9,7 +9,7 @@ from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.errors import ConfigurationError, PatchError, RepositoryError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.result import Verified
+from fallback_tier.gates.result import WithPatch
 from fallback_tier.gates.trees.isolation import USERS_CONFIGURATION, inspect_repository
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
@@ -77,7 +77,7 @@ def put_back(application: Applied, repo: RepoContext, clients: ClientRunner) -> 
 
 def record_delivery(
     audit: AuditStore,
-    result: Verified,
+    result: WithPatch,
     place: DeliveryPlace = DeliveryPlace.WORKING_TREE,
     reference: str | None = None,
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError, PatchError
-from fallback_tier.gates.result import Verified
+from fallback_tier.gates.result import WithPatch
 from fallback_tier.handover.product import product_of
 from fallback_tier.handover.pull_request import Subject, pull_request_body
 from fallback_tier.handover.vex import Statement, cyclonedx, openvex
@@ -21,7 +21,7 @@ PATCH, BODY, OPENVEX, CYCLONEDX = (
 
 
 def handover_files(
-    result: Verified,
+    result: WithPatch,
     advisory: Advisory,
     repo: RepoContext,
     *,

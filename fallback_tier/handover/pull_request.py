@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from fallback_audit.vocabulary import GateStatus, Tier
 from fallback_tier.advisory import Advisory
 from fallback_tier.budget.prices import PRICES_AS_OF
-from fallback_tier.gates.result import Verified
+from fallback_tier.gates.result import Patched, WithPatch
 from fallback_tier.handover.confidence import confidence
+from fallback_tier.handover.headline import headline
 from fallback_tier.handover.markdown import block, inline
 from fallback_tier.outcome import AttemptSummary
 
@@ -34,7 +35,7 @@ class Subject:
     """What a body is about. ``proof``: the command line of the proof test, where one was given.
     ``sandboxed``: all gates ran in a sandbox."""
 
-    result: Verified
+    result: WithPatch
     advisory: Advisory
     base_commit: str
     proof: str | None = None
@@ -45,7 +46,8 @@ def pull_request_title(subject: Subject) -> str:
     """One line of plain text, for a forge's title field or a commit."""
     ids = subject.advisory.ids
     more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-    return f"Fix {' '.join(ids[0].split())}{more}"
+    verb = "Patch for" if isinstance(subject.result, Patched) else "Fix"
+    return f"{verb} {' '.join(ids[0].split())}{more}"
 
 
 def pull_request_body(subject: Subject) -> str:
@@ -56,6 +58,8 @@ def pull_request_body(subject: Subject) -> str:
         result=result,
         application=result.application,
         confidence=confidence(result),
+        headline=headline(result),
+        shown=not isinstance(result, Patched),
         gates=[(verdict, _mark(verdict.status)) for verdict in result.verdicts],
         failures=[(summary, _told(summary)) for summary in result.prior_attempts],
         by_model=result.application.tier is Tier.LLM,

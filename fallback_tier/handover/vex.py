@@ -12,7 +12,7 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from fallback_tier.advisory import Advisory
-from fallback_tier.gates.result import Verified
+from fallback_tier.gates.result import WithPatch
 from fallback_tier.handover.confidence import is_shown_gone
 from fallback_tier.handover.product import Product
 
@@ -29,7 +29,7 @@ class Statement:
     """What is stated: this fix of these advisories, in this product, by this program, at this time.
     ``sandboxed``: all gates ran in a sandbox."""
 
-    result: Verified
+    result: WithPatch
     advisory: Advisory
     product: Product
     tool_version: str
@@ -52,9 +52,10 @@ class Statement:
         """One sentence: what was seen."""
         gates = ", ".join(v.gate for v in self.result.verdicts if v.status.value == "passed")
         level = self.result.proof_level.value.replace("_", " ")
-        more = "" if self.is_fixed else " No gate could show that the flaw itself is gone."
+        unseen = "no test fails at the base commit and passes now"
+        more = "" if self.is_fixed else f" Nothing shows that the flaw itself is gone: {unseen}."
         where = "in" if self.sandboxed else "without"
-        return f"Gates passed {where} a sandbox: {gates}; proof of versions: {level}.{more}"
+        return f"Gates passed {where} a sandbox: {gates}; proof: {level}.{more}"
 
 
 def openvex(statement: Statement) -> dict[str, Any]:

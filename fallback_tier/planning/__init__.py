@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisorySet, one_per_flaw
+from fallback_tier.outcome import NotApplicable
 from fallback_tier.planning.concern import narrowed
 from fallback_tier.planning.document import (
     EcosystemPlan,
@@ -17,6 +18,7 @@ from fallback_tier.planning.document import (
 )
 from fallback_tier.planning.ecosystem import EcosystemPlanner
 from fallback_tier.planning.untold import selected
+from fallback_tier.planning.whose import settled, whose_code
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
@@ -28,6 +30,7 @@ __all__ = [
     "parts",
     "plan",
     "selected",
+    "whose_code",
 ]
 
 
@@ -60,7 +63,15 @@ def plan(
     for name, members in sorted(served.items()):
         plugin = plugins[name]
         own = repo.model_copy(update={"manifests": plugin.manifests(repo.tracked_files)})
-        planner = EcosystemPlanner(plugin, own, tuple(members), resolve=resolve, observe=observe)
+        observe(f"{name}: whose code is affected")
+        planner = EcosystemPlanner(
+            plugin,
+            own,
+            tuple(members),
+            _settled(plugin, own, members),
+            resolve=resolve,
+            observe=observe,
+        )
         planner.triage()
         planners.append(planner)
     # 3. Climb the ladder for all of an ecosystem's together, until the ecosystems agree.
@@ -104,6 +115,17 @@ def _agreed(planners: Sequence[EcosystemPlanner]) -> tuple[EcosystemPlan, ...]:
         changed = [planner.drop(left) for planner in planners]
         if not any(changed):
             return fixes
+
+
+def _settled(
+    plugin: EcosystemPlugin, repo: RepoContext, advisories: Sequence[Advisory]
+) -> dict[str, NotApplicable]:
+    """The advisories that no recipe is to be asked about, by id: not those about dependencies."""
+    found = {
+        advisory.id: settled(advisory, plugin.name, whose_code(plugin, advisory, repo))
+        for advisory in advisories
+    }
+    return {name: why for name, why in found.items() if why is not None}
 
 
 def _unsupported(advisory: Advisory, plugins: Mapping[str, EcosystemPlugin]) -> Remaining:

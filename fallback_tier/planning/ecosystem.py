@@ -42,7 +42,8 @@ class EcosystemPlanner:
     """Advisories of one ecosystem (each narrowed to it) for one repository.
 
     *Targets* are to be fixed together. All others are *guards*: they don't concern the repository as it
-    is, and no fix may change that, so they climb with the targets.
+    is, and no fix may change that, so they climb with the targets. ``settled``: by id, why no recipe is
+    asked about an advisory (it is about the repository's own code).
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class EcosystemPlanner:
         plugin: EcosystemPlugin,
         repo: RepoContext,
         advisories: tuple[Advisory, ...],
+        settled: Mapping[str, NotApplicable],
         *,
         resolve: bool,
         observe: Callable[[str], None],
@@ -58,6 +60,7 @@ class EcosystemPlanner:
         #: Only resolving tells whether these concern the repository.
         self.undecided: set[str] = set()
         self._plugin, self._repo, self._advisories = plugin, repo, advisories
+        self._settled = settled
         self._resolve, self._observe = resolve, observe
         self._concern = Concern(plugin.name, advisories, repo)
         #: Which of an advisory's packages the repository holds in an affected version.
@@ -76,12 +79,19 @@ class EcosystemPlanner:
     def triage(self) -> None:
         """From the files alone: which advisories concern this repository."""
         self._observe(f"{self._plugin.name}: reading the manifests")
-        outline = self._outlined(bundle(self._advisories))
+        for advisory in self._advisories:
+            if (why := self._settled.get(advisory.id)) is not None:
+                self._held[advisory.id] = {UNKNOWN}
+                self._leave([self._whole(advisory, why.reason, why.sentence)])
+        open_ones = tuple(one for one in self._advisories if one.id not in self._settled)
+        if not open_ones:
+            return
+        outline = self._outlined(bundle(open_ones))
         found: tuple[Move | Left, ...] = (*outline.moves, *outline.left)
         for item in found:
             for name in self._concern.ids(item):
                 self._held.setdefault(name, set()).add(self._concern.canonical(item.package))
-        silent = [advisory for advisory in self._advisories if advisory.id not in self._held]
+        silent = [advisory for advisory in open_ones if advisory.id not in self._held]
         told = {one.id: it for one, it in self._concern.of_silent(silent, self._plugin)}
         for advisory in silent:
             selection = told.get(advisory.id)
@@ -95,7 +105,7 @@ class EcosystemPlanner:
         left = self.left_ids
         self._targets = [
             advisory
-            for advisory in self._advisories
+            for advisory in open_ones
             if advisory.id not in left
             and (advisory.id in self._held or (self._resolve and advisory.id in self.undecided))
         ]

@@ -15,11 +15,12 @@ from fallback_audit.model_events import BudgetRaised
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory
+from fallback_tier.affected import Affected
 from fallback_tier.errors import AdvisoryError
 from fallback_tier.execution import ClientRunner, Sandbox
 from fallback_tier.installed import clients_and_plugins, look_at, new_id
 from fallback_tier.outcome import NotApplicable, RecipeSelection
-from fallback_tier.planning import parts, selected
+from fallback_tier.planning import parts, selected, whose_code
 from fallback_tier.ports import EcosystemPlugin, LanguageModel, NonceSource
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
@@ -138,8 +139,12 @@ class Services:
         *,
         fix_id: str | None = None,
         gate_transition_id: str | None = None,
+        affected: Affected | None = None,
     ) -> Inputs:
-        """As ``inputs``, on a repository that was looked at already. Raises ConfigurationError."""
+        """As ``inputs``, on a repository that was looked at already. Raises ConfigurationError.
+
+        ``affected``: whose code it is about, where that was decided already (a fix that is taken up).
+        """
         plugin = self.plugin_for(advisory)
         own = repo.model_copy(
             update={
@@ -148,7 +153,10 @@ class Services:
                 "gate_transition_id": gate_transition_id or new_id("gate"),
             }
         )
-        return Inputs(advisory, own, selected(plugin, advisory, own))
+        own = own.model_copy(update={"affected": affected or whose_code(plugin, advisory, own)})
+        # A proof that fails here shows the flaw, whatever number the manifest has.
+        believed = self.configuration.proof is None
+        return Inputs(advisory, own, selected(plugin, advisory, own, believe_version=believed))
 
     def plugin_for(self, advisory: Advisory) -> EcosystemPlugin:
         """The plugin that serves this advisory. Raises ConfigurationError."""

@@ -1,9 +1,9 @@
-"""Which gates a patch is put to, in order: ours, the ecosystem's, the user's own, the proof."""
+"""Which gates a patch is put to, in order: ours, the ecosystem's (a proof before its tests), own ones."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import TESTS_GATE, RefusalReason
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.judges.common import common_gates
 from fallback_tier.gates.judges.configured import check_names, of_base
@@ -37,7 +37,9 @@ def gates_for(
     check_names(own, _RESERVED | {gate.name for gate in built_in})
     given = configuration.proof
     proof = () if given is None else (ProofGate(given, plugin),)
-    return (*built_in, *(CustomGate(settings, plugin) for settings in own), *proof)
+    before = [gate for gate in built_in if gate.name != TESTS_GATE]
+    tests = [gate for gate in built_in if gate.name == TESTS_GATE]
+    return (*before, *proof, *tests, *(CustomGate(settings, plugin) for settings in own))
 
 
 def check_proofs(runner: GateRunner, inputs: "Inputs", tell: Callable[[str], None]) -> None:

@@ -3,7 +3,7 @@
 Ecosystem plugins don't see each other; what they share over ports and models stands here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
@@ -82,13 +82,4 @@ def unsupported(problem: str) -> RecipeError:
         RefusalReason.RECIPE_UNSUPPORTED,
         problem,
         next_step="Change it by hand, or let a model propose the change.",
-    )
-
-
-def own_code(names: Sequence[str]) -> RecipeError:
-    """The repository is the affected package: there is nothing to bump, its source is to be edited."""
-    return RecipeError(
-        RefusalReason.OWN_CODE,
-        f"This repository is {', '.join(names)} itself: its own source is affected.",
-        next_step="A model can propose an edit; no dependency is to be raised.",
     )

@@ -8,19 +8,23 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
-from fallback_tier.errors import ToolFailedError
+from fallback_tier.affected import Affected
+from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
 #: How much of a client's own words a verdict's one sentence repeats.
 _QUOTED_CHARS = 300
+
+#: Places that a verdict's one sentence names.
+_NAMED = 5
 
 #: What npm and uv say where the registry, not the patch, is the trouble.
 _UNREACHABLE = re.compile(
@@ -47,6 +51,26 @@ def skipped(gate: str, reason: str, log: str = "") -> GateVerdict:
 def unread(gate: str, reason: str) -> GateVerdict:
     """Skipped, and a pass beside it proves no tree: something that counts could not be read."""
     return skipped(gate, reason).model_copy(update={"proof_level": ProofLevel.PINS})
+
+
+def of_own_code(
+    gate: str, affected: Affected, copies: Callable[[], Mapping[str, str]]
+) -> GateVerdict:
+    """The source is this repository's, so no version tells of a patch of it; copies are only reported.
+
+    ``copies``: place → version of what the base commit has of the advisory's packages from a registry.
+    """
+    names = ", ".join(package.name for package in affected.own) or "the affected package"
+    what = f"{names} is this repository's own code, and no version tells of a patch of it"
+    try:
+        held = copies()
+    except (RecipeError, RepositoryError) as error:
+        return skipped(gate, f"{what}; which copies of it are here can't be told: {error.problem}")
+    if held:
+        told = ", ".join(f"{place} ({version})" for place, version in list(held.items())[:_NAMED])
+        more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
+        what += f"; not a part of it, and not changed: {told}{more}"
+    return skipped(gate, what)
 
 
 def failed(gate: str, kind: FailureKind, detail: str, log: str = "") -> GateVerdict:
@@ -150,6 +174,6 @@ def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
     # The weakest counts: a whole is proved no better than its parts.
     level = ProofLevel.PINS if ProofLevel.PINS in levels else verdicts[0].proof_level
     flaky = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.flaky))
-    return verdicts[0].model_copy(
-        update={"detail": details, "log": logs, "proof_level": level, "flaky": flaky}
-    )
+    broken = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.broken))
+    said = {"detail": details, "log": logs, "proof_level": level}
+    return verdicts[0].model_copy(update={**said, "flaky": flaky, "broken": broken})

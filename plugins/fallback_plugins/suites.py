@@ -213,7 +213,9 @@ class _Suite:
         elif weighed.flaky:
             what += f"; flaky at the base commit, they never pass here: {_named(weighed.flaky)}"
         verdict = failed(self.gate, FailureKind.TESTS_FAILED, what, ours.result.output)
-        return verdict.model_copy(update={"flaky": weighed.flaky})
+        # Without the base commit's word nobody can say that they pass there.
+        broken = weighed.new if any(run.tells for run in self._base) else ()
+        return verdict.model_copy(update={"flaky": weighed.flaky, "broken": broken})
 
     def _fewer(self, ours: SuiteRun) -> GateVerdict | None:
         before = self._count_at_base()

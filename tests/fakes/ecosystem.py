@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, is_affected, lowest_fixed_version
+from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import FallbackError, RecipeError
 from fallback_tier.execution import CommandResult
 from fallback_tier.outcome import (
@@ -44,6 +45,12 @@ class FakeEcosystem:
 
     def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
         return tuple(path for path in tracked_files if path == MANIFEST)
+
+    def own_packages(self, repo: RepoContext) -> tuple[OwnPackage, ...]:
+        return ()
+
+    def source_links(self, package: str) -> tuple[str, ...]:
+        return ()
 
     def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
         return self.bump("vulnerable", "1.0.1")
@@ -145,10 +152,11 @@ class LadderEcosystem(FakeEcosystem):
     def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
         return tuple(path for path in tracked_files if path == self.manifest)
 
+    def own_packages(self, repo: RepoContext) -> tuple[OwnPackage, ...]:
+        return (OwnPackage(name=self.own, manifest="pypi.txt"),) if self.own else ()
+
     def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
         self.selects += 1
-        if self.own in advisory.packages(self.name):
-            return NotApplicable(reason=RefusalReason.OWN_CODE, sentence=f"{self.own} is this.")
         if not self._affected(advisory, repo) and not self.unlocked:
             return NotApplicable(reason=RefusalReason.NOT_AFFECTED, sentence="Not affected.")
         return Selected(recipe="ladder")

@@ -12,7 +12,8 @@ class RuleGate:
     """Passes where ``accepts`` says so of the patched worktree's files."""
 
     accepts: Callable[[GateContext], bool]
-    name: str = "tests"
+    #: A gate whose pass shows the flaw gone, whosever code is affected.
+    name: str = "proof"
     kind: FailureKind = FailureKind.TESTS_FAILED
     log: str = "FAILED tests/test_app.py::test_escape - AssertionError: escaped"
     judged: list[int] = field(default_factory=list)
@@ -34,7 +35,7 @@ class RuleGate:
 class SkippedGate:
     """A gate that has nothing to judge."""
 
-    name: str = "tests"
+    name: str = "proof"
 
     def judge(self, context: GateContext) -> GateVerdict:
         return GateVerdict(gate=self.name, status=GateStatus.SKIPPED, detail="there are no tests")

@@ -70,7 +70,7 @@ def desk(tmp_path: Path) -> Desk:
 
 def test_what_was_used_is_told_with_the_day_of_its_prices(desk: Desk) -> None:
     told = desk.fix("--dry-run").json
-    assert told["outcome"] == "verified"
+    assert told["outcome"] == "patched"
     (author,) = told["usage"]
     assert (author["call_type"], author["calls"]) == ("author", 2)
     assert (author["input_tokens"], author["output_tokens"]) == (4_000, 1_000)
@@ -107,7 +107,7 @@ def test_it_stops_at_its_cap_and_goes_on_where_it_stopped(desk: Desk) -> None:
 
     desk.answer(PLAN)  # the first answer is not asked for again
     ended = desk.fix("--max-usd", cap, "--resume", fix_id)
-    assert ended.code == exit_codes.OK, ended
+    assert ended.code == exit_codes.PATCHED, ended
     assert ended.json["fix_id"] == fix_id
     assert ended.json["usage"][0]["calls"] == 2
     assert (desk.repo / "left.py").read_text().endswith("return int(text)\n")
@@ -128,7 +128,7 @@ def test_nothing_is_raised_while_the_fix_goes_on(desk: Desk) -> None:
 
 def test_a_day_is_shared_by_all_fixes_of_a_state_folder(desk: Desk) -> None:
     cap = str(desk.wanted("--max-tokens-per-day") + 4_000)
-    assert desk.fix("--dry-run", "--max-tokens-per-day", cap).json["outcome"] == "verified"
+    assert desk.fix("--dry-run", "--max-tokens-per-day", cap).json["outcome"] == "patched"
     other = desk.fix("--dry-run", "--max-tokens-per-day", cap).json
     assert other["reason"] == "budget_exhausted"
     assert "5,000 tokens today (UTC) are used" in other["question"]

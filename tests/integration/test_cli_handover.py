@@ -62,7 +62,7 @@ def test_a_commit_leaves_the_checkout_as_it_is(
     assert git(desk.repo, "rev-parse", "fallback-tier/A").strip() == said["commit"]["commit"]
     assert list(committed(desk, said).values()) == ["left 2.0.0\nright 1.0.0\n"]
     message = git(desk.repo, "log", "-1", "--format=%B", "fallback-tier/A")
-    assert message.startswith("Fix A\n\nFixes what A tells.\n")
+    assert message.startswith("Fix A\n\nA: fixed; the proof passes, tests not run.\n")
     assert f"Fallback-Tier-Fix: {said['fix_id']}" in message
     (delivery,) = deliveries(desk)
     assert delivery.place is DeliveryPlace.BRANCH

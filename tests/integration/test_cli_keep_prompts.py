@@ -50,7 +50,7 @@ class Desk:
             *("--script", answers, "--state-dir", self.state, "--keys", self.keys),
             *options,
         )
-        assert ended.code == exit_codes.OK, ended
+        assert ended.code == exit_codes.PATCHED, ended
         self.evidence = FileEvidenceStore(
             evidence_dir(self.state), keys=EvidenceKeys(lambda: self.keys)
         )

@@ -84,7 +84,9 @@ def desk(tmp_path: Path) -> Desk:
 def test_a_proof_that_fails_before_and_passes_after(desk: Desk) -> None:
     told = desk.proved().json
     assert (told["outcome"], told["proof"]) == ("verified", "passed")
-    assert told["verdicts"][-1]["gate"] == "proof"
+    assert [one["gate"] for one in told["verdicts"]][-2:] == ["proof", "tests"]
+    assert told["headline"] == "fixed; the proof passes, tests pass"
+    assert told["proof_level"] == "proof_test"
     assert (desk.repo / "left.py").read_text().endswith(f"{RIGHT}\n")
     assert not (desk.repo / "proof.py").exists()
     assert "proof.py" not in told["application"]["diff"]
@@ -167,7 +169,7 @@ def test_a_gate_of_ones_own_judges_too(tmp_path: Path, place: str) -> None:
     (tmp_path / "ours.toml").write_text(NO_EVAL)
     desk.answer(WRONG, RIGHT)
     told = desk.fix(*(["--config", tmp_path / "ours.toml"] if place == "config" else [])).json
-    assert (told["outcome"], told["attempts"]) == ("verified", 2)
+    assert (told["outcome"], told["attempts"]) == ("patched", 2)
     assert gates_of(told)["no-eval"] == "passed"
     (failed,) = told["prior_attempts"]
     assert failed["failing_gates"] == ["no-eval"]

@@ -14,7 +14,7 @@ def breaking(number: int) -> dict[str, object]:
     return {**PLAN, "edits": [{"path": "left.py", "old": "    return eval(text)", "new": new}]}
 
 
-def test_a_reopened_fix_starts_with_the_last_failure_and_ends_proved(tmp_path: Path) -> None:
+def test_a_reopened_fix_starts_with_the_last_failure_and_ends_with_a_patch(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.answer(*map(breaking, range(4)))
     asked = desk.fix()
@@ -39,13 +39,16 @@ def test_a_reopened_fix_starts_with_the_last_failure_and_ends_proved(tmp_path: P
     desk.answer(PLAN)
     follows = shlex.split(reopened.out.partition("next: ")[2])[1:]
     ended = run(*follows, *state, "--json")
-    assert ended.code == exit_codes.OK, ended
-    assert ended.json["outcome"] == "verified"
+    assert ended.code == exit_codes.PATCHED, ended
+    assert ended.json["outcome"] == "patched"
     assert len(ended.json["prior_attempts"]) == 1
     assert "return int(text)" in (desk.repo / "left.py").read_text()
 
     log = run("audit", "log", *state, "--json").json["fixes"]
-    assert [fix["outcome"] for fix in log] == ["reopened by Ada", "verified"]
+    assert [fix["outcome"] for fix in log] == [
+        "reopened by Ada",
+        "patched: tests pass, nothing shows the flaw",
+    ]
     assert log[1]["linked_transition"] == log[0]["gate_transition_id"]
     assert {attempt["shape"] for attempt in log[1]["attempts"]} == {"fresh LLM run, no RAG"}
     verified = run("audit", "verify", *state)

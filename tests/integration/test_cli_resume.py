@@ -57,14 +57,14 @@ def test_a_killed_command_is_taken_up_from_anywhere(desk: Desk, tmp_path: Path) 
     refused = run("audit", "verify", "--state-dir", desk.state)
     assert refused.code == exit_codes.OK, refused  # an open fix breaks no rule
     ended = run("resume", fix_id, "--state-dir", desk.state, "--json", cwd=place)
-    assert ended.code == exit_codes.OK, ended
+    assert ended.code == exit_codes.PATCHED, ended
     assert ended.json["fix_id"] == fix_id
     assert ended.json["delivered"]
     assert (desk.repo / "left.py").read_text().endswith("return int(text)\n")
     assert run("audit", "verify", "--state-dir", desk.state).code == exit_codes.OK
     assert half_written(desk.state, desk.repo) == []
     again = run("resume", fix_id, "--state-dir", desk.state)
-    assert again.code == exit_codes.OK
+    assert again.code == exit_codes.PATCHED
     assert "has ended (PatchDelivered): no gate is run again" in again.err
 
 
@@ -103,7 +103,7 @@ def test_what_is_not_on_record(desk: Desk) -> None:
     ended = run("resume", "fix-1", "--state-dir", desk.state)
     assert ended.code == exit_codes.ENVIRONMENT
     assert not desk.state.exists()
-    assert desk.fix("--dry-run").code == exit_codes.OK
+    assert desk.fix("--dry-run").code == exit_codes.PATCHED
     ended = run("resume", "fix-9", "--state-dir", desk.state, "--json")
     assert ended.code == exit_codes.BAD_INPUT
     assert "no fix 'fix-9'" in json.loads(ended.out)["error"]["problem"]

@@ -179,10 +179,10 @@ def names(found: Case, **facts: Any) -> list[str]:
     return [gate.name for gate in gates]
 
 
-def test_they_come_after_the_ecosystems_and_before_the_proof(tmp_path: Path) -> None:
+def test_they_come_after_the_ecosystems_and_the_proof(tmp_path: Path) -> None:
     with case(tmp_path, {".fallback-tier.toml": CONFIG}, {"app.py": EVIL}) as found:
         assert names(found)[-1] == "lint"
-        assert names(found, proof={"command": ["true"]})[-2:] == ["lint", "proof"]
+        assert names(found, proof={"command": ["true"]})[-2:] == ["proof", "lint"]
         assert names(found, gates=[])[-1] != "lint"  # our configuration counts alone
         assert names(found, gates=[{"name": "docs", "command": ["true"]}])[-1] == "docs"
 

@@ -56,7 +56,7 @@ class SayingGate:
     """Implements Gate over words; at the end of them it passes."""
 
     words: Iterator[str]
-    name: str = "tests"
+    name: str = "proof"
 
     def judge(self, context: GateContext) -> GateVerdict:
         word = next(self.words, "passes")

@@ -136,7 +136,7 @@ def test_a_recipe_that_passes_is_verified(bench: Bench) -> None:
         "attempt",
         "isolate",
         "gate:applies",
-        "gate:tests",
+        "gate:proof",
         "decide",
     ]
 

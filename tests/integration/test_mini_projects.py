@@ -20,6 +20,7 @@ from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.running.sandbox import BubblewrapSandbox
 from fallback_tier.installed import clients_and_plugins, look_at
 from fallback_tier.outcome import NotApplicable
+from fallback_tier.planning import selected, whose_code
 from fallback_tier.repo import RepoContext, Settings
 
 ROOT = Path(__file__).parents[1] / "mini_projects"
@@ -59,7 +60,10 @@ def test_a_small_plausible_package(project: MiniProject) -> None:
 def test_the_repository_is_the_affected_package(project: MiniProject, tmp_path: Path) -> None:
     """So the chain goes from the recipe, which has nothing to bump, to the model."""
     plugin = PLUGINS[project.advisory.ecosystems[0]]
-    selection = plugin.select(project.advisory, found(project, tmp_path))
+    repo = found(project, tmp_path)
+    affected = whose_code(plugin, project.advisory, repo)
+    decided = repo.model_copy(update={"affected": affected})
+    selection = selected(plugin, project.advisory, decided)
     assert isinstance(selection, NotApplicable)
     assert selection.reason is RefusalReason.OWN_CODE
 

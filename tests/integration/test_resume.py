@@ -137,7 +137,7 @@ class TestAsItWas:
 
     def test_another_gate(self, early: CrashHouse, refused: Callable[..., None]) -> None:
         early.gates = (RuleGate(lambda _: True, name="other"),)
-        refused(InputError, "other gates: 'tests' is gone, 'other' is new")
+        refused(InputError, "other gates: 'proof' is gone, 'other' is new")
 
     def test_gates_in_another_order(self, early: CrashHouse, refused: Callable[..., None]) -> None:
         early.gates = (RuleGate(lambda _: True), RuleGate(lambda _: True, name="declared_set"))

@@ -15,7 +15,7 @@ from fallback_tier.outcome import (
     RecipeSelection,
     Selected,
 )
-from fallback_tier.planning import plan, selected
+from fallback_tier.planning import plan, selected, whose_code
 from fallback_tier.repo import RepoContext
 from tests.fakes.ecosystem import LadderEcosystem
 from tests.fakes.repository import context
@@ -47,7 +47,9 @@ def test_a_record_without_versions_is_not_called_unaffected(tmp_path: Path) -> N
 
 def test_own_code_needs_no_versions(tmp_path: Path) -> None:
     repo = context(tmp_path, {"pypi.txt": "left 1.0.0\n"})
-    told = selected(LadderEcosystem(own="left"), commits_only("G", "left"), repo)
+    plugin, record = LadderEcosystem(own="left"), commits_only("G", "left")
+    decided = repo.model_copy(update={"affected": whose_code(plugin, record, repo)})
+    told = selected(plugin, record, decided)
     assert isinstance(told, NotApplicable)
     assert told.reason is RefusalReason.OWN_CODE
 

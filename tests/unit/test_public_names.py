@@ -58,6 +58,7 @@ EVENT_KINDS = {
     "EvidenceCollected",
     "ExampleReplayed",
     "FixEscalated",
+    "FixPatched",
     "FixRefused",
     "FixResumed",
     "FixStarted",
@@ -94,8 +95,8 @@ def test_event_kinds() -> None:
     classes = get_args(union)
     assert {one.model_fields["kind"].default for one in classes} == EVENT_KINDS
     assert {one.__name__ for one in classes} == EVENT_KINDS
-    assert set(TERMINAL_KINDS) == {"FixEscalated", "FixRefused", "FixVerified"}
-    assert SCHEMA_VERSION == 6
+    assert set(TERMINAL_KINDS) == {"FixEscalated", "FixPatched", "FixRefused", "FixVerified"}
+    assert SCHEMA_VERSION == 7
 
 
 CLOSED = {
@@ -106,13 +107,13 @@ CLOSED = {
     """,
     RefusalReason: """
         not_affected no_fixed_version ecosystem_unsupported manifest_missing blocked_by_constraint
-        own_code recipe_unsupported resolver_failed tool_missing model_not_configured
+        own_code whose_code_unclear recipe_unsupported resolver_failed tool_missing model_not_configured
         model_unavailable model_refused context_too_long budget_exhausted plan_invalid
         repeated_patch nothing_changed retry_cap_reached
     """,
     EscalationReason: """
         retry_cap_reached same_failure_repeated gate_infrastructure model_unavailable
-        budget_exhausted retry_refused nothing_proved
+        budget_exhausted retry_refused nothing_proved tests_contradict_patch
     """,
     Tier: "recipe rag llm",
     PromptShape: "initial retry none",
@@ -127,7 +128,7 @@ CLOSED = {
     Provenance: "live replayed scripted",
     RetrievalVerdict: "hit degraded miss",
     GateStatus: "passed failed skipped",
-    ProofLevel: "resolved_tree pins source",
+    ProofLevel: "resolved_tree pins source proof_test tests_only",
     Capability: "process network dynamic_code",
     ReviewVerdict: "approved rejected",
     DeliveryPlace: "working_tree branch",

@@ -6,24 +6,43 @@ a gate runner must do hold where one kept the trail (``trail.managed``).
 
 from collections.abc import Iterator
 
-from fallback_audit.contract.trail import AFTERWORDS, Finding, Run, Trail, is_budget_stop
+from fallback_audit.contract.trail import (
+    AFTERWORDS,
+    TERMINALS,
+    Finding,
+    Run,
+    Trail,
+    is_budget_stop,
+)
 from fallback_audit.events import (
     AttemptFailed,
     AttemptRefused,
     AttemptStarted,
     FixEscalated,
+    FixPatched,
     FixRefused,
     FixStarted,
     FixVerified,
     GateJudged,
     PatchProposed,
+    RecipeEvaluated,
 )
-from fallback_audit.vocabulary import PROVING_GATES, EscalationReason, FailureKind, GateStatus
+from fallback_audit.vocabulary import (
+    PROVING_GATES,
+    SHOWING_GATES,
+    TESTS_GATE,
+    AffectedCode,
+    EscalationReason,
+    FailureKind,
+    GateStatus,
+    ProofLevel,
+    Tier,
+)
 
 #: Identical failure signatures that stop a fix (DESIGN §7); a test compares it with the runner's.
 SAME_FAILURE_LIMIT = 3
 
-_DECISIONS = (AttemptStarted, AttemptFailed, FixVerified, FixRefused, FixEscalated)
+_DECISIONS = (AttemptStarted, AttemptFailed, *TERMINALS)
 
 _ANSWERS_TO_A_PATCH = frozenset({GateJudged, FixEscalated})
 _ANSWERS_TO_A_FAILURE = frozenset({AttemptStarted, FixEscalated, FixRefused})
@@ -149,30 +168,56 @@ def same_failure_is_real(trail: Trail) -> Iterator[Finding]:
 
 
 def verified_is_proved(trail: Trail) -> Iterator[Finding]:
-    """FixVerified is about the last proposed patch, which every gate that ran has passed."""
+    """FixVerified is about the last proposed patch, which every gate that ran has passed, and one of those
+    that can see the flaw gone did."""
     for seq, verified in trail.of(FixVerified):
-        run = trail.runs[-1] if trail.runs else None
-        if run is None or verified.attempt != run.attempt:
-            yield seq, f"attempt {verified.attempt} is not the one in hand"
-            continue
-        proposed = [(patch.patch_sha256, patch.tier) for _, patch in run.of(PatchProposed)]
-        if (verified.patch_sha256, verified.tier) not in proposed:
-            yield seq, "this patch was not proposed in the attempt"
-        if _judged(run, GateStatus.FAILED):
-            yield seq, "a gate failed on this patch"
-        passed = [verdict for _, verdict in _judged(run, GateStatus.PASSED)]
-        skipped = [verdict for _, verdict in _judged(run, GateStatus.SKIPPED)]
-        for status, named, verdicts in (
-            (GateStatus.PASSED, verified.gates_passed, passed),
-            (GateStatus.SKIPPED, verified.gates_skipped, skipped),
-        ):
-            if set(named) != {verdict.gate for verdict in verdicts}:
-                yield seq, f"the gates named as {status} are not those on record"
-        if PROVING_GATES.isdisjoint([verdict.gate for verdict in passed]):
+        passed = _passed(trail)
+        yield from _accepted(trail, seq, verified)
+        if _showing_gates(trail).isdisjoint(verdict.gate for verdict in passed):
             yield seq, "no gate that could prove this patch passed"
         shown = [verdict.proof_level for verdict in passed]
         if verified.proof_level is not next(filter(None, shown), verified.proof_level):
             yield seq, f"no gate has shown proof level {verified.proof_level}"
+
+
+def patched_is_tested(trail: Trail) -> Iterator[Finding]:
+    """FixPatched is about the last proposed patch, whose tests passed; and says that nothing shows more."""
+    for seq, patched in trail.of(FixPatched):
+        passed = {verdict.gate for verdict in _passed(trail)}
+        yield from _accepted(trail, seq, patched)
+        if TESTS_GATE not in passed:
+            yield seq, "the tests of the base commit did not pass"
+        if not _showing_gates(trail).isdisjoint(passed):
+            yield seq, "a gate has shown the flaw gone, and the end says that none did"
+        if patched.proof_level is not ProofLevel.TESTS_ONLY:
+            yield seq, f"passing tests show no proof level {patched.proof_level}"
+
+
+def own_code_takes_no_recipe(trail: Trail) -> Iterator[Finding]:
+    """Where the repository's own code is affected, no version of anything else is the fix."""
+    start = _start(trail)
+    if start is None or start.affected_code is not AffectedCode.OWN:
+        return
+    for seq, event in trail.any_of(RecipeEvaluated, PatchProposed):
+        if isinstance(event, RecipeEvaluated) and event.selected:
+            yield seq, "own code is affected, and a recipe was selected"
+        if isinstance(event, PatchProposed) and event.tier is Tier.RECIPE:
+            yield seq, "own code is affected, and the patch is a recipe's"
+
+
+def contradictions_are_real(trail: Trail) -> Iterator[Finding]:
+    """A question about tests that contradict a patch has an attempt on record that failed by tests."""
+    asked = [
+        seq
+        for seq, end in trail.of(FixEscalated)
+        if end.reason is EscalationReason.TESTS_CONTRADICT_PATCH
+    ]
+    failed = any(
+        failure.failure_kind is FailureKind.TESTS_FAILED and TESTS_GATE in failure.failing_gates
+        for _, failure in trail.of(AttemptFailed)
+    )
+    for seq in asked if not failed else ():
+        yield seq, "no attempt failed by the tests of the base commit"
 
 
 def verified_ran_its_gates(trail: Trail) -> Iterator[Finding]:
@@ -180,13 +225,51 @@ def verified_ran_its_gates(trail: Trail) -> Iterator[Finding]:
 
     Before schema version 5 a FixStarted named neither gates nor inputs.
     """
-    start = next((start.event for start in trail.of(FixStarted)), None)
+    start = _start(trail)
     planned = start.gates if start else ()
     tells = start is not None and (planned or start.inputs_sha256)
-    for seq, _ in trail.of(FixVerified) if tells and trail.runs else ():
+    ends = trail.any_of(FixVerified, FixPatched) if tells and trail.runs else []
+    for seq, _ in ends:
         judged = tuple(verdict.event.gate for verdict in trail.runs[-1].of(GateJudged))
         if judged != planned:
             yield seq, f"the gates judged are not those planned: {', '.join(planned)}"
+
+
+def _accepted(trail: Trail, seq: int, end: FixVerified | FixPatched) -> Iterator[Finding]:
+    """What holds of both ends with a patch: it was proposed, nothing failed, and the gates are named."""
+    run = trail.runs[-1] if trail.runs else None
+    if run is None or end.attempt != run.attempt:
+        yield seq, f"attempt {end.attempt} is not the one in hand"
+        return
+    proposed = [(patch.patch_sha256, patch.tier) for _, patch in run.of(PatchProposed)]
+    if (end.patch_sha256, end.tier) not in proposed:
+        yield seq, "this patch was not proposed in the attempt"
+    if _judged(run, GateStatus.FAILED):
+        yield seq, "a gate failed on this patch"
+    for status, named in (
+        (GateStatus.PASSED, end.gates_passed),
+        (GateStatus.SKIPPED, end.gates_skipped),
+    ):
+        if set(named) != {verdict.gate for _, verdict in _judged(run, status)}:
+            yield seq, f"the gates named as {status} are not those on record"
+
+
+def _passed(trail: Trail) -> list[GateJudged]:
+    """What passed in the attempt in hand."""
+    runs = trail.runs[-1:]
+    return [verdict for run in runs for _, verdict in _judged(run, GateStatus.PASSED)]
+
+
+def _start(trail: Trail) -> FixStarted | None:
+    return next((start.event for start in trail.of(FixStarted)), None)
+
+
+def _showing_gates(trail: Trail) -> frozenset[str]:
+    """Gates whose pass shows the flaw gone; before schema version 7 a fix did not say whose code has it."""
+    start = _start(trail)
+    if start is None or start.affected_code is None:
+        return PROVING_GATES
+    return SHOWING_GATES[start.affected_code]
 
 
 def _judged(run: Run, status: GateStatus) -> list[tuple[int, GateJudged]]:

@@ -10,6 +10,7 @@ from fallback_audit.contract.trail import Finding, Trail, is_budget_stop
 from fallback_audit.events import (
     AttemptFailed,
     FixEscalated,
+    FixPatched,
     FixResumed,
     FixStarted,
     FixVerified,
@@ -73,10 +74,10 @@ def reopens_carry_a_failure(trail: Trail) -> Iterator[Finding]:
 
 
 def deliveries_are_earned(trail: Trail) -> Iterator[Finding]:
-    """Only a verified patch, or one that a person approved, is put anywhere."""
+    """Only a patch that a fix ended with, or that a person approved, is put anywhere."""
     earned: set[str | None] = set()
-    for seq, event in trail.any_of(FixVerified, ReviewDecided, PatchDelivered):
+    for seq, event in trail.any_of(FixVerified, FixPatched, ReviewDecided, PatchDelivered):
         if not isinstance(event, PatchDelivered):
             earned.add(event.patch_sha256)  # type: ignore[union-attr]
         elif event.patch_sha256 not in earned:
-            yield seq, "delivered, and neither verified nor approved"
+            yield seq, "delivered, and neither verified, patched nor approved"

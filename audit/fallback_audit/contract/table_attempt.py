@@ -13,6 +13,7 @@ from fallback_audit.events import (
     ConsumerLeft,
     ExampleReplayed,
     FixEscalated,
+    FixPatched,
     FixRefused,
     FixStarted,
     FixVerified,
@@ -226,6 +227,7 @@ ATTEMPT_RULES: tuple[Rule, ...] = (
                 ConsumerLeft,
                 AttemptStarted,
                 FixVerified,
+                FixPatched,
                 FixRefused,
                 FixEscalated,
             }

@@ -8,12 +8,15 @@ from fallback_audit.events import (
     AttemptRefused,
     AttemptStarted,
     FixEscalated,
+    FixPatched,
     FixRefused,
     FixResumed,
     FixStarted,
     FixVerified,
     GateJudged,
     PatchDelivered,
+    PatchProposed,
+    RecipeEvaluated,
     ReviewDecided,
     TransitionReopened,
 )
@@ -26,7 +29,9 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
         "DESIGN §7",
         fix.proposals_are_judged,
         breaches=(Removed(GateJudged),),
-        sees=frozenset({FixStarted, AttemptStarted, AttemptFailed, FixVerified, FixRefused}),
+        sees=frozenset(
+            {FixStarted, AttemptStarted, AttemptFailed, FixVerified, FixPatched, FixRefused}
+        ),
         local=True,
     ),
     Rule(
@@ -47,7 +52,9 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
         "DESIGN §7",
         fix.failed_gates_act,
         breaches=(Removed(AttemptFailed),),
-        sees=frozenset({GateJudged, AttemptStarted, FixVerified, FixRefused, FixEscalated}),
+        sees=frozenset(
+            {GateJudged, AttemptStarted, FixVerified, FixPatched, FixRefused, FixEscalated}
+        ),
         local=True,
     ),
     Rule(
@@ -85,7 +92,15 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
             Altered(AttemptRefused, "reason"),
         ),
         sees=frozenset(
-            {FixStarted, AttemptStarted, AttemptFailed, FixVerified, FixRefused, FixEscalated}
+            {
+                FixStarted,
+                AttemptStarted,
+                AttemptFailed,
+                FixVerified,
+                FixPatched,
+                FixRefused,
+                FixEscalated,
+            }
         ),
         local=True,
     ),
@@ -126,15 +141,16 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
             Removed(FixStarted),
             Added(FixStarted),
         ),
-        sees=frozenset({FixStarted, FixVerified, FixRefused, FixEscalated}),
+        sees=frozenset({FixStarted, FixVerified, FixPatched, FixRefused, FixEscalated}),
     ),
     Rule(
         "one-terminal-event",
-        "A finished fix has exactly one of verified, refused, escalated; only afterwords follow.",
+        "A finished fix has exactly one of verified, patched, refused, escalated; only afterwords follow.",
         "DESIGN §8",
         fix.one_terminal_event,
         breaches=(
             Added(FixVerified),
+            Added(FixPatched),
             Added(FixEscalated),
             Added(AttemptStarted),
         ),
@@ -142,7 +158,7 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "verified-is-proved",
-        "FixVerified is about the proposed patch, which every gate that ran has passed.",
+        "FixVerified is about the proposed patch; every gate that ran passed, one that sees the flaw gone.",
         "DESIGN §7",
         fix.verified_is_proved,
         breaches=(
@@ -150,19 +166,57 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
             Altered(FixVerified, "patch_sha256"),
             Altered(FixVerified, "gates_passed"),
             Altered(FixVerified, "proof_level"),
+            Altered(FixStarted, "affected_code"),
         ),
-        sees=frozenset({FixVerified, AttemptStarted, GateJudged}),
+        sees=frozenset({FixStarted, FixVerified, AttemptStarted, GateJudged}),
+    ),
+    Rule(
+        "patched-is-tested",
+        "FixPatched is about the proposed patch; every gate that ran passed, tests did, none saw more.",
+        "ADR-0038",
+        fix.patched_is_tested,
+        breaches=(
+            Removed(GateJudged),
+            Altered(FixPatched, "patch_sha256"),
+            Altered(FixPatched, "gates_passed"),
+            Altered(FixPatched, "proof_level"),
+        ),
+        sees=frozenset({FixStarted, FixPatched, AttemptStarted, GateJudged}),
+    ),
+    Rule(
+        "own-code-takes-no-recipe",
+        "Where the repository's own code is affected, no recipe is selected and no patch is a recipe's.",
+        "ADR-0037",
+        fix.own_code_takes_no_recipe,
+        breaches=(
+            Altered(FixStarted, "affected_code"),
+            Altered(RecipeEvaluated, "selected"),
+            Altered(PatchProposed, "tier"),
+        ),
+        sees=frozenset({FixStarted, RecipeEvaluated, PatchProposed}),
+    ),
+    Rule(
+        "contradictions-are-real",
+        "A question about tests that contradict a patch follows an attempt that failed by tests.",
+        "ADR-0038",
+        fix.contradictions_are_real,
+        breaches=(
+            Removed(AttemptFailed),
+            Altered(FixEscalated, "reason"),
+            Altered(AttemptFailed, "failing_gates"),
+        ),
+        sees=frozenset({FixEscalated, AttemptFailed}),
     ),
     Rule(
         "verified-ran-its-gates",
-        "A verified patch was judged by each gate that the fix set out with, in order, and no other.",
+        "A patch that ends a fix was judged by each gate that the fix set out with, in order, by no other.",
         "DESIGN §7",
         fix.verified_ran_its_gates,
         breaches=(
             Removed(GateJudged),
             Altered(FixStarted, "gates"),
         ),
-        sees=frozenset({FixStarted, AttemptStarted, GateJudged, FixVerified}),
+        sees=frozenset({FixStarted, AttemptStarted, GateJudged, FixVerified, FixPatched}),
     ),
     # --- Interruptions and people ---
     Rule(
@@ -214,7 +268,7 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "deliveries-are-earned",
-        "A patch is delivered only after it was verified, or approved by a person.",
+        "A patch is delivered only after it was verified, or patched with tests, or approved by a person.",
         "DESIGN §7",
         human.deliveries_are_earned,
         breaches=(

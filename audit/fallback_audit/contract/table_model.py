@@ -12,6 +12,7 @@ from fallback_audit.events import (
     BudgetRaised,
     BudgetReached,
     FixEscalated,
+    FixPatched,
     FixRefused,
     FixVerified,
     GateJudged,
@@ -50,7 +51,15 @@ MODEL_RULES: tuple[Rule, ...] = (
             Removed(LowConfidenceFlagged),
         ),
         sees=frozenset(
-            {PatchProposed, GateJudged, AttemptFailed, FixVerified, FixRefused, FixEscalated}
+            {
+                PatchProposed,
+                GateJudged,
+                AttemptFailed,
+                FixVerified,
+                FixPatched,
+                FixRefused,
+                FixEscalated,
+            }
         ),
         local=True,
     ),
@@ -125,6 +134,7 @@ MODEL_RULES: tuple[Rule, ...] = (
                 ModelCalled,
                 AnswerReused,
                 FixVerified,
+                FixPatched,
                 FixRefused,
                 FixEscalated,
             }

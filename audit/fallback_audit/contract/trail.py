@@ -20,6 +20,7 @@ from fallback_audit.events import (
     AuditEvent,
     BudgetRaised,
     FixEscalated,
+    FixPatched,
     FixRefused,
     FixResumed,
     FixStarted,
@@ -43,7 +44,7 @@ _SEQ = itemgetter(0)
 Finding = tuple[int, str]
 
 #: The types of TERMINAL_KINDS.
-TERMINALS = (FixVerified, FixRefused, FixEscalated)
+TERMINALS = (FixVerified, FixPatched, FixRefused, FixEscalated)
 
 #: What may stand behind the end of a fix: a patch goes out, a person answers.
 AFTERWORDS = (PatchDelivered, ReviewDecided, TransitionReopened)

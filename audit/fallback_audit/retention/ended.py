@@ -8,6 +8,7 @@ from fallback_audit.events import (
     BudgetRaised,
     ConsumerLeft,
     FixEscalated,
+    FixPatched,
     FixRefused,
     FixStarted,
     FixVerified,
@@ -25,6 +26,7 @@ KINDS = frozenset(
         "BudgetRaised",
         "ConsumerLeft",
         "FixEscalated",
+        "FixPatched",
         "FixRefused",
         "FixStarted",
         "FixVerified",
@@ -54,7 +56,7 @@ class _Fix:
             # An escalation is a question: until a person answers, what it rests on is needed.
             case AttemptStarted() | BudgetRaised() | FixEscalated():
                 self.open.add(here)
-            case FixVerified() | FixRefused() | ReviewDecided():
+            case FixVerified() | FixPatched() | FixRefused() | ReviewDecided():
                 self.open.discard(here)
             case TransitionReopened(opens=opens):
                 self.open.discard(here)

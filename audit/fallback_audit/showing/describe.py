@@ -16,7 +16,7 @@ from fallback_audit.showing.describe_human import (
 )
 from fallback_audit.showing.describe_model import grounded_words, model_sentence
 from fallback_audit.showing.describe_upkeep import upkeep_sentence
-from fallback_audit.vocabulary import PromptShape, Tier
+from fallback_audit.vocabulary import AffectedCode, PromptShape, Tier
 
 # Control, format (bidi overrides, zero width), surrogate, private use, unassigned, line and
 # paragraph separators: none of them may reach a terminal.
@@ -112,6 +112,8 @@ def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
             return {"attempts": (*summary.attempts, line), "advisory_id": advisory}
         case events.FixVerified():
             return {"outcome": "verified"}
+        case events.FixPatched():
+            return {"outcome": "patched: tests pass, nothing shows the flaw"}
         case events.FixRefused() as event:
             return {"outcome": f"refused: {event.reason}"}
         case events.FixEscalated() as event:
@@ -234,6 +236,15 @@ def _confidence(event: events.PatchProposed) -> str:
     return f" ({', '.join(said)})" if said else ""
 
 
+def _whose(event: events.FixStarted) -> str:
+    """Whose code it was taken to be about, where the trail says so."""
+    if event.affected_code is None:
+        return ""
+    what = f"own code ({', '.join(event.own_packages)})" if event.own_packages else "own code"
+    code = what if event.affected_code is AffectedCode.OWN else "a dependency"
+    return f"; affected is {code}, by {event.decided_by}"
+
+
 def _fix_sentence(event: events.AuditEvent) -> str:
     """Events of the gate runner."""
     match event:
@@ -243,6 +254,7 @@ def _fix_sentence(event: events.AuditEvent) -> str:
                 f"fix started: {event.advisory_id} in {event.repository} at"
                 f" {event.base_commit[:12]} ({event.ecosystem})"
                 + (f", reopened from {linked}" if linked else "")
+                + _whose(event)
             )
         case events.SandboxDisabled():
             return f"SANDBOX DISABLED: {event.reason}"
@@ -257,6 +269,9 @@ def _fix_sentence(event: events.AuditEvent) -> str:
         case events.FixVerified():
             passed = ", ".join(event.gates_passed)
             return f"VERIFIED ({event.proof_level}): passed {passed}"
+        case events.FixPatched():
+            passed = ", ".join(event.gates_passed)
+            return f"PATCHED, nothing shows the flaw ({event.proof_level}): passed {passed}"
         case events.FixRefused():
             return f"REFUSED ({event.reason}): {event.sentence}"
         case events.FixEscalated():

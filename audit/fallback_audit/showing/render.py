@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _STYLES = {
     "FixVerified": "bold green",
+    "FixPatched": "bold yellow",
     "FixRefused": "bold yellow",
     "FixEscalated": "bold yellow",
     "SandboxDisabled": "bold red",

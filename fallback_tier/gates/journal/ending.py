@@ -1,12 +1,12 @@
 """From a terminal event to the result that it stands for: for the run that records it, and for later."""
 
-from fallback_audit.events import FixEscalated, FixRefused, FixVerified
+from fallback_audit.events import FixEscalated, FixPatched, FixRefused, FixVerified
 from fallback_audit.ports import AuditStore, Scope
 from fallback_tier.budget.spent import spent
-from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
+from fallback_tier.gates.result import Escalated, FixResult, Patched, RefusedFix, Verified
 from fallback_tier.gates.steps import FixState
 
-End = FixVerified | FixRefused | FixEscalated
+End = FixVerified | FixPatched | FixRefused | FixEscalated
 
 
 def result_of(
@@ -27,6 +27,8 @@ def result_of(
     match end:
         case FixVerified():
             return Verified.model_validate({**told, "application": state.application})
+        case FixPatched():
+            return Patched.model_validate({**told, "application": state.application})
         case FixRefused():
             return RefusedFix.model_validate(
                 {**told, "reason": end.reason, "sentence": end.sentence}

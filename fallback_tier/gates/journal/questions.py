@@ -36,6 +36,7 @@ _KINDS = frozenset(
         "AttemptStarted",
         "FixEscalated",
         "FixVerified",
+        "FixPatched",
         "FixRefused",
         "BudgetRaised",
         "ReviewDecided",

@@ -116,6 +116,7 @@ def _verdict(judged: GateJudged, evidence: EvidenceStore) -> GateVerdict:
         failure_kind=judged.failure_kind,
         proof_level=judged.proof_level,
         flaky=judged.flaky,
+        broken=judged.broken,
         log=log.decode(),
         duration_ms=judged.duration_ms,
     )
@@ -138,6 +139,7 @@ def _summary(
         failure_kind=failure.failure_kind,
         prior_failure_summary=evidence.get(failure.summary_sha256).decode(),
         used_few_shot_ref=_examples(transition, failure.attempt),
+        contradicting_tests=failure.contradicting_tests,
     )
 
 

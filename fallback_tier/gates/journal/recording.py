@@ -8,6 +8,7 @@ from fallback_audit.events import (
     AttemptFailed,
     AuditEvent,
     FixEscalated,
+    FixPatched,
     FixRefused,
     FixResumed,
     FixStarted,
@@ -17,9 +18,10 @@ from fallback_audit.events import (
 )
 from fallback_audit.evidence.documents import put_document
 from fallback_audit.ports import AuditStore, EvidenceStore
+from fallback_audit.vocabulary import AffectedCode, ProofLevel
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import Recorder, TierEvent
-from fallback_tier.gates.decision import Ask, Decision, Failure, Pass, Refuse
+from fallback_tier.gates.decision import Ask, Decision, Failure, OnlyTested, Pass, Refuse
 from fallback_tier.gates.journal.ending import End, result_of
 from fallback_tier.gates.journal.inputs import FixInputs, Setup
 from fallback_tier.gates.result import shown_by
@@ -28,6 +30,9 @@ from fallback_tier.outcome import AttemptSummary
 from fallback_tier.ports import GateVerdict
 from fallback_tier.prompt.redact import excerpt, redact_secrets
 from fallback_tier.repo import RepoContext
+
+#: Tests that one verdict names: beyond them it is no question of a test or two.
+MAX_NAMED_TESTS = 100
 
 Observer = Callable[[TierEvent | StepKey], None]
 
@@ -54,7 +59,7 @@ class FixRecord:
         self, gates: Sequence[str], setup: Setup, *, tool_version: str, linked: str | None
     ) -> None:
         """The fix began, with these gates after ``applies``."""
-        repo, advisory = self._repo, self._advisory
+        repo, advisory, affected = self._repo, self._advisory, self._repo.affected
         inputs = FixInputs(repository=repo.root, advisory=advisory, setup=setup)
         self._record(
             FixStarted(
@@ -67,6 +72,9 @@ class FixRecord:
                 linked_transition=linked,
                 gates=(APPLIES, *gates),
                 inputs_sha256=put_document(self._evidence, inputs),
+                affected_code=affected.code if affected else AffectedCode.DEPENDENCY,
+                decided_by=affected.decided_by if affected else None,
+                own_packages=tuple(package.name for package in affected.own) if affected else (),
             )
         )
 
@@ -85,6 +93,9 @@ class FixRecord:
         kept = verdict.model_copy(
             update={
                 "detail": excerpt(verdict.detail, MAX_EXCERPT_CHARS),
+                "broken": tuple(
+                    excerpt(name, MAX_EXCERPT_CHARS) for name in verdict.broken[:MAX_NAMED_TESTS]
+                ),
                 "log": log.decode(),
             }
         )
@@ -99,6 +110,7 @@ class FixRecord:
                 duration_ms=kept.duration_ms,
                 proof_level=kept.proof_level,
                 flaky=kept.flaky,
+                broken=kept.broken,
             )
         )
         return kept
@@ -121,7 +133,7 @@ class FixRecord:
                 result = result_of(end, state, self._audit, self._append.scope, self._advisory.id)
                 return replace(state, result=result)
 
-    def _end(self, decision: Pass | Refuse | Ask, state: FixState) -> End:
+    def _end(self, decision: Pass | OnlyTested | Refuse | Ask, state: FixState) -> End:
         match decision:
             case Pass(application, passed, skipped):
                 return FixVerified(
@@ -129,6 +141,15 @@ class FixRecord:
                     tier=application.tier,
                     patch_sha256=application.patch_sha256,
                     proof_level=shown_by(state.verdicts) or application.proof_level,
+                    gates_passed=passed,
+                    gates_skipped=skipped,
+                )
+            case OnlyTested(application, passed, skipped):
+                return FixPatched(
+                    attempt=state.attempt,
+                    tier=application.tier,
+                    patch_sha256=application.patch_sha256,
+                    proof_level=ProofLevel.TESTS_ONLY,
                     gates_passed=passed,
                     gates_skipped=skipped,
                 )
@@ -155,6 +176,7 @@ class FixRecord:
             edit_digest=summary.edit_digest,
             summary_sha256=self._evidence.put(text.encode()),
             summary_excerpt=excerpt(text, MAX_EXCERPT_CHARS),
+            contradicting_tests=summary.contradicting_tests,
         )
 
     def _record(self, event: AuditEvent) -> None:

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from fallback_audit.contract.trail import TERMINALS
 from fallback_audit.events import (
     BudgetRaised,
+    FixPatched,
     FixStarted,
     FixVerified,
     PatchDelivered,
@@ -20,6 +21,7 @@ from fallback_audit.events import (
 from fallback_audit.evidence.documents import get_document
 from fallback_audit.ports import AuditReader, AuditStore, EvidenceStore
 from fallback_tier.advisory import Advisory
+from fallback_tier.affected import Affected, OwnPackage
 from fallback_tier.errors import InputError, RepositoryError
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.journal.ending import result_of
@@ -41,7 +43,8 @@ class TakenUp:
     ``unprotected``: that no sandbox was used is on record. ``linked``: the gate transition that a person
     reopened; then ``gate_transition_id`` is still to be started. ``gates`` and ``configuration``: those
     that it set out with; empty where an older version did. ``result``: how it has ended; None: it goes
-    on. ``delivered``: where the proved patch was put, as it is on record.
+    on. ``delivered``: where the proved patch was put, as it is on record. ``affected``: whose code it is
+    about, as it began; None: an older version did not say.
     """
 
     gate_transition_id: str
@@ -55,6 +58,7 @@ class TakenUp:
     configuration: dict[str, JsonValue] = field(default_factory=dict)
     result: FixResult | None = None
     delivered: PatchDelivered | None = None
+    affected: Affected | None = None
 
 
 def inputs_of(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> FixInputs:
@@ -102,9 +106,12 @@ def take_up(
         raised=tuple(current.of(BudgetRaised)),
         unprotected=bool(current.of(SandboxDisabled)),
         gates=start.gates,
+        affected=_affected(start),
         configuration=configuration,
         result=result,
-        delivered=current.last_of(PatchDelivered) if isinstance(end, FixVerified) else None,
+        delivered=current.last_of(PatchDelivered)
+        if isinstance(end, FixVerified | FixPatched)
+        else None,
     )
 
 
@@ -173,6 +180,20 @@ def _reopened(history: History, start: FixStarted, evidence: EvidenceStore) -> T
         after=event.kind,
         linked=old.scope.gate_transition_id,
         gates=start.gates,
+        affected=_affected(start),
+    )
+
+
+def _affected(start: FixStarted) -> Affected | None:
+    """Decided once: neither a registry nor a renamed manifest changes it in mid-fix."""
+    if start.affected_code is None or start.decided_by is None:
+        return None
+    names = start.own_packages
+    return Affected(
+        code=start.affected_code,
+        decided_by=start.decided_by,
+        own=tuple(OwnPackage(name=name, manifest="as the fix began") for name in names),
+        sentence=f"This repository's own code is affected ({', '.join(names) or 'as a person said'}).",
     )
 
 

@@ -15,6 +15,7 @@ from fallback_audit.events import (
     AttemptFailed,
     FixEscalated,
     FixRefused,
+    FixVerified,
     PatchProposed,
     ReviewDecided,
     TransitionReopened,
@@ -29,6 +30,9 @@ from fallback_tier.gates.journal.history import History, Transition, read_histor
 
 #: Shortest beginning of a digest that names a patch: no accident among a fix's few patches.
 MIN_PATCH_PREFIX = 8
+
+#: How a fix ended that has a patch: verified or not.
+_WITH_PATCH = {True: "verified", False: "patched"}
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,9 @@ def _asked(history: History) -> Transition:
             next_step=how_to_go_on(reached, fix_id) if reached else "Start a new fix.",
         )
     if not isinstance(end, FixEscalated):
-        how = f"refused ({end.reason})" if isinstance(end, FixRefused) else "verified"
+        how = _WITH_PATCH[isinstance(end, FixVerified)]
+        if isinstance(end, FixRefused):
+            how = f"refused ({end.reason})"
         raise InputError(
             f"Fix {fix_id} was not escalated: it ended {how}.",
             next_step=f"See `fallback-tier audit show {fix_id}`; start a new fix to try again.",

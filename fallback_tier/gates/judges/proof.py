@@ -48,7 +48,10 @@ _NOTHING = Applied(
 
 @dataclass(frozen=True)
 class ProofGate:
-    """Runs the proof on the patched files, their dependencies installed; the last gate: the dearest."""
+    """Runs the proof on the patched files, their dependencies installed.
+
+    Before the base commit's tests: those that fail behind a proof that passed may contradict the fix.
+    """
 
     proof: Proof
     plugin: EcosystemPlugin
@@ -86,6 +89,7 @@ class ProofGate:
             gate=self.name,
             status=GateStatus.PASSED,
             detail="the proof fails at the base commit and passes with the patch",
+            proof_level=ProofLevel.PROOF_TEST,
             log=result.output,
         )
 

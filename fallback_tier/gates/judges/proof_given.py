@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from pydantic import Base64Bytes
 
+from fallback_audit.vocabulary import PROOF_GATE
 from fallback_tier.errors import InputError
 
 #: Wall clock of one run of a proof, where nothing else is said: a few tests, some with a limit of their
@@ -16,7 +17,7 @@ PROOF_TIMEOUT_S = 120.0
 
 
 #: The name of the gate that runs it.
-PROOF = "proof"
+PROOF = PROOF_GATE
 
 
 class ProofError(InputError):

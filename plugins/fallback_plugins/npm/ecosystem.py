@@ -11,6 +11,7 @@ from fallback_plugins.npm import usage
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST, is_manifest
 from fallback_plugins.npm.manifest import SECTIONS
 from fallback_tier.advisory import Advisory
+from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, RecipeSelection, Selected
@@ -35,6 +36,18 @@ class NpmEcosystem:
     def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
         """Manifests and locks, those of other clients too (read by none of ours, so refused)."""
         return tuple(path for path in tracked_files if is_manifest(path))
+
+    def own_packages(self, repo: RepoContext) -> tuple[OwnPackage, ...]:
+        """The root's package, its workspaces' members, and other folders that may be published."""
+        from fallback_plugins.npm.identity import own_packages
+
+        return own_packages(repo)
+
+    def source_links(self, package: str) -> tuple[str, ...]:
+        """Repository, homepage and bug tracker, as ``npm view`` tells them."""
+        from fallback_plugins.npm.identity import source_links
+
+        return source_links(package, self.clients)
 
     def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
         """The ladder where an affected version is, or may be; or why there is nothing to do."""

@@ -1,5 +1,6 @@
 """npm's gates: the tree installs, holds no affected version, and the tests still pass."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fallback_audit.vocabulary import FailureKind, ProofLevel
@@ -14,7 +15,6 @@ from fallback_plugins.npm.summaries import summary
 from fallback_plugins.npm.survey import (
     ECOSYSTEM,
     Project,
-    is_the_package,
     survey,
 )
 from fallback_plugins.npm.touched import touched_folders
@@ -95,10 +95,14 @@ class NotVulnerableGate:
     def judge(self, context: GateContext) -> GateVerdict:
         """Read the locks and what npm installed."""
         repo = gating.patched(context)
-        verdicts = []
+        packages = context.advisory.packages(ECOSYSTEM)
+        affected = context.repo.affected
+        if affected is not None and affected.is_own:
+            return gating.of_own_code(
+                self.name, affected, lambda: _affected_copies(context, packages)
+            )
         try:
-            for package in context.advisory.packages(ECOSYSTEM):
-                verdicts.append(self._package(context, repo, package))
+            verdicts = [self._package(context, repo, package) for package in packages]
         except (RecipeError, RepositoryError) as error:
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
         return gating.combined(self.name, verdicts)
@@ -133,12 +137,29 @@ class NotVulnerableGate:
                 f"{level}: {package} {', '.join(sorted(set(held.values())))}",
                 proof_level=_LEVELS[level],
             )
-        if is_the_package(repo, package):
-            return gating.skipped(self.name, f"{package} is this repository: its tests must tell")
         if survey(context.repo, package):
             what = f"resolved tree: {package} is no longer in it"
             return gating.passed(self.name, what, proof_level=ProofLevel.RESOLVED_TREE)
         return gating.skipped(self.name, f"{package} is not a dependency of this repository")
+
+
+def _affected_copies(context: GateContext, packages: Sequence[str]) -> dict[str, str]:
+    """Where the base commit has, or asks for, an affected version from a registry beside the source."""
+    return {
+        place: version
+        for package in packages
+        for project in survey(context.repo, package)
+        for place, version in _places(project)
+        if is_affected(context.advisory, ECOSYSTEM, package, version)
+    }
+
+
+def _places(project: Project) -> Iterator[tuple[str, str]]:
+    for place, version in project.installed.items():
+        yield in_folder(project.folder, place), version
+    for declared in project.declared:
+        if (lowest := floor(declared.spec)) is not None:
+            yield project.manifest, lowest
 
 
 @dataclass(frozen=True)

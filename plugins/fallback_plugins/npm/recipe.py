@@ -9,7 +9,6 @@ from fallback_plugins.npm.near import no_fix, unsupported
 from fallback_plugins.npm.pins import pinned, raise_pins
 from fallback_plugins.npm.project import NpmProject, declared_in
 from fallback_plugins.npm.projects import Site, discover
-from fallback_plugins.npm.survey import is_the_package
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Node
 from fallback_tier.advisory import (
@@ -55,7 +54,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
         unknown = unknown or (site.lock is None and _has_dependencies(site, repo))
     if error is not None:
         raise error
-    if unknown and not repo.settings.offline and not _is_own(advisory, repo):
+    if unknown and not repo.settings.offline:
         return Selected(recipe=LADDER)  # what it pulls in, only a resolver can tell
     raise _nothing(advisory, repo)
 
@@ -165,19 +164,9 @@ def _has_dependencies(site: Site, repo: RepoContext) -> bool:
     return False
 
 
-def _is_own(advisory: Advisory, repo: RepoContext) -> bool:
-    return any(is_the_package(repo, name) for name in advisory.packages(ECOSYSTEM))
-
-
 def _nothing(advisory: Advisory, repo: RepoContext) -> RecipeError:
     names = advisory.packages(ECOSYSTEM)
     what = ", ".join(names)
-    if _is_own(advisory, repo):
-        return RecipeError(
-            RefusalReason.OWN_CODE,
-            f"This repository is {what} itself: its own source is affected.",
-            next_step="A model can propose an edit; no dependency is to be raised.",
-        )
     if not any(is_manifest(path) for path in repo.tracked_files):
         return RecipeError(
             RefusalReason.MANIFEST_MISSING,

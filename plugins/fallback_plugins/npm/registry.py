@@ -69,7 +69,7 @@ class NpmRegistry:
         return known
 
     def _ask(self, package: str) -> tuple[Release, ...]:
-        if not _NAME.fullmatch(package):
+        if not is_package_name(package):
             raise _untold(package, "it is no package's name")
         # The range makes npm answer with every version's own fields, not with those of the latest.
         words = ["view", f"{package}@>=0.0.0", *_FIELDS, "--json", "--loglevel=silent"]
@@ -85,6 +85,11 @@ class NpmRegistry:
         found = [_release(item) for item in (answer if isinstance(answer, list) else [answer])]
         real = (release for release in found if is_orderable("npm", release.version))
         return tuple(sorted(real, key=lambda release: sort_key("npm", release.version)))
+
+
+def is_package_name(text: str) -> bool:
+    """Is it a name, and no URL, path or option that npm would take for one?"""
+    return _NAME.fullmatch(text) is not None
 
 
 def _untold(package: str, why: str) -> RecipeError:

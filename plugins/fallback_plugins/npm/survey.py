@@ -60,13 +60,6 @@ def survey(repo: RepoContext, package: str) -> tuple[Project, ...]:
     return tuple(project for project in projects if project is not None)
 
 
-def is_the_package(repo: RepoContext, package: str) -> bool:
-    """Is this repository the source of the package itself?"""
-    if not repo.has(MANIFEST):
-        return False
-    return parse_manifest(MANIFEST, repo.read_text(MANIFEST)).get("name") == package
-
-
 def _project(repo: RepoContext, folder: str, package: str, site: Site | None) -> Project | None:
     manifest = in_folder(folder, MANIFEST)
     text = _naming(repo, manifest, package)
@@ -111,6 +104,5 @@ __all__ = [
     "Project",
     "in_folder",
     "is_manifest",
-    "is_the_package",
     "survey",
 ]

@@ -6,11 +6,12 @@ from importlib.resources import files
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import told_to_a_model
-from fallback_plugins.pypi import recipe, usage
+from fallback_plugins.pypi import identity, recipe, usage
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pyproject import UV_ARRAYS
 from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_tier.advisory import Advisory
+from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, RecipeSelection, Selected
@@ -43,6 +44,14 @@ class PyPIEcosystem:
     def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
         """Manifests and locks, those that are only read too."""
         return tuple(path for path in tracked_files if kind_of(path) is not None)
+
+    def own_packages(self, repo: RepoContext) -> tuple[OwnPackage, ...]:
+        """The distributions that its pyproject.toml, setup.cfg or setup.py files name."""
+        return identity.own_packages(repo)
+
+    def source_links(self, package: str) -> tuple[str, ...]:
+        """The project's URLs in the metadata of its newest release."""
+        return identity.source_links(package, self.clients)
 
     def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
         """The minimal-fix ladder, or why there is nothing for it to climb. Nothing is resolved."""

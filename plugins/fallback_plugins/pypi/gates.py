@@ -1,5 +1,6 @@
 """PyPI's gates: the requirements install, hold no affected version, and the tests still pass."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
@@ -7,7 +8,7 @@ from fallback_plugins import gating
 from fallback_plugins.comparing import together
 from fallback_plugins.pypi.checks import ImportsGate, TypecheckGate
 from fallback_plugins.pypi.environment import Environment, is_test
-from fallback_plugins.pypi.survey import ECOSYSTEM, is_the_package, survey
+from fallback_plugins.pypi.survey import ECOSYSTEM, survey
 from fallback_plugins.pypi.touched import touched_folders
 from fallback_plugins.suites import SuiteRun, judge_tests
 from fallback_tier.advisory import is_affected
@@ -75,11 +76,14 @@ class NotVulnerableGate:
     def judge(self, context: GateContext) -> GateVerdict:
         """Read locks, pins and the environment's metadata; nothing runs."""
         repo = gating.patched(context)
+        packages = context.advisory.packages(ECOSYSTEM)
+        affected = context.repo.affected
+        if affected is not None and affected.is_own:
+            return gating.of_own_code(
+                self.name, affected, lambda: _affected_copies(context, packages)
+            )
         try:
-            verdicts = [
-                self._package(context, repo, package)
-                for package in context.advisory.packages(ECOSYSTEM)
-            ]
+            verdicts = [self._package(context, repo, package) for package in packages]
         except (RecipeError, RepositoryError) as error:
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
         return gating.combined(self.name, verdicts)
@@ -115,12 +119,21 @@ class NotVulnerableGate:
         if places:
             where = ", ".join(sorted({place.path for place in places}))
             return gating.unread(self.name, f"{where} tells no version of {package}")
-        if is_the_package(repo, package):
-            return gating.skipped(self.name, f"{package} is this repository: its tests must tell")
         if survey(context.repo, package):
             what = f"pins: {package} is no longer declared"
             return gating.passed(self.name, what, proof_level=ProofLevel.PINS)
         return gating.skipped(self.name, f"{package} is not a dependency of this repository")
+
+
+def _affected_copies(context: GateContext, packages: Sequence[str]) -> dict[str, str]:
+    """Where the base commit has an affected version from a registry, beside the source."""
+    return {
+        place.path: place.current
+        for package in packages
+        for place in survey(context.repo, package)
+        if place.current is not None
+        and is_affected(context.advisory, ECOSYSTEM, package, place.current)
+    }
 
 
 @dataclass(frozen=True)

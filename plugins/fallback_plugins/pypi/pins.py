@@ -20,6 +20,9 @@ _TOML_LOCKS = {
     Kind.PYLOCK: "packages",
 }
 
+#: Where a uv.lock says that an entry is a folder of the repository.
+_LOCAL = frozenset({"editable", "virtual", "directory"})
+
 
 def pinned_versions(path: str, text: str, package: str) -> tuple[str, ...]:
     """Exact versions of ``package`` in one file, as written, in its order, each once.
@@ -51,8 +54,15 @@ def _toml_lock(tables: Any, package: str) -> Iterator[str]:
     wanted = canonicalize_name(package)
     for table in tables if isinstance(tables, list) else ():
         name, version = table.get("name"), table.get("version")
-        if isinstance(name, str) and isinstance(version, str) and canonicalize_name(name) == wanted:
+        if not isinstance(name, str) or not isinstance(version, str):
+            continue
+        if canonicalize_name(name) == wanted and not _is_local(table.get("source")):
             yield version
+
+
+def _is_local(source: Any) -> bool:
+    """The project's own entry, or a folder of it: no registry gave that version."""
+    return isinstance(source, dict) and not _LOCAL.isdisjoint(source)
 
 
 def _pipfile_lock(path: str, text: str, package: str) -> Iterator[str]:

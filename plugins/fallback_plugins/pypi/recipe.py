@@ -7,7 +7,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins import bumping
-from fallback_plugins.bumping import check_target, own_code, unsupported
+from fallback_plugins.bumping import check_target, unsupported
 from fallback_plugins.ladder import climb_all, combined, whole_project_left
 from fallback_plugins.pypi.chosen import only_version
 from fallback_plugins.pypi.force import Forced
@@ -15,7 +15,7 @@ from fallback_plugins.pypi.manifest_project import ManifestProject
 from fallback_plugins.pypi.manifests import kind_of
 from fallback_plugins.pypi.projects import projects
 from fallback_plugins.pypi.python_project import PythonProject
-from fallback_plugins.pypi.survey import ECOSYSTEM, is_the_package
+from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
@@ -137,8 +137,6 @@ def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:
 def _nothing(advisory: Advisory, repo: RepoContext, found: Sequence[PythonProject]) -> RecipeError:
     names = advisory.packages(ECOSYSTEM)
     what = ", ".join(names)
-    if any(is_the_package(repo, name) for name in names):
-        return own_code(names)
     read = [path for path in repo.tracked_files if kind_of(path) is not None]
     if not read:
         return RecipeError(

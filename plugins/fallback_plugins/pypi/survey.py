@@ -79,16 +79,6 @@ def name_pattern(package: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![A-Za-z0-9]){spelled}(?![A-Za-z0-9])", re.IGNORECASE)
 
 
-def is_the_package(repo: RepoContext, package: str) -> bool:
-    """Is this repository the source of the package itself?"""
-    assignment = re.compile(
-        rf"""^\s*name\s*=\s*['"]?{name_pattern(package).pattern}['"]?\s*,?\s*$""",
-        re.IGNORECASE | re.MULTILINE,
-    )
-    own = [path for path in ("pyproject.toml", "setup.cfg", "setup.py") if repo.has(path)]
-    return any(assignment.search(repo.read_text(path)) for path in own)
-
-
 def current_of(declaration: Declaration) -> str | None:
     """The version a declaration stands for: its pin, else its highest lower bound."""
     if declaration.pin is not None:

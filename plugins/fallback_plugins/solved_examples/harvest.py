@@ -192,7 +192,9 @@ def _example(
 
 
 def _proof(scope: Scope, links: Sequence[StoredEvent]) -> tuple[FixStarted, FixVerified]:
-    unclean = sorted({link.kind for link in links} - _CLEAN - {"FixRefused", "FixEscalated"})
+    unclean = sorted(
+        {link.kind for link in links} - _CLEAN - {"FixPatched", "FixRefused", "FixEscalated"}
+    )
     if unclean:
         raise _LeftError(
             NotHarvestedReason.NOT_CLEAN, f"its trail has {', '.join(unclean)}: no clean proof"

@@ -10,6 +10,7 @@ from fallback_audit.events import (
     Digest,
     ExampleReplayed,
     FixEscalated,
+    FixPatched,
     FixRefused,
     FixStarted,
     FixVerified,
@@ -111,7 +112,7 @@ def _of_attempt(event: AuditEvent) -> dict[str, object]:
             return {"attempt_outcome": f"refused: {event.reason}"}
         case AttemptFailed():
             return {"attempt_outcome": f"failed: {event.failure_kind}"}
-        case FixVerified():
+        case FixVerified() | FixPatched():
             return {"delivered": True}
         case _:
             return {}
@@ -123,6 +124,8 @@ def _of_fix(event: AuditEvent) -> dict[str, object]:
             return {"advisory_id": event.advisory_id, "repository": event.repository}
         case FixVerified():
             return {"fix_outcome": "verified"}
+        case FixPatched():
+            return {"fix_outcome": "patched"}
         case FixRefused():
             return {"fix_outcome": f"refused: {event.reason}"}
         case FixEscalated():

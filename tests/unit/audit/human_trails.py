@@ -20,6 +20,7 @@ from fallback_audit.vocabulary import (
 )
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
+from tests.unit.audit.proof_trails import PROOF_VALID
 from tests.unit.audit.trails import Events, digest
 
 GATES = ("applies", "tests", "proof")
@@ -162,4 +163,4 @@ HUMAN_VALID = (
 )
 
 #: Every valid trail.
-VALID = (*m.VALID, *HUMAN_VALID)
+VALID = (*m.VALID, *HUMAN_VALID, *PROOF_VALID)

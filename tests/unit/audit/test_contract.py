@@ -43,6 +43,7 @@ from tests.unit.audit.altered import before, changed, swapped, without
 from tests.unit.audit.human_mutants import HUMAN_ALSO, HUMAN_MUTANTS
 from tests.unit.audit.human_trails import VALID
 from tests.unit.audit.model_mutants import ALSO, MODEL_MUTANTS
+from tests.unit.audit.proof_trails import PROOF_ALSO, PROOF_MUTANTS
 from tests.unit.audit.trails import Events
 
 #: Rule → mutants: a valid trail, with an action removed or changed.
@@ -202,10 +203,10 @@ MUTANTS: dict[str, list[Callable[[], Events]]] = {
     ],
 }
 
-ALL_MUTANTS = MUTANTS | MODEL_MUTANTS | HUMAN_MUTANTS
+ALL_MUTANTS = MUTANTS | MODEL_MUTANTS | HUMAN_MUTANTS | PROOF_MUTANTS
 
 EVERY = {
-    rule: [*mutants, *ALSO.get(rule, ()), *HUMAN_ALSO.get(rule, ())]
+    rule: [*mutants, *ALSO.get(rule, ()), *HUMAN_ALSO.get(rule, ()), *PROOF_ALSO.get(rule, ())]
     for rule, mutants in ALL_MUTANTS.items()
 }
 
@@ -236,10 +237,11 @@ def test_each_mutant_is_caught_by_its_rule(rule: str, mutant: Callable[[], Event
 def test_each_rule_has_a_mutant_and_each_mutant_a_rule() -> None:
     identifiers = [rule.id for rule in RULES if not rule.of_upkeep]  # see test_generated_mutants
     assert len(set(identifiers)) == len(identifiers)
-    assert len(ALL_MUTANTS) == len(MUTANTS) + len(MODEL_MUTANTS) + len(HUMAN_MUTANTS)
+    parts = (MUTANTS, MODEL_MUTANTS, HUMAN_MUTANTS, PROOF_MUTANTS)
+    assert len(ALL_MUTANTS) == sum(map(len, parts))
     assert set(ALL_MUTANTS) == set(identifiers)
     assert all(ALL_MUTANTS.values())
-    assert set(ALSO) | set(HUMAN_ALSO) <= set(identifiers)
+    assert set(ALSO) | set(HUMAN_ALSO) | set(PROOF_ALSO) <= set(identifiers)
 
 
 @pytest.mark.parametrize("rule", EVERY)

@@ -12,7 +12,10 @@ from fallback_audit.contract.rules_upkeep import KEEPING
 from fallback_audit.contract.trail import NOTES
 from fallback_audit.events import (
     SCHEMA_VERSION,
+    AttemptFailed,
+    FixPatched,
     FixStarted,
+    FixVerified,
     GateJudged,
     GroundingNotEvaluated,
     ModelAnswered,
@@ -178,6 +181,28 @@ def test_what_version_6_added_is_absent_not_invented(version: int) -> None:
     assert not any(isinstance(event.payload, (*NOTES, *KEEPING)) for event in events)
     assert not any(event.redacted for event in events)
     assert UPKEEP not in {event.scope for event in events}
+
+
+def test_what_version_6_wrote_is_read_as_it_was() -> None:
+    """A FixVerified by passing tests alone meant that then, and breaks no rule now."""
+    events = [read_row(row) for row in Export(TRAILS / "schema-6.jsonl").rows()]
+    assert "EvidenceCollected" in {event.kind for event in events}
+    passed = [
+        event.payload.gates_passed for event in events if isinstance(event.payload, FixVerified)
+    ]
+    assert ("applies", "tests") in passed
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_what_version_7_added_is_absent_not_invented(version: int) -> None:
+    """No fix of before says whose code was affected, and no verdict names the tests that it broke."""
+    payloads = [read_row(row).payload for row in Export(TRAILS / f"schema-{version}.jsonl").rows()]
+    starts = [p for p in payloads if isinstance(p, FixStarted)]
+    assert {(p.affected_code, p.decided_by, p.own_packages) for p in starts} == {(None, None, ())}
+    assert {p.broken for p in payloads if isinstance(p, GateJudged)} == {()}
+    failures = [p for p in payloads if isinstance(p, AttemptFailed)]
+    assert {p.contradicting_tests for p in failures} <= {()}
+    assert not any(isinstance(p, FixPatched) for p in payloads)
 
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))

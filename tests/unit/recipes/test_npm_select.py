@@ -111,11 +111,6 @@ def test_the_outline_never_raises_for_a_file_that_cant_be_read(tmp_path: Path) -
             "package.json",
         ),
         (
-            {"package.json": json.dumps({"name": "minimist", "version": "1.0.0"})},
-            RefusalReason.OWN_CODE,
-            "is minimist itself",
-        ),
-        (
             {"package.json": manifest(peerDependencies={"minimist": "^1.0.0"})},
             RefusalReason.RECIPE_UNSUPPORTED,
             "peerDependencies",

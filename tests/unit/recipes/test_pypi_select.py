@@ -73,11 +73,6 @@ NOT_AFFECTED = RefusalReason.NOT_AFFECTED
             "elsewhere than one requirement a line",
         ),
         ({"setup.py": "setup(install_requires=['idna==3.1'])\n"}, UNSUPPORTED, "a program"),
-        (
-            {"pyproject.toml": pyproject().replace('"app"', '"idna"')},
-            RefusalReason.OWN_CODE,
-            "is idna itself",
-        ),
         ({"pyproject.toml": "idna = ["}, UNSUPPORTED, "is not TOML"),
     ],
 )

@@ -1,0 +1,43 @@
+"""How a fix with a patch ended, in one line: "fixed" never stands alone, what shows it stands beside it."""
+
+from collections.abc import Iterator
+
+from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel
+from fallback_tier.gates.result import Patched, WithPatch
+from fallback_tier.ports import GateVerdict
+
+#: Nothing was seen of the flaw itself.
+UNSHOWN = "patched; tests pass; nothing shows the flaw"
+
+_VERSIONS = {
+    ProofLevel.RESOLVED_TREE: "versions proved",
+    ProofLevel.PINS: "only declared versions proved",
+}
+
+
+def headline(result: WithPatch) -> str:
+    """``fixed; versions proved, tests not run``, ``patched; tests pass; nothing shows the flaw`` …"""
+    return UNSHOWN if isinstance(result, Patched) else f"fixed; {', '.join(_shown(result))}"
+
+
+def status_of(result: WithPatch, gate: str) -> GateStatus | None:
+    """How a gate judged the patch; None where it was not among the fix's gates."""
+    verdict = _verdict(result, gate)
+    return None if verdict is None else verdict.status
+
+
+def _shown(result: WithPatch) -> Iterator[str]:
+    if status_of(result, PROOF_GATE) is GateStatus.PASSED:
+        yield "the proof passes"
+    for verdict in result.verdicts:
+        if verdict.status is GateStatus.PASSED and verdict.proof_level in _VERSIONS:
+            yield _VERSIONS[verdict.proof_level]
+    tests = _verdict(result, TESTS_GATE)
+    if tests is not None and tests.status is GateStatus.PASSED:
+        yield "tests pass"
+    else:  # a gate that ran something and learnt nothing has a log
+        yield "tests could not be judged" if tests is not None and tests.log else "tests not run"
+
+
+def _verdict(result: WithPatch, gate: str) -> GateVerdict | None:
+    return next((verdict for verdict in result.verdicts if verdict.gate == gate), None)

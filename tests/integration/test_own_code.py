@@ -1,0 +1,290 @@
+"""Repositories that are the affected package, each with one cause of a wrong end that real ones had.
+
+The real command, real git, the real sandbox; a script stands for the model.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_tier.cli import exit_codes
+from tests.e2e.command import Ended, osv, repository, run
+from tests.integration.gate_setup import needs_sandbox
+
+pytestmark = pytest.mark.sandbox
+
+FLAW = "def pad(text):\n    return eval(text)\n"
+MENDED, DECORATED = "    return int(text)", "    return eval(text)  # looked at"
+TEST = (
+    "import unittest\n\nimport left\n\n\nclass LeftTest(unittest.TestCase):\n"
+    "    def test_pad(self):\n        self.assertEqual(left.pad('1'), 1)\n"
+)
+PROOF = (
+    "import unittest\n\nimport left\n\n\nclass FlawTest(unittest.TestCase):\n"
+    "    def test_no_code_is_run(self):\n"
+    "        with self.assertRaises(ValueError):\n            left.pad('1 + 1')\n"
+)
+PYPROJECT = '[project]\nname = "left"\nversion = "1.0.0"\n'
+PYTHON = {"pyproject.toml": PYPROJECT, "left.py": FLAW, "test_left.py": TEST}
+
+JS_FLAW = "module.exports = text => eval(text)\n"
+JS_TEST = "require('node:assert').strictEqual(require('./index.js')('1'), 1)\n"
+
+
+def package(name: str, **facts: Any) -> str:
+    return json.dumps({"name": name, "version": "1.0.0", **facts}, indent=2) + "\n"
+
+
+NPM = {"package.json": package("left"), "index.js": JS_FLAW, "test.js": JS_TEST}
+
+
+class Desk:
+    """A repository, an advisory, a script, a proof, a state folder."""
+
+    def __init__(self, place: Path, files: dict[str, str], ecosystem: str = "PyPI") -> None:
+        self.place = place
+        self.repo = repository(place / "repo", files)
+        self.state = place / "state"
+        (place / "advisory.json").write_text(osv("left", ecosystem=ecosystem))
+        (place / "flaw_test.py").write_text(PROOF)
+
+    def answer(self, *edits: tuple[str, str, str] | str) -> None:
+        plans: list[dict[str, Any]] = []
+        for edit in edits:
+            if isinstance(edit, str):
+                plans.append({"action": "refuse", "reason": edit})
+                continue
+            path, old, new = edit
+            change = {"path": path, "old": old, "new": new}
+            plans.append({"action": "source_edit", "edits": [change]})
+        (self.place / "script.json").write_text(json.dumps(plans))
+
+    def fix(self, *options: str | Path, proof: bool = False) -> Ended:
+        script = self.place / "script.json"
+        given: list[str | Path] = ["--script", script] if script.exists() else []
+        if proof:
+            command = "python -m unittest flaw_test"
+            given += ["--proof", command, "--proof-file", self.place / "flaw_test.py"]
+        return run(
+            *["fix", self.repo, "--advisory", self.place / "advisory.json", "--offline"],
+            *["--state-dir", self.state, *given, *options, "--json"],
+        )
+
+    def events(self, fix_id: str) -> list[dict[str, Any]]:
+        shown = run("audit", "show", fix_id, "--state-dir", self.state, "--json").json["events"]
+        assert isinstance(shown, list)
+        return shown
+
+    def is_intact(self) -> bool:
+        return run("audit", "verify", "--state-dir", self.state).code == exit_codes.OK
+
+
+@pytest.fixture(autouse=True)
+def _sandbox() -> None:
+    needs_sandbox()
+
+
+def desk_of(tmp_path: Path, files: dict[str, str], ecosystem: str = "PyPI") -> Desk:
+    return Desk(tmp_path, files, ecosystem)
+
+
+def locked(**dev: str) -> str:
+    """A lock in which a development tool brings the package itself in."""
+    tree = {
+        "": {"name": "left", "version": "1.0.0", "devDependencies": dev},
+        "node_modules/tool": {"version": "1.0.0", "dev": True, "dependencies": {"left": "^1.0.0"}},
+        "node_modules/left": {"version": "1.0.0", "dev": True},
+    }
+    return json.dumps({"name": "left", "lockfileVersion": 3, "packages": tree}, indent=2) + "\n"
+
+
+COPIES: dict[str, tuple[str, dict[str, str]]] = {
+    "an npm example pins it": (
+        "npm",
+        NPM | {"example/package.json": package("example", dependencies={"left": "1.0.0"})},
+    ),
+    "a development dependency's dependency": (
+        "npm",
+        NPM
+        | {
+            "package.json": package("left", devDependencies={"tool": "1.0.0"}),
+            "package-lock.json": locked(tool="1.0.0"),
+        },
+    ),
+    "a Python example pins it": ("PyPI", PYTHON | {"examples/requirements.txt": "left==1.0.0\n"}),
+    "its own documentation pins it": ("PyPI", PYTHON | {"docs/requirements.txt": "left==1.0.0\n"}),
+    "a setup script on one line": (
+        "PyPI",
+        {"setup.py": "from setuptools import setup; setup(name='left', version='1.0.0')\n"}
+        | {"left.py": FLAW, "test_left.py": TEST, "requirements.txt": "left==1.0.0\n"},
+    ),
+    "one member of a workspace": (
+        "npm",
+        {
+            "package.json": json.dumps({"private": True, "workspaces": ["packages/*"]}),
+            "packages/left/package.json": package("left"),
+            "packages/left/index.js": JS_FLAW,
+            "packages/web/package.json": package("web", dependencies={"left": "1.0.0"}),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", COPIES)
+def test_a_copy_of_the_package_is_never_the_fix(tmp_path: Path, cause: str) -> None:
+    ecosystem, files = COPIES[cause]
+    desk = desk_of(tmp_path, files, ecosystem)
+    ended = desk.fix()
+    assert ended.code == exit_codes.REFUSED, ended
+    assert ended.json["reason"] == "own_code"
+    start = desk.events(ended.json["fix_id"])[0]["payload"]
+    assert (start["affected_code"], start["decided_by"]) == ("own", "manifest")
+    assert start["own_packages"] == ["left"]
+    planned = run(
+        "plan", desk.repo, "--advisory", tmp_path / "advisory.json", "--offline", "--json"
+    )
+    assert planned.code == exit_codes.REFUSED, "plan and fix agree"
+    assert [left["reason"] for left in planned.json["left"]] == ["own_code"]
+    assert desk.is_intact()
+
+
+def test_a_line_that_looks_like_a_name_makes_no_own_code(tmp_path: Path) -> None:
+    index = '[[tool.uv.index]]\nname = "left"\nurl = "https://host.invalid/simple"\n'
+    project = '[project]\nname = "app"\nversion = "1.0.0"\n'
+    desk = desk_of(
+        tmp_path, {"pyproject.toml": project + index, "requirements.txt": "left==2.1.0\n"}
+    )
+    ended = desk.fix()
+    assert ended.code == exit_codes.NOT_AFFECTED, ended
+    assert desk.events(ended.json["fix_id"])[0]["payload"]["affected_code"] == "dependency"
+
+
+def test_a_checkout_at_a_fixed_version_is_not_affected_unless_it_is_shown(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, PYTHON | {"pyproject.toml": PYPROJECT.replace("1.0.0", "2.0.0")})
+    assert desk.fix().code == exit_codes.NOT_AFFECTED
+    desk.answer(("left.py", "    return eval(text)", MENDED))
+    assert desk.fix("--dry-run").code == exit_codes.NOT_AFFECTED
+    shown = desk.fix("--dry-run", proof=True)
+    assert shown.code == exit_codes.OK, shown
+    said = desk.fix("--dry-run", "--own-code")
+    assert said.code == exit_codes.PATCHED, said
+    assert desk.events(said.json["fix_id"])[0]["payload"]["decided_by"] == "person"
+
+
+LOCK = """\
+version = 1
+requires-python = ">=3.11"
+
+[[package]]
+name = "left"
+version = "1.0.0"
+source = { virtual = "." }
+"""
+
+
+def test_what_a_right_patch_can_not_change_is_not_held_against_it(tmp_path: Path) -> None:
+    """Fixtures with the vulnerable version, and the project's own entry in its lock."""
+    desk = desk_of(
+        tmp_path,
+        PYTHON
+        | {
+            "pyproject.toml": PYPROJECT + 'requires-python = ">=3.11"\n',
+            "uv.lock": LOCK,
+            "spec/fixtures/requirements.txt": "left==1.0.0\n",
+        },
+    )
+    desk.answer(("left.py", "    return eval(text)", MENDED))
+    told = desk.fix(proof=True).json
+    assert told["headline"] == "fixed; the proof passes, tests pass", told
+    (judged,) = [one for one in told["verdicts"] if one["gate"] == "not_vulnerable"]
+    assert judged["status"] == "skipped"
+    assert "own code" in judged["detail"]
+    assert "spec/fixtures/requirements.txt (1.0.0)" in judged["detail"]
+    assert "uv.lock" not in judged["detail"]
+
+
+def test_a_harmless_edit_on_a_green_suite_is_not_called_fixed(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, PYTHON)
+    desk.answer(("left.py", "    return eval(text)", DECORATED))
+    ended = desk.fix("--report", tmp_path / "report")
+    told = ended.json
+    assert ended.code == exit_codes.PATCHED, ended
+    assert told["outcome"] == "patched"
+    assert told["proof_level"] == "tests_only"
+    assert told["headline"] == "patched; tests pass; nothing shows the flaw"
+    vex = json.loads((tmp_path / "report" / "openvex.json").read_text())
+    assert [one["status"] for one in vex["statements"]] == ["under_investigation"]
+    body = (tmp_path / "report" / "pull-request.md").read_text()
+    assert body.startswith(
+        "**Patched; tests pass; nothing shows the flaw.** Whether the flaw is gone"
+    )
+    assert "Confidence: low" in body
+    assert desk.is_intact()
+
+
+def test_the_same_edit_with_a_proof_is_no_fix(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, PYTHON)
+    desk.answer(("left.py", "    return eval(text)", DECORATED), "nothing else comes to mind")
+    ended = desk.fix(proof=True)
+    assert ended.code == exit_codes.ESCALATED, ended
+    assert ended.json["prior_attempts"][0]["failing_gates"] == ["proof"]
+
+
+ASSERTS_THE_FLAW = TEST + (
+    "\n    def test_a_sum(self):\n        self.assertEqual(left.pad('1 + 1'), 2)\n"
+)
+
+
+def test_a_fix_that_must_change_a_test_is_a_persons_question(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
+    desk.answer(
+        ("left.py", "    return eval(text)", MENDED),
+        ("left.py", "    return eval(text)", "    return int(text, 10)"),
+        ("left.py", "    return eval(text)", "    return int(text, base=10)"),
+    )
+    ended = desk.fix(proof=True)
+    told = ended.json
+    assert ended.code == exit_codes.ESCALATED, ended
+    assert told["reason"] == "tests_contradict_patch"
+    assert told["attempts"] == 2, "a third patch would stand against the same test"
+    assert "test_a_sum" in told["question"]
+    assert "test_pad" not in told["question"]
+    failed = [event for event in desk.events(told["fix_id"]) if event["kind"] == "AttemptFailed"]
+    assert [len(event["payload"]["contradicting_tests"]) for event in failed] == [1, 1]
+    assert desk.is_intact()
+
+
+def test_a_model_that_gives_up_before_a_test_leaves_that_question(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
+    desk.answer(("left.py", "    return eval(text)", MENDED), "the test wants the flaw")
+    told = desk.fix(proof=True).json
+    assert told["reason"] == "tests_contradict_patch"
+    shown = run("review", "show", told["fix_id"], "--state-dir", desk.state)
+    assert "test_a_sum" in shown.out
+
+
+def test_a_plan_that_raises_a_version_of_ones_own_package_is_invalid(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, PYTHON | {"examples/requirements.txt": "left==1.0.0\n"})
+    bump = {"action": "dependency_bump", "package": "left", "version": "2.0.0"}
+    (tmp_path / "script.json").write_text(json.dumps([bump] * 12))
+    told = desk.fix().json
+    assert told["outcome"] == "escalated"
+    rejected = [one for one in desk.events(told["fix_id"]) if one["kind"] == "PlanRejected"]
+    assert "This repository is the affected package itself" in json.dumps(rejected[0])
+
+
+def test_whose_code_it_is_stays_decided_in_an_interrupted_fix(tmp_path: Path) -> None:
+    """Stopped at its budget as own code by a person's word, it goes on as that without the option."""
+    desk = desk_of(tmp_path, PYTHON | {"pyproject.toml": PYPROJECT.replace('"left"', '"fork"')})
+    plan = {"action": "source_edit"}
+    plan["edits"] = [{"path": "left.py", "old": "    return eval(text)", "new": MENDED}]  # type: ignore[assignment]
+    (tmp_path / "script.json").write_text(json.dumps([plan]))
+    stopped = desk.fix("--own-code", "--max-tokens", "1").json
+    assert stopped["reason"] == "budget_exhausted", stopped
+    signed = ["--by", "Ada", "--because", "go on", "--state-dir", desk.state]
+    run("review", "raise-budget", stopped["fix_id"], *signed, "--max-tokens", "1000000")
+    ended = run("resume", stopped["fix_id"], "--state-dir", desk.state, "--json")
+    assert ended.code == exit_codes.PATCHED, ended
+    assert desk.is_intact()

@@ -1,0 +1,141 @@
+"""What verdicts end in: shown, only tested, or a question about tests that stand against a patch."""
+
+import pytest
+
+from fallback_audit.vocabulary import (
+    AffectedCode,
+    EscalationReason,
+    FailureKind,
+    GateStatus,
+    PromptShape,
+    ProofLevel,
+    RefusalReason,
+    Tier,
+)
+from fallback_tier.gates.decision import Ask, Decision, Failure, OnlyTested, Pass, decide
+from fallback_tier.gates.steps import FixState
+from fallback_tier.outcome import Applied, AttemptSummary, Refused
+from fallback_tier.ports import GateVerdict
+
+DIGEST = "a" * 64
+PATCH = Applied(
+    attempt=1,
+    prompt_shape=PromptShape.INITIAL,
+    tier=Tier.LLM,
+    diff="+x",
+    patch_sha256=DIGEST,
+    edit_digest=DIGEST,
+    files=("lib.py",),
+    proof_level=ProofLevel.SOURCE,
+)
+OWN, DEPENDENCY = AffectedCode.OWN, AffectedCode.DEPENDENCY
+
+
+def verdict(gate: str, *, broken: tuple[str, ...] = (), passed: bool = True) -> GateVerdict:
+    if broken:
+        kind, status = FailureKind.TESTS_FAILED, GateStatus.FAILED
+        return GateVerdict(gate=gate, status=status, failure_kind=kind, detail="", broken=broken)
+    status = GateStatus.PASSED if passed else GateStatus.SKIPPED
+    return GateVerdict(gate=gate, status=status, detail="")
+
+
+def failed(attempt: int, *tests: str) -> AttemptSummary:
+    return AttemptSummary(
+        attempt=attempt,
+        tier=Tier.LLM,
+        failing_gates=("tests",),
+        failure_kind=FailureKind.TESTS_FAILED,
+        prior_failure_summary="",
+        contradicting_tests=tests,
+    )
+
+
+def decided(
+    *verdicts: GateVerdict, code: AffectedCode = OWN, prior: tuple[AttemptSummary, ...] = ()
+) -> Decision:
+    number = prior[-1].attempt + 1 if prior else 1
+    patch = PATCH.model_copy(update={"attempt": number})
+    state = FixState(prior_attempts=prior, application=patch, verdicts=verdicts)
+    return decide(state, "fix-1", code)
+
+
+@pytest.mark.parametrize("code", AffectedCode)
+def test_passing_tests_alone_are_no_proof(code: AffectedCode) -> None:
+    assert isinstance(decided(verdict("applies"), verdict("tests"), code=code), OnlyTested)
+
+
+def test_a_proof_shows_the_flaw_gone_in_whosever_code() -> None:
+    for code in (OWN, DEPENDENCY):
+        end = decided(verdict("proof"), verdict("tests"), code=code)
+        assert isinstance(end, Pass)
+        assert end.gates_passed == ("proof", "tests")
+
+
+def test_versions_show_something_of_a_dependency_alone() -> None:
+    assert isinstance(decided(verdict("not_vulnerable"), code=DEPENDENCY), Pass)
+    assert isinstance(decided(verdict("not_vulnerable"), verdict("tests"), code=OWN), OnlyTested)
+
+
+def test_without_any_word_on_it_a_person_is_asked() -> None:
+    end = decided(verdict("applies"), verdict("tests", passed=False))
+    assert isinstance(end, Ask)
+    assert end.reason is EscalationReason.NOTHING_PROVED
+
+
+def test_a_first_patch_against_a_test_is_tried_again() -> None:
+    end = decided(verdict("proof"), verdict("tests", broken=("t.py::a", "t.py::b")))
+    assert isinstance(end, Failure)
+    assert end.then is None
+    assert end.summary.contradicting_tests == ("t.py::a", "t.py::b")
+
+
+def test_a_second_patch_without_the_flaw_against_the_same_test_is_a_question() -> None:
+    prior = (failed(1, "t.py::a", "t.py::b"),)
+    end = decided(verdict("proof"), verdict("tests", broken=("t.py::b",)), prior=prior)
+    assert isinstance(end, Failure)
+    assert end.then is not None
+    assert end.then.reason is EscalationReason.TESTS_CONTRADICT_PATCH
+    assert "attempt 2" in end.then.question
+    assert "t.py::b" in end.then.question
+    assert "t.py::a" not in end.then.question
+
+
+def test_without_a_proof_the_same_test_may_have_found_the_same_mistake_twice() -> None:
+    end = decided(verdict("tests", broken=("t.py::b",)), prior=(failed(1, "t.py::b"),))
+    assert isinstance(end, Failure)
+    assert end.then is None
+
+
+def test_other_tests_are_another_failure() -> None:
+    end = decided(
+        verdict("proof"), verdict("tests", broken=("t.py::b",)), prior=(failed(1, "t.py::a"),)
+    )
+    assert isinstance(end, Failure)
+    assert end.then is None
+
+
+def test_at_the_cap_the_question_names_the_tests() -> None:
+    prior = (failed(1, "t.py::a"), failed(2), failed(3))
+    end = decided(verdict("applies"), verdict("tests", broken=("t.py::z",)), prior=prior)
+    assert isinstance(end, Failure)
+    assert end.then is not None
+    assert end.then.reason is EscalationReason.TESTS_CONTRADICT_PATCH
+    assert "t.py::z" in end.then.question
+
+
+def test_a_model_that_gives_up_leaves_the_question_behind() -> None:
+    refused = Refused(
+        attempt=2,
+        prompt_shape=PromptShape.RETRY,
+        reason=RefusalReason.MODEL_REFUSED,
+        sentence="No.",
+    )
+    end = decide(
+        FixState(prior_attempts=(failed(1, "t.py::a"),), application=refused), "fix-1", OWN
+    )
+    assert isinstance(end, Ask)
+    assert end.reason is EscalationReason.TESTS_CONTRADICT_PATCH
+    assert "attempt 1" in end.question
+    plain = decide(FixState(prior_attempts=(failed(1),), application=refused), "fix-1", OWN)
+    assert isinstance(plain, Ask)
+    assert plain.reason is EscalationReason.RETRY_REFUSED

@@ -1,0 +1,50 @@
+"""The one line on how a fix ended: what was seen stands beside "fixed", and nothing seen is not fixed."""
+
+import pytest
+
+from fallback_audit.vocabulary import GateStatus, ProofLevel
+from fallback_tier.gates.result import Patched, Verified
+from fallback_tier.handover.headline import UNSHOWN, headline
+from fallback_tier.ports import GateVerdict
+from tests.unit.gates.test_ends import PATCH
+
+PASSED, SKIPPED = GateStatus.PASSED, GateStatus.SKIPPED
+VERSIONS = GateVerdict(
+    gate="not_vulnerable", status=PASSED, detail="", proof_level=ProofLevel.RESOLVED_TREE
+)
+PINS = VERSIONS.model_copy(update={"proof_level": ProofLevel.PINS})
+PROOF = GateVerdict(gate="proof", status=PASSED, detail="", proof_level=ProofLevel.PROOF_TEST)
+TESTS = GateVerdict(gate="tests", status=PASSED, detail="")
+NOT_RUN = TESTS.model_copy(update={"status": SKIPPED})
+RED = NOT_RUN.model_copy(update={"log": "1 failed"})
+
+ENDED = {
+    "fix_id": "fix-1",
+    "gate_transition_id": "gate-1",
+    "advisory_id": "A",
+    "attempts": 1,
+    "application": PATCH,
+}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "line"),
+    [
+        ((VERSIONS, TESTS), "fixed; versions proved, tests pass"),
+        ((VERSIONS, NOT_RUN), "fixed; versions proved, tests not run"),
+        ((VERSIONS, RED), "fixed; versions proved, tests could not be judged"),
+        ((VERSIONS,), "fixed; versions proved, tests not run"),
+        ((PINS, TESTS), "fixed; only declared versions proved, tests pass"),
+        ((PROOF, TESTS), "fixed; the proof passes, tests pass"),
+        ((VERSIONS, PROOF, TESTS), "fixed; the proof passes, versions proved, tests pass"),
+    ],
+)
+def test_what_was_seen_stands_in_the_headline(verdicts: tuple[GateVerdict, ...], line: str) -> None:
+    assert headline(Verified.model_validate({**ENDED, "verdicts": verdicts})) == line
+
+
+def test_a_patch_whose_flaw_nobody_saw_gone_is_not_called_fixed() -> None:
+    patched = Patched.model_validate({**ENDED, "verdicts": (TESTS,)})
+    assert headline(patched) == UNSHOWN
+    assert "fixed" not in UNSHOWN
+    assert patched.proof_level is ProofLevel.TESTS_ONLY

@@ -1,0 +1,192 @@
+"""Whose code is affected: one decision, before any recipe, lock or survey is looked at."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.vocabulary import AffectedCode, DecidedBy, RefusalReason
+from fallback_plugins.npm.ecosystem import NpmEcosystem
+from fallback_tier.affected import Affected
+from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected
+from fallback_tier.planning import selected, whose_code
+from fallback_tier.planning.whose import settled
+from fallback_tier.repo import Settings
+from tests.unit.recipes.support import FakeClients, advisory, repository
+
+RECORD = advisory("npm", "lib", [("0", "1.2.4")])
+OURS = "https://github.com/team/lib"
+
+
+@dataclass(frozen=True)
+class Npm(NpmEcosystem):
+    """The real plugin, but for what the registry says."""
+
+    theirs: tuple[str, ...] = ()
+    asked: list[str] = field(default_factory=list)
+
+    def source_links(self, package: str) -> tuple[str, ...]:
+        self.asked.append(package)
+        return self.theirs
+
+
+def manifest(name: str = "lib", version: str | None = "1.2.3", **more: object) -> str:
+    return json.dumps({"name": name, **({"version": version} if version else {}), **more})
+
+
+def decided(
+    tmp_path: Path, files: dict[str, str], *theirs: str, settings: Settings | None = None
+) -> tuple[Affected, RecipeSelection]:
+    plugin = Npm(FakeClients(), theirs)
+    repo = repository(tmp_path, files)
+    if settings is not None:
+        repo = repo.model_copy(update={"settings": settings})
+    affected = whose_code(plugin, RECORD, repo)
+    return affected, selected(plugin, RECORD, repo.model_copy(update={"affected": affected}))
+
+
+def reason(selection: RecipeSelection) -> RefusalReason | None:
+    return selection.reason if isinstance(selection, NotApplicable) else None
+
+
+def test_an_example_that_pins_the_vulnerable_version_is_not_what_is_affected(
+    tmp_path: Path,
+) -> None:
+    """The false "fixed": the copy would be raised, and the vulnerable source left as it is."""
+    pinned = manifest("example", dependencies={"lib": "1.2.3"})
+    files = {"package.json": manifest(), "example/package.json": pinned}
+    affected, selection = decided(tmp_path, files)
+    assert affected.code is AffectedCode.OWN
+    assert reason(selection) is RefusalReason.OWN_CODE
+
+
+def test_without_the_decision_the_copy_would_be_raised(tmp_path: Path) -> None:
+    """The action removed: the recipe alone takes the example for what is to be mended."""
+    pinned = manifest("example", dependencies={"lib": "1.2.3"})
+    repo = repository(tmp_path, {"package.json": manifest(), "example/package.json": pinned})
+    assert isinstance(selected(Npm(FakeClients()), RECORD, repo), Selected)
+
+
+def test_a_copy_below_a_development_dependency_is_not_what_is_affected(tmp_path: Path) -> None:
+    lock = {
+        "lockfileVersion": 3,
+        "packages": {
+            "": {"name": "lib", "devDependencies": {"tool": "1.0.0"}},
+            "node_modules/tool": {"version": "1.0.0", "dependencies": {"lib": "^1.0.0"}},
+            "node_modules/lib": {"version": "1.2.0", "dev": True},
+        },
+    }
+    files = {
+        "package.json": manifest(devDependencies={"tool": "1.0.0"}),
+        "package-lock.json": json.dumps(lock),
+    }
+    affected, selection = decided(tmp_path, files)
+    assert affected.code is AffectedCode.OWN
+    assert reason(selection) is RefusalReason.OWN_CODE
+
+
+def test_a_project_that_uses_the_package_has_a_dependency(tmp_path: Path) -> None:
+    files = {"package.json": manifest("app", dependencies={"lib": "1.2.3"})}
+    affected, selection = decided(tmp_path, files)
+    assert affected.code is AffectedCode.DEPENDENCY
+    assert isinstance(selection, Selected)
+
+
+def test_a_project_that_merely_shares_the_name_has_a_dependency(tmp_path: Path) -> None:
+    """It installs a package of its own name, so it is another one."""
+    files = {"package.json": manifest(dependencies={"lib": "1.2.3"})}
+    affected, selection = decided(tmp_path, files)
+    assert affected.code is AffectedCode.DEPENDENCY
+    assert isinstance(selection, Selected)
+
+
+def test_one_that_shares_the_name_and_has_another_source_is_a_question(tmp_path: Path) -> None:
+    files = {"package.json": manifest(repository="https://github.com/team/billing")}
+    affected, selection = decided(tmp_path, files, OURS)
+    assert (affected.code, affected.decided_by) == (AffectedCode.UNCLEAR, DecidedBy.REGISTRY)
+    assert isinstance(selection, NotApplicable)
+    assert selection.reason is RefusalReason.WHOSE_CODE_UNCLEAR
+    assert selection.reason.ends_chain
+    assert "--own-code" in selection.sentence
+    assert "billing" in selection.sentence
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "git+https://github.com/team/lib.git",
+        "git@github.com:fork/lib.git",
+        "me/lib",
+        "https://gitlab.com/moved/lib/-/issues",
+        "https://github.com/Team/LIB#readme",
+    ],
+)
+def test_a_fork_or_a_moved_repository_is_the_source(tmp_path: Path, link: str) -> None:
+    affected, _ = decided(tmp_path, {"package.json": manifest(repository=link)}, OURS)
+    assert (affected.code, affected.decided_by) == (AffectedCode.OWN, DecidedBy.REGISTRY)
+
+
+@pytest.mark.parametrize("links", [{}, {"repository": "https://github.com/x/other"}])
+def test_a_registry_that_says_nothing_contradicts_nothing(
+    tmp_path: Path, links: dict[str, str]
+) -> None:
+    affected, _ = decided(tmp_path, {"package.json": manifest(**links)})
+    assert (affected.code, affected.decided_by) == (AffectedCode.OWN, DecidedBy.MANIFEST)
+
+
+def test_offline_no_registry_is_asked(tmp_path: Path) -> None:
+    plugin = Npm(FakeClients(), (OURS,))
+    repo = repository(tmp_path, {"package.json": manifest(repository="x/other")})
+    offline = repo.model_copy(update={"settings": Settings(offline=True)})
+    assert whose_code(plugin, RECORD, offline).code is AffectedCode.OWN
+    assert plugin.asked == []
+
+
+def test_one_affected_member_of_a_monorepo_is_enough(tmp_path: Path) -> None:
+    files = {
+        "package.json": manifest("root", None, private=True, workspaces=["packages/*"]),
+        "packages/lib/package.json": manifest(),
+        "packages/web/package.json": manifest("web", dependencies={"lib": "1.2.3"}),
+    }
+    affected, selection = decided(tmp_path, files)
+    assert [package.manifest for package in affected.own] == ["packages/lib/package.json"]
+    assert reason(selection) is RefusalReason.OWN_CODE
+
+
+@pytest.mark.parametrize("version", ["1.2.4", "2.0.0"])
+def test_a_checkout_at_a_fixed_version_is_not_affected(tmp_path: Path, version: str) -> None:
+    _, selection = decided(tmp_path, {"package.json": manifest(version=version)})
+    assert isinstance(selection, NotApplicable)
+    assert selection.reason is RefusalReason.NOT_AFFECTED
+    assert "--own-code" in selection.sentence
+
+
+def test_a_proof_or_a_person_is_believed_above_a_version(tmp_path: Path) -> None:
+    files = {"package.json": manifest(version="2.0.0")}
+    affected, _ = decided(tmp_path, files)
+    by_proof = settled(RECORD, "npm", affected, believe_version=False)
+    assert by_proof is not None
+    assert by_proof.reason is RefusalReason.OWN_CODE
+    told = Settings(whose_code=AffectedCode.OWN)
+    _, selection = decided(tmp_path / "told", files, settings=told)
+    assert reason(selection) is RefusalReason.OWN_CODE
+
+
+@pytest.mark.parametrize("version", [None, "0.0.0-development"])
+def test_a_version_that_nobody_wrote_proves_nothing(tmp_path: Path, version: str | None) -> None:
+    _, selection = decided(tmp_path, {"package.json": manifest(version=version)})
+    assert reason(selection) is RefusalReason.OWN_CODE
+
+
+def test_a_person_overrules_the_names(tmp_path: Path) -> None:
+    uses = {"package.json": manifest("app", dependencies={"lib": "1.2.3"})}
+    own = Settings(whose_code=AffectedCode.OWN)
+    affected, selection = decided(tmp_path / "own", uses, settings=own)
+    assert (affected.code, affected.decided_by) == (AffectedCode.OWN, DecidedBy.PERSON)
+    assert reason(selection) is RefusalReason.OWN_CODE
+    is_it = {"package.json": manifest(devDependencies={"lib": "1.0.0"})}
+    other = Settings(whose_code=AffectedCode.DEPENDENCY)
+    affected, selection = decided(tmp_path / "other", is_it, settings=other)
+    assert (affected.code, affected.decided_by) == (AffectedCode.DEPENDENCY, DecidedBy.PERSON)
+    assert isinstance(selection, Selected)
