@@ -4,14 +4,14 @@ All that a plan needs: no store is opened, and nothing is written.
 """
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.trees.isolation import RepositoryFacts, inspect_repository
+from fallback_tier.gates.trees.isolation import RepositoryFacts, contained_tags, inspect_repository
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext, Settings
 
@@ -47,6 +47,11 @@ def look_at(repository: Path, clients: ClientRunner, settings: Settings) -> Repo
             next_step="Commit or stash them: a fix starts from a commit and is put on top of it.",
         )
     return as_found(facts, settings)
+
+
+def tags_of(repo: RepoContext, clients: ClientRunner) -> Callable[[], tuple[str, ...]]:
+    """Asks git for the tags that the base commit contains, when it is called."""
+    return lambda: contained_tags(repo.root, repo.base_commit, clients)
 
 
 def as_found(facts: RepositoryFacts, settings: Settings) -> RepoContext:

@@ -21,6 +21,7 @@ from fallback_tier.cli.remediation import line, safe, show_left
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.result import FixResult, WithPatch
 from fallback_tier.handover.delivery import deliver
+from fallback_tier.installed import tags_of
 from fallback_tier.outcome import Applied
 from fallback_tier.planning import EcosystemPlan, RemediationPlan, plan
 from fallback_tier.repo import RepoContext
@@ -61,7 +62,8 @@ def fix_several(
         services.sandbox()  # where there is none, that is said before the long work
     errors = Console(stderr=True, quiet=arguments.json)
     with PlanProgress(errors) as progress:
-        planned = plan(given, repo, services.plugins, observe=progress)
+        tags = tags_of(repo, services.clients)
+        planned = plan(given, repo, services.plugins, tags=tags, observe=progress)
     proved = [Part(fix, _prove(fix, repo, services, errors)) for fix in planned.fixes]
     done = held_back(proved)
     patch = _merged([part.application for part in done if part.application is not None])

@@ -28,7 +28,7 @@ from fallback_tier.cli.remediation import (
     show_notes,
     why_not_cheaper,
 )
-from fallback_tier.installed import clients_and_plugins, look_at
+from fallback_tier.installed import clients_and_plugins, look_at, tags_of
 from fallback_tier.planning import EcosystemPlan, RemediationPlan, plan
 
 #: Inputs left out and findings in code that are listed; JSON has them all.
@@ -44,7 +44,14 @@ def run(arguments: argparse.Namespace) -> int:
     repo = look_at(Path(arguments.repository), clients, settings(arguments))
     errors = Console(stderr=True, quiet=arguments.json)
     with PlanProgress(errors) as progress:
-        planned = plan(given, repo, plugins, resolve=not arguments.no_resolve, observe=progress)
+        planned = plan(
+            given,
+            repo,
+            plugins,
+            resolve=not arguments.no_resolve,
+            tags=tags_of(repo, clients),
+            observe=progress,
+        )
     code = exit_code(planned)
     if arguments.json:
         print_json({**planned.model_dump(mode="json"), "exit_code": code})

@@ -18,7 +18,7 @@ from fallback_tier.planning.document import (
 )
 from fallback_tier.planning.ecosystem import EcosystemPlanner
 from fallback_tier.planning.untold import selected
-from fallback_tier.planning.whose import settled, whose_code
+from fallback_tier.planning.whose import Tags, no_tags, settled, whose_code
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
@@ -40,13 +40,14 @@ def plan(
     plugins: Mapping[str, EcosystemPlugin],
     *,
     resolve: bool = True,
+    tags: Tags = no_tags,
     observe: Callable[[str], None] = lambda _step: None,
 ) -> RemediationPlan:
     """Plan all advisories of a set for one repository; nothing is written.
 
-    ``resolve`` False: no client runs, the plugins' outlines stand for what would be done. ``observe`` is
-    told each step in words. Never raises for an advisory or a project that can't be fixed: each is in
-    ``left`` with its reason.
+    ``resolve`` False: no client runs, the plugins' outlines stand for what would be done. ``tags``: those
+    that the base commit contains. ``observe`` is told each step in words. Never raises for an advisory or a
+    project that can't be fixed: each is in ``left`` with its reason.
     """
     # 1. Sort by ecosystem; what no plugin serves is left, by name.
     served: dict[str, list[Advisory]] = {}
@@ -68,7 +69,7 @@ def plan(
             plugin,
             own,
             tuple(members),
-            _settled(plugin, own, members),
+            _settled(plugin, own, members, tags),
             resolve=resolve,
             observe=observe,
         )
@@ -118,11 +119,11 @@ def _agreed(planners: Sequence[EcosystemPlanner]) -> tuple[EcosystemPlan, ...]:
 
 
 def _settled(
-    plugin: EcosystemPlugin, repo: RepoContext, advisories: Sequence[Advisory]
+    plugin: EcosystemPlugin, repo: RepoContext, advisories: Sequence[Advisory], tags: Tags
 ) -> dict[str, NotApplicable]:
     """The advisories that no recipe is to be asked about, by id: not those about dependencies."""
     found = {
-        advisory.id: settled(advisory, plugin.name, whose_code(plugin, advisory, repo))
+        advisory.id: settled(advisory, plugin.name, whose_code(plugin, advisory, repo), tags=tags)
         for advisory in advisories
     }
     return {name: why for name, why in found.items() if why is not None}

@@ -4,19 +4,26 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected
 from fallback_tier.planning.concern import manifest_texts
-from fallback_tier.planning.whose import settled
+from fallback_tier.planning.whose import Tags, no_tags, settled
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
 
 def selected(
-    plugin: EcosystemPlugin, advisory: Advisory, repo: RepoContext, *, believe_version: bool = True
+    plugin: EcosystemPlugin,
+    advisory: Advisory,
+    repo: RepoContext,
+    *,
+    tags: Tags = no_tags,
+    believe_version: bool = True,
 ) -> RecipeSelection:
     """The plugin's selection, unless the repository's own code is affected, or that would call a package
     unaffected of which the record names no version. That refusal is final: no gate could tell that the
-    package is mended. ``believe_version`` as for ``settled``."""
+    package is mended. ``tags`` and ``believe_version`` as for ``settled``."""
     if repo.affected is not None:
-        about_own = settled(advisory, plugin.name, repo.affected, believe_version=believe_version)
+        about_own = settled(
+            advisory, plugin.name, repo.affected, tags=tags, believe_version=believe_version
+        )
         if about_own is not None:
             return about_own
     selection = plugin.select(advisory, repo)

@@ -4,11 +4,12 @@ A copy of the package in an example or below a dev dependency says nothing: the 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
 from fallback_audit.vocabulary import AffectedCode, DecidedBy, RefusalReason
-from fallback_tier.advisory import Advisory, is_affected
+from fallback_tier.advisory import Advisory, is_affected, sort_key
+from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.affected import Affected, OwnPackage
 from fallback_tier.outcome import NotApplicable
 from fallback_tier.ports import EcosystemPlugin
@@ -16,6 +17,9 @@ from fallback_tier.repo import RepoContext
 
 #: How a person settles it.
 _SAY_SO = "--own-code says that it is this source, --dependency that it is not"
+
+#: Words in the host of a forge. Other links are pages about a project, and differ from one to the next.
+_FORGES = ("git", "bitbucket", "codeberg", "sr.ht")
 
 #: ``owner/name`` without a host, as npm takes it for GitHub's.
 _SHORT_LINK = re.compile(r"(?:github:|gitlab:|bitbucket:)?[\w.-]+/([\w.-]+?)(?:\.git)?")
@@ -41,8 +45,22 @@ def whose_code(plugin: EcosystemPlugin, advisory: Advisory, repo: RepoContext) -
     return _witnessed(plugin, own, offline=repo.settings.offline)
 
 
+#: The tags that a base commit contains: which releases are in it.
+Tags = Callable[[], Sequence[str]]
+
+
+def no_tags() -> tuple[str, ...]:
+    """Nobody can tell."""
+    return ()
+
+
 def settled(
-    advisory: Advisory, ecosystem: str, affected: Affected, *, believe_version: bool = True
+    advisory: Advisory,
+    ecosystem: str,
+    affected: Affected,
+    *,
+    tags: Tags = no_tags,
+    believe_version: bool = True,
 ) -> NotApplicable | None:
     """Why no recipe is to be asked; None where it is about a dependency.
 
@@ -57,7 +75,8 @@ def settled(
             )
         case AffectedCode.OWN:
             person = affected.decided_by is DecidedBy.PERSON
-            if believe_version and not person and _is_mended(advisory, ecosystem, affected.own):
+            doubted = person or not believe_version
+            if not doubted and _is_mended(advisory, ecosystem, affected.own, tags):
                 return _mended(advisory, affected.own)
             return NotApplicable(reason=RefusalReason.OWN_CODE, sentence=affected.sentence)
 
@@ -100,15 +119,34 @@ def _shares_its_name(called: Iterable[OwnPackage]) -> str:
     return f"This repository calls itself {names} and installs a package of that name: another one."
 
 
-def _is_mended(advisory: Advisory, ecosystem: str, own: Iterable[OwnPackage]) -> bool:
-    """Every version here is told, and the record names none of them as affected."""
-    versions = [(package.name, package.version) for package in own]
-    return bool(versions) and all(
-        version is not None
-        and not advisory.says_nothing_of(ecosystem, name)
-        and not is_affected(advisory, ecosystem, name, version)
-        for name, version in versions
+def _is_mended(advisory: Advisory, ecosystem: str, own: Sequence[OwnPackage], tags: Tags) -> bool:
+    """The record names no version here as affected, neither a manifest's nor that of the newest release in
+    the base commit. Projects raise the number before they release; a clone without tags tells nothing.
+    """
+
+    def clear(name: str, version: str | None) -> bool:
+        return (
+            version is not None
+            and not advisory.says_nothing_of(ecosystem, name)
+            and not is_affected(advisory, ecosystem, name, version)
+        )
+
+    if not own or not all(clear(package.name, package.version) for package in own):
+        return False
+    released = tags()
+    return all(clear(package.name, _newest(released, ecosystem, package.name)) for package in own)
+
+
+def _newest(tags: Sequence[str], ecosystem: str, name: str) -> str | None:
+    """The highest version among the tags that are a release of this package."""
+    short = re.escape(name.rpartition("/")[2])
+    release = re.compile(
+        rf"(?:(?:@?[\w.-]+/)?{short}[@/_-]|rel(?:ease)?[/_-])?v?(?P<version>\d+(?:\.\d+)+\S*)",
+        re.IGNORECASE,
     )
+    found = (match["version"] for tag in tags if (match := release.fullmatch(tag)))
+    orderable = [version for version in found if is_orderable(ecosystem, version)]
+    return max(orderable, key=lambda version: sort_key(ecosystem, version), default=None)
 
 
 def _mended(advisory: Advisory, own: Iterable[OwnPackage]) -> NotApplicable:
@@ -139,5 +177,6 @@ def _source(link: str) -> str:
         return ""
     path = [part for part in parts.path.split("/") if part]
     # owner/name, then perhaps issues, tree/main/packages/x …
-    name = path[1] if len(path) > 1 else (path[0] if path else parts.netloc)
-    return name.removesuffix(".git").lower()
+    if len(path) < 2 or not any(word in parts.netloc.lower() for word in _FORGES):
+        return ""
+    return path[1].removesuffix(".git").lower()

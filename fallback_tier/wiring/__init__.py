@@ -18,7 +18,7 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
 from fallback_tier.errors import AdvisoryError
 from fallback_tier.execution import ClientRunner, Sandbox
-from fallback_tier.installed import clients_and_plugins, look_at, new_id
+from fallback_tier.installed import clients_and_plugins, look_at, new_id, tags_of
 from fallback_tier.outcome import NotApplicable, RecipeSelection
 from fallback_tier.planning import parts, selected, whose_code
 from fallback_tier.ports import EcosystemPlugin, LanguageModel, NonceSource
@@ -156,7 +156,9 @@ class Services:
         own = own.model_copy(update={"affected": affected or whose_code(plugin, advisory, own)})
         # A proof that fails here shows the flaw, whatever number the manifest has.
         believed = self.configuration.proof is None
-        return Inputs(advisory, own, selected(plugin, advisory, own, believe_version=believed))
+        tags = tags_of(repo, self.clients)
+        chosen = selected(plugin, advisory, own, tags=tags, believe_version=believed)
+        return Inputs(advisory, own, chosen)
 
     def plugin_for(self, advisory: Advisory) -> EcosystemPlugin:
         """The plugin that serves this advisory. Raises ConfigurationError."""

@@ -11,6 +11,7 @@ import pytest
 
 from fallback_tier.cli import exit_codes
 from tests.e2e.command import Ended, osv, repository, run
+from tests.fakes.repository import git
 from tests.integration.gate_setup import needs_sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -163,6 +164,11 @@ def test_a_line_that_looks_like_a_name_makes_no_own_code(tmp_path: Path) -> None
 
 def test_a_checkout_at_a_fixed_version_is_not_affected_unless_it_is_shown(tmp_path: Path) -> None:
     desk = desk_of(tmp_path, PYTHON | {"pyproject.toml": PYPROJECT.replace("1.0.0", "2.0.0")})
+    unreleased = desk.fix()
+    assert unreleased.json["reason"] == "own_code", (
+        "the number was raised, and nothing released yet"
+    )
+    git(desk.repo, "tag", "v2.0.0")
     assert desk.fix().code == exit_codes.NOT_AFFECTED
     desk.answer(("left.py", "    return eval(text)", MENDED))
     assert desk.fix("--dry-run").code == exit_codes.NOT_AFFECTED

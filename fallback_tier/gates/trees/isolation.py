@@ -81,6 +81,12 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
     )
 
 
+def contained_tags(root: Path, commit: str, clients: ClientRunner) -> tuple[str, ...]:
+    """The tags that a commit contains, so far as this clone has them. Raises RepositoryError, ToolError."""
+    listed = git(clients, root, ["tag", "--merged", commit], USERS_CONFIGURATION)
+    return tuple(listed.splitlines())
+
+
 #: The system's words for a full disk, and git's own, of its index.
 _NO_ROOM = (os.strerror(errno.ENOSPC), "Out of diskspace")
 

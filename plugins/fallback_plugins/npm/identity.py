@@ -40,7 +40,7 @@ def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
     """What the registry says of its newest version; empty where it does not answer."""
     if not is_package_name(package):
         return ()
-    fields = ("name", "repository.url", "homepage", "bugs.url")
+    fields = ("name", "repository", "homepage", "bugs")
     words = ["view", package, *fields, "--json", "--loglevel=silent", *_ONCE]
     try:
         with scratch_project({MANIFEST: "{}"}) as folder:
@@ -49,7 +49,7 @@ def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
     except (ToolError, RecipeError, ValueError):
         return ()
     found = answer[-1] if isinstance(answer, list) and answer else answer
-    return texts(*(found.get(key) for key in fields[1:])) if isinstance(found, dict) else ()
+    return _links(found) if isinstance(found, dict) else ()
 
 
 def _manifests(repo: RepoContext) -> Iterator[str]:
@@ -78,9 +78,7 @@ def _package(repo: RepoContext, path: str) -> OwnPackage | None:
         name=name,
         manifest=path,
         version=told_version(version),
-        links=texts(
-            _url(manifest.get("repository")), manifest.get("homepage"), _url(manifest.get("bugs"))
-        ),
+        links=_links(manifest),
         asks_for_itself=_asks_for_itself(manifest, name),
     )
 
@@ -94,8 +92,12 @@ def _asks_for_itself(manifest: Mapping[str, Any], name: str) -> bool:
     return False
 
 
+def _links(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    return texts(*(_url(facts.get(key)) for key in ("repository", "homepage", "bugs")))
+
+
 def _url(value: object) -> object:
-    """``repository`` and ``bugs`` are an address, or an object with one."""
+    """Each of them is an address, or an object with one."""
     return value.get("url") if isinstance(value, dict) else value
 
 

@@ -21,6 +21,7 @@ from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.requirements import declaration_in
 from fallback_plugins.pypi.resolver import run_uv
 from fallback_plugins.pypi.setup_call import setup_keywords
+from fallback_plugins.pypi.touched import own_packages as top_level_packages
 from fallback_plugins.scratch import scratch_folder
 from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
@@ -50,13 +51,13 @@ class _Told:
 def own_packages(repo: RepoContext) -> tuple[OwnPackage, ...]:
     """The distributions of the root and of other folders, a folder's first telling file counts.
 
-    A file that can't be read, or whose name is computed, names nothing.
+    A file that can't be read names nothing.
     """
     folders: dict[str, None] = {}
     for path in repo.tracked_files:
         if kind_of(path) in _KINDS and not is_aside(path):
             folders[str(PurePosixPath(path).parent)] = None
-    return tuple(package for folder in folders if (package := _package(repo, folder)))
+    return tuple(package for folder in folders for package in _packages(repo, folder))
 
 
 def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
@@ -78,22 +79,31 @@ def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
     return ()
 
 
-def _package(repo: RepoContext, folder: str) -> OwnPackage | None:
+def _packages(repo: RepoContext, folder: str) -> tuple[OwnPackage, ...]:
+    """What the folder's first telling file names. Where a setup script computes its name, or is none of
+    today's Python, the distribution is taken to be called as its top-level packages are."""
     for manifest, told in _tellings(repo, folder):
         if not isinstance(told.name, str) or not told.name.strip():
             continue
-        name = canonicalize_name(told.name.strip())
         classifiers = told.classifiers if isinstance(told.classifiers, list) else ()
         if any(str(one).startswith(_PRIVATE) for one in classifiers):
-            return None
-        return OwnPackage(
-            name=name,
-            manifest=manifest,
-            version=told_version(told.version),
-            links=told.links,
-            asks_for_itself=_asks_for(name, told.requires),
-        )
-    return None
+            return ()
+        return (_as_told(told.name.strip(), manifest, told),)
+    script = in_folder(folder, "setup.py")
+    if not repo.has(script):
+        return ()
+    names = sorted({PurePosixPath(path).name for path in top_level_packages(repo, folder)})
+    return tuple(OwnPackage(name=canonicalize_name(name), manifest=script) for name in names)
+
+
+def _as_told(name: str, manifest: str, told: _Told) -> OwnPackage:
+    return OwnPackage(
+        name=canonicalize_name(name),
+        manifest=manifest,
+        version=told_version(told.version),
+        links=told.links,
+        asks_for_itself=_asks_for(canonicalize_name(name), told.requires),
+    )
 
 
 def _tellings(repo: RepoContext, folder: str) -> Iterator[tuple[str, _Told]]:

@@ -60,6 +60,14 @@ PYTHON = {
         {"pyproject.toml": "[build-system]\nrequires = []\n", "setup.py": "setup(name='lib')\n"},
         {"lib": None},
     ),
+    "a name that is computed": (
+        {"setup.py": "about = {}\nsetup(name=about['__title__'])\n", "my_lib/__init__.py": ""},
+        {"my-lib": None},
+    ),
+    "a setup script of Python 2": (
+        {"setup.py": "print 'hello'\nsetup(name='lib')\n", "src/lib/__init__.py": ""},
+        {"lib": None},
+    ),
     "members of a monorepo": (
         {
             "libs/a/pyproject.toml": '[project]\nname = "a"\nversion = "1.0"\n',
@@ -95,9 +103,13 @@ NOT_PYTHON = {
     "what must not be uploaded": {
         "pyproject.toml": '[project]\nname = "requests"\nclassifiers = ["Private :: Do Not Upload"]\n'
     },
-    "Python 2": {"setup.py": "print 'hello'\nsetup(name='requests')\n"},
     "what is no TOML": {"pyproject.toml": "[project\nname = 'requests'\n"},
-    "a computed name": {"setup.py": "import os\nsetup(name=os.environ['NAME'])\n"},
+    "a computed name, and another package": {
+        "setup.py": "import os\nsetup(name=os.environ['NAME'])\n",
+        "app/__init__.py": "",
+        "app/requests/__init__.py": "",
+        "tests/__init__.py": "",
+    },
 }
 
 

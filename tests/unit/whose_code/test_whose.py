@@ -36,14 +36,19 @@ def manifest(name: str = "lib", version: str | None = "1.2.3", **more: object) -
 
 
 def decided(
-    tmp_path: Path, files: dict[str, str], *theirs: str, settings: Settings | None = None
+    tmp_path: Path,
+    files: dict[str, str],
+    *theirs: str,
+    settings: Settings | None = None,
+    tags: tuple[str, ...] = (),
 ) -> tuple[Affected, RecipeSelection]:
     plugin = Npm(FakeClients(), theirs)
     repo = repository(tmp_path, files)
     if settings is not None:
         repo = repo.model_copy(update={"settings": settings})
     affected = whose_code(plugin, RECORD, repo)
-    return affected, selected(plugin, RECORD, repo.model_copy(update={"affected": affected}))
+    told = repo.model_copy(update={"affected": affected})
+    return affected, selected(plugin, RECORD, told, tags=lambda: tags)
 
 
 def reason(selection: RecipeSelection) -> RefusalReason | None:
@@ -156,26 +161,47 @@ def test_one_affected_member_of_a_monorepo_is_enough(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["1.2.4", "2.0.0"])
 def test_a_checkout_at_a_fixed_version_is_not_affected(tmp_path: Path, version: str) -> None:
-    _, selection = decided(tmp_path, {"package.json": manifest(version=version)})
+    files = {"package.json": manifest(version=version)}
+    _, selection = decided(tmp_path, files, tags=("v1.0.0", f"v{version}", "nightly"))
     assert isinstance(selection, NotApplicable)
     assert selection.reason is RefusalReason.NOT_AFFECTED
     assert "--own-code" in selection.sentence
 
 
+@pytest.mark.parametrize("tags", [(), ("v1.2.3",), ("nightly",), ("other-9.0.0", "v1.2.3")])
+def test_a_number_that_was_raised_before_its_release_proves_nothing(
+    tmp_path: Path, tags: tuple[str, ...]
+) -> None:
+    """The manifest has the fixed version already, and no release in this commit does."""
+    _, selection = decided(tmp_path, {"package.json": manifest(version="1.2.4")}, tags=tags)
+    assert reason(selection) is RefusalReason.OWN_CODE
+
+
+@pytest.mark.parametrize("tag", ["1.2.4", "v1.2.4", "lib@1.2.4", "lib-v1.2.4", "release-1.2.4"])
+def test_a_release_is_told_by_its_tag(tmp_path: Path, tag: str) -> None:
+    _, selection = decided(tmp_path, {"package.json": manifest(version="1.2.4")}, tags=(tag,))
+    assert reason(selection) is RefusalReason.NOT_AFFECTED
+
+
 def test_a_proof_or_a_person_is_believed_above_a_version(tmp_path: Path) -> None:
     files = {"package.json": manifest(version="2.0.0")}
     affected, _ = decided(tmp_path, files)
-    by_proof = settled(RECORD, "npm", affected, believe_version=False)
+    tags = lambda: ("v2.0.0",)  # noqa: E731
+    by_version = settled(RECORD, "npm", affected, tags=tags)
+    assert by_version is not None
+    assert by_version.reason is RefusalReason.NOT_AFFECTED
+    by_proof = settled(RECORD, "npm", affected, tags=tags, believe_version=False)
     assert by_proof is not None
     assert by_proof.reason is RefusalReason.OWN_CODE
     told = Settings(whose_code=AffectedCode.OWN)
-    _, selection = decided(tmp_path / "told", files, settings=told)
+    _, selection = decided(tmp_path / "told", files, settings=told, tags=("v2.0.0",))
     assert reason(selection) is RefusalReason.OWN_CODE
 
 
 @pytest.mark.parametrize("version", [None, "0.0.0-development"])
 def test_a_version_that_nobody_wrote_proves_nothing(tmp_path: Path, version: str | None) -> None:
-    _, selection = decided(tmp_path, {"package.json": manifest(version=version)})
+    files = {"package.json": manifest(version=version)}
+    _, selection = decided(tmp_path, files, tags=("v2.0.0",))
     assert reason(selection) is RefusalReason.OWN_CODE
 
 
