@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, PlanRejected, RepeatedPatchRejected
-from fallback_audit.vocabulary import ProofLevel, RefusalReason, Tier
+from fallback_audit.vocabulary import FailureKind, ProofLevel, RefusalReason, Tier
 from fallback_tier.attempt import Draft, Proposal, Refusal, Task
 from fallback_tier.errors import (
     EditError,
@@ -89,9 +89,19 @@ def _rejected(draft: Draft, problems: tuple[str, ...], task: Task) -> Invalid:
 
 
 def _repeated(proposal: Proposal, draft: Draft, task: Task) -> Invalid | None:
-    """A fresh context is no use if the same edits come of it (DESIGN §2)."""
+    """A fresh context is no use if the same edits come of it (DESIGN §2); those that were only to be
+    declared are other ones once they are."""
     digest = edit_digest(proposal.changes)
-    earlier = next((prior for prior in task.prior_attempts if prior.edit_digest == digest), None)
+    declares = bool(proposal.plan and proposal.plan.capabilities)
+    earlier = next(
+        (
+            prior
+            for prior in task.prior_attempts
+            if prior.edit_digest == digest
+            and not (declares and prior.failure_kind is FailureKind.UNDECLARED_CAPABILITY)
+        ),
+        None,
+    )
     if earlier is None:
         return None
     event = RepeatedPatchRejected(

@@ -271,6 +271,32 @@ def test_a_model_that_gives_up_before_a_test_leaves_that_question(tmp_path: Path
     assert "test_a_sum" in shown.out
 
 
+STARTS = "    import subprocess\n\n    return int(text)"
+
+
+def test_a_right_fix_that_only_lacked_its_declaration_passes_with_it(tmp_path: Path) -> None:
+    """The same edits again: with what they reach for declared, they are another plan."""
+    desk = desk_of(tmp_path, PYTHON)
+    edit = {"path": "left.py", "old": "    return eval(text)", "new": STARTS}
+    plan = {"action": "source_edit", "edits": [edit]}
+    declared = {**plan, "capabilities": ["process"]}
+    (tmp_path / "script.json").write_text(json.dumps([plan, declared]))
+    told = desk.fix(proof=True).json
+    assert (told["outcome"], told["attempts"]) == ("verified", 2), told
+    assert told["prior_attempts"][0]["failure_kind"] == "undeclared_capability"
+    assert desk.is_intact()
+
+
+def test_the_same_edits_without_the_declaration_are_a_repetition(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, PYTHON)
+    edit = {"path": "left.py", "old": "    return eval(text)", "new": STARTS}
+    plan = {"action": "source_edit", "edits": [edit]}
+    (tmp_path / "script.json").write_text(json.dumps([plan] * 12))
+    told = desk.fix(proof=True).json
+    assert told["outcome"] == "escalated"
+    assert told["prior_attempts"][1]["failure_kind"] == "repeated_patch"
+
+
 def test_a_plan_that_raises_a_version_of_ones_own_package_is_invalid(tmp_path: Path) -> None:
     desk = desk_of(tmp_path, PYTHON | {"examples/requirements.txt": "left==1.0.0\n"})
     bump = {"action": "dependency_bump", "package": "left", "version": "2.0.0"}

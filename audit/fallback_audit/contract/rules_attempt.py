@@ -26,7 +26,14 @@ from fallback_audit.events import (
     RetrieveDecided,
     StrategyDegraded,
 )
-from fallback_audit.vocabulary import CallType, PromptShape, RetrievalVerdict, Retrieve, Tier
+from fallback_audit.vocabulary import (
+    CallType,
+    FailureKind,
+    PromptShape,
+    RetrievalVerdict,
+    Retrieve,
+    Tier,
+)
 
 # The floor can't import fallback_tier.limits; a test holds these equal to the tier's own.
 MAX_RETRIES = 3
@@ -145,10 +152,18 @@ def attempts_have_one_outcome(trail: Trail) -> Iterator[Finding]:
 
 
 def edits_are_new(trail: Trail) -> Iterator[Finding]:
-    """No normalised edit set is handed out twice in a transition."""
+    """No normalised edit set is handed out twice in a transition. One that failed for a capability that
+    its plan had not declared may come again once, with the declaration."""
     seen: dict[str, int] = {}
+    undeclared = {
+        failure.attempt
+        for _, failure in trail.of(AttemptFailed)
+        if failure.failure_kind is FailureKind.UNDECLARED_CAPABILITY
+    }
     for seq, patch in trail.of(PatchProposed):
-        if patch.edit_digest in seen:
+        if seen.get(patch.edit_digest) in undeclared:
+            seen[patch.edit_digest] = patch.attempt
+        elif patch.edit_digest in seen:
             yield seq, f"the edits of attempt {seen[patch.edit_digest]} were proposed again"
         seen.setdefault(patch.edit_digest, patch.attempt)
 

@@ -112,7 +112,7 @@ ATTEMPT_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "edits-are-new",
-        "No normalised edit set is proposed twice in a gate transition.",
+        "No normalised edits are proposed twice in a gate transition, save to declare a capability.",
         "DESIGN §2",
         attempt.edits_are_new,
         breaches=(Altered(PatchProposed, "edit_digest"),),

@@ -11,6 +11,7 @@ from fallback_audit.events import (
     FixVerified,
     GateJudged,
     PatchProposed,
+    RagSkippedOnRetry,
     RecipeEvaluated,
 )
 from fallback_audit.vocabulary import (
@@ -105,7 +106,27 @@ def tests_contradict() -> Events:
     return [begun(AffectedCode.OWN), *t.first_by_model(), *judged, failed, *refused, *last]
 
 
+def declared_on_retry() -> Events:
+    """The edits were right, and their plan had not said what they reach for."""
+    kind = FailureKind.UNDECLARED_CAPABILITY
+    capability = t.judged(1, "applies", GateStatus.FAILED).model_copy(update={"failure_kind": kind})
+    failed = t.failed(1, "applies", kind=kind)
+    skipped = t.skipped(2, 1).model_copy(update={"last_failure_kind": kind})
+    again = t.proposed(2).model_copy(update={"edit_digest": digest("edit 1")})
+    retry = [t.started(2, 1), skipped, t.called(2), t.answered(2), t.ungrounded(2), again]
+    return [
+        t.fix_started(),
+        *t.first_by_model(),
+        capability,
+        failed,
+        *retry,
+        *t.passing_gates(2),
+        t.verified(2),
+    ]
+
+
 PROOF_VALID = (
+    declared_on_retry,
     dependency_verified,
     dependency_proved,
     own_code_proved,
@@ -150,6 +171,17 @@ PROOF_MUTANTS: dict[str, list[Callable[[], Events]]] = {
 
 #: More mutants for a rule whose first ones are elsewhere.
 PROOF_ALSO: dict[str, list[Callable[[], Events]]] = {
+    "edits-are-new": [
+        lambda: changed(
+            changed(
+                changed(declared_on_retry(), AttemptFailed, failure_kind=FailureKind.BUILD_FAILED),
+                GateJudged,
+                failure_kind=FailureKind.BUILD_FAILED,
+            ),
+            RagSkippedOnRetry,
+            last_failure_kind=FailureKind.BUILD_FAILED,
+        ),
+    ],
     "verified-is-proved": [
         # The suite passes, and that is all: no end in "verified", whosever code it is.
         lambda: [
