@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
-.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit record record-registry lock clean
+.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit record record-registry lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
@@ -20,6 +20,7 @@ help:
 	@echo "make eval-faithfulness DATA=../shared/data   a judge of plans against labelled claims"
 	@echo "make eval-fixes ARGS='--model M --base-url U'   a model over vulnerable mini-projects"
 	@echo "make proofs      fix real packages at vulnerable versions, each with a proof of its flaw"
+	@echo "make eval-own DATA=../shared/data   real packages in their own repositories, answers known beforehand"
 	@echo "make lock   renew requirements.lock from pyproject.toml"
 
 setup: $(STAMP)
@@ -98,6 +99,10 @@ eval-fixes: setup
 # Real packages with real flaws, fetched now; it goes on where it stopped: ARGS="--only NAME", ARGS=--again.
 proofs: setup
 	$(BIN)/python -m tests.proofs $(ARGS)
+
+# Real packages in their own repositories, no model; goes on where it stopped: ARGS="--clones DIR --label baseline".
+eval-own: setup
+	$(BIN)/python -m tests.own_code --data $(or $(DATA),../shared/data) $(ARGS)
 
 # Ten million events, 8 GB: made and verified once; half an hour. ARGS="--events 1000000 --place DIR".
 bench-audit-memory: bench-setup

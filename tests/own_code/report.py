@@ -1,0 +1,280 @@
+"""The report of the own-code cases, made from the rows (and how the cases were drawn) alone."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tests.own_code.cases import HERE, Half
+from tests.own_code.ends import Stop
+from tests.own_code.figures import FIGURES, false_fixed
+from tests.own_code.results import Result
+
+ROOT = Path(__file__).parents[2]
+
+#: Where results and report lie.
+FOLDER = ROOT / "docs" / "evaluation" / "own-code"
+
+RESULTS, REPORT = "results.jsonl", "report.md"
+
+#: About the output tokens that one answer may have (``Settings.max_output_tokens``): a real model could
+#: not have given a longer plan whole.
+_LONG_PLAN_BYTES = 8_192
+
+#: What became of each record that was looked at for a case.
+DRAW = HERE / "draw.jsonl"
+
+_HEAD = """# Packages mended in their own repository
+
+A case is a real repository at the commit before a published fix, its advisory as OSV, and a proof: \
+upstream's test of the
+flaw, or one of ours. `fallback-tier fix` runs as a user would run it. No model is asked: a server on \
+loopback gives answers
+that are known beforehand, so the figures say what the tool does with them, not how good a model is.
+
+- **(a)** The answer is upstream's fix as a plan. It should end as fixed and proved, with exit code 0 \
+and the proof passed.
+- **(b)** In these runs the base commit's tests, and the proof, should really run.
+- **(c)** The prompt should show the place of the fix: the lines that it removes, or, of an insertion, \
+the lines around it.
+- **(d)** Wrong answers (a change of another file, a comment, half of the fix, a statement beside it or \
+elsewhere) must never
+be called fixed. Without a proof nothing shows the flaw gone, so there no answer may be, not even the \
+true one.
+"""
+
+#: Kinds of which the report says more: which gate, which question, which reason.
+_NAMED = frozenset({Stop.GATE, Stop.PERSON, Stop.NO_PLAN, Stop.REFUSED, Stop.TOOL})
+
+
+def labels_of(rows: Iterable[Result]) -> list[str]:
+    """The oldest first: where it began, then what has a name, then where it is now."""
+    return sorted(
+        {row.label for row in rows}, key=lambda one: (one != "baseline", one == "now", one)
+    )
+
+
+def render(results: Sequence[Result], drawn: Sequence[Mapping[str, object]] = ()) -> str:
+    """The page, always the same for the same rows."""
+    rows = sorted(results, key=lambda row: (row.name, row.label))
+    parts = [_HEAD]
+    for half in Half:
+        if found := [row for row in rows if row.half is half]:
+            parts += [f"## The half {half}\n" if half is Half.SEEN else "## The half set aside\n"]
+            parts += _half(found)
+    parts += ["## How the cases were drawn\n", _drawn(drawn), "## How it was made\n", _made(rows)]
+    return "\n".join(parts)
+
+
+def _half(rows: Sequence[Result]) -> Iterator[str]:
+    yield _figures(rows)
+    yield "### By ecosystem\n"
+    yield _by(rows, lambda row: row.ecosystem)
+    yield "### By what installs it\n"
+    yield _by(rows, lambda row: f"{row.ecosystem}, {row.installs_by}")
+    yield "### What stopped a perfect answer\n"
+    yield _stops(rows)
+    yield "### Case by case\n"
+    yield _cases(rows)
+    yield "### In the tool's own words\n"
+    yield _words(rows)
+    yield "### Wrong answers\n"
+    yield _wrong(rows)
+
+
+def _figures(rows: Sequence[Result]) -> str:
+    labels = labels_of(rows)
+    cells = (
+        (one.name, one.goal, *(str(one.share(_of(rows, label))) for label in labels))
+        for one in FIGURES
+    )
+    return _table(("figure", "goal", *labels), cells)
+
+
+def _by(rows: Sequence[Result], group: Callable[[Result], str]) -> str:
+    chosen = [one for one in FIGURES if one.goal]
+    head = ("", "", *(one.name for one in chosen))
+    cells = [
+        (name, label, *(str(one.share(found)) for one in chosen))
+        for name in sorted(set(map(group, rows)))
+        for label in labels_of(rows)
+        if (found := [row for row in _of(rows, label) if group(row) == name])
+    ]
+    return _table(head, cells)
+
+
+def _stops(rows: Sequence[Result]) -> str:
+    labels = labels_of(rows)
+    counts = {label: Counter(map(_kind, _of(rows, label))) for label in labels}
+    kinds = sorted({kind for count in counts.values() for kind in count})
+    return _table(
+        ("what stopped it", *labels),
+        ((kind, *(str(counts[label][kind]) for label in labels)) for kind in kinds),
+    )
+
+
+def _kind(row: Result) -> str:
+    if row.stopped is None:
+        return "nothing: proved"
+    return (
+        f"{row.stopped.stop}: {row.stopped.what}"
+        if row.stopped.stop in _NAMED
+        else row.stopped.stop
+    )
+
+
+def _cases(rows: Sequence[Result]) -> str:
+    labels = labels_of(rows)
+    head = ("case", "advisory", "installed by", *labels)
+    return _table(head, (_case(name, rows, labels) for name in sorted({row.name for row in rows})))
+
+
+def _case(name: str, rows: Sequence[Result], labels: Sequence[str]) -> tuple[str, ...]:
+    found = {row.label: row for row in rows if row.name == name}
+    one = next(iter(found.values()))
+    told = (_told(found[label]) if label in found else "-" for label in labels)
+    return (name, one.record, f"{one.ecosystem}, {one.installs_by}", *told)
+
+
+def _told(row: Result) -> str:
+    """One cell: (a), (b), (c), (d) in short."""
+    said = ["**proved**" if row.proved else _kind(row)]
+    said.append(f"tests {'ran' if row.tests.ran else 'not run'}")
+    said.append(f"proof {'ran' if row.proof.ran else 'not run'}")
+    seen = row.first
+    said.append(f"shown {seen.lines_shown}/{seen.lines}" if seen else "no prompt")
+    if row.false_fixed:
+        said.append(f"**{row.false_fixed} false fixed**")
+    return "; ".join(said)
+
+
+def _words(rows: Sequence[Result]) -> str:
+    cells = []
+    for row in rows:
+        if row.stopped is not None and row.stopped.said:
+            cells.append((row.name, row.label, "perfect answer", row.stopped.said))
+        if not row.tests.ran:
+            cells.append((row.name, row.label, "tests not run", row.tests.detail))
+        if not row.proof.ran and (row.stopped is None or row.proof.detail != row.stopped.said):
+            cells.append((row.name, row.label, "proof not run", row.proof.detail))
+        if row.plan.left_out:
+            left = ", ".join(row.plan.left_out)
+            cells.append((row.name, row.label, "left out of the plan", left))
+    return _table(("case", "label", "what", "words"), cells) if cells else "None.\n"
+
+
+def _wrong(rows: Sequence[Result]) -> str:
+    counts: Counter[tuple[str, str, str, str]] = Counter()
+    for row in rows:
+        for one in row.wrong:
+            how = "with the proof" if one.with_proof else "without"
+            end = "**false fixed**" if one.is_false else one.outcome
+            if one.says_fixed and not one.is_false:
+                end = "fixed, and the proof passes"
+            counts[(row.label, how, str(one.kind), end)] += 1
+    cells = ((*key, str(count)) for key, count in sorted(counts.items()))
+    return _table(("label", "", "plan", "end", "how often"), cells) + (
+        "\n`failed`: a gate stopped it, and the next attempt followed. `never asked`: the run ended "
+        "before a plan was asked for.\n"
+    )
+
+
+def _drawn(drawn: Sequence[Mapping[str, object]]) -> str:
+    if not drawn:
+        return "Not told.\n"
+    key = next(
+        (key for key in ("outcome", "result", "why", "reason") if key in drawn[0]), "outcome"
+    )
+    counts = Counter(str(one.get(key, "?")) for one in drawn)
+    head = f"{len(drawn)} records were looked at, in an order that was fixed beforehand:\n\n"
+    return head + _table(
+        ("what became of it", "records"),
+        ((told, str(count)) for told, count in counts.most_common()),
+    )
+
+
+def _made(rows: Sequence[Result]) -> str:
+    lines = []
+    for label in labels_of(rows):
+        found = _of(rows, label)
+        days = " and ".join(sorted({row.made for row in found}))
+        used = "; ".join(sorted({row.tool for row in found}))
+        clients = sorted({", ".join(f"{k} {v}" for k, v in row.tools.items()) for row in found})
+        total = sum(row.seconds for row in found)
+        lines.append(
+            f"- {label}: {used}, on {days}, with {'; and '.join(clients)}; {len(found)} cases, "
+            f"{total:,.0f} s in all on a shared machine."
+        )
+    absent = sorted({row.name for row in rows if row.absent})
+    long = sorted({row.name for row in rows if row.plan.bytes > _LONG_PLAN_BYTES})
+    inexact = sorted({row.name for row in rows if row.plan.exact is False})
+    told = f"not so in {', '.join(inexact)}" if inexact else "so in every case"
+    return "\n".join(lines) + (
+        "\n\nThat the edits leave upstream's files to the byte is checked where the fix's commit is "
+        f"at hand: {told}.\nPlans of more than {_LONG_PLAN_BYTES:,} bytes, which no answer of 2,048 "
+        f"tokens can hold: {', '.join(long) or 'none'}.\nMeasured without files that the clone lacks: "
+        f"{', '.join(absent) or 'none'}.\n`results.jsonl` has a row a case and label; "
+        "`python -m tests.own_code --check` says whether page, rows and cases\nstill fit.\n"
+    )
+
+
+def check(
+    results: Sequence[Result],
+    page: str,
+    digests: Mapping[str, tuple[str, Half]],
+    drawn: Sequence[Mapping[str, object]] = (),
+) -> list[str]:
+    """What does not fit: page and rows, rows and cases. ``digests``: name → digest, half."""
+    found = [] if page == render(results, drawn) else ["the report is not the one of the results"]
+    keys = Counter((row.label, row.name) for row in results)
+    found += [
+        f"{count} rows of {name} ({label})" for (label, name), count in keys.items() if count > 1
+    ]
+    for row in results:
+        if row.name not in digests or digests[row.name][0] != row.case_sha256:
+            found.append(f"{row.name} ({row.label}) is of another form of the case, or of none")
+    for label in labels_of(results):
+        halves = {row.half for row in _of(results, label)}
+        wanted = {name for name, (_, half) in digests.items() if half in halves}
+        missing = wanted - {row.name for row in _of(results, label)}
+        found += [f"no result of {name} ({label})" for name in sorted(missing)]
+    if number := false_fixed(_of(results, "now")):
+        found.append(f"{number} ends say fixed where nothing shows the flaw gone")
+    return found
+
+
+def read(folder: Path = FOLDER) -> tuple[Result, ...]:
+    """The rows that are there; none without a file."""
+    place = folder / RESULTS
+    lines = place.read_text(encoding="utf-8").splitlines() if place.exists() else []
+    return tuple(Result.model_validate_json(line) for line in lines)
+
+
+def read_drawn(place: Path = DRAW) -> tuple[Mapping[str, object], ...]:
+    """How the cases were drawn, a record each; none without the file."""
+    lines = place.read_text(encoding="utf-8").splitlines() if place.exists() else []
+    return tuple(json.loads(line) for line in lines)
+
+
+def write(
+    results: Iterable[Result],
+    folder: Path = FOLDER,
+    drawn: Sequence[Mapping[str, object]] = (),
+) -> None:
+    """Rows and page, together."""
+    rows = sorted(results, key=lambda row: (row.label, row.name))
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = "".join(f"{row.model_dump_json()}\n" for row in rows)
+    for name, text in ((RESULTS, lines), (REPORT, render(rows, drawn))):
+        part = folder / f"{name}.part"  # another run may read meanwhile
+        part.write_text(text, encoding="utf-8")
+        part.replace(folder / name)
+
+
+def _of(rows: Iterable[Result], label: str) -> list[Result]:
+    return [row for row in rows if row.label == label]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
