@@ -13,7 +13,8 @@ class OwnPackage(Frozen):
 
     ``name`` is canonical in its ecosystem. ``version`` None: computed when it is built, or a placeholder.
     ``links``: where the manifest says that its source and its pages are. ``asks_for_itself``: what it
-    installs when it runs holds a package of this very name from a registry.
+    installs when it runs holds a package of this very name from a registry. ``doubt``: why the manifest
+    may speak of something else, as a clause; empty where it does not.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -21,6 +22,7 @@ class OwnPackage(Frozen):
     version: str | None = None
     links: tuple[str, ...] = ()
     asks_for_itself: bool = False
+    doubt: str = ""
 
     @property
     def label(self) -> str:

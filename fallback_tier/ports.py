@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,10 +223,10 @@ class EcosystemPlugin(Protocol):
         """Those of the tracked files that declare or lock dependencies."""
         ...
 
-    def own_packages(self, repo: RepoContext) -> tuple[OwnPackage, ...]:
-        """The packages that this repository is the source of: its manifests parsed, no client run.
+    def own_packages(self, repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
+        """Those of ``names`` (canonical) that this repository is, or may be, the source of.
 
-        Not those of examples, fixtures or vendored copies. Never raises for a manifest that can't be read.
+        Its manifests are parsed, no client runs. Never raises for a manifest that can't be read.
         """
         ...
 

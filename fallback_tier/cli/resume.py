@@ -84,6 +84,7 @@ def go_on(
         if taken.result is not None:
             return _ended(taken, advisory, repository, services, setup, as_json=as_json)
         services.check_raised(taken.raised)
+        _check_whose(taken, services)
         repo = look_at(repository, services.clients, services.configuration.settings)
         check_base(taken, repo.base_commit, fix_id)
         inputs = services.inputs_on(
@@ -99,6 +100,16 @@ def go_on(
             result = runner.resume(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection, taken)
         repo = inputs.repo_ctx
         return finish(result, advisory, repo, services, setup, deliver, as_json=as_json)
+
+
+def _check_whose(taken: TakenUp, services: Services) -> None:
+    """Decided once: raises InputError where the options say now that somebody else's code is affected."""
+    now = services.configuration.settings.whose_code
+    if now is not None and taken.affected is not None and now is not taken.affected.code:
+        raise InputError(
+            f"The fix began as one of {taken.affected.code} code, and the options say {now} now.",
+            next_step="Resume it without them, or start a new fix.",
+        )
 
 
 def _ended(

@@ -135,7 +135,7 @@ def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
             question = f"{reached_in_words(state.reached)} {how_to_go_on(state.reached, fix_id)}"
         return Ask(EscalationReason.BUDGET_EXHAUSTED, question)
     if state.prior_attempts:
-        return _contradiction(state.prior_attempts) or Ask(
+        return _contradiction(_own_attempts(state)) or Ask(
             EscalationReason.RETRY_REFUSED,
             f"{len(state.prior_attempts)} attempt(s) failed, and the next gave no patch: "
             f"{refused.sentence}",
@@ -149,8 +149,11 @@ def _failure(state: FixState, application: Applied | Refused) -> Failure:
     distilled = distill(state.verdicts, application=application, attempt=application.attempt)
     # Before it is signed, stored or handed on: a target's log may print what nobody should keep.
     text, _ = redact_secrets(distilled.prior_failure_summary)
+    # Without a proof that passed they have simply found a mistake.
+    shown = PROOF_GATE in state.gates_with(GateStatus.PASSED)
+    against = _broken_tests(state) if shown else ()
     summary = distilled.model_copy(
-        update={"prior_failure_summary": text, "contradicting_tests": _broken_tests(state)}
+        update={"prior_failure_summary": text, "contradicting_tests": against}
     )
     signature = failure_signature(summary)
     return Failure(summary, signature, _instead_of_a_retry(state, summary, signature))
@@ -158,14 +161,16 @@ def _failure(state: FixState, application: Applied | Refused) -> Failure:
 
 def _instead_of_a_retry(state: FixState, summary: AttemptSummary, signature: Digest) -> Ask | None:
     """The question that ends the fix here; None: a fresh attempt may do better."""
-    attempts = (*state.prior_attempts, summary)
-    before = {name for attempt in state.prior_attempts for name in attempt.contradicting_tests}
-    shown = PROOF_GATE in state.gates_with(GateStatus.PASSED)
-    if shown and not before.isdisjoint(summary.contradicting_tests):
+    before = _own_attempts(state)
+    attempts = (*before, summary)
+    against = {name for attempt in before for name in attempt.contradicting_tests}
+    if not against.isdisjoint(summary.contradicting_tests):
         # Two patches without the flaw, and the same test against both: no third will please it.
         return _contradiction((summary,))
     signatures = (*state.signatures, signature)
     how = ", ".join(summary.failing_gates) or summary.failure_kind.value
+    if broken := _broken_tests(state):
+        how += f": {_some(broken)}"
     if len(state.prior_attempts) + 1 > MAX_RETRIES:
         return _contradiction(attempts) or Ask(
             EscalationReason.RETRY_CAP_REACHED,
@@ -181,14 +186,15 @@ def _instead_of_a_retry(state: FixState, summary: AttemptSummary, signature: Dig
 
 
 def _broken_tests(state: FixState) -> tuple[str, ...]:
-    """Tests of the base commit that this patch broke. The proof stands before them: where one was given,
-    it had not failed."""
-    return tuple(
-        name
-        for verdict in state.verdicts
-        if verdict.gate == TESTS_GATE and verdict.status is GateStatus.FAILED
-        for name in verdict.broken
-    )
+    """Tests that pass at the base commit and fail with the patch in hand."""
+    failed = (one for one in state.verdicts if one.status is GateStatus.FAILED)
+    return tuple(name for one in failed if one.gate == TESTS_GATE for name in one.broken)
+
+
+def _own_attempts(state: FixState) -> tuple[AttemptSummary, ...]:
+    """Without the one that a reopened transition began with: its question was asked, and answered."""
+    own = len(state.signatures)
+    return state.prior_attempts[len(state.prior_attempts) - own :]
 
 
 def _contradiction(attempts: Sequence[AttemptSummary]) -> Ask | None:
@@ -199,12 +205,16 @@ def _contradiction(attempts: Sequence[AttemptSummary]) -> Ask | None:
     against = next((one for one in reversed(attempts) if one.contradicting_tests), None)
     if against is None:
         return None
-    names = against.contradicting_tests
-    more = f" and {len(names) - _NAMED_TESTS} more" if len(names) > _NAMED_TESTS else ""
     return Ask(
         EscalationReason.TESTS_CONTRADICT_PATCH,
-        f"Against the patch of attempt {against.attempt} stand {len(names)} test(s) of the base commit, "
-        f"which pass there and fail with it: {', '.join(names[:_NAMED_TESTS])}{more}. If they assert what "
-        "the advisory calls the flaw, the patch is right and they must change with it; else it broke what "
-        "they test.",
+        f"The proof passes with the patch of attempt {against.attempt}, and tests of the base commit "
+        "stand against it, which pass there and fail with it: "
+        f"{_some(against.contradicting_tests)}. If they assert what the advisory calls the flaw, the patch "
+        "is right and they must change with it; else it broke what they test.",
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    """So many names as a question has room for."""
+    more = f" and {len(names) - _NAMED_TESTS} more" if len(names) > _NAMED_TESTS else ""
+    return f"{', '.join(names[:_NAMED_TESTS])}{more}"

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, BudgetReached
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.vocabulary import AffectedCode, EscalationReason
+from fallback_audit.vocabulary import AffectedCode, DecidedBy, EscalationReason, RefusalReason
 from fallback_tier.advisory import Advisory
+from fallback_tier.affected import Affected
 from fallback_tier.attempt import Finished, TierEvent
 from fallback_tier.errors import ToolError
 from fallback_tier.execution import ClientRunner, Sandbox
@@ -26,7 +27,7 @@ from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
-from fallback_tier.outcome import Applied, AttemptSummary, RecipeSelection
+from fallback_tier.outcome import Applied, AttemptSummary, NotApplicable, RecipeSelection
 from fallback_tier.ports import Gate, GateContext, GateVerdict
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.repo import RepoContext
@@ -82,7 +83,7 @@ class GateRunner:
         Raises SandboxError, RepositoryError, AuditStoreError: then the repository is untouched, and the
         fix stays open in the trail.
         """
-        fix = _Fix(self, advisory, repo, selection)
+        fix = _Fix(self, advisory, _with_code(repo, selection), selection)
         fix.record.started(
             self.gate_names, self.setup, tool_version=self.tool_version, linked=linked
         )
@@ -100,7 +101,7 @@ class GateRunner:
         if taken.linked is not None:
             prior = taken.state.prior_attempts
             return self.run(advisory, repo, selection, prior_attempts=prior, linked=taken.linked)
-        fix = _Fix(self, advisory, repo, selection)
+        fix = _Fix(self, advisory, _with_code(repo, selection), selection)
         fix.record.resumed(taken.after, self.tool_version)
         if not taken.unprotected:
             fix.say_unprotected()
@@ -116,6 +117,15 @@ class GateRunner:
         if state.result is None:
             raise AssertionError("the loop ends with a result")
         return state.result
+
+
+def _with_code(repo: RepoContext, selection: RecipeSelection) -> RepoContext:
+    """A host that makes its own context may not have asked whose code is affected: its selection tells."""
+    match selection:
+        case NotApplicable(reason=RefusalReason.OWN_CODE) if repo.affected is None:
+            own = Affected(code=AffectedCode.OWN, decided_by=DecidedBy.MANIFEST)
+            return repo.model_copy(update={"affected": own})
+    return repo
 
 
 class _Fix:

@@ -62,7 +62,7 @@ def check_plan(
         if not plan.reason.strip():
             problems.append("`reason` is empty: say in one sentence why no safe fix can be made.")
         return tuple(problems)
-    if isinstance(plan, DependencyBump | Override) and repo.affected and repo.affected.is_own:
+    if isinstance(plan, DependencyBump | Override) and _is_own(plan, repo, plugin):
         problems.append(_OWN_CODE)
     elif isinstance(plan, DependencyBump | Override):
         problems += _version(plan, advisory, plugin.name)
@@ -71,6 +71,14 @@ def check_plan(
         more = len(problems) - MAX_PROBLEMS
         problems[MAX_PROBLEMS:] = [f"There are {more} more problems of these kinds."]
     return tuple(problems)
+
+
+def _is_own(plan: DependencyBump | Override, repo: RepoContext, plugin: EcosystemPlugin) -> bool:
+    """Is the package that it raises one that this repository is the source of?"""
+    if repo.affected is None or not repo.affected.is_own:
+        return False
+    own = {package.name for package in repo.affected.own}
+    return not own or canonical_name(plugin.name, plan.package) in own
 
 
 def _rationale(plan: Plan) -> Iterator[str]:

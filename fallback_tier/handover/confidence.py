@@ -67,6 +67,8 @@ def is_shown_gone(result: WithPatch) -> bool:
 
     Pins alone don't show what gets installed, and a passing suite only shows that nothing else broke.
     """
+    if isinstance(result, Patched):
+        return False
     proved = status_of(result, PROOF_GATE) is GateStatus.PASSED
     return proved or shown_by(result.verdicts) is ProofLevel.RESOLVED_TREE
 

@@ -69,7 +69,7 @@ def plan(
             plugin,
             own,
             tuple(members),
-            _settled(plugin, own, members, tags),
+            _settled(plugin, own, members, tags, resolve=resolve),
             resolve=resolve,
             observe=observe,
         )
@@ -119,11 +119,21 @@ def _agreed(planners: Sequence[EcosystemPlanner]) -> tuple[EcosystemPlan, ...]:
 
 
 def _settled(
-    plugin: EcosystemPlugin, repo: RepoContext, advisories: Sequence[Advisory], tags: Tags
+    plugin: EcosystemPlugin,
+    repo: RepoContext,
+    advisories: Sequence[Advisory],
+    tags: Tags,
+    *,
+    resolve: bool,
 ) -> dict[str, NotApplicable]:
     """The advisories that no recipe is to be asked about, by id: not those about dependencies."""
     found = {
-        advisory.id: settled(advisory, plugin.name, whose_code(plugin, advisory, repo), tags=tags)
+        advisory.id: settled(
+            advisory,
+            plugin.name,
+            whose_code(plugin, advisory, repo, ask_registry=resolve),
+            tags=tags,
+        )
         for advisory in advisories
     }
     return {name: why for name, why in found.items() if why is not None}

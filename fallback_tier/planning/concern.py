@@ -49,7 +49,7 @@ class Concern:
         self, advisories: Sequence[Advisory], plugin: EcosystemPlugin
     ) -> Iterator[tuple[Advisory, RecipeSelection]]:
         """Those that may concern the repository although its files show no affected version: by its
-        own code, or (Selected) by what isn't locked, so that only resolving tells.
+        commits alone, or (Selected) by what isn't locked, so that only resolving tells.
 
         Asked for all at once, then by halves: nearly always the first question is the last.
         """
@@ -73,7 +73,7 @@ class Concern:
             yield from self.of_silent(named[middle:], plugin)
 
     def _named_anywhere(self, advisories: Sequence[Advisory]) -> list[Advisory]:
-        """Those whose package some manifest names (as a dependency, or as its own name)."""
+        """Those whose package some manifest names as a dependency."""
         texts = manifest_texts(self._ecosystem, self._repo)
         return [
             advisory

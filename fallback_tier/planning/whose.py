@@ -4,16 +4,19 @@ A copy of the package in an example or below a dev dependency says nothing: the 
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from fallback_audit.vocabulary import AffectedCode, DecidedBy, RefusalReason
-from fallback_tier.advisory import Advisory, is_affected, sort_key
-from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.affected import Affected, OwnPackage
 from fallback_tier.outcome import NotApplicable
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
+
+#: Of a registry's words in a sentence (characters).
+_SHOWN = 100
 
 #: How a person settles it.
 _SAY_SO = "--own-code says that it is this source, --dependency that it is not"
@@ -25,24 +28,25 @@ _FORGES = ("git", "bitbucket", "codeberg", "sr.ht")
 _SHORT_LINK = re.compile(r"(?:github:|gitlab:|bitbucket:)?[\w.-]+/([\w.-]+?)(?:\.git)?")
 
 
-def whose_code(plugin: EcosystemPlugin, advisory: Advisory, repo: RepoContext) -> Affected:
-    """The fact. A person's word stands above all; the registry is asked only where names are the same.
+def whose_code(
+    plugin: EcosystemPlugin, advisory: Advisory, repo: RepoContext, *, ask_registry: bool = True
+) -> Affected:
+    """The fact. A person's word stands above all; the registry is asked only where names are the same, and
+    never offline.
 
     ``advisory``: narrowed to the plugin's ecosystem, one record.
     """
-    named = set(advisory.packages(plugin.name))
-    called = tuple(package for package in plugin.own_packages(repo) if package.name in named)
+    called = plugin.own_packages(repo, frozenset(advisory.packages(plugin.name)))
     told = repo.settings.whose_code
     if told is not None:
         return _as_told(told, called)
-    own = tuple(package for package in called if not package.asks_for_itself)
-    if not own:
-        return Affected(
-            code=AffectedCode.DEPENDENCY,
-            decided_by=DecidedBy.MANIFEST,
-            sentence=_shares_its_name(called) if called else "",
-        )
-    return _witnessed(plugin, own, offline=repo.settings.offline)
+    if not called:
+        return Affected(code=AffectedCode.DEPENDENCY, decided_by=DecidedBy.MANIFEST)
+    witness = _Witness(plugin, may_ask=ask_registry and not repo.settings.offline)
+    certain = tuple(one for one in called if not one.doubt and not one.asks_for_itself)
+    if certain:
+        return _own_or_unclear(certain, witness)
+    return _doubted(called, witness)
 
 
 #: The tags that a base commit contains: which releases are in it.
@@ -90,63 +94,92 @@ def _as_told(told: AffectedCode, called: tuple[OwnPackage, ...]) -> Affected:
     return Affected(code=told, decided_by=DecidedBy.PERSON, own=own, sentence=said)
 
 
-def _witnessed(plugin: EcosystemPlugin, own: tuple[OwnPackage, ...], *, offline: bool) -> Affected:
-    """The names say that it is this source: does the registry's link to the source contradict them?"""
-    decided = DecidedBy.MANIFEST
-    for package in () if offline else own:
+@dataclass
+class _Witness:
+    """The registry's link to a package's source, beside the one in the repository's own manifest."""
+
+    plugin: EcosystemPlugin
+    may_ask: bool
+    theirs: frozenset[str] = frozenset()
+
+    def agrees(self, package: OwnPackage) -> bool | None:
+        """None: one of the two names no source, or the registry was not to be asked."""
         ours = _sources(package.links)
-        theirs = _sources(plugin.source_links(package.name)) if ours else frozenset()
-        if ours and theirs:
-            decided = DecidedBy.REGISTRY
-            if ours.isdisjoint(theirs):
-                return Affected(
-                    code=AffectedCode.UNCLEAR,
-                    decided_by=decided,
-                    own=own,
-                    sentence=(
-                        f"This repository calls itself {package.label} and names its source as "
-                        f"{', '.join(sorted(ours))}; the registry's {package.name} comes from "
-                        f"{', '.join(sorted(theirs))}. Whose code is affected must be said: {_SAY_SO}."
-                    ),
-                )
+        if not (ours and self.may_ask):
+            return None
+        self.theirs = _sources(self.plugin.source_links(package.name))
+        return not ours.isdisjoint(self.theirs) if self.theirs else None
+
+    @property
+    def decided_by(self) -> DecidedBy:
+        return DecidedBy.REGISTRY if self.theirs else DecidedBy.MANIFEST
+
+
+def _own_or_unclear(own: tuple[OwnPackage, ...], witness: _Witness) -> Affected:
+    """The names say that it is this source, unless the registry contradicts them."""
+    for package in own:
+        if witness.agrees(package) is False:
+            here = ", ".join(sorted(_sources(package.links)))[:_SHOWN]
+            there = ", ".join(sorted(witness.theirs))[:_SHOWN]
+            why = f"its source is {here}, and that of the registry's package of the name is {there}"
+            return _unclear(own, witness, why)
     names = ", ".join(package.label for package in own)
     said = f"This repository is {names} itself: its own source is affected, no dependency is to be raised."
-    return Affected(code=AffectedCode.OWN, decided_by=decided, own=own, sentence=said)
+    return Affected(code=AffectedCode.OWN, decided_by=witness.decided_by, own=own, sentence=said)
 
 
-def _shares_its_name(called: Iterable[OwnPackage]) -> str:
+def _doubted(called: tuple[OwnPackage, ...], witness: _Witness) -> Affected:
+    """Something here is called so, and may be another thing. Only two witnesses settle that."""
+    for package in called:
+        agrees = witness.agrees(package)
+        if agrees and not package.doubt:
+            return _own_or_unclear((package,), witness)
+        shares_its_name = package.asks_for_itself and (agrees is False or package.doubt)
+        if not shares_its_name:
+            why = package.doubt or "it installs a package of its own name"
+            return _unclear(called, witness, why)
     names = ", ".join(package.label for package in called)
-    return f"This repository calls itself {names} and installs a package of that name: another one."
+    said = f"This repository calls itself {names} and installs a package of that name: another one."
+    return Affected(
+        code=AffectedCode.DEPENDENCY, decided_by=witness.decided_by, own=(), sentence=said
+    )
+
+
+def _unclear(called: tuple[OwnPackage, ...], witness: _Witness, why: str) -> Affected:
+    names = ", ".join(package.label for package in called)
+    said = f"{names} is called like the affected package, and {why}. Whose code is affected must be said: "
+    return Affected(
+        code=AffectedCode.UNCLEAR,
+        decided_by=witness.decided_by,
+        own=called,
+        sentence=f"{said}{_SAY_SO}.",
+    )
 
 
 def _is_mended(advisory: Advisory, ecosystem: str, own: Sequence[OwnPackage], tags: Tags) -> bool:
-    """The record names no version here as affected, neither a manifest's nor that of the newest release in
-    the base commit. Projects raise the number before they release; a clone without tags tells nothing.
+    """The record names no version here as affected, and each was released in a commit that this one
+    contains. Projects raise the number before they release; a clone without tags tells nothing.
     """
 
-    def clear(name: str, version: str | None) -> bool:
+    def is_clear(package: OwnPackage) -> bool:
         return (
-            version is not None
-            and not advisory.says_nothing_of(ecosystem, name)
-            and not is_affected(advisory, ecosystem, name, version)
+            package.version is not None
+            and not advisory.says_nothing_of(ecosystem, package.name)
+            and not is_affected(advisory, ecosystem, package.name, package.version)
         )
 
-    if not own or not all(clear(package.name, package.version) for package in own):
+    if not own or not all(map(is_clear, own)):
         return False
-    released = tags()
-    return all(clear(package.name, _newest(released, ecosystem, package.name)) for package in own)
+    released = frozenset(tags())
+    return all(not released.isdisjoint(_release_tags(package)) for package in own)
 
 
-def _newest(tags: Sequence[str], ecosystem: str, name: str) -> str | None:
-    """The highest version among the tags that are a release of this package."""
-    short = re.escape(name.rpartition("/")[2])
-    release = re.compile(
-        rf"(?:(?:@?[\w.-]+/)?{short}[@/_-]|rel(?:ease)?[/_-])?v?(?P<version>\d+(?:\.\d+)+\S*)",
-        re.IGNORECASE,
-    )
-    found = (match["version"] for tag in tags if (match := release.fullmatch(tag)))
-    orderable = [version for version in found if is_orderable(ecosystem, version)]
-    return max(orderable, key=lambda version: sort_key(ecosystem, version), default=None)
+def _release_tags(package: OwnPackage) -> Iterator[str]:
+    """How a release of exactly this version is tagged: with the package's name, or without one."""
+    short = package.name.rpartition("/")[2]
+    for version in (f"v{package.version}", package.version):
+        yield from (f"{package.name}@{version}", f"{short}@{version}", f"{short}-{version}")
+        yield from (f"{version}", f"release-{version}", f"release/{version}", f"rel-{version}")
 
 
 def _mended(advisory: Advisory, own: Iterable[OwnPackage]) -> NotApplicable:

@@ -53,13 +53,36 @@ def unread(gate: str, reason: str) -> GateVerdict:
     return skipped(gate, reason).model_copy(update={"proof_level": ProofLevel.PINS})
 
 
+def own_names(affected: Affected | None, packages: Sequence[str]) -> tuple[str, ...]:
+    """Those of an advisory's packages that are the repository's own; all, where a person said so and no
+    manifest names one."""
+    if affected is None or not affected.is_own:
+        return ()
+    own = {one.name for one in affected.own}
+    return tuple(package for package in packages if not own or package in own)
+
+
+def of_versions(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
+    """One verdict over the packages of an advisory: a pass says that every one of them was read."""
+    unread = [one for one in verdicts if one.status is GateStatus.SKIPPED and one.proof_level]
+    if unread and not any(one.status is GateStatus.FAILED for one in verdicts):
+        return skipped(gate, "; ".join(one.detail for one in verdicts))
+    return combined(gate, verdicts)
+
+
 def of_own_code(
-    gate: str, affected: Affected, copies: Callable[[], Mapping[str, str]]
+    gate: str,
+    affected: Affected,
+    copies: Callable[[], Mapping[str, str]],
+    others: Sequence[GateVerdict],
 ) -> GateVerdict:
     """The source is this repository's, so no version tells of a patch of it; copies are only reported.
 
-    ``copies``: place → version of what the base commit has of the advisory's packages from a registry.
+    ``copies``: place → version of what the base commit has of its own packages from a registry. ``others``:
+    verdicts on further packages of the advisory, which are dependencies: one that is affected still fails.
     """
+    if bad := [one for one in others if one.status is GateStatus.FAILED]:
+        return combined(gate, bad)
     names = ", ".join(package.name for package in affected.own) or "the affected package"
     what = f"{names} is this repository's own code, and no version tells of a patch of it"
     try:
@@ -174,6 +197,8 @@ def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
     # The weakest counts: a whole is proved no better than its parts.
     level = ProofLevel.PINS if ProofLevel.PINS in levels else verdicts[0].proof_level
     flaky = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.flaky))
+    # What tests tell comes before what else failed: the next attempt, and a person, are told of them.
+    first = next((verdict for verdict in verdicts if verdict.broken), verdicts[0])
     broken = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.broken))
     said = {"detail": details, "log": logs, "proof_level": level}
-    return verdicts[0].model_copy(update={**said, "flaky": flaky, "broken": broken})
+    return first.model_copy(update={**said, "flaky": flaky, "broken": broken})

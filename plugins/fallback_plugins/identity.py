@@ -1,23 +1,19 @@
 """What both ecosystems ask of a manifest before it says whose source a repository is."""
 
+from collections.abc import Callable
 from pathlib import PurePosixPath
+from typing import TypeGuard
+
+from fallback_tier.repo import RepoContext
 
 #: Folders whose manifests describe something else than what the repository publishes: examples, fixtures,
 #: documentation, other people's code.
 _ASIDE = frozenset(
     {"test", "tests", "__tests__", "testing", "testdata", "spec", "specs", "e2e", "integration"}
-    | {
-        "fixture",
-        "fixtures",
-        "__fixtures__",
-        "template",
-        "templates",
-        "bench",
-        "benchmark",
-        "benchmarks",
-    }
+    | {"fixture", "fixtures", "__fixtures__", "template", "templates"}
+    | {"bench", "benchmark", "benchmarks", "tutorial", "tutorials"}
     | {"example", "examples", "demo", "demos", "sample", "samples", "playground", "playgrounds"}
-    | {"tutorial", "tutorials", "doc", "docs", "website", "site"}
+    | {"doc", "docs", "website", "site"}
     | {"vendor", "vendored", "_vendor", "third_party", "third-party", "external", "node_modules"}
 )
 
@@ -26,19 +22,44 @@ _PLACEHOLDERS = frozenset(
     {"0.0.0", "0.0.0-development", "0.0.0-semantically-released", "0.0.0-semantic-release"}
 )
 
+#: Longest version or address that a manifest or a registry is believed (characters).
+_MAX_CHARS = 300
+
+#: What is said of a manifest that may name the repository's own package, and may not.
+ASIDE = "it lies among examples, tests or other people's code"
+UNPUBLISHED = "it is private or has no version, as an application's"
+UNREADABLE = "its own name is computed, or can't be read"
+
 
 def is_aside(path: str) -> bool:
     """Does the manifest lie in such a folder, at whatever depth?"""
     return not _ASIDE.isdisjoint(part.lower() for part in PurePosixPath(path).parts[:-1])
 
 
+def has_source(repo: RepoContext, manifest: str, is_code: Callable[[str], bool]) -> bool:
+    """Is there code in or below the manifest's folder? Without any, the manifest only names something."""
+    folder = PurePosixPath(manifest).parent
+    return any(
+        is_code(path) and PurePosixPath(path).is_relative_to(folder) for path in repo.tracked_files
+    )
+
+
 def told_version(version: object) -> str | None:
-    """A version that a person wrote; None for a placeholder, and for what is no text."""
-    if not isinstance(version, str) or version.strip() in {"", *_PLACEHOLDERS}:
-        return None
-    return version.strip()
+    """A version that a person wrote; None for a placeholder, and for what is no such text."""
+    told = texts(version)
+    return told[0].strip() if told and told[0].strip() not in _PLACEHOLDERS else None
 
 
 def texts(*values: object) -> tuple[str, ...]:
-    """Those of the values that are texts, each once."""
-    return tuple(dict.fromkeys(one for one in values if isinstance(one, str) and one.strip()))
+    """Those of the values that are texts of a believable length that can be recorded, each once."""
+    return tuple(dict.fromkeys(one for one in values if _is_text(one)))
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    if not isinstance(value, str) or not value.strip() or len(value) > _MAX_CHARS:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # a lone surrogate, which JSON and Python can spell
+        return False
+    return True

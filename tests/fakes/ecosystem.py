@@ -1,7 +1,7 @@
 """An ecosystem whose manifest is one line a dependency: ``name version``, indented if transitive."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
@@ -46,7 +46,7 @@ class FakeEcosystem:
     def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
         return tuple(path for path in tracked_files if path == MANIFEST)
 
-    def own_packages(self, repo: RepoContext) -> tuple[OwnPackage, ...]:
+    def own_packages(self, repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
         return ()
 
     def source_links(self, package: str) -> tuple[str, ...]:
@@ -152,8 +152,8 @@ class LadderEcosystem(FakeEcosystem):
     def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
         return tuple(path for path in tracked_files if path == self.manifest)
 
-    def own_packages(self, repo: RepoContext) -> tuple[OwnPackage, ...]:
-        return (OwnPackage(name=self.own, manifest="pypi.txt"),) if self.own else ()
+    def own_packages(self, repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
+        return (OwnPackage(name=self.own, manifest="pypi.txt"),) if self.own in names else ()
 
     def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
         self.selects += 1

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_tier.ports import GateContext, GateVerdict
 
 
@@ -21,7 +21,10 @@ class RuleGate:
     def judge(self, context: GateContext) -> GateVerdict:
         self.judged.append(context.application.attempt)
         if self.accepts(context):
-            return GateVerdict(gate=self.name, status=GateStatus.PASSED, detail="ok")
+            level = ProofLevel.PROOF_TEST if self.name == "proof" else None
+            return GateVerdict(
+                gate=self.name, status=GateStatus.PASSED, detail="ok", proof_level=level
+            )
         return GateVerdict(
             gate=self.name,
             status=GateStatus.FAILED,

@@ -307,6 +307,65 @@ def test_a_plan_that_raises_a_version_of_ones_own_package_is_invalid(tmp_path: P
     assert "This repository is the affected package itself" in json.dumps(rejected[0])
 
 
+def test_another_package_of_the_advisory_that_stays_affected_is_no_fix(tmp_path: Path) -> None:
+    """The source is mended, and a dependency that the same advisory names is not."""
+    desk = desk_of(tmp_path, PYTHON | {"tools/requirements.txt": "six==1.0.0\n"})
+    record = json.loads((tmp_path / "advisory.json").read_text())
+    other = json.loads(osv("six"))["affected"]
+    (tmp_path / "advisory.json").write_text(
+        json.dumps({**record, "affected": [*record["affected"], *other]})
+    )
+    desk.answer(("left.py", "    return eval(text)", MENDED), "nothing else comes to mind")
+    told = desk.fix().json
+    assert told["outcome"] == "escalated", told
+    (failed,) = told["prior_attempts"]
+    assert failed["failure_kind"] == "still_vulnerable"
+    assert "six" in failed["prior_failure_summary"]
+
+
+def test_a_reopened_question_is_not_asked_again_without_an_attempt(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
+    desk.answer(("left.py", "    return eval(text)", MENDED), "the test wants the flaw")
+    fix_id = desk.fix(proof=True).json["fix_id"]
+    signed = ["--by", "Ada", "--because", "try again", "--state-dir", desk.state]
+    run("review", "reopen", fix_id, *signed)
+    desk.answer("still nothing")
+    ended = run("resume", fix_id, "--state-dir", desk.state, "--json")
+    assert ended.code == exit_codes.ESCALATED, ended
+    assert ended.json["reason"] == "retry_refused"
+    assert desk.is_intact()
+
+
+def test_the_patch_that_is_asked_about_is_the_one_to_approve(tmp_path: Path) -> None:
+    """Attempt 1 stands against a test; the later ones leave the flaw."""
+    desk = desk_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
+    wrong = [f"    return eval(text)  # {word}" for word in ("once", "twice", "again")]
+    edits = [("left.py", "    return eval(text)", line) for line in (MENDED, *wrong)]
+    desk.answer(*edits)
+    told = desk.fix(proof=True).json
+    assert told["reason"] == "tests_contradict_patch", told
+    assert "attempt 1" in told["question"]
+    shown = run("review", "show", told["fix_id"], "--state-dir", desk.state)
+    assert "int(text)" in shown.out
+    signed = ["--by", "Ada", "--because", "the test is wrong", "--state-dir", desk.state]
+    place = tmp_path / "approved.patch"
+    run("review", "approve", told["fix_id"], *signed, "--output", place)
+    assert "int(text)" in place.read_text()
+    assert "eval(text)  #" not in place.read_text()
+    assert desk.is_intact()
+
+
+def test_whose_code_it_is_is_not_changed_in_mid_fix(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, PYTHON)
+    desk.answer(("left.py", "    return eval(text)", MENDED))
+    stopped = desk.fix("--max-tokens", "1").json
+    signed = ["--by", "Ada", "--because", "go on", "--state-dir", desk.state]
+    run("review", "raise-budget", stopped["fix_id"], *signed, "--max-tokens", "1000000")
+    refused = desk.fix("--dependency", "--resume", stopped["fix_id"])
+    assert refused.code == exit_codes.BAD_INPUT, refused
+    assert "began as one of own code" in refused.json["error"]["problem"]
+
+
 def test_whose_code_it_is_stays_decided_in_an_interrupted_fix(tmp_path: Path) -> None:
     """Stopped at its budget as own code by a person's word, it goes on as that without the option."""
     desk = desk_of(tmp_path, PYTHON | {"pyproject.toml": PYPROJECT.replace('"left"', '"fork"')})

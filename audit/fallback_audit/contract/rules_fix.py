@@ -173,10 +173,14 @@ def verified_is_proved(trail: Trail) -> Iterator[Finding]:
     for seq, verified in trail.of(FixVerified):
         passed = _passed(trail)
         yield from _accepted(trail, seq, verified)
-        if _showing_gates(trail).isdisjoint(verdict.gate for verdict in passed):
+        gates = _proving_gates(trail)
+        if gates.isdisjoint(verdict.gate for verdict in passed):
             yield seq, "no gate that could prove this patch passed"
         shown = [verdict.proof_level for verdict in passed]
-        if verified.proof_level is not next(filter(None, shown), verified.proof_level):
+        first = next(filter(None, shown), None)
+        if verified.proof_level is not (first or verified.proof_level) or (
+            first is None and gates is not PROVING_GATES
+        ):
             yield seq, f"no gate has shown proof level {verified.proof_level}"
 
 
@@ -187,22 +191,24 @@ def patched_is_tested(trail: Trail) -> Iterator[Finding]:
         yield from _accepted(trail, seq, patched)
         if TESTS_GATE not in passed:
             yield seq, "the tests of the base commit did not pass"
-        if not _showing_gates(trail).isdisjoint(passed):
+        if not SHOWING_GATES[_code(trail)].isdisjoint(passed):
             yield seq, "a gate has shown the flaw gone, and the end says that none did"
         if patched.proof_level is not ProofLevel.TESTS_ONLY:
             yield seq, f"passing tests show no proof level {patched.proof_level}"
 
 
 def own_code_takes_no_recipe(trail: Trail) -> Iterator[Finding]:
-    """Where the repository's own code is affected, no version of anything else is the fix."""
-    start = _start(trail)
-    if start is None or start.affected_code is not AffectedCode.OWN:
-        return
-    for seq, event in trail.any_of(RecipeEvaluated, PatchProposed):
+    """Where the repository's own code is affected, no version of anything else is the fix; where nobody
+    can tell whose is, there is none."""
+    code = _code(trail)
+    events = () if code is AffectedCode.DEPENDENCY else trail.any_of(RecipeEvaluated, PatchProposed)
+    for seq, event in events:
         if isinstance(event, RecipeEvaluated) and event.selected:
-            yield seq, "own code is affected, and a recipe was selected"
-        if isinstance(event, PatchProposed) and event.tier is Tier.RECIPE:
-            yield seq, "own code is affected, and the patch is a recipe's"
+            yield seq, f"affected is {code} code, and a recipe was selected"
+        if isinstance(event, PatchProposed) and (
+            event.tier is Tier.RECIPE or code is AffectedCode.UNCLEAR
+        ):
+            yield seq, f"affected is {code} code, and there is a patch by the {event.tier} tier"
 
 
 def contradictions_are_real(trail: Trail) -> Iterator[Finding]:
@@ -264,12 +270,17 @@ def _start(trail: Trail) -> FixStarted | None:
     return next((start.event for start in trail.of(FixStarted)), None)
 
 
-def _showing_gates(trail: Trail) -> frozenset[str]:
-    """Gates whose pass shows the flaw gone; before schema version 7 a fix did not say whose code has it."""
+def _proving_gates(trail: Trail) -> frozenset[str]:
+    """Gates whose pass ends a fix as verified. Before schema version 7, when a fix did not say whose code
+    is affected, passing tests were enough."""
     start = _start(trail)
-    if start is None or start.affected_code is None:
-        return PROVING_GATES
-    return SHOWING_GATES[start.affected_code]
+    told = start is not None and start.affected_code is not None
+    return SHOWING_GATES[_code(trail)] if told else PROVING_GATES
+
+
+def _code(trail: Trail) -> AffectedCode:
+    start = _start(trail)
+    return (start.affected_code if start else None) or AffectedCode.DEPENDENCY
 
 
 def _judged(run: Run, status: GateStatus) -> list[tuple[int, GateJudged]]:

@@ -185,7 +185,7 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "own-code-takes-no-recipe",
-        "Where the repository's own code is affected, no recipe is selected and no patch is a recipe's.",
+        "Where own code is affected no patch is a recipe's; where it is unclear whose, there is none.",
         "ADR-0037",
         fix.own_code_takes_no_recipe,
         breaches=(

@@ -27,7 +27,7 @@ from fallback_audit.vocabulary import EscalationReason, FailureKind, PromptShape
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.journal.history import Transition, read_history
-from fallback_tier.gates.journal.review import answer_to, carries_failure
+from fallback_tier.gates.journal.review import answer_to, asked_about, carries_failure
 
 #: What a list of questions is read from.
 _KINDS = frozenset(
@@ -133,13 +133,13 @@ def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
             f"Fix {fix_id} asks nothing: its last event is {current.last_kind}.",
             next_step=f"See `fallback-tier audit show {fix_id}`.",
         )
-    patches = current.of(PatchProposed)
-    patch, problem = _patch(patches[-1].patch_sha256, evidence) if patches else (None, None)
+    asked = asked_about(current)
+    patch, problem = _patch(asked, evidence) if asked else (None, None)
     return Review(
         question=_question(current),
         asks=end.question,
         attempts=_attempts(current, evidence),
-        patch_sha256=patches[-1].patch_sha256 if patches else None,
+        patch_sha256=asked,
         patch=patch,
         patch_problem=problem,
         evidence=tuple(Evidence(what="gate log", sha256=d) for d in end.evidence_sha256),

@@ -60,6 +60,7 @@ class FixRecord:
     ) -> None:
         """The fix began, with these gates after ``applies``."""
         repo, advisory, affected = self._repo, self._advisory, self._repo.affected
+        code = affected.code if affected else AffectedCode.DEPENDENCY  # as the runner decides
         inputs = FixInputs(repository=repo.root, advisory=advisory, setup=setup)
         self._record(
             FixStarted(
@@ -72,7 +73,7 @@ class FixRecord:
                 linked_transition=linked,
                 gates=(APPLIES, *gates),
                 inputs_sha256=put_document(self._evidence, inputs),
-                affected_code=affected.code if affected else AffectedCode.DEPENDENCY,
+                affected_code=code,
                 decided_by=affected.decided_by if affected else None,
                 own_packages=tuple(package.name for package in affected.own) if affected else (),
             )

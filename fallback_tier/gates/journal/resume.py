@@ -189,11 +189,12 @@ def _affected(start: FixStarted) -> Affected | None:
     if start.affected_code is None or start.decided_by is None:
         return None
     names = start.own_packages
+    whose = ", ".join(names) or "as a person said"
     return Affected(
         code=start.affected_code,
         decided_by=start.decided_by,
         own=tuple(OwnPackage(name=name, manifest="as the fix began") for name in names),
-        sentence=f"This repository's own code is affected ({', '.join(names) or 'as a person said'}).",
+        sentence=f"Affected is {start.affected_code} code ({whose}), as this fix began.",
     )
 
 

@@ -23,7 +23,7 @@ from fallback_audit.events import (
 from fallback_audit.human_events import MAX_WORDS_CHARS
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.showing.describe_human import decided_words, reopened_words
-from fallback_audit.vocabulary import ReviewVerdict
+from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.journal.history import History, Transition, read_history
@@ -59,7 +59,7 @@ def approve(
     *,
     patch: str | None = None,
 ) -> Approval:
-    """Record that a person takes a patch as it is: the last proposed one, or the one that ``patch``
+    """Record that a person takes a patch as it is: the one asked about, or the one that ``patch``
     begins the digest of.
 
     Raises InputError, and records nothing: nobody is asked, no such patch, no name or reason;
@@ -161,17 +161,30 @@ def _asked(history: History) -> Transition:
     return current
 
 
+def asked_about(transition: Transition) -> str | None:
+    """The patch that the question is about: the one that tests stand against, else the last; None: there is
+    none."""
+    patches = {patch.attempt: patch.patch_sha256 for patch in transition.of(PatchProposed)}
+    end = transition.end
+    if isinstance(end, FixEscalated) and end.reason is EscalationReason.TESTS_CONTRADICT_PATCH:
+        failures = transition.of(AttemptFailed)
+        against = [failure.attempt for failure in failures if failure.contradicting_tests]
+        return patches.get(against[-1]) if against else None
+    return next(reversed(patches.values()), None)
+
+
 def _named(transition: Transition, prefix: str | None, fix_id: str) -> str:
-    """The digest of the patch that is meant: the last one, or the only one with this beginning."""
+    """The digest of the patch that is meant: the one asked about, or the only one with this beginning."""
     proposed = [patch.patch_sha256 for patch in transition.of(PatchProposed)]
-    if not proposed:
+    asked = asked_about(transition)
+    if asked is None:
         raise InputError(
             f"Fix {fix_id} has proposed no patch that could be approved.",
             next_step=f"Reject it, or have it tried again: `fallback-tier review reopen {fix_id} "
             "--by NAME --because TEXT`.",
         )
     if prefix is None:
-        return proposed[-1]
+        return asked
     meant = {digest for digest in proposed if digest.startswith(prefix)}
     if len(prefix) < MIN_PATCH_PREFIX or len(meant) != 1:
         shown = ", ".join(digest[:12] for digest in dict.fromkeys(proposed))

@@ -1,6 +1,6 @@
 """The npm ecosystem as the tier sees it (ports.EcosystemPlugin)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import PurePosixPath
@@ -37,11 +37,11 @@ class NpmEcosystem:
         """Manifests and locks, those of other clients too (read by none of ours, so refused)."""
         return tuple(path for path in tracked_files if is_manifest(path))
 
-    def own_packages(self, repo: RepoContext) -> tuple[OwnPackage, ...]:
+    def own_packages(self, repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
         """The root's package, its workspaces' members, and other folders that may be published."""
         from fallback_plugins.npm.identity import own_packages
 
-        return own_packages(repo)
+        return own_packages(repo, names)
 
     def source_links(self, package: str) -> tuple[str, ...]:
         """Repository, homepage and bug tracker, as ``npm view`` tells them."""

@@ -2,14 +2,22 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
-from fallback_plugins.identity import is_aside, texts, told_version
-from fallback_plugins.npm.layout import MANIFEST, is_manifest
+from fallback_plugins.identity import (
+    ASIDE,
+    UNPUBLISHED,
+    has_source,
+    is_aside,
+    texts,
+    told_version,
+)
+from fallback_plugins.npm.layout import MANIFEST, is_manifest, may_name
 from fallback_plugins.npm.manifest import parse_manifest
-from fallback_plugins.npm.projects import discover
+from fallback_plugins.npm.projects import members_of_root
 from fallback_plugins.npm.registry import is_package_name
 from fallback_plugins.npm.scratch import scratch_project
 from fallback_tier.affected import OwnPackage
@@ -21,6 +29,9 @@ from fallback_tier.repo import RepoContext
 LINKS_TIMEOUT_S = 20.0
 _ONCE = ("--fetch-retries=0", "--fetch-timeout=10000")
 
+#: Suffixes of what node runs, or is compiled into it.
+_CODE = frozenset({".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx"})
+
 #: What npm installs for whoever runs the package.
 _AT_RUN_TIME = ("dependencies", "optionalDependencies")
 
@@ -28,12 +39,60 @@ _AT_RUN_TIME = ("dependencies", "optionalDependencies")
 _FROM_ELSEWHERE = re.compile(r"(?:file|link|portal|workspace|npm|git(?:\+\w+)?|https?):|[./~]")
 
 
-def own_packages(repo: RepoContext) -> tuple[OwnPackage, ...]:
-    """The root's package, its workspaces' members, and others with a version that may be published.
+def own_packages(repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
+    """The root's package and those of its workspaces' members; with a doubt, those of other folders that
+    have code: what a manifest there names may be published by a tool of the repository's own."""
+    members = _Once(lambda: members_of_root(repo))
+    found = []
+    for path in repo.tracked_files:
+        if PurePosixPath(path).name != MANIFEST or not is_manifest(path):
+            continue
+        manifest = _read(repo, path, names)
+        name = manifest.get("name")
+        if not isinstance(name, str) or name not in names:
+            continue
+        folder = str(PurePosixPath(path).parent)
+        doubt = "" if folder == "." or folder in members.value else _doubt(path, manifest)
+        if not doubt or has_source(repo, path, _is_code):
+            found.append(_package(name, path, manifest, doubt))
+    return tuple(found)
 
-    A manifest that can't be read names nothing.
-    """
-    return tuple(package for path in _manifests(repo) if (package := _package(repo, path)))
+
+class _Once:
+    """Asked for when it is first needed: most repositories name none of the packages."""
+
+    def __init__(self, ask: Callable[[], frozenset[str]]) -> None:
+        self._ask = ask
+
+    @cached_property
+    def value(self) -> frozenset[str]:
+        return self._ask()
+
+
+def _doubt(path: str, manifest: Mapping[str, Any]) -> str:
+    """Of a folder that no workspace names."""
+    if is_aside(path):
+        return ASIDE
+    published = told_version(manifest.get("version")) and manifest.get("private") is not True
+    return "" if published else UNPUBLISHED
+
+
+def _package(name: str, path: str, manifest: Mapping[str, Any], doubt: str) -> OwnPackage:
+    version = manifest.get("version")
+    if manifest.get("private") is True and not isinstance(version, str):
+        doubt = doubt or UNPUBLISHED
+    return OwnPackage(
+        name=name,
+        manifest=path,
+        version=told_version(version),
+        links=_links(manifest),
+        asks_for_itself=_asks_for_itself(manifest, name),
+        doubt=doubt,
+    )
+
+
+def _is_code(path: str) -> bool:
+    return PurePosixPath(path).suffix in _CODE
 
 
 def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
@@ -46,41 +105,10 @@ def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
         with scratch_project({MANIFEST: "{}"}) as folder:
             result = clients.run("npm", words, cwd=folder, timeout_s=LINKS_TIMEOUT_S)
         answer = json.loads(result.output) if result.ok else None
-    except (ToolError, RecipeError, ValueError):
+    except (ToolError, RecipeError, ValueError, RecursionError):
         return ()
     found = answer[-1] if isinstance(answer, list) and answer else answer
     return _links(found) if isinstance(found, dict) else ()
-
-
-def _manifests(repo: RepoContext) -> Iterator[str]:
-    members = {path for site in discover(repo) if site.folder == "." for path in site.manifests}
-    for path in repo.tracked_files:
-        if PurePosixPath(path).name != MANIFEST or not is_manifest(path) or is_aside(path):
-            continue
-        if path in members or _may_be_published(repo, path):
-            yield path
-
-
-def _may_be_published(repo: RepoContext, path: str) -> bool:
-    """A folder that no workspace names, as in repositories that publish by a tool of their own."""
-    manifest = _read(repo, path)
-    return told_version(manifest.get("version")) is not None and manifest.get("private") is not True
-
-
-def _package(repo: RepoContext, path: str) -> OwnPackage | None:
-    manifest = _read(repo, path)
-    name, version = manifest.get("name"), manifest.get("version")
-    # Private, and no version that could ever be published: an application of that name.
-    is_application = manifest.get("private") is True and not isinstance(version, str)
-    if not isinstance(name, str) or not name or is_application:
-        return None
-    return OwnPackage(
-        name=name,
-        manifest=path,
-        version=told_version(version),
-        links=_links(manifest),
-        asks_for_itself=_asks_for_itself(manifest, name),
-    )
 
 
 def _asks_for_itself(manifest: Mapping[str, Any], name: str) -> bool:
@@ -101,8 +129,12 @@ def _url(value: object) -> object:
     return value.get("url") if isinstance(value, dict) else value
 
 
-def _read(repo: RepoContext, path: str) -> Mapping[str, Any]:
+def _read(repo: RepoContext, path: str, names: Collection[str]) -> Mapping[str, Any]:
+    """Empty where the text names none of them: most are not parsed."""
     try:
-        return parse_manifest(path, repo.read_text(path))
+        text = repo.read_text(path)
+        if any(may_name(text, name) for name in names):
+            return parse_manifest(path, text)
     except (RecipeError, RepositoryError):
-        return {}
+        pass
+    return {}

@@ -17,7 +17,7 @@ from fallback_plugins.npm.layout import (
     may_name,
 )
 from fallback_plugins.npm.manifest import parse_manifest
-from fallback_tier.errors import RecipeError
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
 _PNPM_WORKSPACE = "pnpm-workspace.yaml"
@@ -89,6 +89,17 @@ def discover(repo: RepoContext) -> tuple[Site, ...]:
         for folder in folders
         if member_of.get(folder) is None
     )
+
+
+def members_of_root(repo: RepoContext) -> frozenset[str]:
+    """Folders of the members of the workspace at the root; none where its manifest can't be read."""
+    folders = sorted(
+        {str(PurePosixPath(path).parent) for path in repo.tracked_files if is_manifest(path)}
+    )
+    try:
+        return frozenset(_members(repo, ".", folders))
+    except RepositoryError:
+        return frozenset()
 
 
 def locked_members(sites: Iterable[Site]) -> frozenset[str]:

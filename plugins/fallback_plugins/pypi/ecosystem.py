@@ -1,6 +1,6 @@
 """The PyPI ecosystem as the tier sees it (ports.EcosystemPlugin)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -45,9 +45,9 @@ class PyPIEcosystem:
         """Manifests and locks, those that are only read too."""
         return tuple(path for path in tracked_files if kind_of(path) is not None)
 
-    def own_packages(self, repo: RepoContext) -> tuple[OwnPackage, ...]:
+    def own_packages(self, repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
         """The distributions that its pyproject.toml, setup.cfg or setup.py files name."""
-        return identity.own_packages(repo)
+        return identity.own_packages(repo, names)
 
     def source_links(self, package: str) -> tuple[str, ...]:
         """The project's URLs in the metadata of its newest release."""

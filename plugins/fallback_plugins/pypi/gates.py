@@ -78,15 +78,16 @@ class NotVulnerableGate:
         repo = gating.patched(context)
         packages = context.advisory.packages(ECOSYSTEM)
         affected = context.repo.affected
-        if affected is not None and affected.is_own:
-            return gating.of_own_code(
-                self.name, affected, lambda: _affected_copies(context, packages)
-            )
+        own = gating.own_names(affected, packages)
         try:
-            verdicts = [self._package(context, repo, package) for package in packages]
+            others = [self._package(context, repo, one) for one in packages if one not in own]
         except (RecipeError, RepositoryError) as error:
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
-        return gating.combined(self.name, verdicts)
+        if affected is None or not affected.is_own:
+            return gating.of_versions(self.name, others)
+        return gating.of_own_code(
+            self.name, affected, lambda: _affected_copies(context, own), others
+        )
 
     def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
         installed = {

@@ -4,10 +4,11 @@ A name stands in ``[project]`` (PEP 621), ``[tool.poetry]``, ``[tool.flit.metada
 ``[metadata]`` or in the call of ``setup()``, in this order; nothing else in these files is one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import distributions
 from pathlib import PurePosixPath
 from typing import Any
@@ -15,13 +16,20 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.gating import in_folder
-from fallback_plugins.identity import is_aside, texts, told_version
+from fallback_plugins.identity import (
+    ASIDE,
+    UNPUBLISHED,
+    UNREADABLE,
+    has_source,
+    is_aside,
+    texts,
+    told_version,
+)
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.requirements import declaration_in
-from fallback_plugins.pypi.resolver import run_uv
-from fallback_plugins.pypi.setup_call import setup_keywords
-from fallback_plugins.pypi.touched import own_packages as top_level_packages
+from fallback_plugins.pypi.setup_call import setup_call
+from fallback_plugins.pypi.survey import mentioned, survey
 from fallback_plugins.scratch import scratch_folder
 from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
@@ -34,7 +42,15 @@ _KINDS = frozenset({Kind.PYPROJECT, Kind.SETUP_CFG, Kind.SETUP_PY})
 _PRIVATE = "Private ::"
 
 #: No second try: an answer is a second witness, never a condition.
-_ONCE = {"UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "10"}
+_ONCE = {
+    "UV_HTTP_RETRIES": "0",
+    "UV_HTTP_TIMEOUT": "10",
+    "UV_PYTHON_DOWNLOADS": "never",
+    "UV_COMPILE_BYTECODE": "",
+}
+
+#: Seconds for one question: a wheel is fetched for the addresses in its metadata.
+LINKS_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -46,18 +62,20 @@ class _Told:
     links: tuple[str, ...] = ()
     classifiers: object = ()
     requires: object = ()
+    hides_its_name: bool = False
 
 
-def own_packages(repo: RepoContext) -> tuple[OwnPackage, ...]:
-    """The distributions of the root and of other folders, a folder's first telling file counts.
-
-    A file that can't be read names nothing.
-    """
+def own_packages(repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
+    """The distributions that folders' first telling files name; with a doubt, those among examples, tests
+    and other people's code, and those of a root whose name can't be read."""
     folders: dict[str, None] = {}
     for path in repo.tracked_files:
-        if kind_of(path) in _KINDS and not is_aside(path):
+        if kind_of(path) in _KINDS:
             folders[str(PurePosixPath(path).parent)] = None
-    return tuple(package for folder in folders for package in _packages(repo, folder))
+    modules = _Modules(repo)
+    return tuple(
+        package for folder in folders for package in _packages(repo, folder, names, modules)
+    )
 
 
 def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
@@ -66,7 +84,8 @@ def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
         place = folder / "target"
         words = ["pip", "install", "--no-deps", "--no-build", "--no-config", "--target", str(place)]
         try:
-            run_uv(clients, folder, [*words, str(canonicalize_name(package))], _ONCE)
+            command = [*words, str(canonicalize_name(package))]
+            clients.run("uv", command, cwd=folder, timeout_s=LINKS_TIMEOUT_S, env=_ONCE)
         except ToolError:
             return ()
         for found in distributions(path=[str(place)]):
@@ -79,43 +98,102 @@ def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
     return ()
 
 
-def _packages(repo: RepoContext, folder: str) -> tuple[OwnPackage, ...]:
-    """What the folder's first telling file names. Where a setup script computes its name, or is none of
-    today's Python, the distribution is taken to be called as its top-level packages are."""
-    for manifest, told in _tellings(repo, folder):
-        if not isinstance(told.name, str) or not told.name.strip():
+class _Modules:
+    """Top-level packages and modules by folder, flat or below ``src``: read once, when it is needed."""
+
+    def __init__(self, repo: RepoContext) -> None:
+        self._repo = repo
+
+    @cached_property
+    def _by_folder(self) -> Mapping[str, frozenset[str]]:
+        found: dict[str, set[str]] = {}
+        for path in self._repo.tracked_files:
+            pure = PurePosixPath(path)
+            if pure.suffix != ".py":
+                continue
+            named = pure.parent if pure.name == "__init__.py" else pure
+            place = named.parent.parent if named.parent.name == "src" else named.parent
+            found.setdefault(str(place), set()).add(canonicalize_name(named.stem or "."))
+        return {folder: frozenset(names) for folder, names in found.items()}
+
+    def of(self, folder: str) -> frozenset[str]:
+        return self._by_folder.get(folder, frozenset())
+
+
+def _packages(
+    repo: RepoContext, folder: str, names: Collection[str], modules: _Modules
+) -> Iterator[OwnPackage]:
+    """What one folder's manifests name, of ``names``."""
+    hidden = False
+    for manifest, told in _tellings(repo, folder, names):
+        hidden = hidden or told.hides_its_name
+        (name, *_) = texts(told.name) or ("",)
+        if not name.strip():
             continue
+        name = canonicalize_name(name.strip())
+        doubt = ASIDE if is_aside(manifest) else ""
         classifiers = told.classifiers if isinstance(told.classifiers, list) else ()
         if any(str(one).startswith(_PRIVATE) for one in classifiers):
-            return ()
-        return (_as_told(told.name.strip(), manifest, told),)
+            doubt = UNPUBLISHED
+        if name in names and (not doubt or has_source(repo, manifest, _is_code)):
+            yield _as_told(name, manifest, told, doubt)
+        return
+    if hidden:
+        yield from _by_its_modules(repo, folder, names, modules)
+
+
+def _by_its_modules(
+    repo: RepoContext, folder: str, names: Collection[str], modules: _Modules
+) -> Iterator[OwnPackage]:
+    """A distribution whose name can't be read is taken to be called as what it installs; else, where
+    nothing but examples or tests ask for the package, nobody can tell whose it is."""
     script = in_folder(folder, "setup.py")
-    if not repo.has(script):
-        return ()
-    names = sorted({PurePosixPath(path).name for path in top_level_packages(repo, folder)})
-    return tuple(OwnPackage(name=canonicalize_name(name), manifest=script) for name in names)
+    called = modules.of(folder).intersection(names)
+    doubt = ASIDE if is_aside(script) else ""
+    yield from (OwnPackage(name=name, manifest=script, doubt=doubt) for name in sorted(called))
+    if folder == "." and not called:
+        asked_aside = (name for name in sorted(names) if _is_asked_aside_only(repo, name))
+        yield from (OwnPackage(name=it, manifest=script, doubt=UNREADABLE) for it in asked_aside)
 
 
-def _as_told(name: str, manifest: str, told: _Told) -> OwnPackage:
+def _is_asked_aside_only(repo: RepoContext, name: str) -> bool:
+    try:
+        places = {place.path for place in survey(repo, name)}
+    except (RecipeError, RepositoryError):
+        return False  # whoever would raise the version says so
+    return bool(places) and all(map(is_aside, places))
+
+
+def _is_code(path: str) -> bool:
+    return path.endswith(".py") and not path.endswith("setup.py")
+
+
+def _as_told(name: str, manifest: str, told: _Told, doubt: str) -> OwnPackage:
     return OwnPackage(
-        name=canonicalize_name(name),
+        name=name,
         manifest=manifest,
         version=told_version(told.version),
         links=told.links,
-        asks_for_itself=_asks_for(canonicalize_name(name), told.requires),
+        asks_for_itself=_asks_for(name, told.requires),
+        doubt=doubt,
     )
 
 
-def _tellings(repo: RepoContext, folder: str) -> Iterator[tuple[str, _Told]]:
+def _tellings(
+    repo: RepoContext, folder: str, names: Collection[str]
+) -> Iterator[tuple[str, _Told]]:
     readers = {"pyproject.toml": _pyproject, "setup.cfg": _setup_cfg, "setup.py": _setup_py}
-    for name, read in readers.items():
-        path = in_folder(folder, name)
-        if repo.has(path):
-            try:
-                told = list(read(path, repo.read_text(path)))
-            except (RecipeError, RepositoryError):
-                continue
-            yield from ((path, one) for one in told)
+    for file, read in readers.items():
+        path = in_folder(folder, file)
+        if not repo.has(path):
+            continue
+        try:
+            text = repo.read_text(path)
+            # A script can put its name together; what only a table may say stands there in full.
+            if file == "setup.py" or mentioned(text, frozenset(names)) or "name" in text:
+                yield from ((path, one) for one in read(path, text))
+        except (RecipeError, RepositoryError):
+            yield path, _Told(None, hides_its_name=True)
 
 
 def _pyproject(path: str, text: str) -> Iterator[_Told]:
@@ -142,16 +220,18 @@ def _pyproject(path: str, text: str) -> Iterator[_Told]:
 
 
 def _setup_cfg(_path: str, text: str) -> Iterator[_Told]:
-    parser = ConfigParser(interpolation=None, strict=False)
+    parser = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
     try:
         parser.read_string(text)
     except ConfigParserError:
+        yield _Told(None, hides_its_name=True)
         return
-    said = dict(parser.items("metadata")) if parser.has_section("metadata") else {}
+    metadata = parser.items("metadata") if parser.has_section("metadata") else ()
+    said = {key: value or "" for key, value in metadata}
     version = said.get("version", "")
     computed = version.startswith(("attr:", "file:"))
     pages = (line.partition("=")[2].strip() for line in said.get("project_urls", "").splitlines())
-    requires = parser.get("options", "install_requires", fallback="")
+    requires = parser.get("options", "install_requires", fallback="") or ""
     yield _Told(
         said.get("name"),
         None if computed else version,
@@ -162,7 +242,8 @@ def _setup_cfg(_path: str, text: str) -> Iterator[_Told]:
 
 
 def _setup_py(_path: str, text: str) -> Iterator[_Told]:
-    said = setup_keywords(text)
+    call = setup_call(text)
+    said = call.keywords
     pages = said.get("project_urls")
     yield _Told(
         said.get("name"),
@@ -170,12 +251,20 @@ def _setup_py(_path: str, text: str) -> Iterator[_Told]:
         texts(said.get("url"), *(pages.values() if isinstance(pages, dict) else ())),
         said.get("classifiers"),
         said.get("install_requires"),
+        call.hides_its_name,
     )
 
 
 def _asks_for(name: str, requires: object) -> bool:
+    """A requirement of one's own extras (``lib[all]``) puts extras together, and names no other package."""
     lines = requires if isinstance(requires, list) else ()
-    return any(isinstance(line, str) and declaration_in(line.strip(), name) for line in lines)
+    return any(
+        isinstance(line, str)
+        and declaration_in(line.strip(), name) is not None
+        and "[" not in line
+        and "extra ==" not in line
+        for line in lines
+    )
 
 
 def _table(document: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:

@@ -5,7 +5,8 @@ table before it is passed (``setup(**about)``). What is computed is left out.
 """
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 #: Names followed from one to the next: nobody writes longer chains.
@@ -14,34 +15,58 @@ _MAX_HOPS = 5
 #: Longer, and it is no setup script that a person wrote (characters).
 _MAX_CHARS = 200_000
 
+#: Of one text that is put together: a name or an address (characters).
+_MAX_TEXT_CHARS = 1_000
 
-def setup_keywords(text: str) -> Mapping[str, Any]:
-    """Keyword → value; empty where the text is no Python of today, or calls no ``setup``."""
+
+@dataclass(frozen=True)
+class SetupCall:
+    """The keywords of the call. ``hides_its_name``: it has a name, and nobody can read it here."""
+
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    hides_its_name: bool = False
+
+
+def setup_call(text: str) -> SetupCall:
+    """The outermost call of ``setup`` that has a name, else the outermost one; empty where there is none.
+
+    What is no Python of today hides its name.
+    """
     if len(text) > _MAX_CHARS:
-        return {}
+        return SetupCall(hides_its_name=True)
     try:
         tree = ast.parse(text)
         known = _assigned(tree)
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_setup(node)]
-        return _keywords(calls[-1], known) if calls else {}
+        calls = [_read(node, known) for node in ast.walk(tree) if _is_setup(node)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
+        return SetupCall(hides_its_name=True)
+    named = (call for call in calls if call.hides_its_name or "name" in call.keywords)
+    return next(named, calls[0] if calls else SetupCall())
 
 
-def _is_setup(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return name == "setup" and bool(call.keywords)
+def _is_setup(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name == "setup" and bool(node.keywords)
 
 
-def _keywords(call: ast.Call, known: Mapping[str, Any]) -> dict[str, Any]:
+def _read(call: ast.AST, known: Mapping[str, Any]) -> SetupCall:
+    assert isinstance(call, ast.Call)  # noqa: S101 (_is_setup)
     found: dict[str, Any] = {}
+    hides = False
     for keyword in call.keywords:
         value = _value(keyword.value, known)
         if keyword.arg is not None:
             found[keyword.arg] = value
+            hides = hides or (keyword.arg == "name" and not isinstance(value, str))
         elif isinstance(value, dict):
             found = {**value, **found}
-    return {name: value for name, value in found.items() if value is not None}
+        else:
+            hides = True
+    said = {name: value for name, value in found.items() if value is not None}
+    hides = ("name" not in said) and (hides or "name" in found)
+    return SetupCall(said, hides)
 
 
 def _assigned(tree: ast.Module) -> dict[str, Any]:
@@ -49,18 +74,13 @@ def _assigned(tree: ast.Module) -> dict[str, Any]:
     given: dict[str, list[ast.expr]] = {}
     put: dict[str, dict[str, ast.expr]] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target = node.targets[0]
-            if isinstance(target, ast.Name):
-                given.setdefault(target.id, []).append(node.value)
-            elif _is_entry(target):
-                assert isinstance(target, ast.Subscript)  # noqa: S101 (for the type checker)
-                put.setdefault(target.value.id, {})[target.slice.value] = node.value  # type: ignore[attr-defined]
+        for name, value in _assignments(node):
+            given.setdefault(name, []).append(value)
+        for name, key, value in _entries(node):
+            put.setdefault(name, {})[key] = value
     known: dict[str, Any] = {}
     for _ in range(_MAX_HOPS):
-        known = {
-            name: _value(values[0], known) for name, values in given.items() if len(values) == 1
-        }
+        known = {name: _one_value(values, known) for name, values in given.items()}
     for name, entries in put.items():
         table = known.get(name)
         if isinstance(table, dict):
@@ -68,13 +88,32 @@ def _assigned(tree: ast.Module) -> dict[str, Any]:
     return known
 
 
-def _is_entry(target: ast.expr) -> bool:
-    return (
-        isinstance(target, ast.Subscript)
-        and isinstance(target.value, ast.Name)
-        and isinstance(target.slice, ast.Constant)
-        and isinstance(target.slice.value, str)
-    )
+def _one_value(values: list[ast.expr], known: Mapping[str, Any]) -> Any:
+    """The same in every place, as in the branches of an ``if``; else None."""
+    first, *others = (_value(value, known) for value in values)
+    return first if all(other == first for other in others) else None
+
+
+def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            yield name, value
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+            yield name, value
+
+
+def _entries(node: ast.AST) -> Iterator[tuple[str, str, ast.expr]]:
+    """``about["name"] = …`` and ``about.update(name=…)``."""
+    match node:
+        case ast.Assign(
+            targets=[
+                ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() as key))
+            ],
+            value=value,
+        ):
+            yield name, key, value
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="update"), keywords=words):
+            yield from ((name, word.arg, word.value) for word in words if word.arg is not None)
 
 
 def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
@@ -85,11 +124,13 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
         case ast.Name(id=name):
             return known.get(name)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            first, second = _value(left, known), _value(right, known)
-            both_texts = isinstance(first, str) and isinstance(second, str)
-            return first + second if both_texts else None
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return [_value(part, known) for part in parts]
+            return _joined([_value(left, known), _value(right, known)])
+        case ast.JoinedStr(values=parts):
+            return _joined([_value(part, known) for part in parts])
+        case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
+            return _value(value, known)
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            return [_value(element, known) for element in elements]
         case ast.Dict(keys=keys, values=values):
             pairs = zip(keys, values, strict=True)
             return {
@@ -101,3 +142,10 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
             return {one.arg: _value(one.value, known) for one in keywords if one.arg is not None}
         case _:
             return None
+
+
+def _joined(parts: list[Any]) -> str | None:
+    """Texts put together; None where one is no text, or the whole is longer than any name or address."""
+    if not all(isinstance(part, str) for part in parts):
+        return None
+    return "".join(parts) if sum(map(len, parts)) <= _MAX_TEXT_CHARS else None

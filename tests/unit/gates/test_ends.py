@@ -1,5 +1,7 @@
 """What verdicts end in: shown, only tested, or a question about tests that stand against a patch."""
 
+from dataclasses import replace
+
 import pytest
 
 from fallback_audit.vocabulary import (
@@ -55,7 +57,10 @@ def decided(
 ) -> Decision:
     number = prior[-1].attempt + 1 if prior else 1
     patch = PATCH.model_copy(update={"attempt": number})
-    state = FixState(prior_attempts=prior, application=patch, verdicts=verdicts)
+    signatures = tuple(f"{one.attempt:x}" * 64 for one in prior)
+    state = FixState(
+        prior_attempts=prior, signatures=signatures, application=patch, verdicts=verdicts
+    )
     return decide(state, "fix-1", code)
 
 
@@ -116,10 +121,20 @@ def test_other_tests_are_another_failure() -> None:
 
 def test_at_the_cap_the_question_names_the_tests() -> None:
     prior = (failed(1, "t.py::a"), failed(2), failed(3))
-    end = decided(verdict("applies"), verdict("tests", broken=("t.py::z",)), prior=prior)
+    end = decided(verdict("proof"), verdict("tests", broken=("t.py::z",)), prior=prior)
     assert isinstance(end, Failure)
     assert end.then is not None
     assert end.then.reason is EscalationReason.TESTS_CONTRADICT_PATCH
+    assert "t.py::z" in end.then.question
+
+
+def test_without_a_proof_the_cap_is_the_reason_and_the_tests_are_named() -> None:
+    prior = (failed(1), failed(2), failed(3))
+    end = decided(verdict("applies"), verdict("tests", broken=("t.py::z",)), prior=prior)
+    assert isinstance(end, Failure)
+    assert end.summary.contradicting_tests == ()
+    assert end.then is not None
+    assert end.then.reason is EscalationReason.RETRY_CAP_REACHED
     assert "t.py::z" in end.then.question
 
 
@@ -130,12 +145,16 @@ def test_a_model_that_gives_up_leaves_the_question_behind() -> None:
         reason=RefusalReason.MODEL_REFUSED,
         sentence="No.",
     )
-    end = decide(
-        FixState(prior_attempts=(failed(1, "t.py::a"),), application=refused), "fix-1", OWN
-    )
+    one = ("1" * 64,)
+    own = FixState(prior_attempts=(failed(1, "t.py::a"),), signatures=one, application=refused)
+    end = decide(own, "fix-1", OWN)
     assert isinstance(end, Ask)
     assert end.reason is EscalationReason.TESTS_CONTRADICT_PATCH
     assert "attempt 1" in end.question
-    plain = decide(FixState(prior_attempts=(failed(1),), application=refused), "fix-1", OWN)
+    inherited = FixState(prior_attempts=(failed(1, "t.py::a"),), application=refused)
+    reopened = decide(inherited, "fix-1", OWN)
+    assert isinstance(reopened, Ask)
+    assert reopened.reason is EscalationReason.RETRY_REFUSED, "that question was answered"
+    plain = decide(replace(own, prior_attempts=(failed(1),)), "fix-1", OWN)
     assert isinstance(plain, Ask)
     assert plain.reason is EscalationReason.RETRY_REFUSED

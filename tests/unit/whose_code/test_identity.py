@@ -5,20 +5,44 @@ from pathlib import Path
 
 import pytest
 
+from fallback_plugins.identity import ASIDE, UNPUBLISHED, UNREADABLE
 from fallback_plugins.npm import build_ecosystem as npm
 from fallback_plugins.pypi import build_ecosystem as pypi
-from fallback_plugins.pypi.setup_call import setup_keywords
+from fallback_plugins.pypi.setup_call import setup_call
 from fallback_tier.affected import OwnPackage
 from tests.unit.recipes.support import FakeClients, repository
+
+#: What is asked for: all names that these files have anywhere.
+NAMES = frozenset(
+    {
+        "my-lib",
+        "lib",
+        "requests",
+        "lodash",
+        "a",
+        "b",
+        "@s/a",
+        "@s/b",
+        "root",
+        "app",
+        "moment",
+        "idna",
+    }
+)
 
 
 def told(tmp_path: Path, files: dict[str, str], *, python: bool) -> tuple[OwnPackage, ...]:
     plugin = (pypi if python else npm)(FakeClients())
-    return plugin.own_packages(repository(tmp_path, files))
+    return plugin.own_packages(repository(tmp_path, files), NAMES)
 
 
 def named(tmp_path: Path, files: dict[str, str], *, python: bool = True) -> dict[str, str | None]:
-    return {one.name: one.version for one in told(tmp_path, files, python=python)}
+    """Those without a doubt."""
+    return {one.name: one.version for one in told(tmp_path, files, python=python) if not one.doubt}
+
+
+def doubted(tmp_path: Path, files: dict[str, str], *, python: bool) -> dict[str, str]:
+    return {one.name: one.doubt for one in told(tmp_path, files, python=python) if one.doubt}
 
 
 def package(name: str, version: str | None = "1.0.0", **more: object) -> str:
@@ -64,6 +88,31 @@ PYTHON = {
         {"setup.py": "about = {}\nsetup(name=about['__title__'])\n", "my_lib/__init__.py": ""},
         {"my-lib": None},
     ),
+    "another setup() inside": (
+        {
+            "setup.py": "def t():\n    import django\n    django.setup(set_prefix=False)\n"
+            "setup(name='lib', version='1.0')\n"
+        },
+        {"lib": "1.0"},
+    ),
+    "a formatted text": ({"setup.py": "N = 'lib'\nsetup(name=f'{N}')\n"}, {"lib": None}),
+    "an annotated name": ({"setup.py": "N: str = 'lib'\nsetup(name=N)\n"}, {"lib": None}),
+    "both branches": (
+        {"setup.py": "if X:\n    N = 'lib'\nelse:\n    N = 'lib'\nsetup(name=N)\n"},
+        {"lib": None},
+    ),
+    "a table that is updated": (
+        {"setup.py": "kw = {}\nkw.update(name='lib')\nsetup(**kw)\n"},
+        {"lib": None},
+    ),
+    "a setup.cfg with a bare word": (
+        {"setup.cfg": "[metadata]\nname = lib\nurl\n"},
+        {"lib": None},
+    ),
+    "a single module": (
+        {"setup.py": "setup(name=f(), py_modules=['lib'])\n", "lib.py": ""},
+        {"lib": None},
+    ),
     "a setup script of Python 2": (
         {"setup.py": "print 'hello'\nsetup(name='lib')\n", "src/lib/__init__.py": ""},
         {"lib": None},
@@ -97,9 +146,10 @@ NOT_PYTHON = {
     },
     "a vendored copy": {
         "setup.py": "setup(name='app')\n",
-        "app/vendor/requests/setup.py": "setup(name='requests')\n",
+        "app/third_party/requests/setup.py": "setup(name='requests')\n",
     },
     "a fixture": {"tests/data/setup.py": "setup(name='requests')\n"},
+    "a setup.cfg of another": {"setup.cfg": "[metadata]\nname = app\nurl\n"},
     "what must not be uploaded": {
         "pyproject.toml": '[project]\nname = "requests"\nclassifiers = ["Private :: Do Not Upload"]\n'
     },
@@ -139,6 +189,13 @@ NPM = {
         },
         {"@s/a": "1.1.0", "@s/b": "2.0.0"},
     ),
+    "a member called testing": (
+        {
+            "package.json": package("root", None, private=True, workspaces=["packages/*"]),
+            "packages/testing/package.json": package("a", "1.1.0"),
+        },
+        {"a": "1.1.0"},
+    ),
     "pnpm's members": (
         {
             "package.json": package("root", None, private=True),
@@ -162,10 +219,6 @@ NOT_NPM = {
     "a fixture below tests": {
         "package.json": package("app"),
         "test/fixtures/a/package.json": package("lodash"),
-    },
-    "an example that is a member": {
-        "package.json": package("app", workspaces=["examples/*"]),
-        "examples/lodash/package.json": package("lodash"),
     },
     "an installed copy": {
         "package.json": package("app"),
@@ -217,6 +270,84 @@ def test_links_are_read_from_wherever_they_may_stand(tmp_path: Path) -> None:
     assert one.links == ("https://h.test/o/lib",)
 
 
+DOUBTS = {
+    "a vendored copy with its code": (
+        {
+            "setup.py": "setup(name='app')\n",
+            "app/third_party/requests/setup.py": "setup(name='requests')\n",
+        }
+        | {"app/third_party/requests/requests.py": ""},
+        {"requests": ASIDE},
+        True,
+    ),
+    "what must not be uploaded, with code": (
+        {"pyproject.toml": NOT_PYTHON["what must not be uploaded"]["pyproject.toml"], "r.py": ""},
+        {"requests": UNPUBLISHED},
+        True,
+    ),
+    "a name that nobody can read, and an example that pins the package": (
+        {"setup.py": "setup(name=f())\n", "examples/requirements.txt": "requests==1.0\n"},
+        {"requests": UNREADABLE},
+        True,
+    ),
+    "an example with code": (
+        {"package.json": package("app"), "example/package.json": package("lodash")}
+        | {"example/index.js": ""},
+        {"lodash": ASIDE},
+        False,
+    ),
+    "private and without a version": (
+        {"package.json": package("lodash", None, private=True), "index.js": ""},
+        {"lodash": UNPUBLISHED},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DOUBTS)
+def test_what_may_be_the_source_is_a_doubt(tmp_path: Path, case: str) -> None:
+    files, expected, python = DOUBTS[case]
+    assert doubted(tmp_path, files, python=python) == expected
+
+
+def test_a_dependency_of_a_root_without_a_readable_name_is_none(tmp_path: Path) -> None:
+    files = {"setup.py": "setup(name=f())\n", "requirements.txt": "requests==1.0\n"}
+    assert told(tmp_path, files, python=True) == ()
+
+
+def test_extras_of_ones_own_are_no_other_package(tmp_path: Path) -> None:
+    asks = 'dependencies = ["idna[all]; extra == \'dev\'", "idna[fast]==1.0"]'
+    files = {"pyproject.toml": f'[project]\nname = "idna"\n{asks}\n'}
+    (one,) = told(tmp_path, files, python=True)
+    assert not one.asks_for_itself
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"package.json": '{"name": "\\ud800", "version": "1.0.0"}'},
+        {
+            "package.json": '{"name": ["lib"], "version": 7, "repository": [[1]], "bugs": {"url": {}}}'
+        },
+        {"package.json": '{"name": "lib", "version": "' + "9" * 5_000 + '"}'},
+        {"package.json": package("lib", workspaces={"packages": [1, {}]})},
+        {"package.json": package("lib"), "test/fixtures/package.json": "\udcff"},
+        {"setup.py": "setup(name='lib\\ud800')"},
+        {"pyproject.toml": '[project]\nname = ["lib"]\nversion = 1\nurls = "x"\n'},
+        {"setup.cfg": "[metadata\nname = lib\n"},
+    ],
+)
+def test_a_hostile_manifest_is_no_error(tmp_path: Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        (place := tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(text.encode("utf-8", "surrogateescape"))
+    repo = repository(tmp_path, {})
+    repo = repo.model_copy(update={"tracked_files": tuple(files)})
+    for build in (npm, pypi):
+        for one in build(FakeClients()).own_packages(repo, NAMES):
+            assert one.version is None or len(one.version) < 400
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -224,7 +355,23 @@ def test_links_are_read_from_wherever_they_may_stand(tmp_path: Path) -> None:
         "setup(" + "-" * 3_000 + "1)",
         "setup(name=" + "(" * 150 + "1" + ")" * 150 + ")",
         "\0",
+        "x = 'ab'\n" + "y = " + "+".join("x" * 1) + "\n",
     ],
 )
 def test_a_hostile_setup_script_names_nothing(text: str) -> None:
-    assert setup_keywords(text).get("name") is None
+    assert setup_call(text).keywords.get("name") is None
+
+
+def test_a_name_that_grows_is_given_up() -> None:
+    grows = "x = 'a' * 1\nw = 'abcdefgh'\n"
+    for one, other in zip("yzabc", "wyzab", strict=True):
+        grows += f"{one} = " + " + ".join(other for _ in range(200)) + "\n"
+    assert setup_call(grows + "setup(name=c)\n").keywords.get("name") is None
+
+
+def test_many_scripts_without_a_readable_name_are_read_once(tmp_path: Path) -> None:
+    files = {f"p{number}/setup.py": "setup(name=f())\n" for number in range(100)}
+    repo = repository(tmp_path, files)
+    many = tuple(f"src/m{number}/f{number}.py" for number in range(20_000))
+    repo = repo.model_copy(update={"tracked_files": (*repo.tracked_files, *many)})
+    assert pypi(FakeClients()).own_packages(repo, NAMES) == ()

@@ -3,14 +3,16 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fallback_audit.vocabulary import AffectedCode, DecidedBy, RefusalReason
 from fallback_plugins.npm.ecosystem import NpmEcosystem
+from fallback_tier.advisory import AdvisorySet
 from fallback_tier.affected import Affected
 from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected
-from fallback_tier.planning import selected, whose_code
+from fallback_tier.planning import plan, selected, whose_code
 from fallback_tier.planning.whose import settled
 from fallback_tier.repo import Settings
 from tests.unit.recipes.support import FakeClients, advisory, repository
@@ -31,7 +33,7 @@ class Npm(NpmEcosystem):
         return self.theirs
 
 
-def manifest(name: str = "lib", version: str | None = "1.2.3", **more: object) -> str:
+def manifest(name: str = "lib", version: str | None = "1.2.3", **more: Any) -> str:
     return json.dumps({"name": name, **({"version": version} if version else {}), **more})
 
 
@@ -98,11 +100,48 @@ def test_a_project_that_uses_the_package_has_a_dependency(tmp_path: Path) -> Non
     assert isinstance(selection, Selected)
 
 
-def test_a_project_that_merely_shares_the_name_has_a_dependency(tmp_path: Path) -> None:
-    """It installs a package of its own name, so it is another one."""
-    files = {"package.json": manifest(dependencies={"lib": "1.2.3"})}
-    affected, selection = decided(tmp_path, files)
+@pytest.mark.parametrize(
+    ("facts", "theirs"),
+    [
+        ({"repository": "https://github.com/team/billing"}, (OURS,)),
+        ({"version": None, "private": True}, ()),
+    ],
+)
+def test_a_project_that_merely_shares_the_name_has_a_dependency(
+    tmp_path: Path, facts: dict[str, Any], theirs: tuple[str, ...]
+) -> None:
+    """It installs a package of its own name, and is not published, or from another source."""
+    files = {"package.json": manifest(dependencies={"lib": "1.2.3"}, **facts), "index.js": ""}
+    affected, selection = decided(tmp_path, files, *theirs)
     assert affected.code is AffectedCode.DEPENDENCY
+    assert isinstance(selection, Selected)
+
+
+def test_one_that_installs_its_own_name_by_mistake_is_a_question_or_the_source(
+    tmp_path: Path,
+) -> None:
+    files = {"package.json": manifest(dependencies={"lib": "1.2.3"})}
+    affected, selection = decided(tmp_path / "alone", files)
+    assert affected.code is AffectedCode.UNCLEAR
+    assert reason(selection) is RefusalReason.WHOSE_CODE_UNCLEAR
+    known = {"package.json": manifest(dependencies={"lib": "1.2.3"}, repository="team/lib")}
+    affected, _ = decided(tmp_path / "agreed", known, OURS)
+    assert (affected.code, affected.decided_by) == (AffectedCode.OWN, DecidedBy.REGISTRY)
+
+
+def test_what_may_be_the_source_is_a_question(tmp_path: Path) -> None:
+    """A vendored copy has the flaw; so may an example of that name."""
+    files = {
+        "package.json": manifest("app", dependencies={"lib": "1.2.3"}),
+        "vendor/lib/package.json": manifest(),
+        "vendor/lib/index.js": "",
+    }
+    affected, selection = decided(tmp_path, files)
+    assert affected.code is AffectedCode.UNCLEAR
+    assert isinstance(selection, NotApplicable)
+    assert "vendor/lib/package.json" in selection.sentence
+    told = Settings(whose_code=AffectedCode.DEPENDENCY)
+    _, selection = decided(tmp_path / "told", files, settings=told)
     assert isinstance(selection, Selected)
 
 
@@ -140,12 +179,17 @@ def test_a_registry_that_says_nothing_contradicts_nothing(
     assert (affected.code, affected.decided_by) == (AffectedCode.OWN, DecidedBy.MANIFEST)
 
 
-def test_offline_no_registry_is_asked(tmp_path: Path) -> None:
+def test_offline_and_where_no_client_is_to_run_no_registry_is_asked(tmp_path: Path) -> None:
     plugin = Npm(FakeClients(), (OURS,))
     repo = repository(tmp_path, {"package.json": manifest(repository="x/other")})
     offline = repo.model_copy(update={"settings": Settings(offline=True)})
     assert whose_code(plugin, RECORD, offline).code is AffectedCode.OWN
+    assert whose_code(plugin, RECORD, repo, ask_registry=False).code is AffectedCode.OWN
+    given = AdvisorySet(advisories=(RECORD,))
+    plan(given, repo, {"npm": plugin}, resolve=False)
     assert plugin.asked == []
+    plan(given, repo, {"npm": plugin})
+    assert plugin.asked == ["lib"]
 
 
 def test_one_affected_member_of_a_monorepo_is_enough(tmp_path: Path) -> None:
@@ -168,7 +212,17 @@ def test_a_checkout_at_a_fixed_version_is_not_affected(tmp_path: Path, version: 
     assert "--own-code" in selection.sentence
 
 
-@pytest.mark.parametrize("tags", [(), ("v1.2.3",), ("nightly",), ("other-9.0.0", "v1.2.3")])
+@pytest.mark.parametrize(
+    "tags",
+    [
+        (),
+        ("v1.2.3",),
+        ("nightly",),
+        ("other-1.2.4", "v1.2.3"),
+        ("@other/lib@1.2.4",),
+        ("v7.1.0", "release-2024.01.15"),
+    ],
+)
 def test_a_number_that_was_raised_before_its_release_proves_nothing(
     tmp_path: Path, tags: tuple[str, ...]
 ) -> None:
