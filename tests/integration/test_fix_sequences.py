@@ -10,7 +10,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.events import BudgetRaised, BudgetReached
-from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus, RefusalReason
+from fallback_audit.vocabulary import (
+    EscalationReason,
+    FailureKind,
+    GateStatus,
+    ProofLevel,
+    RefusalReason,
+)
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.gates.decision import SAME_FAILURE_LIMIT
@@ -64,7 +70,8 @@ class SayingGate:
             raise ToolFailedError("The registry can't be reached.", next_step="Wait.")
         status = {"passes": GateStatus.PASSED, "is skipped": GateStatus.SKIPPED}.get(word)
         if status is not None:
-            return GateVerdict(gate=self.name, status=status, detail=word)
+            level = ProofLevel.PROOF_TEST if status is GateStatus.PASSED else None
+            return GateVerdict(gate=self.name, status=status, detail=word, proof_level=level)
         return GateVerdict(
             gate=self.name,
             status=GateStatus.FAILED,
