@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.own_code.author import Author, serving
-from tests.own_code.ends import End, read_end
+from tests.own_code.ends import End, fix_of_answer, judged_on_record, read_end
 
 #: The command of this environment.
 SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
@@ -57,7 +57,22 @@ class Command:
         places = [(str(self.root), "REPO"), (str(self.folder), "FOLDER"), (str(Path.home()), "~")]
         asked = len(server.asked)
         end = read_end(code, out, err, seconds=seconds, asked=asked, places=places)
-        return Ran(end, server.prompts)
+        judged = judged_on_record(self._on_record(out), places)
+        return Ran(end.model_copy(update={"judged": judged}), server.prompts)
+
+    def _on_record(self, out: str) -> str:
+        """What the audit trail has of the fix that an answer is about."""
+        if (fix_id := fix_of_answer(out)) is None:
+            return ""
+        words = [self.script, "audit", "show", fix_id, "--json", "--state-dir"]
+        told = subprocess.run(
+            [*map(str, words), str(self.folder / "state")],
+            env=_environ(),
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+        )
+        return told.stdout
 
     def _start(self, url: str) -> tuple[int | None, str, str]:
         words: list[str | Path] = [self.script, "fix", self.root, "--advisory", self.advisory]

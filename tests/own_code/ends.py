@@ -15,6 +15,9 @@ from fallback_audit.frozen import Frozen
 #: How much of the tool's own words a row keeps.
 SAID_CHARS = 300
 
+#: The question that the tool asks where tests of the base commit assert the flaw.
+_CONTRADICTED = "tests_contradict_patch"
+
 #: A host that a client was configured with says something about a machine.
 _HOST = re.compile(r"\b(https?://)[^\s/'\"]+")
 
@@ -38,7 +41,10 @@ class Failed(Frozen):
 
 
 class End(Frozen):
-    """``outcome``: the answer's, or ``error``, ``timeout``, ``nothing``; ``tier``: whose patch it was."""
+    """``outcome``: the answer's, or ``error``, ``timeout``, ``nothing``; ``tier``: whose patch it was.
+
+    ``gates``: verdicts of the last attempt; ``judged``: those of all, as they are on record.
+    """
 
     code: int | None
     outcome: str
@@ -46,6 +52,7 @@ class End(Frozen):
     said: str = ""
     tier: str = ""
     gates: tuple[Gate, ...] = ()
+    judged: tuple[Gate, ...] = ()
     failed: tuple[Failed, ...] = ()
     asked: int = 0
     seconds: float = 0.0
@@ -136,6 +143,8 @@ def stopped(end: End) -> Stopped | None:
         return Stopped(stop=Stop.TOOL, what=end.outcome, said=end.said)
     if end.reason == "not_affected":
         return Stopped(stop=Stop.NOT_AFFECTED, what=end.reason, said=end.said)
+    if end.reason == _CONTRADICTED:
+        return Stopped(stop=Stop.PERSON, what=end.reason, said=end.said)
     if (failed := _by_failure(end)) is not None:
         return failed
     if end.tier == "recipe":
@@ -182,6 +191,20 @@ def _error_stop(end: End) -> Stop:
     if _NO_PROOF.search(end.said):
         return Stop.NO_PROOF
     return Stop.PROOF_DEPENDENCIES if _NO_DEPENDENCIES.search(end.said) else Stop.PROOF_OTHER
+
+
+def fix_of_answer(out: str) -> str | None:
+    """The fix that an answer is about."""
+    answer = _answer(out)
+    found = answer.get("fix_id") if answer else None
+    return found if isinstance(found, str) else None
+
+
+def judged_on_record(out: str, places: Iterable[tuple[str, str]] = ()) -> tuple[Gate, ...]:
+    """The verdicts in what `audit show --json` printed."""
+    answer = _answer(out) or {}
+    events = answer.get("events") or ()
+    return tuple(_gate(one["payload"], places) for one in events if one["kind"] == "GateJudged")
 
 
 def _answer(out: str) -> Mapping[str, Any] | None:

@@ -110,7 +110,7 @@ class Result(Frozen):
 
 def suite_ran(ends: list[End]) -> DidRun:
     """Did the base commit's suite run in any of these?"""
-    verdicts = [gate for end in ends if (gate := end.gate("tests")) is not None]
+    verdicts = _verdicts(ends, "tests")
     if any(_tests_really_ran(gate) for gate in verdicts):
         return DidRun(ran=True)
     failures = [failed for end in ends for failed in end.failed if "tests" in failed.gates]
@@ -122,7 +122,7 @@ def suite_ran(ends: list[End]) -> DidRun:
 
 def proof_ran(ends: list[End]) -> DidRun:
     """Did the proof run, to an end of its own, in any of these? ``ends``: of runs with the proof."""
-    verdicts = [gate for end in ends if (gate := end.gate("proof")) is not None]
+    verdicts = _verdicts(ends, "proof")
     if any(gate.status in {"passed", "failed"} for gate in verdicts):
         return DidRun(ran=True)
     if any("proof" in failed.gates for end in ends for failed in end.failed):
@@ -131,6 +131,10 @@ def proof_ran(ends: list[End]) -> DidRun:
         return DidRun(ran=True)
     said = next((gate.detail for gate in verdicts), "")
     return DidRun(ran=False, detail=said or _instead(ends))
+
+
+def _verdicts(ends: list[End], name: str) -> list[Gate]:
+    return [gate for end in ends for gate in (*end.gates, *end.judged) if gate.name == name]
 
 
 def _tests_really_ran(gate: Gate) -> bool:

@@ -206,8 +206,8 @@ def _result(
         repo=case.repo,
         plan=kept,
         absent=measured.checkout.absent[:_MAX_ABSENT],
-        perfect=None if perfect is None else perfect.end,
-        plain=None if plain is None else plain.end,
+        perfect=None if perfect is None else _short(perfect.end),
+        plain=None if plain is None else _short(plain.end),
         stopped=results.as_stopped(kept) if perfect is None else stopped(perfect.end),
         tests=results.suite_ran([ran.end for ran in (*measured.with_proof, *measured.plain)]),
         proof=results.proof_ran([ran.end for ran in measured.with_proof]),
@@ -220,6 +220,11 @@ def _result(
         tool=version_of(options.script),
         tools={name: told for name, told in tools().items() if name != "fallback-tier"},
     )
+
+
+def _short(end: End) -> End:
+    """As a row keeps it: what was judged before the last attempt is in its figures."""
+    return end.model_copy(update={"judged": ()})
 
 
 def _plan(measured: _Measured) -> Plan:

@@ -22,7 +22,9 @@ from tests.own_code.checkout import Checkout
 #: Files that tell of a fix instead of being one.
 _DOCUMENTS = frozenset({".md", ".rst", ".txt", ".adoc", ".markdown", ".changes", ".rtf"})
 _DOCUMENT_NAME = re.compile(r"(?:change(?:s|log)|history|news|readme|authors|releases?)(?:\..*)?")
-_DOCUMENT_FOLDERS = frozenset({"doc", "docs", ".changeset", "changelog.d", "newsfragments"})
+_DOCUMENT_FOLDERS = frozenset(
+    {"doc", "docs", ".changeset", "changes", "changelog.d", "newsfragments"}
+)
 
 _RENAMED = re.compile(r"^rename from (.+)$", re.MULTILINE)
 

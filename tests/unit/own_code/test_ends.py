@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from tests.own_code.ends import SAID_CHARS, End, Failed, Gate, Stop, read_end, stopped
+from tests.own_code.ends import (
+    SAID_CHARS,
+    End,
+    Failed,
+    Gate,
+    Stop,
+    judged_on_record,
+    read_end,
+    stopped,
+)
 from tests.own_code.results import proof_ran, suite_ran
 
 
@@ -175,3 +184,24 @@ def test_the_facts_of_a_run_are_kept() -> None:
     failed = end(3, {"outcome": "escalated", "prior_attempts": [failure("proof_failed", "proof")]})
     expected = Failed(tier="llm", kind="proof_failed", gates=("proof",), said="what it said")
     assert failed.failed == (expected,)
+
+
+def test_verdicts_of_earlier_attempts_are_read_from_the_record() -> None:
+    """The proof passed, and then tests failed: the answer's own history does not have that verdict."""
+    judged = [
+        {"kind": "GateJudged", "payload": {"gate": "proof", "status": "passed", "detail": ""}}
+    ]
+    events = [{"kind": "FixStarted", "payload": {}}, *judged]
+    gates = judged_on_record(json.dumps({"events": events}))
+    asked = end(3, {"outcome": "escalated", "reason": "retry_refused", "fix_id": "fix-1"})
+    assert not proof_ran([asked]).ran
+    assert proof_ran([asked.model_copy(update={"judged": gates})]).ran
+    assert judged_on_record("") == ()
+
+
+def test_tests_that_stand_against_a_true_fix_are_a_question() -> None:
+    history = [{"tier": "llm", "failure_kind": "tests_failed", "failing_gates": ["tests"]}]
+    answer = {"outcome": "escalated", "reason": "tests_contradict_patch", "question": "Do they?"}
+    found = stopped(end(3, {**answer, "prior_attempts": history}))
+    assert found is not None
+    assert (found.stop, found.what) == (Stop.PERSON, "tests_contradict_patch")
