@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
@@ -136,24 +137,18 @@ class FixRecord:
 
     def _end(self, decision: Pass | OnlyTested | Refuse | Ask, state: FixState) -> End:
         match decision:
-            case Pass(application, passed, skipped):
-                return FixVerified(
-                    attempt=state.attempt,
-                    tier=application.tier,
-                    patch_sha256=application.patch_sha256,
-                    proof_level=shown_by(state.verdicts) or application.proof_level,
-                    gates_passed=passed,
-                    gates_skipped=skipped,
-                )
-            case OnlyTested(application, passed, skipped):
-                return FixPatched(
-                    attempt=state.attempt,
-                    tier=application.tier,
-                    patch_sha256=application.patch_sha256,
-                    proof_level=ProofLevel.TESTS_ONLY,
-                    gates_passed=passed,
-                    gates_skipped=skipped,
-                )
+            case Pass(application, passed, skipped) | OnlyTested(application, passed, skipped):
+                told: dict[str, Any] = {
+                    "attempt": state.attempt,
+                    "tier": application.tier,
+                    "patch_sha256": application.patch_sha256,
+                    "gates_passed": passed,
+                    "gates_skipped": skipped,
+                }
+                if isinstance(decision, OnlyTested):
+                    return FixPatched(proof_level=ProofLevel.TESTS_ONLY, **told)
+                level = shown_by(state.verdicts) or application.proof_level
+                return FixVerified(proof_level=level, **told)
             case Refuse(reason, sentence):
                 return FixRefused(attempt=state.attempt, reason=reason, sentence=sentence)
             case Ask(why, question):
