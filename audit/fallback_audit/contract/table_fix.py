@@ -1,5 +1,6 @@
 """The trace contract on gates, ends and answers of people. A part of ``contract.table``."""
 
+from fallback_audit.contract import rules_ends as ends
 from fallback_audit.contract import rules_fix as fix
 from fallback_audit.contract import rules_human as human
 from fallback_audit.contract.rule import Added, Altered, Removed, Rule
@@ -160,7 +161,7 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
         "verified-is-proved",
         "FixVerified is about the proposed patch; every gate that ran passed, one that sees the flaw gone.",
         "DESIGN §7",
-        fix.verified_is_proved,
+        ends.verified_is_proved,
         breaches=(
             Removed(GateJudged),
             Altered(FixVerified, "patch_sha256"),
@@ -174,7 +175,7 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
         "patched-is-tested",
         "FixPatched is about the proposed patch; every gate that ran passed, tests did, none saw more.",
         "ADR-0038",
-        fix.patched_is_tested,
+        ends.patched_is_tested,
         breaches=(
             Removed(GateJudged),
             Altered(FixPatched, "patch_sha256"),
@@ -187,7 +188,7 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
         "own-code-takes-no-recipe",
         "Where own code is affected no patch is a recipe's; where it is unclear whose, there is none.",
         "ADR-0037",
-        fix.own_code_takes_no_recipe,
+        ends.own_code_takes_no_recipe,
         breaches=(
             Altered(FixStarted, "affected_code"),
             Altered(RecipeEvaluated, "selected"),
@@ -199,7 +200,7 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
         "contradictions-are-real",
         "A question about tests that contradict a patch follows an attempt that failed by tests.",
         "ADR-0038",
-        fix.contradictions_are_real,
+        ends.contradictions_are_real,
         breaches=(
             Removed(AttemptFailed),
             Altered(FixEscalated, "reason"),
@@ -211,7 +212,7 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
         "verified-ran-its-gates",
         "A patch that ends a fix was judged by each gate that the fix set out with, in order, by no other.",
         "DESIGN §7",
-        fix.verified_ran_its_gates,
+        ends.verified_ran_its_gates,
         breaches=(
             Removed(GateJudged),
             Altered(FixStarted, "gates"),

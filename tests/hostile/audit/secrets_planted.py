@@ -114,7 +114,7 @@ def one_fix(place: Path, secrets: list[Secret], *, keep_prompts: bool) -> dict[s
         events = [event.kind for event in reader.events()]
         fix_id = next(iter(reader.events())).scope.fix_id
     printed = {"what fix printed": ended.out + ended.err}
-    assert "FixVerified" in events, (ended, events)
+    assert "FixPatched" in events, (ended, events)
     assert "RagSkippedOnRetry" in events, "no retry"
     for verb in (
         ("log",),
