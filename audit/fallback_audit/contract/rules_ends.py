@@ -1,0 +1,150 @@
+"""Predicates of the trace contract over how a fix ends with a patch: what was seen, and what was asked.
+
+As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there).
+"""
+
+from collections.abc import Iterator
+
+from fallback_audit.contract.trail import Finding, Run, Trail
+from fallback_audit.events import (
+    AttemptFailed,
+    FixEscalated,
+    FixPatched,
+    FixStarted,
+    FixVerified,
+    GateJudged,
+    PatchProposed,
+    RecipeEvaluated,
+)
+from fallback_audit.vocabulary import (
+    PROVING_GATES,
+    SHOWING_GATES,
+    TESTS_GATE,
+    AffectedCode,
+    EscalationReason,
+    FailureKind,
+    GateStatus,
+    ProofLevel,
+    Tier,
+)
+
+
+def verified_is_proved(trail: Trail) -> Iterator[Finding]:
+    """FixVerified is about the last proposed patch, which every gate that ran has passed, and one of those
+    that can see the flaw gone did."""
+    for seq, verified in trail.of(FixVerified):
+        passed = _passed(trail)
+        yield from _accepted(trail, seq, verified)
+        gates = _proving_gates(trail)
+        if gates.isdisjoint(verdict.gate for verdict in passed):
+            yield seq, "no gate that could prove this patch passed"
+        shown = [verdict.proof_level for verdict in passed]
+        first = next(filter(None, shown), None)
+        if verified.proof_level is not (first or verified.proof_level) or (
+            first is None and gates is not PROVING_GATES
+        ):
+            yield seq, f"no gate has shown proof level {verified.proof_level}"
+
+
+def patched_is_tested(trail: Trail) -> Iterator[Finding]:
+    """FixPatched is about the last proposed patch, whose tests passed; and says that nothing shows more."""
+    for seq, patched in trail.of(FixPatched):
+        passed = {verdict.gate for verdict in _passed(trail)}
+        yield from _accepted(trail, seq, patched)
+        if TESTS_GATE not in passed:
+            yield seq, "the tests of the base commit did not pass"
+        if not SHOWING_GATES[_code(trail)].isdisjoint(passed):
+            yield seq, "a gate has shown the flaw gone, and the end says that none did"
+        if patched.proof_level is not ProofLevel.TESTS_ONLY:
+            yield seq, f"passing tests show no proof level {patched.proof_level}"
+
+
+def own_code_takes_no_recipe(trail: Trail) -> Iterator[Finding]:
+    """Where the repository's own code is affected, no version of anything else is the fix; where nobody
+    can tell whose is, there is none."""
+    code = _code(trail)
+    events = () if code is AffectedCode.DEPENDENCY else trail.any_of(RecipeEvaluated, PatchProposed)
+    for seq, event in events:
+        if isinstance(event, RecipeEvaluated) and event.selected:
+            yield seq, f"affected is {code} code, and a recipe was selected"
+        if isinstance(event, PatchProposed) and (
+            event.tier is Tier.RECIPE or code is AffectedCode.UNCLEAR
+        ):
+            yield seq, f"affected is {code} code, and there is a patch by the {event.tier} tier"
+
+
+def contradictions_are_real(trail: Trail) -> Iterator[Finding]:
+    """A question about tests that contradict a patch has an attempt on record that failed by tests."""
+    asked = [
+        seq
+        for seq, end in trail.of(FixEscalated)
+        if end.reason is EscalationReason.TESTS_CONTRADICT_PATCH
+    ]
+    failed = any(
+        failure.failure_kind is FailureKind.TESTS_FAILED and TESTS_GATE in failure.failing_gates
+        for _, failure in trail.of(AttemptFailed)
+    )
+    for seq in asked if not failed else ():
+        yield seq, "no attempt failed by the tests of the base commit"
+
+
+def verified_ran_its_gates(trail: Trail) -> Iterator[Finding]:
+    """What the fix set out to judge its patch by was judged, in that order, and nothing else.
+
+    Before schema version 5 a FixStarted named neither gates nor inputs.
+    """
+    start = _start(trail)
+    planned = start.gates if start else ()
+    tells = start is not None and (planned or start.inputs_sha256)
+    ends = trail.any_of(FixVerified, FixPatched) if tells and trail.runs else []
+    for seq, _ in ends:
+        judged = tuple(verdict.event.gate for verdict in trail.runs[-1].of(GateJudged))
+        if judged != planned:
+            yield seq, f"the gates judged are not those planned: {', '.join(planned)}"
+
+
+def _accepted(trail: Trail, seq: int, end: FixVerified | FixPatched) -> Iterator[Finding]:
+    """What holds of both ends with a patch: it was proposed, nothing failed, and the gates are named."""
+    run = trail.runs[-1] if trail.runs else None
+    if run is None or end.attempt != run.attempt:
+        yield seq, f"attempt {end.attempt} is not the one in hand"
+        return
+    proposed = [(patch.patch_sha256, patch.tier) for _, patch in run.of(PatchProposed)]
+    if (end.patch_sha256, end.tier) not in proposed:
+        yield seq, "this patch was not proposed in the attempt"
+    if judged(run, GateStatus.FAILED):
+        yield seq, "a gate failed on this patch"
+    for status, named in (
+        (GateStatus.PASSED, end.gates_passed),
+        (GateStatus.SKIPPED, end.gates_skipped),
+    ):
+        if set(named) != {verdict.gate for _, verdict in judged(run, status)}:
+            yield seq, f"the gates named as {status} are not those on record"
+
+
+def _passed(trail: Trail) -> list[GateJudged]:
+    """What passed in the attempt in hand."""
+    runs = trail.runs[-1:]
+    return [verdict for run in runs for _, verdict in judged(run, GateStatus.PASSED)]
+
+
+def _start(trail: Trail) -> FixStarted | None:
+    return next((start.event for start in trail.of(FixStarted)), None)
+
+
+def _proving_gates(trail: Trail) -> frozenset[str]:
+    """Gates whose pass ends a fix as verified. Before schema version 7, when a fix did not say whose code
+    is affected, passing tests were enough."""
+    start = _start(trail)
+    told = start is not None and start.affected_code is not None
+    return SHOWING_GATES[_code(trail)] if told else PROVING_GATES
+
+
+def _code(trail: Trail) -> AffectedCode:
+    start = _start(trail)
+    return (start.affected_code if start else None) or AffectedCode.DEPENDENCY
+
+
+def judged(run: Run, status: GateStatus) -> list[tuple[int, GateJudged]]:
+    """The verdicts of an attempt that ended so."""
+    return [(e.seq, e.event) for e in run.of(GateJudged) if e.event.status is status]
