@@ -60,6 +60,7 @@ def go_on(fix: Fix) -> FixResult:
     answers=["reopen", "approve", "reopen"],
 )
 @example(story=Story(Case(("plan 0",), None), ("is skipped",)), answers=["reopen", "approve"])
+@example(story=Story(Case(("plan 0",) * 3, None), ("fails",)), answers=["reopen", "reopen"])
 def test_a_person_answers_what_was_asked_once(
     house: "Callable[[Story], Fix]", story: Story, answers: list[str]
 ) -> None:
@@ -73,7 +74,7 @@ def test_a_person_answers_what_was_asked_once(
     for number, word in enumerate(answers):
         failed = inherited if came.failed is None else came.failed
         may = {"approve": came.proposed, "reject": True, "reopen": failed is not None}[word]
-        taken = answer(fix, word, f"gate-{number}")
+        taken = answer(fix, word, f"opened-{number}")
         assert taken is (may and came.end in ASKED and not settled), (word, fix.audit.kinds)
         if taken and word == "reopen":
             inherited = failed
@@ -91,3 +92,12 @@ def test_an_answer_to_a_fix_that_was_not_asked_is_no_answer(
     assert not any(answer(fix, word, "gate-1") for word in ("approve", "reject", "reopen"))
     with pytest.raises(InputError):
         reject(fix.audit, "another", ADA)
+
+
+def test_a_reopening_under_a_name_that_is_used_is_no_answer(
+    house: "Callable[[Story], Fix]",
+) -> None:
+    fix = house(Story(Case(("plan 0",) * 3, None), ("fails",)))
+    fix.start()
+    assert not answer(fix, "reopen", fix.repo.gate_transition_id)
+    assert answer(fix, "reopen", "another")

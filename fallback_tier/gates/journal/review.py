@@ -96,11 +96,17 @@ def reopen(
     """Record that a person has it tried again, in the new gate transition ``opens``.
 
     That one starts with the last failure as its one prior attempt, so that it never regains retrieval
-    (ADR-0011, ADR-0014). Raises InputError as ``approve`` does, and where no attempt has failed.
+    (ADR-0011, ADR-0014). Raises InputError as ``approve`` does, where no attempt has failed, and where
+    this fix has a transition called ``opens`` already.
     """
     history = read_history(audit, fix_id)
     transition = _asked(history)
     check_signature(signature)
+    if history.transition(opens) is not None:
+        raise InputError(
+            f"Fix {fix_id} has a gate transition {opens!r} already, so it can't be opened anew.",
+            next_step="Give the new gate transition an identifier of its own.",
+        )
     if not carries_failure(history, transition):
         raise InputError(
             f"No attempt of fix {fix_id} has failed, so there is nothing that another gate transition "
