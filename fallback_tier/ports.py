@@ -178,6 +178,18 @@ class GateContext:
     timeout_s: float
 
 
+@dataclass(frozen=True)
+class TargetRun:
+    """A command of somebody's, run in a tree with its dependencies, and on what it ran.
+
+    ``result`` None: nothing could be installed, so it did not run. ``installed``: what could not be had, in
+    the client's own words; empty where everything is there.
+    """
+
+    result: CommandResult | None
+    installed: str = ""
+
+
 class GateVerdict(Frozen):
     """A gate's typed verdict. ``failure_kind`` exactly where it failed; ``log`` becomes evidence."""
 
@@ -274,13 +286,12 @@ class EcosystemPlugin(Protocol):
         tree: RepoContext,
         argv: Sequence[str],
         timeout_s: float | None = None,
-    ) -> CommandResult | None:
+    ) -> TargetRun:
         """Run a command in the root of ``tree`` (patched, or the base commit's), in the sandbox, with
         what the tree's own manifests declare installed and first on the path.
 
         ``timeout_s``: wall clock of the command alone, the context's where None. Paths in the output
-        are relative to the root. None: the dependencies could not be installed. Raises SandboxError,
-        ToolError.
+        are relative to the root. Raises SandboxError, ToolError.
         """
         ...
 

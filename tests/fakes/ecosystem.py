@@ -8,7 +8,6 @@ from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, is_affected, lowest_fixed_version
 from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import FallbackError, RecipeError
-from fallback_tier.execution import CommandResult
 from fallback_tier.outcome import (
     FileChange,
     Left,
@@ -19,7 +18,7 @@ from fallback_tier.outcome import (
     RecipeSelection,
     Selected,
 )
-from fallback_tier.ports import Gate, GateContext
+from fallback_tier.ports import Gate, GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
 MANIFEST = "deps.txt"
@@ -109,12 +108,12 @@ class FakeEcosystem:
         tree: RepoContext,
         argv: Sequence[str],
         timeout_s: float | None = None,
-    ) -> CommandResult | None:
+    ) -> TargetRun:
         result = context.sandbox.run(
             argv, worktree=tree.tree, timeout_s=timeout_s or context.timeout_s
         )
         output = result.output.replace(f"{tree.root}/", "").replace(str(tree.root), ".")
-        return result.model_copy(update={"output": output})
+        return TargetRun(result.model_copy(update={"output": output}))
 
     def tests_ran(self, output: str) -> int | None:
         found = re.findall(r"^Ran (\d+) tests? in ", output, re.MULTILINE)

@@ -9,12 +9,11 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.execution import CommandResult
 from fallback_tier.gates.distilling.distill import distill
 from fallback_tier.gates.judges.common import common_gates
 from fallback_tier.gates.judges.configured import GateSettings, of_base
 from fallback_tier.gates.judges.custom import CustomGate
-from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.ports import GateContext, GateVerdict, TargetRun
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Configuration
 from fallback_tier.wiring.gates import gates_for
@@ -145,13 +144,13 @@ def test_dependencies_that_can_not_be_installed_are_a_reason(tmp_path: Path) -> 
             tree: RepoContext,
             argv: Any,
             timeout_s: float | None = None,
-        ) -> CommandResult | None:
-            return None
+        ) -> TargetRun:
+            return TargetRun(None, "npm says no")
 
     with case(tmp_path, {}, {"app.py": EVIL}) as found:
         verdict = CustomGate(settings(), Nothing()).judge(found.context)
     assert verdict.status is GateStatus.SKIPPED
-    assert "dependencies" in verdict.detail
+    assert "npm says no" in verdict.detail
 
 
 # --- where they stand, and in what order ----------------------------------------------------------

@@ -11,7 +11,7 @@ from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.judges.configured import GateSettings
 from fallback_tier.gates.judges.proof import fresh_files
-from fallback_tier.ports import EcosystemPlugin, GateContext, GateVerdict
+from fallback_tier.ports import EcosystemPlugin, GateContext, GateVerdict, TargetRun
 
 #: POSIX.1-2017, XCU 2.8.2: a command that was not found.
 _NOT_FOUND = 127
@@ -33,9 +33,10 @@ class CustomGate:
         """Passed where the command ends with 0. Skipped where it can't tell: no dependencies, a command
         that fails at the base commit too, a failure that is not required. Raises SandboxError, ToolError.
         """
-        ours = self._run(context, patched=True)
-        if ours is None:
-            return self._skipped("the dependencies could not be installed, so it did not run")
+        ran = self._run(context, patched=True)
+        if (ours := ran.result) is None:
+            why = f"nothing could be installed, so it did not run: {ran.installed}"
+            return self._skipped(why)
         if ours.ok:
             return GateVerdict(
                 gate=self.name,
@@ -45,7 +46,7 @@ class CustomGate:
             )
         what = self._failure(ours)
         if self.settings.compare_base:
-            base = self._run(context, patched=False)
+            base = self._run(context, patched=False).result
             if base is not None and not base.ok:
                 return self._skipped(f"{what}, and at the base commit too", ours.output)
         if not self.settings.required:
@@ -59,7 +60,7 @@ class CustomGate:
             log=ours.output,
         )
 
-    def _run(self, context: GateContext, *, patched: bool) -> CommandResult | None:
+    def _run(self, context: GateContext, *, patched: bool) -> TargetRun:
         command, timeout_s = self.settings.command, self.settings.timeout_s
         with fresh_files(context, patched=patched) as files:
             return self.plugin.run(context, files, command, timeout_s)

@@ -19,7 +19,7 @@ from fallback_tier.gates.judges.proof_faults import fault
 from fallback_tier.gates.judges.proof_given import PROOF, Proof, ProofError
 from fallback_tier.gates.trees.worktrees import Worktrees
 from fallback_tier.outcome import Applied
-from fallback_tier.ports import EcosystemPlugin, GateContext, GateVerdict
+from fallback_tier.ports import EcosystemPlugin, GateContext, GateVerdict, TargetRun
 from fallback_tier.repo import RepoContext
 from fallback_tier.tree import Tree
 
@@ -68,11 +68,13 @@ class ProofGate:
             status = GateStatus.SKIPPED
             return GateVerdict(gate=self.name, status=status, detail=error.problem)
         try:
-            result = self._run(context, patched=True)
+            ran = self._run(context, patched=True)
         except ProofError as error:  # at the base commit the place was free
             return self._failed(FailureKind.POLICY_VIOLATION, error.problem)
-        if result is None:
-            said = "with the patch the dependencies can't be installed, so the proof can't run"
+        if (result := ran.result) is None:
+            said = (
+                f"with the patch nothing can be installed, so the proof can't run: {ran.installed}"
+            )
             return self._failed(FailureKind.RESOLUTION_FAILED, said)
         if result.timed_out:
             said = f"the proof did not end within {self.proof.timeout_s:.0f} s"
@@ -85,10 +87,11 @@ class ProofGate:
         if before is not None and now < before:
             said = f"the proof ran {before} test(s) at the base commit, {now} with the patch"
             return self._failed(FailureKind.PROOF_FAILED, said, result.output)
+        said = "the proof fails at the base commit and passes with the patch"
         return GateVerdict(
             gate=self.name,
             status=GateStatus.PASSED,
-            detail="the proof fails at the base commit and passes with the patch",
+            detail=f"{said}; installed: {ran.installed}" if ran.installed else said,
             proof_level=ProofLevel.PROOF_TEST,
             log=result.output,
         )
@@ -116,8 +119,8 @@ class ProofGate:
         status = GateStatus.FAILED
         return GateVerdict(gate=self.name, status=status, failure_kind=kind, detail=detail, log=log)
 
-    def _run(self, context: GateContext, *, patched: bool) -> CommandResult | None:
-        """Over fresh files, the proof's own laid over them. None: no dependencies to be had."""
+    def _run(self, context: GateContext, *, patched: bool) -> TargetRun:
+        """Over fresh files, the proof's own laid over them."""
         with fresh_files(context, patched=patched) as files:
             for path, content in self.proof.files.items():
                 _put(files.tree, path, content)
@@ -161,11 +164,12 @@ def check_proof(
         return gate.fails_at_base(context)
 
 
-def _checked(proof: Proof, result: CommandResult | None) -> CommandResult:
+def _checked(proof: Proof, ran: TargetRun) -> CommandResult:
     """The run at the base commit, where it ended as a proof must. Raises ProofError."""
-    if result is None:
+    if (result := ran.result) is None:
         raise ProofError(
-            "The proof can't be run: the dependencies of the base commit can't be installed here.",
+            "The proof can't be run: the dependencies of the base commit can't be installed here: "
+            f"{ran.installed}",
             next_step="Make them installable (`npm ci`, `uv pip install`), or prove it by hand.",
         )
     said = " ".join(result.output[-_QUOTED_CHARS:].split()) or "it printed nothing"

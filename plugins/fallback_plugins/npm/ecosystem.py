@@ -13,9 +13,9 @@ from fallback_plugins.npm.manifest import SECTIONS
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.execution import ClientRunner, CommandResult
+from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, RecipeSelection, Selected
-from fallback_tier.ports import Gate, GateContext
+from fallback_tier.ports import Gate, GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
 #: Keys of package.json by which a fix decides what is installed: npm's, yarn's, pnpm's.
@@ -104,7 +104,7 @@ class NpmEcosystem:
         tree: RepoContext,
         argv: Sequence[str],
         timeout_s: float | None = None,
-    ) -> CommandResult | None:
+    ) -> TargetRun:
         """Run a command in the root, with ``node_modules/.bin`` first on the path."""
         from fallback_plugins.npm import running
 

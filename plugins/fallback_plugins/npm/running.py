@@ -6,8 +6,7 @@ from fallback_plugins.commands import run_as_given
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.layout import MANIFEST
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext
+from fallback_tier.ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
 #: Where npm puts the programs of what it installs.
@@ -16,15 +15,14 @@ _PROGRAMS = "node_modules/.bin"
 
 def run(
     context: GateContext, tree: RepoContext, argv: Sequence[str], timeout_s: float | None = None
-) -> CommandResult | None:
+) -> TargetRun:
     """``EcosystemPlugin.run``: workspaces are installed with their root."""
     if tree.has(MANIFEST):
         try:
-            project = Installation(context, tree, ".")
-            installed = project.installed()
-        except (RecipeError, RepositoryError):
-            return None
+            installed = Installation(context, tree, ".").installed()
+        except (RecipeError, RepositoryError) as error:
+            return TargetRun(None, error.problem)
         if not installed:
-            return None
+            return TargetRun(None, "npm can't install what package.json declares")
     programs = tree.root / _PROGRAMS
-    return run_as_given(context, tree, argv, programs=programs, timeout_s=timeout_s)
+    return TargetRun(run_as_given(context, tree, argv, programs=programs, timeout_s=timeout_s))

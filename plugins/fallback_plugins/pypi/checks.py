@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from fallback_plugins import gating
 from fallback_plugins.comparing import Check, Finding, judge_check, together
+from fallback_plugins.installed import Level
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.touched import modules, touched_folders
 from fallback_plugins.pypi.type_checkers import TypeChecker, configured
@@ -100,9 +101,10 @@ class _PythonRun:
 
 def _not_installed(project: Environment) -> str | None:
     """Why nothing can be run with a project's dependencies, in a sentence; None where it can."""
-    if project.foreign:
-        return f"{project.foreign} declares dependencies that uv does not install here"
-    return None if project.install().ok else "the project's dependencies could not be installed"
+    found = project.install()
+    if found.level is not Level.METADATA:
+        return None
+    return f"the project's dependencies could not be installed: {found.in_words}"
 
 
 def _failed(output: str) -> list[Finding]:

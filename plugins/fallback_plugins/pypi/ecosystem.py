@@ -13,9 +13,9 @@ from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.execution import ClientRunner, CommandResult
+from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, RecipeSelection, Selected
-from fallback_tier.ports import Gate, GateContext
+from fallback_tier.ports import Gate, GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
 #: The parts of pyproject.toml that the ladder edits.
@@ -98,7 +98,7 @@ class PyPIEcosystem:
         tree: RepoContext,
         argv: Sequence[str],
         timeout_s: float | None = None,
-    ) -> CommandResult | None:
+    ) -> TargetRun:
         """Run a command in the root, with the environment's programs first on the path."""
         from fallback_plugins.pypi import running
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.comparing import together
+from fallback_plugins.installed import Level
 from fallback_plugins.pypi.checks import ImportsGate, TypecheckGate
-from fallback_plugins.pypi.environment import Environment, is_test
+from fallback_plugins.pypi.environment import Environment
+from fallback_plugins.pypi.install_plan import is_test
 from fallback_plugins.pypi.survey import ECOSYSTEM, survey
 from fallback_plugins.pypi.touched import touched_folders
 from fallback_plugins.suites import SuiteRun, judge_tests
@@ -43,28 +45,29 @@ class ResolvesGate:
 
     def _resolve(self, project: Environment) -> GateVerdict:
         context = project.context
-        if project.foreign:
-            why = f"{project.foreign} declares dependencies that uv does not install here"
-            return gating.skipped(self.name, why)
         if not project.declares:
             return gating.skipped(self.name, f"{project.folder!r} declares no dependencies")
-        result = project.install()
-        if not result.ok:
-            gating.check_reachable("uv", result)
-            said = gating.in_short(result.output)
-            if not Environment(context, context.repo, project.folder).install().ok:
-                why = f"uv can't install the base commit either, so this tells nothing: {said}"
-                return gating.skipped(self.name, why, result.output)
-            return gating.failed(
-                self.name, FailureKind.RESOLUTION_FAILED, f"uv: {said}", result.output
+        found = project.install()
+        if found.level is not Level.EVERYTHING:
+            base = Environment(context, context.repo, project.folder).install()
+            if found.lacks_beside(base):
+                said = f"uv installs less than of the base commit: {found.in_words}"
+                return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, found.in_full)
+        if found.level is Level.METADATA:
+            why = (
+                f"uv can't install the base commit either, so this tells nothing: {found.in_words}"
             )
+            return gating.skipped(self.name, why, found.in_full)
         started = project.sandboxed(["-I", "-c", "import sys"])
         if started.timed_out:
             return gating.timed_out(self.name, started, context)
         if not started.ok:
             said = f"Python does not start with these packages: {gating.in_short(started.output)}"
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, started.output)
-        return gating.passed(self.name, f"uv installs {', '.join(project.sources)}", result.output)
+        what = f"uv installs {', '.join(project.sources)}"
+        if found.level is Level.IN_PART:
+            what += f" {found.in_words}; so it is at the base commit"
+        return gating.passed(self.name, what, found.in_full)
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class NotVulnerableGate:
         installed = {
             f"the environment of {folder!r}": version
             for folder in touched_folders(context)
-            for version in Environment(context, repo, folder).installed(package)
+            for version in Environment(context, repo, folder).resolved(package)
         }
         places = survey(repo, package)
         # A range's lower bound is what may be installed; where a resolver chose, its choice counts.
@@ -154,8 +157,7 @@ class TestsGate:
 
         def run(tree: RepoContext) -> SuiteRun | None:
             target = Environment(context, tree, folder)
-            ready = target.foreign is None and target.install().ok
-            return target.test() if ready else None
+            return None if target.install().level is Level.METADATA else target.test()
 
         verdict = judge_tests(self.name, context, folder, run)
         if verdict.status is not GateStatus.PASSED and _NO_PYTEST in verdict.log:

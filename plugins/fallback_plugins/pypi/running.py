@@ -2,30 +2,24 @@
 
 from collections.abc import Sequence
 
-from fallback_plugins import gating
 from fallback_plugins.commands import run_as_given
 from fallback_plugins.pypi.environment import Environment
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext
+from fallback_tier.ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
 
 def run(
     context: GateContext, tree: RepoContext, argv: Sequence[str], timeout_s: float | None = None
-) -> CommandResult | None:
+) -> TargetRun:
     """``EcosystemPlugin.run``: ``python`` is the environment's, also where nothing is declared."""
     try:
         project = Environment(context, tree, ".")
-        if project.foreign is not None:
-            return None
-        made = project.install()
-    except (RecipeError, RepositoryError):
-        return None
-    if not made.ok:
-        gating.check_reachable("uv", made)
-        return None
-    return run_as_given(
+        found = project.install()
+    except (RecipeError, RepositoryError) as error:
+        return TargetRun(None, error.problem)
+    told = found.in_words if found.declined else ""
+    result = run_as_given(
         context,
         tree,
         argv,
@@ -34,3 +28,4 @@ def run(
         env={"VIRTUAL_ENV": str(project.place), **project.variables()},
         readable=[project.place],
     )
+    return TargetRun(result, told)

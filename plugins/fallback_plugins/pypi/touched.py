@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 from fallback_plugins import gating
 from fallback_plugins.gating import in_folder
-from fallback_plugins.pypi.environment import is_test
+from fallback_plugins.pypi.install_plan import is_test
 from fallback_plugins.pypi.manifests import kind_of
 from fallback_tier.ports import GateContext
 from fallback_tier.repo import RepoContext

@@ -1,0 +1,68 @@
+"""What of a project's dependencies could be installed, and why the rest could not (ADR-0039)."""
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+#: What was installed is told beside what was installed.
+RECORD = "fallback-tier-installed.json"
+
+#: Reasons that a verdict repeats; the log has all of them.
+_TOLD = 3
+
+
+@dataclass(frozen=True)
+class NotInstalled:
+    """Nothing could be installed, so nothing ran. ``why``: the client's own words, in a sentence."""
+
+    why: str
+
+
+class Level(StrEnum):
+    """How much of what a project declares is there."""
+
+    EVERYTHING = "everything"
+    IN_PART = "in part"
+    METADATA = "its metadata alone"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What is there. ``declined``: steps, files and lines that could not be had, and the client's words."""
+
+    level: Level
+    declined: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def in_words(self) -> str:
+        """``in part; not: coverage==5.0.4 (no wheel …)``, one sentence of a verdict."""
+        if not self.declined:
+            return self.level.value
+        told = "; ".join(f"{what} ({why})" for what, why in self.declined[:_TOLD])
+        more = len(self.declined) - _TOLD
+        return f"{self.level}; not: {told}{f'; and {more} more' if more > 0 else ''}"
+
+    @property
+    def in_full(self) -> str:
+        """Each step, file or line that could not be had, and why, a line each."""
+        return "\n".join(f"{what}: {why}" for what, why in self.declined)
+
+    def lacks_beside(self, base: "Installed") -> bool:
+        """Could less be had than of the base commit, by lines and by what could be installed at all?"""
+        order = list(Level)
+        if order.index(self.level) != order.index(base.level):
+            return order.index(self.level) > order.index(base.level)
+        return bool({what for what, _ in self.declined} - {what for what, _ in base.declined})
+
+    def keep(self, environment: Path) -> None:
+        """Beside what was installed, for whoever finds it made."""
+        text = json.dumps(asdict(self))
+        (environment / RECORD).write_text(text, encoding="utf-8")
+
+    @classmethod
+    def kept(cls, environment: Path) -> "Installed":
+        """What was kept there."""
+        found = json.loads((environment / RECORD).read_text(encoding="utf-8"))
+        declined = tuple((what, why) for what, why in found["declined"])
+        return cls(Level(found["level"]), declined)

@@ -1,0 +1,317 @@
+"""What a Python project's own files declare, file by file, as lines that uv may read (ADR-0039).
+
+For an environment to test in: pins of locks whose own client is not run, metadata in all its forms,
+requirements files, tox's dependencies. Lines that lead elsewhere are left out, by name.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from fallback_plugins.gating import in_folder
+from fallback_plugins.pypi.manifests import Kind, kind_of
+from fallback_plugins.pypi.pipfile_lock import PipfileLock
+from fallback_plugins.pypi.poetry_tables import pipfile_entries, poetry_entries
+from fallback_plugins.pypi.pyproject import parse_toml
+from fallback_plugins.pypi.requirements import logical_lines
+from fallback_plugins.pypi.requirements_files import clean, includes
+from fallback_plugins.pypi.setup_call import setup_call
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.repo import RepoContext
+
+#: Extras and dependency groups that a project's tests need, by the names in use (PEP 621, PEP 735).
+TEST_GROUPS = frozenset({"dev", "develop", "development", "test", "tests", "testing"})
+_TEST_REQUIREMENTS = re.compile(r"dev|test", re.IGNORECASE)
+
+#: ``-e .`` and ``.[extra]``: the project itself, which is not installed; its extras are.
+_ITSELF = re.compile(r"(?:-e\s*|--editable[\s=])?\.(?:/|\[(?P<extras>[\w\s,.-]*)\])?(?:\s|$)")
+
+#: Options behind a requirement, and a comment.
+_BEHIND = re.compile(r"(?:^|\s)#.*$|\s--[a-z].*$")
+
+#: Locks with one table a package: the name of their array.
+_PINNED = {"poetry.lock": "package", "pdm.lock": "package"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file's, or one group's, requirements.
+
+    ``pinned``: all that is installed stands in it. ``left_out``: lines that uv is not given. ``option``:
+    what makes ``uv pip install`` read it by itself (a file, an extra, a group); None: uv does not read it.
+    """
+
+    name: str
+    lines: tuple[str, ...]
+    for_tests: bool = False
+    pinned: bool = False
+    left_out: tuple[str, ...] = ()
+    option: tuple[str, str] | None = None
+
+
+def declared(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tuple[Source, ...]:
+    """Every source of a folder's project that has a line, what it runs with before what it is tested with.
+
+    ``changed``: requirements files that count whatever they are called. A file that can't be read has none.
+    """
+    project = _Project(repo, folder, changed)
+    found = [source for read in _READERS for source in _readable(read(project))]
+    found = [source for source in found if source.lines or source.left_out]
+    return tuple(sorted(found, key=lambda source: source.for_tests))
+
+
+def is_wanted(path: str, folder: str, changed: Sequence[str]) -> bool:
+    """requirements.txt, the files for tests, and those that a patch changed."""
+    pure, near = PurePosixPath(path), PurePosixPath(folder)
+    if kind_of(path) is not Kind.REQUIREMENTS or "constraints" in pure.name:
+        return False
+    if pure.parent not in {near, near / "requirements", near / "reqs"}:
+        return False
+    plain = pure.name == "requirements.txt" or _TEST_REQUIREMENTS.search(pure.stem) is not None
+    return path in changed or (plain and pure.suffix == ".txt")
+
+
+class _Project:
+    """One folder's files."""
+
+    def __init__(self, repo: RepoContext, folder: str, changed: Sequence[str]) -> None:
+        self.repo, self.folder, self.changed = repo, folder, changed
+
+    def text(self, name: str) -> str:
+        path = in_folder(self.folder, name)
+        return self.repo.read_text(path) if self.repo.has(path) else ""
+
+    @property
+    def pyproject(self) -> Mapping[str, Any]:
+        return parse_toml("pyproject.toml", self.text("pyproject.toml"))
+
+    @property
+    def extras(self) -> Mapping[str, Any]:
+        """Extras by name, from wherever the project declares them."""
+        found: dict[str, Any] = dict(_table(self.pyproject, "project", "optional-dependencies"))
+        found |= _setup_cfg(self.text("setup.cfg"))[1]
+        told = setup_call(self.text("setup.py")).keywords.get("extras_require")
+        return found | (told if isinstance(told, dict) else {})
+
+
+def _readable(sources: Iterator[Source]) -> Iterator[Source]:
+    try:
+        yield from sources
+    except (RecipeError, RepositoryError):
+        return
+
+
+def _locks(project: _Project) -> Iterator[Source]:
+    for name, key in _PINNED.items():
+        tables = parse_toml(name, project.text(name)).get(key)
+        pins = (
+            f"{table['name']}=={table['version']}"
+            for table in (tables if isinstance(tables, list) else ())
+            if isinstance(table.get("name"), str)
+            and isinstance(table.get("version"), str)
+            and not isinstance(table.get("source"), dict)
+        )
+        yield _source(name, pins, pinned=True)
+    if text := project.text("Pipfile.lock"):
+        lock = PipfileLock("Pipfile.lock", text)
+        for section in ("default", "develop"):
+            pins = (_pipfile_pin(name, entry) for name, entry in _items(lock.document, section))
+            yield _source(
+                f"Pipfile.lock [{section}]", pins, pinned=True, for_tests=section != "default"
+            )
+
+
+def _metadata(project: _Project) -> Iterator[Source]:
+    document = project.pyproject
+    own = _table(document, "project")
+    option = ("-r", "pyproject.toml")
+    yield _source("pyproject.toml", _lines(own.get("dependencies")), option=option)
+    if not project.text("poetry.lock"):
+        poetry = (
+            entry.requirement for entry in poetry_entries(document) if not entry.declaration.refusal
+        )
+        yield _source("pyproject.toml [tool.poetry]", poetry)
+    groups = _table(document, "dependency-groups")
+    for name in sorted(TEST_GROUPS & groups.keys()):
+        lines, option = _group(groups, name, depth=0), ("--group", name)
+        yield _source(f"pyproject.toml, group {name}", lines, for_tests=True, option=option)
+    if not project.text("Pipfile.lock"):
+        pipfile = pipfile_entries(parse_toml("Pipfile", project.text("Pipfile")))
+        yield _source("Pipfile", (entry.requirement for entry in pipfile))
+
+
+def _setup_files(project: _Project) -> Iterator[Source]:
+    runtime, _, tests = _setup_cfg(project.text("setup.cfg"))
+    yield _source("setup.cfg", runtime)
+    yield _source("setup.cfg, tests_require", tests, for_tests=True)
+    said = setup_call(project.text("setup.py")).keywords
+    yield _source("setup.py", _lines(said.get("install_requires")))
+    yield _source("setup.py, tests_require", _lines(said.get("tests_require")), for_tests=True)
+
+
+def _extras(project: _Project) -> Iterator[Source]:
+    extras = project.extras
+    readable = _table(project.pyproject, "project", "optional-dependencies")
+    for name in sorted(TEST_GROUPS & extras.keys()):
+        option = ("--extra", name) if name in readable else None
+        lines = _extra(extras, name, depth=0)
+        yield _source(f"extra {name}", lines, for_tests=True, option=option)
+
+
+def _hatch(project: _Project) -> Iterator[Source]:
+    """hatch's environments for tests: what they add, and the extras that they take."""
+    environments = _table(project.pyproject, "tool", "hatch", "envs")
+    for name in sorted((TEST_GROUPS | {"default", "hatch-test"}) & environments.keys()):
+        table = _table(environments, name)
+        lines = [*_lines(table.get("dependencies")), *_lines(table.get("extra-dependencies"))]
+        for extra in _lines(table.get("features")):
+            lines += _extra(project.extras, extra, depth=0)
+        plain = (line for line in lines if not set("{}") & set(line))
+        yield _source(f"pyproject.toml, hatch environment {name}", plain, for_tests=True)
+
+
+def _requirements(project: _Project) -> Iterator[Source]:
+    for path in project.repo.tracked_files:
+        if not is_wanted(path, project.folder, project.changed):
+            continue
+        runtime = PurePosixPath(path).name == "requirements.txt"
+        option = ("-r", str(PurePosixPath(path).relative_to(project.folder)))
+        lines = _requirement_lines(project, path, depth=0)
+        yield _source(path, lines, for_tests=not runtime, option=option)
+
+
+def _requirement_lines(project: _Project, path: str, depth: int) -> Iterator[str]:
+    """A file's requirements, with those of the files that it includes."""
+    text = project.repo.read_text(path)
+    for line in logical_lines(text):
+        bare = _BEHIND.sub("", line).strip()
+        if itself := _ITSELF.match(bare):
+            for name in (itself["extras"] or "").split(","):
+                yield from _extra(project.extras, name.strip(), depth=0)
+        elif bare and not bare.startswith("-"):
+            yield bare
+    for other, constraints in includes(path, text):
+        if not constraints and depth < _MAX_DEPTH and other in project.repo.tracked_files:
+            yield from _requirement_lines(project, other, depth + 1)
+
+
+def _tox(project: _Project) -> Iterator[Source]:
+    parser = _parsed(project.text("tox.ini"))
+    lines = parser.get("testenv", "deps", fallback="") or ""
+    plain = (line.strip() for line in lines.splitlines())
+    # A condition (``py311: name``) and what tox fills in are tox's own words.
+    own = (
+        line for line in plain if line and not line.startswith("-") and not set("{}:") & set(line)
+    )
+    yield _source("tox.ini", own, for_tests=True)
+
+
+_READERS = (_locks, _metadata, _setup_files, _extras, _hatch, _requirements, _tox)
+
+
+def _source(
+    name: str,
+    lines: Iterable[str],
+    *,
+    for_tests: bool = False,
+    pinned: bool = False,
+    option: tuple[str, str] | None = None,
+) -> Source:
+    good, left = [], []
+    for line in lines:
+        try:
+            good.append(clean(name, line))
+        except RecipeError:
+            left.append(line[:80])
+    return Source(name, tuple(dict.fromkeys(good)), for_tests, pinned, tuple(left), option)
+
+
+def _setup_cfg(text: str) -> tuple[list[str], dict[str, list[str]], list[str]]:
+    """Runtime requirements, extras, and those of tests."""
+    parser = _parsed(text)
+    options = {
+        key: (parser.get("options", key, fallback="") or "")
+        for key in ("install_requires", "tests_require")
+    }
+    extras = (
+        parser.items("options.extras_require")
+        if parser.has_section("options.extras_require")
+        else ()
+    )
+    return (
+        _split(options["install_requires"]),
+        {name: _split(value or "") for name, value in extras},
+        _split(options["tests_require"]),
+    )
+
+
+def _parsed(text: str) -> ConfigParser:
+    parser = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
+    try:
+        parser.read_string(text)
+    except ConfigParserError:
+        return ConfigParser()
+    return parser
+
+
+def _split(value: str) -> list[str]:
+    return [line.strip() for line in value.splitlines() if line.strip()]
+
+
+def _group(groups: Mapping[str, Any], name: str, depth: int) -> Iterator[str]:
+    """A dependency group with those that it includes (PEP 735)."""
+    content = groups.get(name)
+    for item in content if isinstance(content, list) and depth < _MAX_DEPTH else ():
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict) and isinstance(item.get("include-group"), str):
+            yield from _group(groups, item["include-group"], depth + 1)
+
+
+def _extra(extras: Mapping[str, Any], name: str, depth: int) -> Iterator[str]:
+    """An extra with those of the project's own that it names (``lib[async]``)."""
+    known = {canonicalize_name(key): value for key, value in extras.items()}
+    for line in _lines(known.get(canonicalize_name(name)) if name else None):
+        try:
+            asked = Requirement(line)
+        except InvalidRequirement:
+            yield line
+            continue
+        own = [extra for extra in sorted(asked.extras) if canonicalize_name(extra) in known]
+        if own and not asked.specifier and depth < _MAX_DEPTH:
+            for extra in own:
+                yield from _extra(extras, extra, depth + 1)
+        else:
+            yield line
+
+
+#: Groups and extras include each other no deeper in any real project.
+_MAX_DEPTH = 8
+
+
+def _pipfile_pin(name: str, entry: Any) -> str:
+    version = entry.get("version") if isinstance(entry, dict) else None
+    marker = entry.get("markers") if isinstance(entry, dict) else None
+    return f"{name}{version or ''}{f'; {marker}' if marker else ''}"
+
+
+def _items(document: Mapping[str, Any], key: str) -> Iterable[tuple[str, Any]]:
+    return _table(document, key).items()
+
+
+def _lines(value: object) -> list[str]:
+    return [line for line in value if isinstance(line, str)] if isinstance(value, list) else []
+
+
+def _table(document: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    found: Any = document
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
