@@ -8,11 +8,11 @@ from typing import Protocol
 from fallback_tier import ports
 from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner, Sandbox
+from fallback_tier.folders import remove_tree
 from fallback_tier.gates.trees.bases import Bases
 from fallback_tier.gates.trees.checkout import CheckoutWorktree
-from fallback_tier.gates.trees.isolation import remove_tree
 from fallback_tier.gates.trees.layers import LayeredWorktree
-from fallback_tier.gates.trees.locks import hold, try_hold
+from fallback_tier.locks import hold, try_hold
 from fallback_tier.repo import RepoContext
 
 #: In a worktree's place: held for as long as the process that made it lives.
