@@ -227,17 +227,17 @@ def test_its_bytes_are_bounded(
     assert names(place) == {"kind-3", "kind-2"}
 
 
-def test_who_uses_a_changed_entry_keeps_its_files_until_it_ends(
-    store: InstalledStore, place: Path, make: Making
-) -> None:
+def test_who_uses_a_changed_entry_keeps_its_files_until_it_ends(place: Path, make: Making) -> None:
     user = InstalledStore(place)
     entry = user.entry("kind-a", make)
     opened = os.open(entry, os.O_RDONLY)
     (entry / "lib" / "a.py").write_text("two\n")
-    store.entry("kind-a", make)
-    assert any(os.scandir(opened)), "mounted where it was, it is all there"
+    InstalledStore(place).entry("kind-a", make)
+    with os.scandir(opened) as found:
+        assert any(found), "mounted where it was, it is all there"
     os.close(opened)
-    del user, store
+    assert len(names(place)) == 2
+    del user
     InstalledStore(place).entry("kind-b", make)
     assert names(place) == {"kind-a", "kind-b"}
 
