@@ -61,8 +61,8 @@ class Entries:
     ) -> None:
         self.folder = folder
         self._what = what
-        self._most = most
-        self._most_bytes = most_bytes
+        self.most = most
+        self.most_bytes = most_bytes
         self._tell = tell
 
     @contextmanager
@@ -115,7 +115,7 @@ class Entries:
         size = 0
         for number, entry in enumerate(self.all()):
             size += entry.size
-            if (number >= self._most or size > self._most_bytes) and self.remove(entry.key):
+            if (number >= self.most or size > self.most_bytes) and self.remove(entry.key):
                 size -= entry.size
 
     def remove(self, key: str) -> bool:

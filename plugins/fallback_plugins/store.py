@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fallback_plugins.installed import Installed
-from fallback_tier.entries import MARK, Entries, say_nothing
+from fallback_tier.entries import MARK, Entries, Entry, say_nothing
 from fallback_tier.folders import boot_id
 from fallback_tier.ports import GateContext
 
@@ -31,7 +31,7 @@ MAX_BYTES = 20 * 1024**3
 _CONTENT = "installed"
 
 #: Where a state folder's cache has them.
-_FOLDER = "installed"
+FOLDER = "installed"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class InstalledStore:
     @classmethod
     def of(cls, context: GateContext) -> "InstalledStore":
         """The one of a gate's state folder."""
-        return cls(context.cache / _FOLDER, context.tell)
+        return cls(context.cache / FOLDER, context.tell)
 
     def entry(self, key: str, make: Callable[[Path], Installed]) -> Path:
         """The entry's folder, made if it is not there; ``Installed.kept`` tells what is in it.
@@ -107,9 +107,18 @@ class InstalledStore:
 
 
 def entries_of(folder: Path, tell: Callable[[str], None] = say_nothing) -> Entries:
-    """The store's entries as folders that are kept. They are another module's to look into."""
+    """The entries, as folders that are kept."""
     what = "what is to be installed"
     return Entries(folder, what, most=MAX_ENTRIES, most_bytes=MAX_BYTES, tell=tell)
+
+
+def described(entry: Entry) -> tuple[str, str]:
+    """An entry's kind, and how much of what was declared is in it."""
+    kind = entry.key.partition("-")[0]
+    try:
+        return kind, Installed.kept(entry.place / _CONTENT).level
+    except (OSError, ValueError):
+        return kind, "nothing that can be read"
 
 
 def _let_go(uses: dict[str, BinaryIO]) -> None:

@@ -207,7 +207,7 @@ def test_the_last_used_are_kept_and_one_in_use_is_never_removed(
         aged(place, f"kind-{number}", 100 - number)
     aged(place, "kind-used", 1000)
     last = InstalledStore(place)
-    bounded(last, monkeypatch, _most=2)
+    bounded(last, monkeypatch, most=2)
     last.entry("kind-last", make)
     assert names(place) == {"kind-used", "kind-last", "kind-2"}, "in use, although it is the oldest"
     del user
@@ -222,7 +222,7 @@ def test_its_bytes_are_bounded(
     for number in range(3):
         InstalledStore(place).entry(f"kind-{number}", Making("x" * 1000))
         aged(place, f"kind-{number}", 100 - number)
-    bounded(store, monkeypatch, _most_bytes=3000)
+    bounded(store, monkeypatch, most_bytes=3000)
     store.entry("kind-3", Making("x" * 1000))
     assert names(place) == {"kind-3", "kind-2"}
 

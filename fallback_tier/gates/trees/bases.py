@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from fallback_tier.entries import MARK, Entries, say_nothing
+from fallback_tier.entries import MARK, Entries, Entry, say_nothing
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.folders import boot_id
@@ -88,6 +88,16 @@ class Bases:
 def entries_of(folder: Path, tell: Callable[[str], None] = say_nothing) -> Entries:
     """The bases of a state folder, as folders that are kept."""
     return Entries(folder, "the checkout of the base commit", most=MAX_BASES, tell=tell)
+
+
+def described(entry: Entry) -> tuple[str, str]:
+    """What kind of entry a base is, and of which repository and commit."""
+    try:
+        objects = Path(alternates(entry.place / "tree").read_text(encoding="utf-8").rstrip("\n"))
+        commit = (entry.place / "tree" / ".git" / "HEAD").read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return "checkout", "nothing that can be read"
+    return "checkout", f"{objects.parent.parent} at {commit[:12]}"
 
 
 def _is_sound(place: Path) -> bool:

@@ -85,7 +85,7 @@ def test_those_who_come_at_once_make_one(
 def test_the_last_used_are_kept_and_one_in_use_is_never_removed(
     repo: RepoContext, store: Bases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store._entries, "_most", 2)
+    monkeypatch.setattr(store._entries, "most", 2)
     first, second, third, fourth = commits(repo, 4)
     in_use = store.open(first)
     for age, made in ((300, second), (200, third)):
