@@ -297,6 +297,11 @@ class EcosystemPlugin(Protocol):
         """
         ...
 
+    def runs_on(self, context: GateContext, tree: RepoContext) -> str:
+        """What ``run`` runs on in ``tree``: interpreters, and all that decides what is installed. Equal
+        where both are the same. Nothing is installed for it. Raises ToolMissingError."""
+        ...
+
     def tests_ran(self, output: str) -> int | None:
         """Tests that ran, passed or failed, by what this ecosystem's runners print; None: not told."""
         ...

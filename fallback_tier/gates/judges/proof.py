@@ -100,14 +100,14 @@ class ProofGate:
     def fails_at_base(self, context: GateContext) -> str:
         """The proof's output at the base commit, where it fails as it should.
 
-        Asked once for a commit, a proof and an ecosystem: what outlives attempts keeps the answer.
+        Asked once for a commit, a proof and what it runs on: what outlives attempts keeps the answer.
         Raises ProofError where that failure shows nothing; SandboxError, ToolError.
         """
-        commit, name = context.repo.base_commit, self.plugin.name
-        where = type(
-            context.sandbox
-        ).__qualname__  # a failure for want of a network is no flaw outside
-        place = context.cache / "proofs" / f"{commit}-{name}-{where}-{self.proof.digest}"
+        on = self.plugin.runs_on(context, context.repo)
+        # A failure for want of a network is no flaw outside.
+        facts = [self.plugin.name, on, type(context.sandbox).__qualname__, self.proof.digest]
+        digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
+        place = context.cache / "proofs" / f"{context.repo.base_commit}-{digest}"
         if not place.exists():
             base = _checked(self.proof, self._run(context, patched=False))
             place.parent.mkdir(parents=True, exist_ok=True)

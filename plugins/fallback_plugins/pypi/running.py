@@ -9,6 +9,14 @@ from fallback_tier.ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
 
+def runs_on(context: GateContext, tree: RepoContext) -> str:
+    """``EcosystemPlugin.runs_on``; empty where a manifest can't be read, so that nothing runs."""
+    try:
+        return Environment(context, tree, ".").key
+    except (RecipeError, RepositoryError):
+        return ""
+
+
 def run(
     context: GateContext, tree: RepoContext, argv: Sequence[str], timeout_s: float | None = None
 ) -> TargetRun:

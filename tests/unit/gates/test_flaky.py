@@ -195,6 +195,15 @@ def test_what_was_seen_in_another_sandbox_excuses_nothing(tmp_path: Path) -> Non
     assert second.failure_kind is FailureKind.TESTS_FAILED
 
 
+def test_what_was_seen_on_another_interpreter_or_set_excuses_nothing(tmp_path: Path) -> None:
+    here = context(tmp_path)
+    first = judge_tests("tests", here, ".", Project([run(3, "a")], [run(3, "a")]), "20.1")
+    kept = judge_tests("tests", here, ".", Project([run(3, "a")], [run(3)]), "20.1")
+    other = judge_tests("tests", here, ".", Project([run(3, "a")], [run(3)]), "22.0")
+    assert (first.status, kept.status) == (GateStatus.SKIPPED, GateStatus.SKIPPED)
+    assert other.failure_kind is FailureKind.TESTS_FAILED
+
+
 def test_a_base_suite_that_comes_to_no_test_excuses_nothing(tmp_path: Path) -> None:
     verdict = judge(tmp_path, Project([run(3, "a")], [run(0, "a")]))
     assert verdict.failure_kind is FailureKind.TESTS_FAILED
