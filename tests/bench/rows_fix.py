@@ -1,8 +1,8 @@
 """A whole fix against its floor: the bare client calls and test runs that its proof needs, in one script.
 
 Ours is ``fallback-tier fix --dry-run`` with a proof. The floor's script installs what the base commit
-declares, sees the proof fail and the suite pass, puts the known patch on, installs again, sees both pass, and
-puts everything back: in the repository itself, without a sandbox, a record or a second copy of anything.
+declares, sees the proof fail and the suite pass, puts the known patch on, installs again, sees both pass,
+and puts everything back: in the repository itself, without a sandbox, a record or a second copy of a thing.
 
 *Cold*: a fresh state folder, and a floor that installs; the clients' own caches are filled on both sides.
 *Warm*: ours has fixed this commit before, and the floor's two installed sets are there.
