@@ -145,7 +145,7 @@ def _rows() -> Iterator[Row]:
                 yield Row(
                     f"fix-{name}-{size}-{state}",
                     f"Whole fix against its floor: {name}, {size}, {state}",
-                    "20",
+                    "0",  # what a user feels, before the numbered ones
                     limit,
                     rounds,
                     _pair(subject, files, warm=state == "warm"),

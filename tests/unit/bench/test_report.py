@@ -185,6 +185,9 @@ def test_every_row_has_a_name_of_its_own_and_stands_in_the_documentation() -> No
     assert [name for name in names if f"`{name}`" not in page] == []
 
 
+FIXES = ("python-small", "python-5000", "npm-small", "npm-5000")
+
+
 def test_limits_are_the_goals() -> None:
     """A limit is loosened in one more place than the row: here, where a reviewer sees it."""
     assert {made.name: made.limit for made in ROWS if made.limit is not None} == {
@@ -203,6 +206,8 @@ def test_limits_are_the_goals() -> None:
         "vectors-faiss": 0.5,
         "retrieval-cold": 0.2,
         "words-common": 1.5,
+        **{f"fix-{kind}-cold": 1.3 for kind in FIXES},
+        **{f"fix-{kind}-warm": 1.15 for kind in FIXES},
         "sandbox-start": 3.0,
         "isolation-retry": 12.0,
         "isolation-size": 1.2,
