@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from importlib.metadata import distributions
 from itertools import count
 from pathlib import Path
@@ -24,7 +25,7 @@ from fallback_plugins.installed import Installed, Level
 from fallback_plugins.pypi.declared import Source
 from fallback_plugins.pypi.install_plan import Manifests, is_test, pins_of
 from fallback_plugins.pypi.installing import Plan, install
-from fallback_plugins.pypi.metadata import own_metadata
+from fallback_plugins.pypi.metadata import own_metadata, version_files
 from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
 from fallback_plugins.suites import SuiteRun
 from fallback_tier.errors import ToolFailedError
@@ -37,7 +38,10 @@ from fallback_tier.repo import RepoContext
 _NEVER_BUILT = ("--no-build", "--no-compile-bytecode")
 
 #: Changed with how an environment is made: one of an older version is not taken.
-_FORMAT = 2
+_FORMAT = 3
+
+#: git reads its own files.
+_GIT_TIMEOUT_S = 30.0
 
 #: Folder of an environment with the project's own metadata: the project itself is not installed.
 _OWN_METADATA = "own-metadata"
@@ -46,11 +50,13 @@ _OWN_METADATA = "own-metadata"
 class Environment:
     """One project folder of one tree (patched, or the base commit's), and its environment."""
 
-    def __init__(self, context: GateContext, repo: RepoContext, folder: str) -> None:
+    def __init__(
+        self, context: GateContext, repo: RepoContext, folder: str, runner: str | None = None
+    ) -> None:
         self.context = context
         self.folder = folder
         self._repo = repo
-        self._manifests = Manifests(repo, folder, context.application.files)
+        self._manifests = Manifests(repo, folder, context.application.files, runner)
         key = gating.content_key(_FORMAT, *self._manifests.identity, sys.version)
         self._environment = context.cache / "venvs" / key
 
@@ -71,13 +77,14 @@ class Environment:
 
         Raises ToolMissingError; ToolFailedError where no registry answers, or uv makes no environment.
         """
+        self._write_versions()
         if self._environment.is_dir():
             return Installed.kept(self._environment)
         made = self._environment.with_name(f"{self._environment.name}.{secrets.token_hex(4)}")
         try:
             with gating.scratch(self.context) as scratch:
                 found = self._installed_in(made, scratch)
-            for path, text in own_metadata(self._manifests.project).items():
+            for path, text in own_metadata(self._manifests.own, self._tag).items():
                 (made / _OWN_METADATA / path).parent.mkdir(parents=True, exist_ok=True)
                 (made / _OWN_METADATA / path).write_bytes(text.encode())
             found.keep(made)
@@ -119,13 +126,9 @@ class Environment:
             exported = self._uv(manifests.export(place), folder)
             return pins_of(place.read_text("utf-8")) if exported.ok and place.exists() else ()
 
-        if strays := tuple(dict.fromkeys(manifests.stray_lines())):
-            # uv would follow them, so it reads none of these files: what is plain in them is read here.
-            plain = () if manifests.locked else manifests.sources
-            refused = tuple(("all of it", stray) for stray in strays)
-            return install(Plan((), lambda: plain, manifests.runner, refused), uv, write)
         steps = tuple(manifests.everything(write))
-        return install(Plan(steps, sources, manifests.runner), uv, write)
+        plan = Plan(steps, sources, manifests.runner, manifests.strays)
+        return install(plan, uv, write)
 
     def installed(self, package: str) -> tuple[str, ...]:
         """Versions in the environment, if it was made; its metadata is read, nothing imported."""
@@ -160,9 +163,11 @@ class Environment:
         return self._environment
 
     def variables(self) -> dict[str, str]:
-        """How Python finds the project itself, which is not installed: flat, or below ``src``."""
-        root = self._repo.root / self.folder
-        places = [root, root / "src", self._environment / _OWN_METADATA]
+        """How Python finds the project itself, and others of the repository that it takes packages from:
+        none is installed; flat, or below ``src``."""
+        roots = [self._repo.root / place for place in self._manifests.places]
+        places = [place for root in roots for place in (root, root / "src")]
+        places.append(self._environment / _OWN_METADATA)
         return {"PYTHONPATH": os.pathsep.join(map(str, places))}
 
     def test(self) -> SuiteRun:
@@ -178,6 +183,20 @@ class Environment:
         output = gating.relative_log(result, self._repo.root)
         run = SuiteRun.told(result.model_copy(update={"output": output}), summary(output))
         return replace(run, count=0) if run.count is None and result.ok else run
+
+    def _write_versions(self) -> None:
+        """Put the modules that a build would write into the tree, where nothing is in their place."""
+        for path, text in version_files(self._manifests.own, self._tag).items():
+            with suppress(OSError):
+                self._repo.tree.add(in_folder(self.folder, path), text.encode())
+
+    @cached_property
+    def _tag(self) -> str:
+        """The newest tag behind the base commit; empty where git tells none."""
+        words = ["describe", "--tags", "--abbrev=0", self.context.repo.base_commit]
+        root = self.context.repo.root
+        told = self.context.clients.run("git", words, cwd=root, timeout_s=_GIT_TIMEOUT_S)
+        return told.output.strip() if told.ok else ""
 
     def _discovery(self) -> list[str]:
         for name in ("tests", "test"):
