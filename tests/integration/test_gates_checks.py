@@ -226,7 +226,7 @@ def test_types_are_compared_with_the_base_commit(tmp_path: Path, registry: Regis
     [
         ('[project]\nname = "app"\nversion = "1"\n', "configures neither"),
         ('[project]\nname = "app"\nversion = "1"\n[tool.mypy]\n', "not among the project's"),
-        ("[tool.poetry]\nname = 'app'\n[tool.mypy]\n", "uv does not install here"),
+        ("[tool.poetry]\nname = 'app'\n[tool.mypy]\n", "not among the project's"),
     ],
 )
 def test_a_checker_that_is_not_both_configured_and_installed_is_skipped(

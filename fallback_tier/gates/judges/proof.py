@@ -173,6 +173,7 @@ def _checked(proof: Proof, ran: TargetRun) -> CommandResult:
             next_step="Make them installable (`npm ci`, `uv pip install`), or prove it by hand.",
         )
     said = " ".join(result.output[-_QUOTED_CHARS:].split()) or "it printed nothing"
+    said += f" (installed: {ran.installed})" if ran.installed else ""
     if result.ok:
         raise ProofError(
             "The proof passes already at the base commit, so it can't show that a patch mends "

@@ -48,10 +48,10 @@ class ResolvesGate:
         if not project.declares:
             return gating.skipped(self.name, f"{project.folder!r} declares no dependencies")
         found = project.install()
-        if found.level is not Level.EVERYTHING:
+        if found.declined:
             base = Environment(context, context.repo, project.folder).install()
             if found.lacks_beside(base):
-                said = f"uv installs less than of the base commit: {found.in_words}"
+                said = f"uv can't install what it can at the base commit: {found.in_words}"
                 return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, found.in_full)
         if found.level is Level.METADATA:
             why = (

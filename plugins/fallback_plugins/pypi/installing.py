@@ -82,7 +82,7 @@ class _Climb:
         if (
             runner := self.plan.runner
         ) is not None:  # what is there satisfies it where it is declared
-            why = self._try(runner)
+            why = self._try(runner, asked=False)
             if why is not None:
                 self.declined.append((runner, why))
             elif level is Level.METADATA:
@@ -95,8 +95,7 @@ class _Climb:
             whys = (self._run(command) for command in step.commands)
             why = next((why for why in whys if why is not None), None)
             if why is None:
-                self.declined[len(self.plan.refused) :] = []
-                return Level.IN_PART if self.declined else Level.EVERYTHING
+                return Level.IN_PART if self.plan.refused else Level.EVERYTHING
             self.declined.append((step.name, why))
         return None
 
@@ -134,20 +133,24 @@ class _Climb:
             yield from self._lines(lines[:half], pinned)
             yield from self._lines(lines[half:], pinned)
 
-    def _try(self, *lines: str, pinned: bool = False) -> str | None:
-        """Why these can't be had together with what was had before; None: they are there."""
+    def _try(self, *lines: str, pinned: bool = False, asked: bool = True) -> str | None:
+        """Why these can't be had together with what was had before; None: they are there.
+
+        ``asked``: the project asks for them, so that a registry that does not answer is an error.
+        """
         self.tries += 1
         if pinned:  # each stands for itself
             return self._run(["pip", "install", "--no-deps", "-r", self._file(lines)])
         command = ["pip", "install", "-r", self._file([*self.had, *lines])]
-        return self._run([*command, "-c", self._file(map(_bound, self.pins))])
+        return self._run([*command, "-c", self._file(map(_bound, self.pins))], asked=asked)
 
     def _file(self, lines: Iterable[str]) -> str:
         return str(self.write("\n".join(lines)))
 
-    def _run(self, command: Sequence[str]) -> str | None:
+    def _run(self, command: Sequence[str], *, asked: bool = True) -> str | None:
         result = self.uv(command)
-        gating.check_reachable("uv", result)
+        if asked:
+            gating.check_reachable("uv", result)
         return None if result.ok else reason(result.output)
 
 
