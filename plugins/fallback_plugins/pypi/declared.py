@@ -76,6 +76,11 @@ def is_wanted(path: str, folder: str, changed: Sequence[str]) -> bool:
     return path in changed or (plain and pure.suffix == ".txt")
 
 
+def is_itself(line: str) -> bool:
+    """Does a line of a requirements file mean the project itself?"""
+    return _ITSELF.match(line.strip()) is not None
+
+
 class _Project:
     """One folder's files."""
 
@@ -180,7 +185,10 @@ def _requirements(project: _Project) -> Iterator[Source]:
         if not is_wanted(path, project.folder, project.changed):
             continue
         runtime = PurePosixPath(path).name == "requirements.txt"
-        option = ("-r", str(PurePosixPath(path).relative_to(project.folder)))
+        text = project.repo.read_text(path)
+        # To install the project itself uv would have to build it.
+        named = any(is_itself(line) for line in logical_lines(text))
+        option = None if named else ("-r", str(PurePosixPath(path).relative_to(project.folder)))
         lines = _requirement_lines(project, path, depth=0)
         yield _source(path, lines, for_tests=not runtime, option=option)
 

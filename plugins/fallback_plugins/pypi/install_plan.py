@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fallback_plugins.gating import in_folder
-from fallback_plugins.pypi.declared import TEST_GROUPS, Source, declared, is_wanted
+from fallback_plugins.pypi.declared import TEST_GROUPS, Source, declared, is_itself, is_wanted
 from fallback_plugins.pypi.installing import Step
 from fallback_plugins.pypi.local_places import local_places
 from fallback_plugins.pypi.manifests import Kind, kind_of
@@ -168,7 +168,7 @@ class Manifests:
             if kind_of(path) is not Kind.REQUIREMENTS:
                 continue
             for number, line in enumerate(text.splitlines(), start=1):
-                option = _PATH_OPTION.match(line)
+                option = None if is_itself(line) else _PATH_OPTION.match(line)
                 target = option and posixpath.normpath(
                     posixpath.join(posixpath.dirname(path), option["path"].strip("'\""))
                 )
