@@ -34,6 +34,10 @@ class ClientRunner(Protocol):
     ``tool`` is a bare name, looked up by the runner. Raises ToolMissingError.
     """
 
+    def __hash__(self) -> int:
+        """Of the runner itself: what it was asked once is known."""
+        ...
+
     def run(
         self,
         tool: str,

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import CallType, FailureKind, GateStatus, ProofLevel, Provenance
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
+from fallback_tier.entries import say_nothing
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
 from fallback_tier.outcome import (
     Applied,
@@ -166,7 +167,7 @@ class Worktree(Protocol):
 
 @dataclass(frozen=True)
 class GateContext:
-    """What a gate may look at. ``cache`` outlives attempts."""
+    """What a gate may look at. ``cache`` outlives attempts; ``tell``: for who waits and wonders why."""
 
     advisory: Advisory
     repo: RepoContext
@@ -176,6 +177,7 @@ class GateContext:
     sandbox: Sandbox
     clients: ClientRunner
     timeout_s: float
+    tell: Callable[[str], None] = say_nothing
 
 
 @dataclass(frozen=True)
@@ -293,6 +295,11 @@ class EcosystemPlugin(Protocol):
         ``timeout_s``: wall clock of the command alone, the context's where None. Paths in the output
         are relative to the root. Raises SandboxError, ToolError.
         """
+        ...
+
+    def runs_on(self, context: GateContext, tree: RepoContext) -> str:
+        """What ``run`` runs on in ``tree``: interpreters, and all that decides what is installed. Equal
+        where both are the same. Nothing is installed for it. Raises ToolMissingError."""
         ...
 
     def tests_ran(self, output: str) -> int | None:

@@ -104,7 +104,9 @@ def _fix_one(
     inputs = services.inputs_on(repo, advisory, fix_id=repo.fix_id)
     with holding(services.configuration.state_dir, inputs.repo_ctx.fix_id):
         with FixProgress(Console(stderr=True, quiet=arguments.json)) as progress:
-            runner = services.gate_runner(advisory, progress, setup, repo=inputs.repo_ctx)
+            runner = services.gate_runner(
+                advisory, progress, setup, repo=inputs.repo_ctx, tell=progress.tell
+            )
             check_proofs(runner, inputs, progress.tell_of_proof)
             result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
         repo = inputs.repo_ctx

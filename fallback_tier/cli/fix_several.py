@@ -87,7 +87,9 @@ def fix_several(
 def _prove(fix: EcosystemPlan, repo: RepoContext, services: Services, errors: Console) -> FixResult:
     inputs = services.inputs_on(repo, fix.advisory)
     with FixProgress(errors) as progress:
-        runner = services.gate_runner(fix.advisory, progress, Setup(several=True), repo=repo)
+        runner = services.gate_runner(
+            fix.advisory, progress, Setup(several=True), repo=repo, tell=progress.tell
+        )
         return runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
 
 

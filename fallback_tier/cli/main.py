@@ -84,6 +84,8 @@ def build_parser() -> argparse.ArgumentParser:
     commands.add_parser("audit", help=what, verbs=_later("audit_parser"))
     what = "what fixes ask a person, and the answers"
     commands.add_parser("review", help=what, verbs=_later("review_parser"))
+    what = "what the state folder keeps so that the next fix is quicker"
+    commands.add_parser("cache", help=what, verbs=_later("cache_parser"))
     what = "the solved-example memory"
     commands.add_parser("examples", help=what, verbs=_later("examples_parser"))
     what = "measure what the tier is made of"

@@ -99,6 +99,10 @@ class FixProgress(Shown):
         """Before a fix has any events, its proof may take its time."""
         self._console.print(f"  proof      {safe(what)}", highlight=False)
 
+    def tell(self, what: str) -> None:
+        """What takes its time for a reason that no event has."""
+        self._console.print(f"  [dim]note[/]       {safe(what)}", highlight=False)
+
 
 class PlanProgress(Shown):
     """What is being planned, and for how long. Use as a context manager."""

@@ -95,7 +95,9 @@ def go_on(
             affected=taken.affected,
         )
         with FixProgress(Console(stderr=True, quiet=as_json)) as progress:
-            runner = services.gate_runner(advisory, progress, setup, repo=inputs.repo_ctx)
+            runner = services.gate_runner(
+                advisory, progress, setup, repo=inputs.repo_ctx, tell=progress.tell
+            )
             check_gates(taken, runner.gate_names, runner.setup.configuration, fix_id)
             result = runner.resume(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection, taken)
         repo = inputs.repo_ctx

@@ -149,7 +149,9 @@ class Demo:
         with open_services(configuration, nonces=nonces, author=author) as services:
             inputs = services.inputs(advisory, place, fix_id=scene.fix_id)
             with FixProgress(self._console) as progress:
-                runner = services.gate_runner(advisory, progress, repo=inputs.repo_ctx)
+                runner = services.gate_runner(
+                    advisory, progress, repo=inputs.repo_ctx, tell=progress.tell
+                )
                 result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
             proved = isinstance(result, Verified)
             if isinstance(result, Verified):

@@ -5,7 +5,7 @@ attempt is distilled, deterministically, into the next attempt's context; nothin
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from fallback_audit.vocabulary import AffectedCode, DecidedBy, EscalationReason,
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
 from fallback_tier.attempt import Finished, TierEvent
+from fallback_tier.entries import say_nothing
 from fallback_tier.errors import ToolError
 from fallback_tier.execution import ClientRunner, Sandbox
 from fallback_tier.gates.decision import Ask, decide, told
@@ -45,7 +46,8 @@ def _ignore(_event: TierEvent | StepKey) -> None:
 class GateRunner:
     """Runs attempts until one is proved, none can be had, or a person must decide.
 
-    ``setup``: what a run that takes the fix up must know of this one, kept as evidence.
+    ``setup``: what a run that takes the fix up must know of this one, kept as evidence. ``tell`` is
+    told what is waited for.
     """
 
     tier: FallbackTier
@@ -58,6 +60,7 @@ class GateRunner:
     tool_version: str
     sandbox_waiver: str | None = None
     observe: Observer = _ignore
+    tell: Callable[[str], None] = say_nothing
     timeout_s: float = GATE_TIMEOUT_S
     #: Worktrees in layers, or plain checkouts; None: layers where they can be mounted.
     layered: bool | None = None
@@ -140,7 +143,11 @@ class _Fix:
         self._selection = selection
         self.record = FixRecord(runner.audit, runner.evidence, advisory, repo, runner.observe)
         self._worktrees = Worktrees(
-            runner.workspace, runner.clients, runner.sandbox, layered=runner.layered
+            runner.workspace,
+            runner.clients,
+            runner.sandbox,
+            layered=runner.layered,
+            tell=runner.tell,
         )
         self._worktree: Worktree | None = None
         self._opened = ExitStack()
@@ -226,4 +233,5 @@ class _Fix:
             sandbox=self._runner.sandbox,
             clients=self._runner.clients,
             timeout_s=self._runner.timeout_s,
+            tell=self._runner.tell,
         )

@@ -4,7 +4,7 @@ Everything else gets what it needs passed in. Imports that cost time (the SDK, t
 gates) are made when the part is first needed: an attempt by recipe pays for neither model nor gates.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -16,6 +16,7 @@ from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
+from fallback_tier.entries import say_nothing
 from fallback_tier.errors import AdvisoryError
 from fallback_tier.execution import ClientRunner, Sandbox
 from fallback_tier.installed import clients_and_plugins, look_at, new_id, tags_of
@@ -195,11 +196,13 @@ class Services:
         setup: "Setup | None" = None,
         *,
         repo: RepoContext,
+        tell: Callable[[str], None] = say_nothing,
     ) -> "GateRunner":
         """A runner with this advisory's gates, and those that ``repo``'s base commit describes.
 
-        ``setup``: what to keep for a run that takes it up, beside this configuration. Raises SandboxError
-        where no sandbox can be had, ConfigurationError where the user's own gates can't be read.
+        ``setup``: what to keep for a run that takes it up, beside this configuration; ``tell`` is told what
+        is waited for. Raises SandboxError where no sandbox can be had, ConfigurationError where the user's
+        own gates can't be read.
         """
         from fallback_tier.gates.journal.inputs import Setup
         from fallback_tier.gates.runner import GateRunner
@@ -217,6 +220,7 @@ class Services:
             tool_version=version("fallback-tier"),
             sandbox_waiver=self.configuration.sandbox_waiver,
             observe=observe,
+            tell=tell,
             setup=(setup or Setup()).model_copy(
                 update={"configuration": self.configuration.recorded()}
             ),

@@ -63,4 +63,5 @@ def check_proofs(runner: GateRunner, inputs: "Inputs", tell: Callable[[str], Non
                 sandbox=runner.sandbox,
                 workspace=runner.workspace,
                 timeout_s=runner.timeout_s,
+                tell=runner.tell,
             )

@@ -17,7 +17,7 @@ from fallback_tier.repo import RepoContext
 Seen = TypeVar("Seen")
 
 #: Changed with what is kept, and with how a log is read: what an older version saw counts for nothing.
-_FORMAT = 2
+_FORMAT = 3
 
 
 def run_at_base(context: GateContext, run: Callable[[RepoContext], Seen]) -> Seen:
@@ -26,15 +26,15 @@ def run_at_base(context: GateContext, run: Callable[[RepoContext], Seen]) -> See
         return run(context.repo.laid_out(tree))
 
 
-def place_of(context: GateContext, gate: str, folder: str, *parts: object) -> Path:
-    """Where is kept what a gate saw at the base commit, in one folder, by this interpreter.
+def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: object) -> Path:
+    """Where is kept what a gate saw at the base commit, in one folder.
 
-    With the sandbox or without: what fails for want of a network in the one excuses nothing in the other.
+    ``on``: the interpreter and what is installed there; another is another run. With the sandbox or
+    without: what fails for want of a network in the one excuses nothing in the other.
     """
     where = type(context.sandbox).__qualname__
-    key = gating.content_key(
-        _FORMAT, context.repo.base_commit, gate, folder, sys.version, where, *parts
-    )
+    commit = context.repo.base_commit
+    key = gating.content_key(_FORMAT, commit, gate, folder, on, sys.version, where, *parts)
     return context.cache / "base" / f"{key}.json"
 
 

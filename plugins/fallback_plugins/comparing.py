@@ -33,7 +33,8 @@ class Check:
     dependencies could not be had. ``findings`` reads the complaints out of an output; a check without
     any (a build) is compared by its exit code alone. ``blocked``: it stopped before it had looked at
     everything, so what it does not complain of may be out of order too. ``label`` names the check, and
-    with ``inputs`` (what the command is told beyond that) says which checks are the same.
+    with ``inputs`` (what the command is told beyond that) says which checks are the same. ``on``: what it
+    runs on at the base commit (``place_of``).
     """
 
     label: str
@@ -41,6 +42,7 @@ class Check:
     findings: Callable[[str], Sequence[Finding]] = lambda _: ()
     blocked: Callable[[CommandResult], bool] = lambda _: False
     inputs: Sequence[str] = ()
+    on: str = ""
 
 
 def judge_check(gate: str, context: GateContext, folder: str, check: Check) -> GateVerdict:
@@ -82,7 +84,7 @@ class _Base:
 
 def _at_base(gate: str, context: GateContext, folder: str, check: Check) -> _Base | None:
     """How the check ends at the base commit; None where its dependencies can't be had there."""
-    place = place_of(context, gate, folder, check.label, check.inputs)
+    place = place_of(context, gate, folder, check.on, check.label, check.inputs)
     before: dict[str, Any] | None = kept(place)
     if before is not None:
         return _Base(**before)

@@ -82,18 +82,18 @@ def numbered(names: Iterator[str]) -> tuple[str, ...]:
     return tuple(told)
 
 
-def judge_tests(gate: str, context: GateContext, folder: str, run: Run) -> GateVerdict:
+def judge_tests(gate: str, context: GateContext, folder: str, run: Run, on: str) -> GateVerdict:
     """Run the base commit's tests on the patched files: all pass, and none went missing.
 
-    ``run`` gets the tree to run in; None means that its environment could not be had. Raises what
-    ``run`` raises, ToolError.
+    ``run`` gets the tree to run in; None means that its environment could not be had; ``on``: what it
+    runs on at the base commit (``place_of``). Raises what ``run`` raises, ToolError.
     """
     ours = run(patched(context))
     if ours is None:
         return skipped(gate, "the project's dependencies could not be installed, so no test ran")
     if ours.result.timed_out:
         return timed_out(gate, ours.result, context)
-    suite = _Suite(gate, context, folder, run)
+    suite = _Suite(gate, context, folder, run, on)
     if not ours.result.ok and ours.count != 0:
         return suite.judge_failing(ours)
     return suite.judge_count(ours)
@@ -128,6 +128,7 @@ class _Suite:
     context: GateContext
     folder: str
     run: Run
+    on: str
     _base: list[_BaseRun] = field(default_factory=list)
 
     def judge_count(self, ours: SuiteRun) -> GateVerdict:
@@ -247,7 +248,7 @@ class _Suite:
 
     def _runs(self, enough: Callable[[list[_BaseRun]], bool]) -> list[_BaseRun]:
         """Runs at the base commit, kept ones first, until they are enough: at most BASE_RUNS."""
-        place = place_of(self.context, self.gate, self.folder, self.run.__module__)
+        place = place_of(self.context, self.gate, self.folder, self.on, self.run.__module__)
         if not self._base:
             self._base = [_read(run) for run in kept(place) or ()]
         while len(self._base) < BASE_RUNS and not enough(self._base):

@@ -41,6 +41,7 @@ class FakeEcosystem:
     gate_list: tuple[Gate, ...] = ()
     recipe_error: RecipeError | None = None
     template_text: str = field(default_factory=template)
+    on: str = ""
 
     def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
         return tuple(path for path in tracked_files if path == MANIFEST)
@@ -114,6 +115,9 @@ class FakeEcosystem:
         )
         output = result.output.replace(f"{tree.root}/", "").replace(str(tree.root), ".")
         return TargetRun(result.model_copy(update={"output": output}))
+
+    def runs_on(self, context: GateContext, tree: RepoContext) -> str:
+        return self.on
 
     def tests_ran(self, output: str) -> int | None:
         found = re.findall(r"^Ran (\d+) tests? in ", output, re.MULTILINE)

@@ -14,12 +14,12 @@ import pytest
 
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult
+from fallback_tier.folders import remove_tree
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.running.confinement import writable_worktree
 from fallback_tier.gates.running.mounting import mounting
 from fallback_tier.gates.running.sandbox import BubblewrapSandbox, UnsandboxedRunner, find_bwrap
 from fallback_tier.gates.trees.bases import Bases
-from fallback_tier.gates.trees.isolation import remove_tree
 from fallback_tier.gates.trees.layers import LayeredWorktree, uncover
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.repo import RepoContext

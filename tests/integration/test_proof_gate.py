@@ -100,7 +100,11 @@ def test_the_base_is_asked_once(tmp_path: Path) -> None:
     with case(tmp_path, WRONG) as found:
         for _ in range(2):
             gate().judge(replace(found.context, sandbox=sandbox))
-    assert sandbox.runs == 3
+        assert sandbox.runs == 3
+        # With another interpreter, or another set installed, it is another question.
+        elsewhere = ProofGate(PROOF, FakeEcosystem(on="another"))
+        elsewhere.judge(replace(found.context, sandbox=sandbox))
+        assert sandbox.runs == 3 + 2
 
 
 def test_other_gates_and_the_diff_never_see_the_proof(tmp_path: Path) -> None:

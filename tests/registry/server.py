@@ -9,6 +9,7 @@ import hashlib
 import html
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -155,13 +156,18 @@ class Registry:
 
 
 @contextmanager
-def serve(universe: Universe) -> Iterator[Registry]:
-    """Serve it from a thread until the block ends. Releases added meanwhile are served too."""
+def serve(universe: Universe, *, pause_s: float = 0.0) -> Iterator[Registry]:
+    """Serve it from threads until the block ends. Releases added meanwhile are served too.
+
+    ``pause_s``: before each wheel and tarball, so that what installs one takes its time.
+    """
     with TemporaryDirectory(prefix="registry-") as scratch:
         server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         server.daemon_threads = True
         registry = Registry(f"http://127.0.0.1:{server.server_port}", universe, Path(scratch))
-        server.RequestHandlerClass = type("_Bound", (_Handler,), {"registry": registry})
+        server.RequestHandlerClass = type(
+            "_Bound", (_Handler,), {"registry": registry, "pause_s": pause_s}
+        )
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
@@ -175,12 +181,15 @@ def serve(universe: Universe) -> Iterator[Registry]:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     registry: Registry
+    pause_s: float
 
     def do_GET(self) -> None:
         accept = self.headers.get("Accept", "")
         self.registry.requests.append(Request(self.command, self.path, accept))
         asked = self.command != "POST"  # ``npm audit`` would send one
         answer = self.registry.answer(urlsplit(self.path).path, accept) if asked else None
+        if self.path.endswith((".whl", ".tgz")):
+            time.sleep(self.pause_s)
         kind, body = answer or ("application/json", b'{"error":"Not found"}')
         self.send_response(200 if answer else 404)
         self.send_header("Content-Type", kind)

@@ -7,13 +7,14 @@ patched index for the run only, so that no other gate, and no diff, ever sees th
 
 import hashlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, PromptShape, ProofLevel, Tier
 from fallback_tier.advisory import Advisory
+from fallback_tier.entries import say_nothing
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
 from fallback_tier.gates.judges.proof_faults import fault
 from fallback_tier.gates.judges.proof_given import PROOF, Proof, ProofError
@@ -99,14 +100,14 @@ class ProofGate:
     def fails_at_base(self, context: GateContext) -> str:
         """The proof's output at the base commit, where it fails as it should.
 
-        Asked once for a commit, a proof and an ecosystem: what outlives attempts keeps the answer.
+        Asked once for a commit, a proof and what it runs on: what outlives attempts keeps the answer.
         Raises ProofError where that failure shows nothing; SandboxError, ToolError.
         """
-        commit, name = context.repo.base_commit, self.plugin.name
-        where = type(
-            context.sandbox
-        ).__qualname__  # a failure for want of a network is no flaw outside
-        place = context.cache / "proofs" / f"{commit}-{name}-{where}-{self.proof.digest}"
+        on = self.plugin.runs_on(context, context.repo)
+        # A failure for want of a network is no flaw outside.
+        facts = [self.plugin.name, on, type(context.sandbox).__qualname__, self.proof.digest]
+        digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
+        place = context.cache / "proofs" / f"{context.repo.base_commit}-{digest}"
         if not place.exists():
             base = _checked(self.proof, self._run(context, patched=False))
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -143,13 +144,14 @@ def check_proof(
     sandbox: Sandbox,
     workspace: Path,
     timeout_s: float = INSTALL_TIMEOUT_S,
+    tell: Callable[[str], None] = say_nothing,
 ) -> str:
     """Run the proof at the base commit, before anything is spent: what it prints as it fails there.
 
     Raises ProofError where it passes, does not end, can't start, where what it needs can't be installed,
     or where its files are the repository's own; SandboxError, RepositoryError, ToolError.
     """
-    worktrees = Worktrees(workspace, clients, sandbox)
+    worktrees = Worktrees(workspace, clients, sandbox, tell=tell)
     with worktrees.open(repo, f"{repo.fix_id}-proof") as worktree:
         context = GateContext(
             advisory=advisory,
@@ -160,6 +162,7 @@ def check_proof(
             sandbox=sandbox,
             clients=clients,
             timeout_s=timeout_s,
+            tell=tell,
         )
         return gate.fails_at_base(context)
 

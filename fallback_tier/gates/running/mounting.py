@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import Sandbox
-from fallback_tier.gates.trees.isolation import remove_tree
+from fallback_tier.folders import remove_tree
 from fallback_tier.tree import Tree
 
 #: One trivial command over three empty layers; a minute means that it hangs.

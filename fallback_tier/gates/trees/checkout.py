@@ -9,14 +9,13 @@ from typing import Self
 
 from fallback_tier.errors import PatchError
 from fallback_tier.execution import ClientRunner, CommandResult
+from fallback_tier.folders import make_removable, remove_tree
 from fallback_tier.gates.trees.isolation import (
     GIT_TIMEOUT_S,
     check_out,
     failed,
     git,
     in_short,
-    make_removable,
-    remove_tree,
 )
 from fallback_tier.repo import RepoContext
 from fallback_tier.tree import RawChange, Tree

@@ -10,8 +10,6 @@ file that a filter would replace stays as it is committed. Submodules are not ch
 import errno
 import os
 import re
-import shutil
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -127,24 +125,6 @@ def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
 def alternates(tree: Path) -> Path:
     """The file of a checkout that names the folder of the user's objects."""
     return tree / ".git" / "objects" / "info" / "alternates"
-
-
-def remove_tree(place: Path) -> None:
-    """Remove a folder and all that is in it, whatever a command did to its modes. Idempotent."""
-    if place.exists():
-        make_removable(place)
-        shutil.rmtree(place)
-
-
-def make_removable(tree: Path) -> None:
-    """Give ourselves back the folders that a command made unreadable. Links are not followed."""
-    tree.chmod(stat.S_IMODE(tree.stat().st_mode) | stat.S_IRWXU)
-    for folder, names, _files in os.walk(tree):
-        for name in names:
-            place = os.path.join(folder, name)  # noqa: PTH118 (a Path each folder costs twice)
-            mode = os.lstat(place).st_mode
-            if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
-                Path(place).chmod(stat.S_IRWXU)
 
 
 def _ask_top_level(path: Path, clients: ClientRunner) -> str:

@@ -15,9 +15,10 @@ from pathlib import Path, PurePosixPath
 
 from fallback_tier.errors import PatchError, ToolFailedError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.folders import remove_tree
 from fallback_tier.gates.trees.bases import Base
 from fallback_tier.gates.trees.checkout import check_applied
-from fallback_tier.gates.trees.isolation import GIT_TIMEOUT_S, git, remove_tree
+from fallback_tier.gates.trees.isolation import GIT_TIMEOUT_S, git
 from fallback_tier.tree import RawChange, is_whiteout, write_whiteout
 
 _ABSENT, _FOLDER, _GITLINK = "000000", "040000", "160000"

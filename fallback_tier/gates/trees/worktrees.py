@@ -1,19 +1,23 @@
 """A disposable worktree a fix, reset between attempts; and what a killed run left is cleared away."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 from fallback_tier import ports
+from fallback_tier.entries import say_nothing
 from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner, Sandbox
+from fallback_tier.folders import remove_tree
 from fallback_tier.gates.trees.bases import Bases
 from fallback_tier.gates.trees.checkout import CheckoutWorktree
-from fallback_tier.gates.trees.isolation import remove_tree
 from fallback_tier.gates.trees.layers import LayeredWorktree
-from fallback_tier.gates.trees.locks import hold, try_hold
+from fallback_tier.locks import hold, try_hold
 from fallback_tier.repo import RepoContext
+
+#: Folder of a state folder: its bases.
+BASES = "bases"
 
 #: In a worktree's place: held for as long as the process that made it lives.
 _LOCK = "lock"
@@ -49,7 +53,8 @@ class Worktree(ports.Worktree, Protocol):
 class Worktrees:
     """Makes the worktrees of one state folder, in layers wherever the sandbox can mount them there.
 
-    ``layered``: False for plain checkouts, True for layers whatever the probe would say.
+    ``layered``: False for plain checkouts, True for layers whatever the probe would say. ``tell`` is told
+    where another run is waited for.
     """
 
     def __init__(
@@ -59,11 +64,13 @@ class Worktrees:
         sandbox: Sandbox,
         *,
         layered: bool | None = None,
+        tell: Callable[[str], None] = say_nothing,
     ) -> None:
         self._workspace = workspace.resolve()
         self._clients = clients
         self._sandbox = sandbox
         self._layered = layered
+        self._tell = tell
         self._lock = self._workspace / _TURNS
 
     @contextmanager
@@ -119,7 +126,7 @@ class Worktrees:
             layered = self._sandbox.mounts_layers(self._workspace)
         if not layered:
             return CheckoutWorktree.create(repo, self._clients, place)
-        base = Bases(self._workspace / "bases", self._clients).open(repo)
+        base = Bases(self._workspace / BASES, self._clients, self._tell).open(repo)
         try:
             return LayeredWorktree(base, repo.base_commit, self._clients, place)
         except BaseException:

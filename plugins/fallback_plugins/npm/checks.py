@@ -8,6 +8,7 @@ from fallback_plugins.comparing import Check, judge_check, together
 from fallback_plugins.npm import tsconfig
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.touched import touched_folders
+from fallback_plugins.versions import version_of
 from fallback_tier.execution import CommandResult
 from fallback_tier.ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
@@ -54,7 +55,8 @@ class TypecheckGate:
             )
             return result.model_copy(update={"output": gating.relative_log(result, tree.root)})
 
-        check = Check(f"tsc -p {config}", run, tsconfig.findings, tsconfig.is_blocked)
+        node = version_of("node", context.clients)
+        check = Check(f"tsc -p {config}", run, tsconfig.findings, tsconfig.is_blocked, on=node)
         return judge_check(self.name, context, folder, check)
 
 
@@ -80,7 +82,8 @@ class BuildGate:
             target = Installation(context, tree, folder)
             return target.build() if target.ready() else None
 
-        return judge_check(self.name, context, folder, Check("npm run build", run))
+        check = Check("npm run build", run, on=version_of("node", context.clients))
+        return judge_check(self.name, context, folder, check)
 
 
 def _not_installed(project: Installation) -> str | None:

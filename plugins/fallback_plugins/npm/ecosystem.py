@@ -110,6 +110,12 @@ class NpmEcosystem:
 
         return running.run(context, tree, argv, timeout_s)
 
+    def runs_on(self, context: GateContext, tree: RepoContext) -> str:  # noqa: ARG002 (of the port)
+        """node's version; npm installs what the tree's lock or manifest says."""
+        from fallback_plugins.versions import version_of
+
+        return version_of("node", context.clients)
+
     def tests_ran(self, output: str) -> int | None:
         """By the last lines of node's runner, jest, vitest, mocha and the like."""
         from fallback_plugins.npm.summaries import summary

@@ -19,6 +19,7 @@ from fallback_plugins.npm.survey import (
 )
 from fallback_plugins.npm.touched import touched_folders
 from fallback_plugins.suites import SuiteRun, judge_tests
+from fallback_plugins.versions import version_of
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
 from fallback_tier.ports import Gate, GateContext, GateVerdict
@@ -189,7 +190,7 @@ class TestsGate:
             output = gating.relative_log(result, tree.root)
             return SuiteRun.told(result.model_copy(update={"output": output}), summary(output))
 
-        return judge_tests(self.name, context, folder, run)
+        return judge_tests(self.name, context, folder, run, version_of("node", context.clients))
 
 
 def _held(tree: Tree, project: Project, package: str) -> tuple[str | None, dict[str, str]]:

@@ -47,7 +47,7 @@ class ImportsGate:
         arguments = ["-c", source, str(IMPORT_TIMEOUT_S), *names]
         label = f"import of {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
         run = _PythonRun(context, folder, arguments)
-        check = Check(label, run, _failed, inputs=names)
+        check = Check(label, run, _failed, inputs=names, on=run.at_base)
         return judge_check(self.name, context, folder, check)
 
 
@@ -79,7 +79,8 @@ class TypecheckGate:
             why = f"{checker.name} is configured, but not among the project's dependencies"
             return gating.skipped(self.name, why)
         run = _PythonRun(project.context, project.folder, ["-m", checker.name, *checker.arguments])
-        check = Check(checker.name, run, checker.findings, checker.is_blocked, checker.arguments)
+        told = (checker.findings, checker.is_blocked, checker.arguments)
+        check = Check(checker.name, run, *told, on=run.at_base)
         return judge_check(self.name, project.context, project.folder, check)
 
 
@@ -90,6 +91,11 @@ class _PythonRun:
     context: GateContext
     folder: str
     arguments: Sequence[str]
+
+    @property
+    def at_base(self) -> str:
+        """What it runs on at the base commit."""
+        return Environment(self.context, self.context.repo, self.folder).key
 
     def __call__(self, tree: RepoContext) -> CommandResult | None:
         target = Environment(self.context, tree, self.folder)

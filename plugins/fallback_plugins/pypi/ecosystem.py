@@ -104,6 +104,12 @@ class PyPIEcosystem:
 
         return running.run(context, tree, argv, timeout_s)
 
+    def runs_on(self, context: GateContext, tree: RepoContext) -> str:
+        """The key of its environment."""
+        from fallback_plugins.pypi import running
+
+        return running.runs_on(context, tree)
+
     def tests_ran(self, output: str) -> int | None:
         """By the last lines of pytest and unittest."""
         from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary

@@ -6,8 +6,6 @@ code runs. The environment lies in the cache, read-only to what runs inside.
 """
 
 import os
-import secrets
-import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,7 +25,9 @@ from fallback_plugins.pypi.install_plan import Manifests, is_test, pins_of
 from fallback_plugins.pypi.installing import Plan, install
 from fallback_plugins.pypi.metadata import own_metadata, version_files
 from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
+from fallback_plugins.store import InstalledStore
 from fallback_plugins.suites import SuiteRun
+from fallback_plugins.versions import this_python, version_of
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.ports import GateContext
@@ -37,8 +37,8 @@ from fallback_tier.repo import RepoContext
 #: and every .pth file in it, out here.
 _NEVER_BUILT = ("--no-build", "--no-compile-bytecode")
 
-#: Changed with how an environment is made: one of an older version is not taken.
-_FORMAT = 3
+#: Changed with how an environment is made, options included: one of an older version is not taken.
+_FORMAT = 4
 
 #: git reads its own files.
 _GIT_TIMEOUT_S = 30.0
@@ -57,8 +57,7 @@ class Environment:
         self.folder = folder
         self._repo = repo
         self._manifests = Manifests(repo, folder, context.application.files, runner)
-        key = gating.content_key(_FORMAT, *self._manifests.identity, sys.version)
-        self._environment = context.cache / "venvs" / key
+        self._store = InstalledStore.of(context)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -72,27 +71,31 @@ class Environment:
         """Does any manifest declare something to install?"""
         return bool(self.sources)
 
+    @cached_property
+    def key(self) -> str:
+        """All that decides what is installed: manifests, uv, the Python that it is for, and the machine."""
+        by = (self._tag, version_of("uv", self.context.clients), *this_python())
+        return f"python-{gating.content_key(_FORMAT, *self._manifests.identity, *by)}"
+
+    @cached_property
+    def place(self) -> Path:
+        """Where the environment is. Raises as ``install`` does."""
+        return self._store.entry(self.key, self._make)
+
     def install(self) -> Installed:
         """Make the environment, once for these manifests: as much of it as can be had.
 
         Raises ToolMissingError; ToolFailedError where no registry answers, or uv makes no environment.
         """
         self._write_versions()
-        if self._environment.is_dir():
-            return Installed.kept(self._environment)
-        made = self._environment.with_name(f"{self._environment.name}.{secrets.token_hex(4)}")
-        try:
-            with gating.scratch(self.context) as scratch:
-                found = self._installed_in(made, scratch)
-            for path, text in own_metadata(self._manifests.own, self._tag).items():
-                (made / _OWN_METADATA / path).parent.mkdir(parents=True, exist_ok=True)
-                (made / _OWN_METADATA / path).write_bytes(text.encode())
-            found.keep(made)
-            # Renamed when it is whole: a killed run leaves no half of one.
-            with suppress(OSError):  # another run was quicker, and its own is as good
-                made.rename(self._environment)
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
+        return Installed.kept(self.place)
+
+    def _make(self, made: Path) -> Installed:
+        with gating.scratch(self.context) as scratch:
+            found = self._installed_in(made, scratch)
+        for path, text in own_metadata(self._manifests.own, self._tag).items():
+            (made / _OWN_METADATA / path).parent.mkdir(parents=True, exist_ok=True)
+            (made / _OWN_METADATA / path).write_bytes(text.encode())
         return found
 
     def _installed_in(self, made: Path, scratch: Path) -> Installed:
@@ -132,7 +135,8 @@ class Environment:
 
     def installed(self, package: str) -> tuple[str, ...]:
         """Versions in the environment, if it was made; its metadata is read, nothing imported."""
-        places = [str(path) for path in self._environment.glob("lib/python*/site-packages")]
+        made = self._store.find(self.key)
+        places = [str(path) for path in made.glob("lib/python*/site-packages")] if made else []
         name = canonicalize_name(package)
         return tuple(
             found.version
@@ -143,31 +147,27 @@ class Environment:
     def resolved(self, package: str) -> tuple[str, ...]:
         """Versions in the environment where all that is declared was resolved together, else none: what is
         installed in part may be another version than users get."""
-        made = self._environment.is_dir() and self.install().level is Level.EVERYTHING
-        return self.installed(package) if made else ()
+        made = self._store.find(self.key)
+        whole = made is not None and Installed.kept(made).level is Level.EVERYTHING
+        return self.installed(package) if whole else ()
 
     def sandboxed(self, arguments: Sequence[str]) -> CommandResult:
         """Run the environment's Python in this folder."""
-        python = self._environment / "bin" / "python"
+        python = self.place / "bin" / "python"
         return self.context.sandbox.run(
             gating.command_in(self.folder, [str(python), *arguments]),
             worktree=self._repo.tree,
             timeout_s=self.context.timeout_s,
             env=self.variables(),
-            readable=[self._environment],
+            readable=[self.place],
         )
-
-    @property
-    def place(self) -> Path:
-        """Where the environment is, once it was made."""
-        return self._environment
 
     def variables(self) -> dict[str, str]:
         """How Python finds the project itself, and others of the repository that it takes packages from:
         none is installed; flat, or below ``src``."""
         roots = [self._repo.root / place for place in self._manifests.places]
         places = [place for root in roots for place in (root, root / "src")]
-        places.append(self._environment / _OWN_METADATA)
+        places.append(self.place / _OWN_METADATA)
         return {"PYTHONPATH": os.pathsep.join(map(str, places))}
 
     def test(self) -> SuiteRun:

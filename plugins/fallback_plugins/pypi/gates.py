@@ -159,7 +159,9 @@ class TestsGate:
             target = Environment(context, tree, folder)
             return None if target.install().level is Level.METADATA else target.test()
 
-        verdict = judge_tests(self.name, context, folder, run)
+        verdict = judge_tests(
+            self.name, context, folder, run, Environment(context, context.repo, folder).key
+        )
         if verdict.status is not GateStatus.PASSED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"
             return gating.skipped(self.name, why, verdict.log)

@@ -13,6 +13,14 @@ from fallback_tier.repo import RepoContext
 _ROOT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile")
 
 
+def runs_on(context: GateContext, tree: RepoContext) -> str:
+    """``EcosystemPlugin.runs_on``; empty where a manifest can't be read, so that nothing runs."""
+    try:
+        return Environment(context, tree, ".").key
+    except (RecipeError, RepositoryError):
+        return ""
+
+
 def run(
     context: GateContext, tree: RepoContext, argv: Sequence[str], timeout_s: float | None = None
 ) -> TargetRun:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fallback_tier import entries, folders
 from fallback_tier.errors import RepositoryError, ToolFailedError
 from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.trees import bases
 from fallback_tier.gates.trees.bases import Base, Bases
 from fallback_tier.gates.trees.layers import LayeredWorktree
 from fallback_tier.repo import RepoContext
@@ -55,7 +55,7 @@ def commits(repo: RepoContext, count: int) -> list[RepoContext]:
 
 
 def kept(store: Bases) -> set[str]:
-    return {mark.parent.name for mark in store._folder.glob("*/whole")}
+    return {mark.parent.name for mark in store._entries.folder.glob("*/whole")}
 
 
 def test_a_base_is_made_once(repo: RepoContext, store: Bases, clients: Counting) -> None:
@@ -85,7 +85,7 @@ def test_those_who_come_at_once_make_one(
 def test_the_last_used_are_kept_and_one_in_use_is_never_removed(
     repo: RepoContext, store: Bases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bases, "MAX_BASES", 2)
+    monkeypatch.setattr(store._entries, "most", 2)
     first, second, third, fourth = commits(repo, 4)
     in_use = store.open(first)
     for age, made in ((300, second), (200, third)):
@@ -103,7 +103,7 @@ def test_the_last_used_are_kept_and_one_in_use_is_never_removed(
     (fifth,) = commits(repo, 1)
     store.open(fifth).close()
     assert in_use.place.name not in kept(store)
-    assert len(list(store._folder.glob("*.lock"))) == len(kept(store)) == 2
+    assert len(list(store._entries.folder.glob("*.lock"))) == len(kept(store)) == 2
 
 
 def test_half_of_a_base_is_never_used(
@@ -114,7 +114,7 @@ def test_half_of_a_base_is_never_used(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", killed)
-        patch.setattr(bases, "remove_tree", lambda _: None)  # kill -9 cleans nothing up
+        patch.setattr(entries, "remove_tree", lambda _: None)  # kill -9 cleans nothing up
         with pytest.raises(KeyboardInterrupt):
             store.open(repo)
     (part,) = (tmp_path / "bases").glob("*.part")
@@ -154,7 +154,7 @@ def test_after_a_restart_of_the_system_it_is_looked_at_whole(
     base.close()
     restarted = base.place.parent / "boot-id"
     restarted.write_text("another\n")
-    monkeypatch.setattr(bases, "_BOOT_ID", restarted)
+    monkeypatch.setattr(folders, "_BOOT_ID", restarted)
     store.open(repo).close()
     assert clients.checkouts == 1, "nothing was wrong with it"
     HURTS[kind](base.tree)
@@ -204,4 +204,4 @@ def test_a_base_of_a_repository_of_sha256_names(tmp_path: Path, store: Bases) ->
 def test_a_commit_that_is_not_there_leaves_nothing(repo: RepoContext, store: Bases) -> None:
     with pytest.raises(RepositoryError, match="can't be checked out"):
         store.open(repo.model_copy(update={"base_commit": "1" * 40}))
-    assert [p.suffix for p in store._folder.iterdir()] == [".lock"]
+    assert [p.suffix for p in store._entries.folder.iterdir()] == [".lock"]

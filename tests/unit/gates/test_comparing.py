@@ -29,7 +29,11 @@ def findings(output: str) -> list[Finding]:
 
 
 def judge(
-    place: Path, ours: CommandResult | None, base: CommandResult | None, label: str = "check"
+    place: Path,
+    ours: CommandResult | None,
+    base: CommandResult | None,
+    label: str = "check",
+    on: str = "",
 ) -> tuple[GateVerdict, list[str]]:
     asked: list[str] = []
 
@@ -37,7 +41,7 @@ def judge(
         asked.append(tree.tree.root.name)
         return ours if asked[-1] == "patched" else base
 
-    check = Check(label, run, findings, lambda one: "STOP" in one.output)
+    check = Check(label, run, findings, lambda one: "STOP" in one.output, on=on)
     return judge_check("typecheck", context(place), ".", check), asked
 
 
@@ -100,6 +104,8 @@ def test_the_base_commit_is_asked_once_and_not_relied_on_where_it_hung(tmp_path:
     other = judge(tmp_path, result("a"), result("a"), label="another check")
     assert (again[0].log, again[1]) == ("here: b", ["patched"])
     assert other[1] == ["patched", "base"]
+    elsewhere = judge(tmp_path, result("a"), result("a"), on="another interpreter")
+    assert elsewhere[1] == ["patched", "base"]
     judge(tmp_path / "2", HANGS, HANGS)
     assert judge(tmp_path / "2", HANGS, HANGS)[1] == ["patched", "base"]
 

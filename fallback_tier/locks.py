@@ -1,0 +1,77 @@
+"""Locks that end with their process, however it ends (flock(2)). The name may be removed while held."""
+
+import fcntl
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from fallback_tier.errors import ToolFailedError
+
+#: A lock that nobody has for longer than this is not worth a word.
+_SAID_AFTER_S = 0.1
+
+#: flock(2) itself knows no time limit.
+_POLL_S = 0.02
+
+
+def hold(
+    path: Path,
+    *,
+    shared: bool = False,
+    waiting: Callable[[], None] = lambda: None,
+    limit_s: float = math.inf,
+) -> BinaryIO:
+    """Wait for the lock; closing the file lets go. ``waiting`` is called once, where it takes its time.
+
+    Raises OSError where the file can't be made, ToolFailedError where others have it for ``limit_s``.
+    """
+    began, said = time.monotonic(), False
+    how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+    while True:
+        try:
+            file = _locked(path, how)
+        except BlockingIOError:
+            waited = time.monotonic() - began
+            if waited > limit_s:
+                raise _too_long(path, limit_s) from None
+            if waited > _SAID_AFTER_S and not said:
+                waiting()
+                said = True
+            time.sleep(_POLL_S)
+        else:
+            if file is not None:
+                return file
+
+
+def try_hold(path: Path) -> BinaryIO | None:
+    """As ``hold``, but None where somebody else has it."""
+    try:
+        return _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
+
+
+def _locked(path: Path, how: int) -> BinaryIO | None:
+    """None where whoever held it removed the name between our opening and our locking."""
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, how)
+        if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            return file
+    except FileNotFoundError:
+        pass
+    except BaseException:
+        file.close()
+        raise
+    file.close()
+    return None
+
+
+def _too_long(path: Path, limit_s: float) -> ToolFailedError:
+    return ToolFailedError(
+        f"Another run has held {path} for {limit_s / 60:.0f} minutes.",
+        next_step=f"See what it does (`fuser {path}`), end it if it hangs, and run this again.",
+    )

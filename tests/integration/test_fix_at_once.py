@@ -1,0 +1,92 @@
+"""Three `fix` at once, on one commit, with one fresh state folder: all end alike, and who waits says so."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.cli import exit_codes
+from tests.e2e.command import SCRIPT, Ended, half_written, osv, repository, run, snapshot
+from tests.integration.gate_setup import needs_sandbox
+from tests.registry import Universe, serve
+
+pytestmark = pytest.mark.sandbox
+
+AT_ONCE = 3
+
+#: Long enough that all three come to the same place while one installs.
+PAUSE_S = 2.0
+
+#: Ecosystems whose installed sets are the store's: two that need the same wait for each other.
+IN_STORE = {"PyPI"}
+
+PYTHON = {
+    "requirements.txt": "left==1.0.0\n",
+    "app.py": "import left\n",
+    "test_app.py": "import unittest\n\nimport app\n\n\nclass AppTest(unittest.TestCase):\n"
+    "    def test_app(self):\n        self.assertTrue(app.left)\n",
+}
+NPM = {
+    "package.json": json.dumps(
+        {
+            "name": "app",
+            "version": "1.0.0",
+            "scripts": {"test": "node test.js"},
+            "dependencies": {"left": "1.0.0"},
+        }
+    ),
+    "test.js": "require('left'); console.log('1 passing')\n",
+}
+
+
+def universe() -> Universe:
+    made = Universe()
+    for version in ("1.0.0", "2.0.0"):
+        made.pypi("left", version).npm("left", version)
+    return made
+
+
+def at_once(place: Path, repo: Path, env: Mapping[str, str], ecosystem: str) -> list[Ended]:
+    advisory = place / "advisory.json"
+    advisory.write_text(osv("left", ecosystem=ecosystem))
+    own = ["--state-dir", place / "state", "--keys", place / "keys"]
+    command = [SCRIPT, "fix", repo, "--advisory", advisory, "--dry-run", *own]
+    environ = {**os.environ, "COLUMNS": "200", **env}
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    runs = [
+        subprocess.Popen(list(map(str, command)), env=environ, **streams)  # type: ignore[call-overload]
+        for _ in range(AT_ONCE)
+    ]
+    said = [one.communicate(timeout=300) for one in runs]
+    return [Ended(one.returncode, *words) for one, words in zip(runs, said, strict=True)]
+
+
+def without_its_name(said: str) -> str:
+    return re.sub(r"fix-[0-9a-f]+", "FIX", said)
+
+
+@pytest.mark.parametrize(("ecosystem", "files"), [("PyPI", PYTHON), ("npm", NPM)])
+def test_three_end_alike(tmp_path: Path, ecosystem: str, files: dict[str, str]) -> None:
+    needs_sandbox()
+    repo = repository(tmp_path / "repo", files)
+    before = snapshot(repo)
+    with serve(universe(), pause_s=PAUSE_S) as registry:
+        ended = at_once(tmp_path, repo, registry.environ, ecosystem)
+        again = at_once(tmp_path, repo, registry.environ, ecosystem)
+    for one in (*ended, *again):
+        assert one.code == exit_codes.OK, one
+        assert without_its_name(one.out) == without_its_name(ended[0].out)
+        assert "Traceback" not in one.err
+    if ecosystem in IN_STORE:
+        assert any("another run is busy with" in one.err for one in ended), ended
+    assert not any("made again" in one.err for one in again), "what one installed serves them all"
+    assert snapshot(repo) == before
+    assert half_written(tmp_path / "state") == []
+    verified = run(
+        "audit", "verify", "--state-dir", tmp_path / "state", "--keys", tmp_path / "keys"
+    )
+    assert verified.code == exit_codes.OK, verified

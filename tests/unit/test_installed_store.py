@@ -1,0 +1,249 @@
+"""What is installed is made once for all who need it; never half, never just believed, never too much."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from fallback_plugins.installed import Installed, Level
+from fallback_plugins.store import InstalledStore
+from fallback_tier import entries, folders
+from fallback_tier.errors import ToolFailedError
+
+IN_PART = Installed(Level.IN_PART, (("x==1", "no wheel"),))
+
+
+class Making:
+    """Writes a package, and counts how often."""
+
+    def __init__(self, text: str = "one\n") -> None:
+        self.text = text
+        self.times = 0
+
+    def __call__(self, folder: Path) -> Installed:
+        self.times += 1
+        (folder / "lib").mkdir()
+        (folder / "lib" / "a.py").write_text(self.text)
+        (folder / "lib" / "link.py").symlink_to("a.py")
+        return IN_PART
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def make() -> Making:
+    return Making()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "installed"
+
+
+@pytest.fixture
+def store(place: Path, told: list[str]) -> InstalledStore:
+    return InstalledStore(place, told.append)
+
+
+def names(place: Path) -> set[str]:
+    """Entries, and what is beside them; locks are no news."""
+    return {path.name for path in place.iterdir() if path.suffix not in {".lock", ".use"}}
+
+
+def test_an_entry_is_made_once_with_what_could_not_be_had(
+    store: InstalledStore, place: Path, make: Making, told: list[str]
+) -> None:
+    entry = store.entry("kind-a", make)
+    assert (entry / "lib" / "a.py").read_text() == "one\n"
+    assert Installed.kept(entry) == IN_PART
+    assert InstalledStore(place).entry("kind-a", make) == entry == store.find("kind-a")
+    assert (make.times, told, names(place)) == (1, [], {"kind-a"})
+    assert store.entry("kind-b", make) != entry
+    assert make.times == 2
+
+
+def test_what_was_not_made_is_not_found(store: InstalledStore, place: Path) -> None:
+    assert store.find("kind-a") is None
+    assert not place.exists()
+
+
+def test_of_a_making_that_fails_nothing_is_kept(store: InstalledStore, place: Path) -> None:
+    def fail(folder: Path) -> Installed:
+        (folder / "half").write_text("")
+        raise ToolFailedError("no registry", next_step="")
+
+    with pytest.raises(ToolFailedError, match="no registry"):
+        store.entry("kind-a", fail)
+    assert names(place) == set()
+
+
+def test_those_who_come_at_once_make_one_and_say_that_they_wait(place: Path) -> None:
+    make, told = Making(), []  # type: ignore[var-annotated]
+
+    def slowly(folder: Path) -> Installed:
+        time.sleep(0.5)
+        return make(folder)
+
+    with ThreadPoolExecutor(8) as pool:
+        stores = [InstalledStore(place, told.append) for _ in range(8)]
+        found = list(pool.map(lambda store: store.entry("kind-a", slowly), stores))
+    assert (make.times, len(set(found))) == (1, 1)
+    assert len(told) == 7, "everybody but the one who makes it"
+    assert "another run is busy with what is to be installed" in told[0]
+
+
+HURTS: dict[str, Callable[[Path], object]] = {
+    "content": lambda lib: (lib / "a.py").write_text("two\n"),
+    "longer": lambda lib: (lib / "a.py").write_text("one\ntwo\n"),
+    "gone": lambda lib: (lib / "a.py").unlink(),
+    "planted": lambda lib: (lib / "b.py").write_text(""),
+    "planted folder": lambda lib: (lib / "c").mkdir(),
+    "mode": lambda lib: (lib / "a.py").chmod(0o777),
+    "link": lambda lib: ((lib / "link.py").unlink(), (lib / "link.py").symlink_to("/etc/passwd")),
+    "replaced": lambda lib: ((lib / "link.py").unlink(), (lib / "link.py").write_text("one\n")),
+    "all of it": lambda lib: folders.remove_tree(lib.parent),
+    "mark": lambda lib: (lib.parents[1] / "whole").write_text("{"),
+    "another's mark": lambda lib: (lib.parents[1] / "whole").write_text('{"boot": ""}'),
+}
+
+
+@pytest.mark.parametrize("kind", HURTS)
+def test_a_changed_entry_is_made_again_and_that_is_said(
+    store: InstalledStore, place: Path, make: Making, told: list[str], kind: str
+) -> None:
+    entry = store.entry("kind-a", make)
+    HURTS[kind](entry / "lib")
+    assert store.find("kind-a") is None
+    assert store.entry("kind-a", make) == entry
+    assert (entry / "lib" / "a.py").read_text() == "one\n"
+    assert sorted(path.name for path in (entry / "lib").iterdir()) == ["a.py", "link.py"]
+    assert make.times == 2
+    assert "was changed since, and is made again" in told[0]
+
+
+def test_bytes_that_are_changed_behind_their_times_are_seen_at_the_next_boot(
+    store: InstalledStore, make: Making, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = store.entry("kind-a", make) / "lib" / "a.py"
+    before = file.stat()
+    file.write_text("two\n")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    store.entry("kind-a", make)
+    assert make.times == 1, "all of it is not read each time"
+    (tmp_path / "boot").write_text("another\n")
+    monkeypatch.setattr(folders, "_BOOT_ID", tmp_path / "boot")
+    store.entry("kind-a", make)
+    assert (make.times, file.read_text()) == (2, "one\n")
+
+
+def test_what_only_looks_changed_is_read_and_kept(store: InstalledStore, make: Making) -> None:
+    file = store.entry("kind-a", make) / "lib" / "a.py"
+    os.utime(file, (1, 1))
+    store.entry("kind-a", make)
+    assert make.times == 1
+    file.with_name("elsewhere").hardlink_to(file)  # as a client's cache does it
+    file.with_name("elsewhere").unlink()
+    store.entry("kind-a", make)
+    assert make.times == 1
+
+
+KILLED = """
+import os, sys, time
+from pathlib import Path
+from fallback_plugins.store import InstalledStore
+
+def make(folder):
+    (folder / "half").write_text("")
+    print("making", flush=True)
+    time.sleep(60)
+
+InstalledStore(Path(sys.argv[1])).entry("kind-a", make)
+"""
+
+
+def test_a_killed_run_leaves_no_half(store: InstalledStore, place: Path, make: Making) -> None:
+    run = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(place)], stdout=subprocess.PIPE, text=True
+    )
+    assert run.stdout is not None
+    with run, run.stdout:
+        assert run.stdout.readline() == "making\n"
+        assert len(names(place)) == 1, "what it makes has no entry's name"
+        store.entry("kind-b", make)
+        assert len(names(place)) == 2, "what a live run makes is left alone"
+        run.send_signal(signal.SIGKILL)
+    assert store.find("kind-a") is None
+    entry = store.entry("kind-a", make)
+    assert not (entry / "half").exists()
+    assert names(place) == {"kind-a", "kind-b"}
+
+
+def bounded(store: InstalledStore, monkeypatch: pytest.MonkeyPatch, **bounds: int) -> None:
+    for name, bound in bounds.items():
+        monkeypatch.setattr(store._entries, name, bound)
+
+
+def aged(place: Path, key: str, age: int) -> None:
+    when = time.time() - age
+    os.utime(place / key / "whole", (when, when))
+
+
+def test_the_last_used_are_kept_and_one_in_use_is_never_removed(
+    place: Path, make: Making, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = InstalledStore(place)
+    user.entry("kind-used", make)
+    for number in range(3):
+        InstalledStore(place).entry(f"kind-{number}", make)
+        aged(place, f"kind-{number}", 100 - number)
+    aged(place, "kind-used", 1000)
+    last = InstalledStore(place)
+    bounded(last, monkeypatch, most=2)
+    last.entry("kind-last", make)
+    assert names(place) == {"kind-used", "kind-last", "kind-2"}, "in use, although it is the oldest"
+    del user
+    last.entry("kind-last", make)
+    assert names(place) == {"kind-last", "kind-2"}
+    assert len(list(place.glob("*.lock"))) == 2
+
+
+def test_its_bytes_are_bounded(
+    store: InstalledStore, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        InstalledStore(place).entry(f"kind-{number}", Making("x" * 1000))
+        aged(place, f"kind-{number}", 100 - number)
+    bounded(store, monkeypatch, most_bytes=3000)
+    store.entry("kind-3", Making("x" * 1000))
+    assert names(place) == {"kind-3", "kind-2"}
+
+
+def test_who_uses_a_changed_entry_keeps_its_files_until_it_ends(place: Path, make: Making) -> None:
+    user = InstalledStore(place)
+    entry = user.entry("kind-a", make)
+    opened = os.open(entry, os.O_RDONLY)
+    (entry / "lib" / "a.py").write_text("two\n")
+    InstalledStore(place).entry("kind-a", make)
+    with os.scandir(opened) as found:
+        assert any(found), "mounted where it was, it is all there"
+    os.close(opened)
+    assert len(names(place)) == 2
+    del user
+    InstalledStore(place).entry("kind-b", make)
+    assert names(place) == {"kind-a", "kind-b"}
+
+
+def test_nobody_waits_for_ever(place: Path, make: Making, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "MAX_WAIT_S", 0.2)
+    held = InstalledStore(place)._entries.turn("kind-a")
+    with held, pytest.raises(ToolFailedError, match="Another run has held"):
+        InstalledStore(place).entry("kind-a", make)
