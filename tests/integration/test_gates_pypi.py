@@ -190,7 +190,6 @@ def test_no_code_of_the_target_runs_outside_the_sandbox(tmp_path: Path) -> None:
         verdict = case.judge(build_gates())["resolves"]
     assert not witness.exists()
     assert verdict.status is GateStatus.PASSED
-    assert "in part" in verdict.detail
 
 
 @pytest.mark.registry("uv")

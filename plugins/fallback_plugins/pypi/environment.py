@@ -23,7 +23,7 @@ from fallback_plugins.installed import Installed, Level
 from fallback_plugins.pypi.declared import Source
 from fallback_plugins.pypi.install_plan import Manifests, is_test, pins_of
 from fallback_plugins.pypi.installing import Plan, install
-from fallback_plugins.pypi.metadata import own_metadata, version_files
+from fallback_plugins.pypi.metadata import has_dynamic_version, own_metadata, version_files
 from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
 from fallback_plugins.store import InstalledStore
 from fallback_plugins.suites import SuiteRun
@@ -192,7 +192,10 @@ class Environment:
 
     @cached_property
     def _tag(self) -> str:
-        """The newest tag behind the base commit; empty where git tells none."""
+        """The newest tag behind the base commit; empty where git tells none, or the project its version."""
+        own = self._manifests.own
+        if not version_files(own) and not has_dynamic_version(own):
+            return ""
         words = ["describe", "--tags", "--abbrev=0", self.context.repo.base_commit]
         root = self.context.repo.root
         told = self.context.clients.run("git", words, cwd=root, timeout_s=_GIT_TIMEOUT_S)

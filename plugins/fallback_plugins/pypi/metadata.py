@@ -72,6 +72,11 @@ def own_metadata(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]:
     }
 
 
+def has_dynamic_version(manifests: Mapping[str, str]) -> bool:
+    """Is the project's version computed when it is built?"""
+    return any(f"-{DYNAMIC_VERSION}.dist-info/" in path for path in own_metadata(manifests))
+
+
 def version_files(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]:
     """Modules that a build would write the version to, by path in the project's folder."""
     tool = table_of(parse_toml("pyproject.toml", manifests.get("pyproject.toml", "")), "tool")
