@@ -37,6 +37,19 @@ MAKING = (
     FixRefused,
 )
 
+#: What is said of a patch, wherever it stands.
+_SAID = (
+    "attempt",
+    "tier",
+    "prompt_shape",
+    "patch_sha256",
+    "edit_digest",
+    "remediation_sha256",
+    "grounded",
+    "low_confidence",
+    "application_sha256",
+)
+
 
 def gates_again_make_nothing(trail: Trail) -> Iterator[Finding]:
     """The patch that was named is put to its gates, once; elsewhere nothing is taken over."""
@@ -95,10 +108,14 @@ def _as_asked(
 
 def _was_made(taken: Entry[PatchProposed], links: Sequence[Link]) -> bool:
     """Where it says that it was made, with the same said of it: no doubt gets lost on the way."""
-    original = taken.event.model_copy(update={"taken_from": None})
-    makers = (link for link in links if link.transition == taken.event.taken_from)
     return any(
-        entry.seq < taken.seq and entry.event == original
-        for link in makers
-        for entry in link.proposed
+        made.seq < taken.seq and made.event.taken_from is None and _said(made) == _said(taken)
+        for link in links
+        if link.transition == taken.event.taken_from
+        for made in link.proposed
     )
+
+
+def _said(patch: Entry[PatchProposed]) -> tuple[object, ...]:
+    """All but free text, which may have been redacted in one place."""
+    return tuple(getattr(patch.event, name) for name in _SAID)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fallback_audit.contract import rules_again
 from fallback_audit.contract.links import link_of
 from fallback_audit.contract.table import FIX_RULES, RULES, link_violations, violations
 from fallback_audit.contract.trail import Entry, Trail
@@ -18,6 +19,7 @@ from fallback_audit.events import (
     TransitionReopened,
 )
 from fallback_audit.ports import Scope
+from fallback_audit.retention.free_text import free_text_fields
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_audit.verifying.verify import VerificationReport, verify
 from fallback_audit.vocabulary import AffectedCode, EscalationReason
@@ -271,6 +273,15 @@ def test_valid_fixes_break_no_rule_wherever_the_process_died(valid: Callable[[],
     fix = valid()
     for length in range(1, sum(map(len, fix.values())) + 1):
         assert not broken(cut(fix, length)), f"after {length} events"
+
+
+def test_a_patch_whose_files_were_redacted_where_it_was_made_is_the_same() -> None:
+    """And everything else that is said of a patch is compared."""
+    fix = gates_run_again()
+    fix[FIRST] = changed(fix[FIRST], PatchProposed, files=("[redacted]",))
+    assert not broken(fix)
+    free = free_text_fields(PatchProposed)
+    assert {*rules_again._SAID, *free, "kind", "taken_from"} == set(PatchProposed.model_fields)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
