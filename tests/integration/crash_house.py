@@ -143,10 +143,12 @@ class CrashHouse:
             report = verify(
                 audit, checkpoints=None, evidence=file_evidence(evidence_dir(self.state))
             )
+            judged = Counter(
+                (stored.scope, stored.payload.attempt, stored.payload.gate)
+                for stored in audit.events()
+                if isinstance(stored.payload, GateJudged)
+            )
         assert report.ok, report.model_dump(mode="json")
-        judged = Counter(
-            (event.attempt, event.gate) for event in self.events if isinstance(event, GateJudged)
-        )
         assert set(judged.values()) <= {1}, judged
         for folder in ("worktrees", "held"):
             assert not list((self.state / folder).glob("*")), folder

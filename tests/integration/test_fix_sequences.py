@@ -49,6 +49,13 @@ SLOW = settings(
 GATE_SAYS = ("passes", "fails", "fails otherwise", "is skipped", "has no tool")
 ENDS = {"FixVerified", "FixRefused", "FixEscalated"}
 
+#: How a patch ends a fix that its gate does not fail.
+NOT_FAILED: dict[str, str] = {
+    "passes": "verified",
+    "is skipped": EscalationReason.NOTHING_PROVED,
+    "has no tool": EscalationReason.GATE_INFRASTRUCTURE,
+}
+
 
 class Story(NamedTuple):
     """A fix: what is said to it, in order."""
@@ -137,11 +144,11 @@ class Fix(Desk):
 
 
 class Came(NamedTuple):
-    """How a gate transition must end. ``failed``: the plan of its last failed attempt, "" for none made;
-    None: no attempt failed."""
+    """How a gate transition must end. ``proposed``: its last plan that became a patch. ``failed``: the plan
+    of its last failed attempt, "" for none made; None: no attempt failed."""
 
     end: str
-    proposed: bool
+    proposed: str | None
     failed: str | None
 
 
@@ -161,7 +168,8 @@ def transition(
     tried: list[str] = [inherited] if inherited else []
     priors = 0 if inherited is None else 1
     failures: list[tuple[str, ...]] = []
-    proposed, failed = False, None
+    proposed: str | None = None
+    failed: str | None = None
     while True:
         came = attempt(author, judge, tried)
         if came.plan is None:
@@ -177,14 +185,9 @@ def transition(
             failed = ""
         else:
             word = next(gate, "passes")
-            proposed = True
+            proposed = came.plan
             if word not in ("fails", "fails otherwise"):
-                ends: dict[str, str] = {
-                    "passes": "verified",
-                    "is skipped": EscalationReason.NOTHING_PROVED,
-                    "has no tool": EscalationReason.GATE_INFRASTRUCTURE,
-                }
-                return Came(ends[word], proposed, failed)
+                return Came(NOT_FAILED[word], proposed, failed)
             failures.append((word,))
             tried.append(came.plan)
             failed = came.plan
