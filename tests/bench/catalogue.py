@@ -2,6 +2,7 @@
 
 from tests.bench import (
     rows_audit,
+    rows_fix,
     rows_isolation,
     rows_llm,
     rows_loop,
@@ -22,6 +23,7 @@ ROWS: tuple[Row, ...] = (
     *rows_prompt.ROWS,
     *rows_isolation.ROWS,
     *rows_loop.ROWS,
+    *rows_fix.ROWS,
     *rows_audit.ROWS,
     *rows_retrieval.ROWS,
     *rows_sandbox.ROWS,

@@ -67,8 +67,10 @@ def declared(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tup
 
 def is_wanted(path: str, folder: str, changed: Sequence[str]) -> bool:
     """requirements.txt, the files for tests, and those that a patch changed."""
+    if kind_of(path) is not Kind.REQUIREMENTS:
+        return False
     pure, near = PurePosixPath(path), PurePosixPath(folder)
-    if kind_of(path) is not Kind.REQUIREMENTS or "constraints" in pure.name:
+    if "constraints" in pure.name:
         return False
     if pure.parent not in {near, near / "requirements", near / "reqs"}:
         return False

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from fallback_plugins.gating import in_folder
@@ -234,4 +234,5 @@ def pins_of(exported: str) -> tuple[Source, ...]:
 
 def is_test(path: str, folder: str) -> bool:
     """Is this a test file, by the names that pytest and unittest look for, in a folder?"""
-    return PurePosixPath(path).is_relative_to(folder) and bool(_TEST_FILE.fullmatch(path))
+    is_inside = folder == "." or path.startswith(f"{folder}/")
+    return is_inside and _TEST_FILE.fullmatch(path) is not None

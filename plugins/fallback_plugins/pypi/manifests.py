@@ -2,7 +2,10 @@
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import PurePosixPath
+
+from fallback_tier.limits import MAX_TRACKED_FILES
 
 
 class Kind(StrEnum):
@@ -39,6 +42,7 @@ _REQUIREMENTS_FOLDER = re.compile(r"requirements|constraints|reqs", re.IGNORECAS
 _NOT_OURS = frozenset({"node_modules", "site-packages", ".venv", "venv", "vendor", "_vendor"})
 
 
+@lru_cache(maxsize=MAX_TRACKED_FILES)  # every gate asks it of every tracked file
 def kind_of(path: str) -> Kind | None:
     """The kind of a manifest; None where the path is none (or lies in an installed tree)."""
     pure = PurePosixPath(path)
