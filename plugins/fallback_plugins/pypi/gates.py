@@ -161,7 +161,7 @@ class TestsGate:
             return run_tests(Environment(context, tree, folder))
 
         verdict = judge_tests(self.name, context, folder, run)
-        if verdict.status is not GateStatus.PASSED and _NO_PYTEST in verdict.log:
+        if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"
             return gating.skipped(self.name, why, verdict.log)
         return verdict

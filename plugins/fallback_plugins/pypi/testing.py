@@ -12,6 +12,7 @@ from fallback_plugins import gating
 from fallback_plugins.gating import in_folder
 from fallback_plugins.installed import Level, NotInstalled
 from fallback_plugins.pypi.environment import Environment
+from fallback_plugins.pypi.foreign_runners import foreign_runners
 from fallback_plugins.pypi.install_plan import is_test
 from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
 from fallback_plugins.reports import read_lines, report_in
@@ -41,13 +42,13 @@ def run_tests(target: Environment) -> SuiteRun | NotInstalled:
     if found.level is Level.METADATA:
         return NotInstalled(found.in_words)
     installed = "" if found.level is Level.EVERYTHING else f"installed {found.in_words}"
-    if not target.installed("pytest"):
-        return _run(target, "unittest", _discovery(target), installed)
-    ours = _pytest(target, installed)
-    if ours.count != 0 or ours.result.timed_out:
-        return ours
-    other = _run(target, "unittest", _discovery(target), installed)
-    return other if other.count else ours
+    ours = _pytest(target, installed) if target.installed("pytest") else None
+    if ours is None or (ours.count == 0 and not ours.result.timed_out):
+        other = _run(target, "unittest", _discovery(target), installed)
+        ours = other if ours is None or other.count else ours
+    if ours.count == 0 and (called := foreign_runners(target.repo, target.folder)):
+        return replace(ours, installed="; ".join(filter(None, (installed, called))))
+    return ours
 
 
 def _pytest(target: Environment, installed: str) -> SuiteRun:

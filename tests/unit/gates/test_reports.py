@@ -42,6 +42,7 @@ def test_a_whole_report() -> None:
         "nothing\n" + WHOLE,
         WHOLE + line(test="c", was="passed"),
         WHOLE + WHOLE,
+        WHOLE + line(told=2, ran=2, failed=0),
         line(test="c", was="passed") + WHOLE,
         line(test="a") + line(told=1, ran=1, failed=0),
         line(test="a", was="passed") + line(told=1, ran="1", failed=0),

@@ -95,6 +95,12 @@ def test_what_stands_in_a_file_that_could_not_be_read_in_is_not_the_patchs(
     assert worse.broken == ("t/b.py",)
 
 
+def test_a_file_that_can_be_read_in_at_last_need_not_have_a_test_that_runs(tmp_path: Path) -> None:
+    base = ended(**{"a": "passed", "t/b.py": "uncollected"})
+    verdict = judge(tmp_path, Project([ended(**{"a": "passed", "t/b.py::one": "skipped"})], [base]))
+    assert verdict.detail == "1 test(s) pass"
+
+
 def test_where_nothing_passes_nothing_is_told(tmp_path: Path) -> None:
     base = ended(a="uncollected")
     assert judge(tmp_path, Project([base], [base])).status is SKIPPED
