@@ -205,6 +205,9 @@ class GateVerdict(Frozen):
     flaky: tuple[str, ...] = ()
     #: Tests of the base commit that pass there and failed here, where the runner names them.
     broken: tuple[str, ...] = ()
+    #: Tests that fail here as they always do at the base commit: not the patch's, and one of them may be
+    #: the test that shows the flaw.
+    failing_before: tuple[str, ...] = ()
     log: str = ""
     duration_ms: int = 0
 

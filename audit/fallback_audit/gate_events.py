@@ -57,7 +57,8 @@ class GateJudged(Frozen):
     """One gate's typed verdict on one attempt's patch.
 
     ``flaky``: tests that failed here and that fail now and then at the base commit too. ``broken``: tests
-    that pass there and failed here, where the runner names them.
+    that pass there and failed here, where the runner names them. ``failing_before``: tests that fail
+    here as they always do there, beside a pass.
     """
 
     kind: Literal["GateJudged"] = "GateJudged"
@@ -71,6 +72,7 @@ class GateJudged(Frozen):
     proof_level: ProofLevel | None = None
     flaky: tuple[Prose, ...] = ()
     broken: tuple[Prose, ...] = ()
+    failing_before: tuple[Prose, ...] = ()
 
 
 class AttemptFailed(Frozen):

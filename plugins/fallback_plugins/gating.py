@@ -200,5 +200,6 @@ def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
     # What tests tell comes before what else failed: the next attempt, and a person, are told of them.
     first = next((verdict for verdict in verdicts if verdict.broken), verdicts[0])
     broken = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.broken))
-    said = {"detail": details, "log": logs, "proof_level": level}
+    before = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.failing_before))
+    said = {"detail": details, "log": logs, "proof_level": level, "failing_before": before}
     return first.model_copy(update={**said, "flaky": flaky, "broken": broken})

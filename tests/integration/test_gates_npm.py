@@ -57,7 +57,7 @@ def test_a_failing_test_is_named_and_its_paths_are_relative(tmp_path: Path) -> N
     with patched(tmp_path, project() | {"calc.js": FIXED}, change, about=OWN) as case:
         verdict = case.judge(build_gates())["tests"]
     assert verdict.failure_kind is FailureKind.TESTS_FAILED
-    assert verdict.detail == "tests failed (2 ran)"
+    assert verdict.broken == ("test/calc.test.js > adds",)
     assert "not ok" in verdict.log
     assert str(tmp_path) not in verdict.log
 
@@ -72,7 +72,9 @@ def test_fewer_tests_than_at_the_base_commit_is_a_failure(tmp_path: Path) -> Non
     with patched(tmp_path, files, change, about=OWN) as case:
         verdict = case.judge(build_gates())["tests"]
     assert verdict.failure_kind is FailureKind.TESTS_MISSING
-    assert verdict.detail == "1 test(s) ran, 2 at the base commit"
+    assert verdict.detail == (
+        "1 test(s) pass at the base commit and did not run here: test/calc.test.js > adds nothing"
+    )
 
 
 def test_tests_that_hang_time_out(tmp_path: Path) -> None:

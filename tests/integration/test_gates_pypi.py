@@ -62,7 +62,10 @@ def test_code_that_ends_the_test_run_early_is_no_pass(tmp_path: Path) -> None:
     assert imports.failure_kind is FailureKind.BUILD_FAILED
     assert "cannot import calc: it ends the interpreter" in imports.log
     assert verdict.failure_kind is FailureKind.TESTS_MISSING
-    assert verdict.detail == "0 test(s) ran, 2 at the base commit"
+    assert verdict.detail == (
+        "1 test(s) pass at the base commit and have no report here that its log agrees with: "
+        "test_zero (test_calc.Add.test_zero)"
+    )
 
 
 def test_fewer_tests_than_at_the_base_commit_is_a_failure(tmp_path: Path) -> None:
@@ -76,7 +79,10 @@ def test_fewer_tests_than_at_the_base_commit_is_a_failure(tmp_path: Path) -> Non
     with patched(tmp_path, files, change, about=OWN) as case:
         verdict = case.judge(build_gates())["tests"]
     assert verdict.failure_kind is FailureKind.TESTS_MISSING
-    assert verdict.detail == "1 test(s) ran, 2 at the base commit"
+    assert verdict.detail == (
+        "1 test(s) pass at the base commit and did not run here: "
+        "test_zero (test_calc.Add.test_zero)"
+    )
 
 
 def test_tests_that_hang_time_out(tmp_path: Path) -> None:

@@ -154,6 +154,7 @@ def _verdict(judged: GateJudged, evidence: EvidenceStore) -> GateVerdict:
         proof_level=judged.proof_level,
         flaky=judged.flaky,
         broken=judged.broken,
+        failing_before=judged.failing_before,
         log=log.decode(),
         duration_ms=judged.duration_ms,
     )

@@ -121,9 +121,8 @@ class FixRecord:
         kept = verdict.model_copy(
             update={
                 "detail": excerpt(verdict.detail, MAX_EXCERPT_CHARS),
-                "broken": tuple(
-                    excerpt(name, MAX_EXCERPT_CHARS) for name in verdict.broken[:MAX_NAMED_TESTS]
-                ),
+                "broken": _some(verdict.broken),
+                "failing_before": _some(verdict.failing_before),
                 "log": log.decode(),
             }
         )
@@ -139,6 +138,7 @@ class FixRecord:
                 proof_level=kept.proof_level,
                 flaky=kept.flaky,
                 broken=kept.broken,
+                failing_before=kept.failing_before,
             )
         )
         return kept
@@ -204,3 +204,8 @@ class FixRecord:
     def _record(self, event: AuditEvent) -> None:
         self._append(event)
         self._observe(event)
+
+
+def _some(names: Sequence[str]) -> tuple[str, ...]:
+    """So many names of tests as an event has room for; a target chooses them."""
+    return tuple(excerpt(name, MAX_EXCERPT_CHARS) for name in names[:MAX_NAMED_TESTS])

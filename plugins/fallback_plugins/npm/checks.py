@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fallback_plugins import gating
 from fallback_plugins.comparing import Check, judge_check, together
+from fallback_plugins.installed import NotInstalled
 from fallback_plugins.npm import tsconfig
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.touched import touched_folders
@@ -12,6 +13,8 @@ from fallback_plugins.versions import version_of
 from fallback_tier.execution import CommandResult
 from fallback_tier.ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
+
+_REFUSED = "npm can't install what package.json declares"
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,9 @@ class TypecheckGate:
                 yield gating.skipped(self.name, f"{more} more configuration(s)")
 
     def _config(self, context: GateContext, folder: str, config: str) -> GateVerdict:
-        def run(tree: RepoContext) -> CommandResult | None:
+        def run(tree: RepoContext) -> CommandResult | NotInstalled:
             if not Installation(context, tree, folder).ready():
-                return None
+                return NotInstalled(_REFUSED)
             result = context.sandbox.run(
                 [gating.in_folder(folder, tsconfig.TSC), *tsconfig.OPTIONS, "-p", config],
                 worktree=tree.tree,
@@ -78,9 +81,9 @@ class BuildGate:
         if (why := _not_installed(project)) is not None:
             return gating.skipped(self.name, why)
 
-        def run(tree: RepoContext) -> CommandResult | None:
+        def run(tree: RepoContext) -> CommandResult | NotInstalled:
             target = Installation(context, tree, folder)
-            return target.build() if target.ready() else None
+            return target.build() if target.ready() else NotInstalled(_REFUSED)
 
         check = Check("npm run build", run, on=version_of("node", context.clients))
         return judge_check(self.name, context, folder, check)

@@ -7,18 +7,20 @@ from fallback_audit.vocabulary import FailureKind, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.comparing import together
 from fallback_plugins.gating import in_folder
+from fallback_plugins.installed import NotInstalled
 from fallback_plugins.npm.checks import BuildGate, TypecheckGate
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.lockfile import installed_versions
 from fallback_plugins.npm.specs import floor
-from fallback_plugins.npm.summaries import summary
 from fallback_plugins.npm.survey import (
     ECOSYSTEM,
     Project,
     survey,
 )
+from fallback_plugins.npm.testing import run_tests
 from fallback_plugins.npm.touched import touched_folders
-from fallback_plugins.suites import SuiteRun, judge_tests
+from fallback_plugins.suite_run import SuiteRun
+from fallback_plugins.suites import judge_tests
 from fallback_plugins.versions import version_of
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
@@ -180,15 +182,13 @@ class TestsGate:
         if not project.has_tests:
             return gating.skipped(self.name, f"{project.manifest} has no test script")
 
-        def run(tree: RepoContext) -> SuiteRun | None:
+        def run(tree: RepoContext) -> SuiteRun | NotInstalled:
             target = Installation(context, tree, folder)
             if not target.ready():
-                return None
+                return NotInstalled("npm can't install what package.json declares")
             if tree.tree != context.worktree.tree and target.has_build:
                 target.build()  # as the gate before did in the patched tree: tests may be of what it made
-            result = target.sandboxed(["npm", "test"])
-            output = gating.relative_log(result, tree.root)
-            return SuiteRun.told(result.model_copy(update={"output": output}), summary(output))
+            return run_tests(context, target, tree)
 
         return judge_tests(self.name, context, folder, run, version_of("node", context.clients))
 

@@ -1,4 +1,4 @@
-"""A virtual environment of a project's dependencies, and its tests run in it.
+"""A virtual environment of a project's dependencies, and its Python run in it.
 
 Everything that downloads runs outside the sandbox over copies of the manifests and takes wheels
 only (``--no-build``): no source distribution and no local project is built there, so no target's
@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import distributions
 from itertools import count
@@ -21,12 +20,10 @@ from fallback_plugins import gating
 from fallback_plugins.gating import in_folder
 from fallback_plugins.installed import Installed, Level
 from fallback_plugins.pypi.declared import Source
-from fallback_plugins.pypi.install_plan import Manifests, is_test, pins_of
+from fallback_plugins.pypi.install_plan import Manifests, pins_of
 from fallback_plugins.pypi.installing import Plan, install
 from fallback_plugins.pypi.metadata import has_dynamic_version, own_metadata, version_files
-from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
 from fallback_plugins.store import InstalledStore
-from fallback_plugins.suites import SuiteRun
 from fallback_plugins.versions import this_python, version_of
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
@@ -58,6 +55,11 @@ class Environment:
         self._repo = repo
         self._manifests = Manifests(repo, folder, context.application.files, runner)
         self._store = InstalledStore.of(context)
+
+    @property
+    def repo(self) -> RepoContext:
+        """The tree that it is of."""
+        return self._repo
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -170,20 +172,6 @@ class Environment:
         places.append(self.place / _OWN_METADATA)
         return {"PYTHONPATH": os.pathsep.join(map(str, places))}
 
-    def test(self) -> SuiteRun:
-        """Run the suite; a run that ends well but reports nothing has run nothing."""
-        if self.installed("pytest"):
-            options = ["-q", "-ra", "--tb=short", "--color=no", "-p", "no:cacheprovider"]
-            # Over a project's own `-x`: behind the first failure there may be others.
-            result = self.sandboxed(["-m", "pytest", *options, "--maxfail=0"])
-            summary = pytest_summary
-        else:
-            result = self.sandboxed(["-m", "unittest", "discover", *self._discovery()])
-            summary = unittest_summary
-        output = gating.relative_log(result, self._repo.root)
-        run = SuiteRun.told(result.model_copy(update={"output": output}), summary(output))
-        return replace(run, count=0) if run.count is None and result.ok else run
-
     def _write_versions(self) -> None:
         """Put the modules that a build would write into the tree, where nothing is in their place."""
         for path, text in version_files(self._manifests.own, self._tag).items():
@@ -200,14 +188,6 @@ class Environment:
         root = self.context.repo.root
         told = self.context.clients.run("git", words, cwd=root, timeout_s=_GIT_TIMEOUT_S)
         return told.output.strip() if told.ok else ""
-
-    def _discovery(self) -> list[str]:
-        for name in ("tests", "test"):
-            inside = in_folder(self.folder, name)
-            if any(is_test(path, inside) for path in self._repo.tracked_files):
-                package = self._repo.has(f"{inside}/__init__.py")
-                return ["-s", name, "-t", "."] if package else ["-s", name]
-        return []
 
     def _uv(
         self, arguments: Sequence[str], folder: Path, environment: Path | None = None
