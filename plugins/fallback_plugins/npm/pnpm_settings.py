@@ -31,6 +31,15 @@ _WITHOUT_EFFECT = frozenset(
 def settings_texts(files: Files) -> dict[str, str]:
     """The settings file as the scratch project gets it. Raises RecipeError, naming a setting that decides
     what is resolved and isn't carried over."""
+    content = settings(files)
+    other = [key for key in content if key not in _CARRIED and key not in _WITHOUT_EFFECT]
+    if other:
+        raise _unsupported(f"sets {other[0]}, which is not carried over")
+    return carried_text(content)
+
+
+def settings(files: Files) -> dict[str, Any]:
+    """The settings file's content, every scalar a text; empty where there is none. Raises RecipeError."""
     found = [text for path, text in (files.settings or {}).items() if path.endswith(FILE)]
     if not found:
         return {}
@@ -44,11 +53,15 @@ def settings_texts(files: Files) -> dict[str, str]:
         raise _unsupported("is not YAML") from error
     if not isinstance(content, dict):
         raise _unsupported("is not a YAML mapping")
-    other = [key for key in content if key not in _CARRIED and key not in _WITHOUT_EFFECT]
-    if other:
-        raise _unsupported(f"sets {other[0]}, which is not carried over")
+    return content
+
+
+def carried_text(content: dict[str, Any]) -> dict[str, str]:
+    """A settings file of what names members and ranges, and of nothing else."""
+    import yaml
+
     carried = {key: content[key] for key in _CARRIED if key in content}
-    return {FILE: yaml.safe_dump(carried, default_flow_style=False)}
+    return {FILE: yaml.safe_dump(carried, default_flow_style=False)} if carried else {}
 
 
 def _unsupported(why: str) -> RecipeError:
