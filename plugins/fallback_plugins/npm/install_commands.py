@@ -59,6 +59,9 @@ _PNPM = (
     # One folder of modules, as npm makes it, and nothing in it that names this machine's folders.
     "--config.node-linker=hoisted",
     "--config.extend-node-path=false",
+    # It waits a minute before it asks a third time for what is not there.
+    "--config.fetch-retry-maxtimeout=5000",
+    "--config.fetch-retry-mintimeout=1000",
     "--config.strict-peer-dependencies=false",
     "--config.engine-strict=false",
     "--config.package-manager-strict=false",
@@ -73,8 +76,6 @@ _BERRY_ENVIRONMENT = {
     "YARN_ENABLE_TELEMETRY": "false",
     "YARN_ENABLE_COLORS": "false",
     "YARN_ENABLE_PROGRESS_BARS": "false",
-    "YARN_ENABLE_HARDENED_MODE": "false",
-    "YARN_CHECKSUM_BEHAVIOR": "ignore",
 }
 
 #: No transport is allowed: git clones nothing.
@@ -113,7 +114,9 @@ class Commands:
         env = {"YARN_IGNORE_PATH": "1", "SKIP_YARN_COREPACK_CHECK": "1"}
         return self._node(YARN, folder, ["install", *_YARN, *places, *words], env)
 
-    def berry(self, client: PinnedClient, folder: Path, *, frozen: bool) -> CommandResult:
+    def berry(
+        self, client: PinnedClient, folder: Path, compression: str, *, frozen: bool
+    ) -> CommandResult:
         """yarn from version 2 on, in ours. It reads no npm configuration: the registry is told."""
         registry = self.registry(folder)
         env = {
@@ -121,6 +124,7 @@ class Commands:
             "YARN_GLOBAL_FOLDER": str(self.cache / client.folder.replace("@", "")),
             "YARN_ENABLE_IMMUTABLE_INSTALLS": "true" if frozen else "false",
             "YARN_NPM_REGISTRY_SERVER": registry,
+            "YARN_COMPRESSION_LEVEL": compression,
         }
         if registry.startswith("http:"):
             env["YARN_UNSAFE_HTTP_WHITELIST"] = registry.split("/")[2].partition(":")[0]

@@ -91,21 +91,48 @@ class Inputs:
     def for_npm(self) -> "Inputs":
         """The same project in npm's words: what pnpm alone reads is said in the root's manifest."""
         found = {path: _plain(self.manifests[path]) for path in self.own}
-        members = [str(PurePosixPath(path).parent) for path in self.own[1:]]
         path = in_folder(self.root, MANIFEST)
-        if members and path in found:
-            facts = json.loads(found[path])
-            prefix = "" if self.root == "." else f"{self.root}/"
-            facts["workspaces"] = [member.removeprefix(prefix) for member in members]
-            found[path] = json.dumps(facts)
+        if self.members and path in found:
+            facts = parse_manifest(path, found[path])
+            found[path] = json.dumps({**facts, "workspaces": list(self.members)})
         return replace(self, manifests={**self.manifests, **found})
 
     def with_bootstrapped(self) -> "Inputs":
         """The same project with lerna's packages as members of a workspace."""
         return replace(self, own=(*self.own, *self.bootstrapped)).for_npm()
 
-    def for_tests(self) -> tuple["Inputs", tuple[str, ...]]:
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Folders of the workspace's members, below the root."""
+        prefix = "" if self.root == "." else f"{self.root}/"
+        return tuple(str(PurePosixPath(path).parent).removeprefix(prefix) for path in self.own[1:])
+
+    @property
+    def private_members(self) -> tuple[str, ...]:
+        """Those that are never published (sites, examples), where others are."""
+        found = [
+            member
+            for member, path in zip(self.members, self.own[1:], strict=True)
+            if parse_manifest(path, self.manifests[path]).get("private") is True
+        ]
+        return tuple(found) if len(found) < len(self.members) else ()
+
+    def without_private(self) -> "Inputs":
+        """The same project without members that are never published."""
+        private = self.private_members
+        members = zip(self.members, self.own[1:], strict=True)
+        kept = [path for member, path in members if member not in private]
+        return replace(self, own=(*self.own[:1], *kept)).for_npm() if private else self
+
+    def for_tests(self) -> tuple["Inputs", dict[str, list[str]]]:
         """What it runs with and what its tests are run by; and the names of what is left out then."""
+        private = self.private_members
+        fewer = self.without_private()
+        fewer, left_out = fewer._without_other_tools()
+        told = {"private members": list(private), "other devDependencies": left_out}
+        return fewer, {what: names for what, names in told.items() if names}
+
+    def _without_other_tools(self) -> tuple["Inputs", list[str]]:
         found, left_out = {}, []
         for path in self.own:
             facts = dict(parse_manifest(path, self.manifests[path]))
@@ -116,7 +143,7 @@ class Inputs:
                 left_out += [name for name in asked if name not in tools]
                 found[path] = json.dumps(facts)
         fewer = replace(self, manifests={**self.manifests, **found})
-        return fewer, tuple(dict.fromkeys(left_out))
+        return fewer, list(dict.fromkeys(left_out))
 
     def _facts(self, path: str, sections: tuple[str, ...]) -> dict[str, Any]:
         facts = parse_manifest(path, self.manifests[path])

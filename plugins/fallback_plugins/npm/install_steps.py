@@ -22,7 +22,7 @@ from fallback_plugins.npm.pnpm import PNPM
 from fallback_plugins.npm.pnpm_lock import parse_pnpm_lock
 from fallback_plugins.npm.pnpm_settings import carried_text, settings
 from fallback_plugins.npm.yarn import YARN
-from fallback_plugins.npm.yarn_berry import berry_format
+from fallback_plugins.npm.yarn_berry import berry_compression, berry_format
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
 
@@ -94,11 +94,12 @@ def _for_tests(inputs: Inputs, commands: Commands, *, locked: bool) -> Iterator[
     fewer, left_out = inputs.for_tests()
     if not left_out:
         return
+    told = tuple((what, ", ".join(names)) for what, names in left_out.items())
     name = "npm install of what it runs with and its test runner"
     name += f", {inputs.lock_name} beside it" if locked else ""
     texts = fewer.texts(locked=locked)
     step = _one(name, Level.IN_PART, texts, fewer, commands, ["install", _PEERS])
-    yield replace(step, left_out=(("other devDependencies", ", ".join(left_out)),))
+    yield replace(step, left_out=told)
 
 
 def _npm(
@@ -142,10 +143,11 @@ def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
         yield Step(f"{YARN.label} {frozen}", Level.EVERYTHING, texts, classic(frozen))
         yield Step(f"{YARN.label} without {frozen}", Level.IN_PART, texts, classic())
         return
+    compression = berry_compression(inputs.lock_text)
     client = next(client for lowest, client in BERRY.items() if written >= lowest)
 
     def berry(*, frozen: bool) -> Callable[[Path], CommandResult]:
-        return lambda folder: commands.berry(client, folder, frozen=frozen)
+        return lambda folder: commands.berry(client, folder, compression, frozen=frozen)
 
     yield Step(f"{client.label} --immutable", Level.EVERYTHING, texts, berry(frozen=True))
     yield Step(f"{client.label} without --immutable", Level.IN_PART, texts, berry(frozen=False))
@@ -164,6 +166,11 @@ def _by_pnpm(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
         return lambda folder: commands.pnpm(client, folder, words)
 
     yield Step(f"{client.label} {frozen}", Level.EVERYTHING, texts, run(frozen))
+    if private := inputs.private_members:
+        kept = [f"--filter=./{member}" for member in inputs.members if member not in private]
+        name = f"{client.label} {frozen} without private members"
+        only = run(frozen, "--config.include-workspace-root=true", "--filter=.", *kept)
+        yield Step(name, Level.IN_PART, texts, only, (("private members", ", ".join(private)),))
     name = f"{client.label} without {frozen}"
     yield Step(name, Level.IN_PART, texts, run("--no-frozen-lockfile"))
 

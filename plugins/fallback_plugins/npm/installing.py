@@ -21,7 +21,9 @@ from fallback_tier.ports import GateContext
 _MAX_WORDS = 300
 
 #: Lines in which yarn and pnpm say what is wrong.
-_ERROR = re.compile(r"^(?:error |.*\bERR_PNPM|.*➤ YN(?!0000|0007|0013)\d{4}:|\[ERR)|Error:")
+_ERROR = re.compile(
+    r"^(?:error |(?!WARN).*\bERR_PNPM|➤ YN(?!0000|0007|0013)\d{4}:(?! │ [+-])|\[ERR)|Error:"
+)
 
 
 def install(context: GateContext, commands: Commands, inputs: Inputs, entry: Path) -> Installed:
