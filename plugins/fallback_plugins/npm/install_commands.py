@@ -128,7 +128,8 @@ class Commands:
         }
         if registry.startswith("http:"):
             env["YARN_UNSAFE_HTTP_WHITELIST"] = registry.split("/")[2].partition(":")[0]
-        return self._node(client, folder, ["install"], env)
+        # Without this the scripts of the root and of members run, whatever is said of scripts.
+        return self._node(client, folder, ["install", "--mode=skip-build"], env)
 
     def pnpm(self, client: PinnedClient, folder: Path, words: Sequence[str]) -> CommandResult:
         """pnpm, in the version that wrote the lock's format."""
