@@ -273,7 +273,7 @@ def test_a_run_that_is_taken_up_behind_the_first_gate_has_what_it_installed(tmp_
     change = {"package.json": project(dependencies={"ms": "2.1.3"})["package.json"]}
     manifests = ("package.json",)
     with patched(tmp_path, files, change, about=MS, manifests=manifests) as case:
-        assert build_gates()[0].judge(case.context).status is GateStatus.PASSED
+        assert case.judge(build_gates())["tests"].status is GateStatus.PASSED
         case.worktree.reset()
         case.worktree.apply(case.context.application.diff)
         nowhere = case.with_(clients=Nowhere())

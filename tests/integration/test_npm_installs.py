@@ -245,7 +245,7 @@ def test_a_development_dependency_that_nobody_has_does_not_stand_in_the_way(proj
         "other devDependencies",
     ]
     assert "absent-linter" in found.declined[0][1]
-    assert found.declined[-1][1] == "absent-linter"
+    assert found.declined[-1][1] == "left out: absent-linter"
     assert made.says("tape") == "shouts with 1.0.0\n"
 
 

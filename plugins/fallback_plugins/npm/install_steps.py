@@ -6,7 +6,7 @@ for peers, too, where the newer one stands in the way.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from fallback_plugins.npm.install_inputs import LERNA, Inputs
 from fallback_plugins.npm.layout import LOCKS, MANIFEST
 from fallback_plugins.npm.npm_run import peer_options
 from fallback_plugins.npm.pnpm import PNPM
-from fallback_plugins.npm.pnpm_lock import parse_pnpm_lock
+from fallback_plugins.npm.pnpm_lock import parse_pnpm_lock, without_importers
 from fallback_plugins.npm.pnpm_settings import carried_text, settings
 from fallback_plugins.npm.yarn import YARN
 from fallback_plugins.npm.yarn_berry import berry_compression, berry_format
@@ -27,6 +27,9 @@ from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
 
 _PEERS = "--legacy-peer-deps"
+
+#: Names that a reason repeats.
+_NAMED = 5
 
 #: Settings that pnpm 10 reads from its workspace file, and older ones from the root's manifest.
 _MOVED = ("overrides", "packageExtensions", "patchedDependencies", "ignoredOptionalDependencies")
@@ -94,7 +97,7 @@ def _for_tests(inputs: Inputs, commands: Commands, *, locked: bool) -> Iterator[
     fewer, left_out = inputs.for_tests()
     if not left_out:
         return
-    told = tuple((what, ", ".join(names)) for what, names in left_out.items())
+    told = tuple((what, _few(names)) for what, names in left_out.items())
     name = "npm install of what it runs with and its test runner"
     name += f", {inputs.lock_name} beside it" if locked else ""
     texts = fewer.texts(locked=locked)
@@ -167,10 +170,9 @@ def _by_pnpm(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
 
     yield Step(f"{client.label} {frozen}", Level.EVERYTHING, texts, run(frozen))
     if private := inputs.private_members:
-        kept = [f"--filter=./{member}" for member in inputs.members if member not in private]
         name = f"{client.label} {frozen} without private members"
-        only = run(frozen, "--config.include-workspace-root=true", "--filter=.", *kept)
-        yield Step(name, Level.IN_PART, texts, only, (("private members", ", ".join(private)),))
+        left_out = (("private members", _few(private)),)
+        yield Step(name, Level.IN_PART, _published(inputs, texts), run(frozen), left_out)
     name = f"{client.label} without {frozen}"
     yield Step(name, Level.IN_PART, texts, run("--no-frozen-lockfile"))
 
@@ -185,6 +187,21 @@ def _pnpm_texts(inputs: Inputs) -> dict[str, str]:
         facts = json.loads(texts[path])
         texts[path] = json.dumps({**facts, "pnpm": {**facts.get("pnpm", {}), **moved}})
     return texts
+
+
+def _published(inputs: Inputs, texts: Mapping[str, str]) -> dict[str, str]:
+    """The workspace as if it had no private members: its settings and its lock name none."""
+    private = inputs.private_members
+    kept = [member for member in inputs.members if member not in private]
+    fewer = dict(texts)
+    for path, text in carried_text({**settings(inputs.files), "packages": kept}).items():
+        fewer[in_folder(inputs.root, path)] = text
+    return {**fewer, str(inputs.lock): without_importers(inputs.lock_text, private)}
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return f"left out: {', '.join(names[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
 def _at_our_registry(lock: Path, registry: str) -> None:
