@@ -273,6 +273,23 @@ def test_members_of_a_workspace_and_folders_are_links(project) -> None:
     assert made.says("node", "-p", "require('b') + require('f')") == "b with 1.0.0f\n"
 
 
+def test_packages_of_lerna_are_installed_with_the_root(
+    project, registry: Registry, tmp_path: Path
+) -> None:
+    manifest = package(devDependencies={"tape": "1.0.0"})
+    member = {"name": "@a/b", "version": "1.0.0", "dependencies": {"left": "1.0.0"}}
+    files = {
+        "package.json": manifest,
+        "package-lock.json": npm_lock(registry, tmp_path / "l", manifest),
+        "lerna.json": json.dumps({"packages": ["packages/*"]}),
+        "packages/b/package.json": json.dumps(member),
+        "packages/b/index.js": "module.exports = require('left');\n",
+    }
+    made = project(files)
+    assert made.base.install() == Installed(Level.EVERYTHING)
+    assert made.says("node", "-p", "require('@a/b')") == "1.0.0\n"
+
+
 def test_a_place_outside_of_the_repository_is_not_read(project, tmp_path: Path) -> None:
     asked = {"secret": f"file:{tmp_path}/secret.tgz"}
     made = project({"package.json": package(dependencies=asked)})
@@ -382,7 +399,7 @@ def pnpm_project(
             {"name": "b", "dependencies": {"app": "workspace:*"}}
         ),
         "packages/b/index.js": "module.exports = require('app');\n",
-        "pnpm-workspace.yaml": "packages: ['packages/*']\n",
+        "pnpm-workspace.yaml": "packages:\n  - 'packages/*'\n",
         "pnpm-lock.yaml": PNPM_LOCK.format(locked, digest).replace("1.0.0", held),
     }
 
@@ -399,6 +416,29 @@ def test_pnpm_resolves_what_its_lock_does_not_answer(project, registry: Registry
     assert found.level is Level.IN_PART
     assert "ERR_PNPM_OUTDATED_LOCKFILE" in found.declined[0][1]
     assert made.says(*REQUIRE) == "2.0.0\n"
+
+
+def test_a_private_member_that_can_not_be_had_does_not_stand_in_the_way(
+    project, registry: Registry
+) -> None:
+    files = pnpm_project(registry, "^1.0.0", "^1.0.0")
+    site = {"name": "site", "private": True, "dependencies": {"absent": "1.0.0"}}
+    files["packages/site/package.json"] = json.dumps(site)
+    said = "{dependencies: {absent: {specifier: 1.0.0, version: 1.0.0}}}"
+    lock = files["pnpm-lock.yaml"].replace(
+        "packages:\n", f"  packages/site: {said}\npackages:\n", 1
+    )
+    lock = lock.replace(
+        "  left@", "  absent@1.0.0: {resolution: {integrity: sha512-AAAA}}\n  left@", 1
+    )
+    files["pnpm-lock.yaml"] = lock.replace("snapshots:\n", "snapshots:\n  absent@1.0.0: {}\n")
+    made = project(files)
+    found = made.base.install()
+    assert found.level is Level.IN_PART
+    assert steps(found) == [f"{PNPM['9'].label} --frozen-lockfile", "private members"]
+    assert "404" in found.declined[0][1]
+    assert found.declined[1][1] == "left out: packages/site"
+    assert made.says("node", "-p", "require('./packages/b')") == "1.0.0\n"
 
 
 def test_a_lock_that_nobody_reads_is_said_and_npm_installs(project) -> None:
@@ -439,7 +479,7 @@ def test_nothing_of_the_target_runs_outside_whichever_the_client(
         files |= {
             "packages/b/package.json": '{"name": "b", "dependencies": {"app": "workspace:*"}}'
         }
-        files |= {"pnpm-workspace.yaml": "packages: ['packages/*']\npnpmfile: .pnpmfile.cjs\n"}
+        files |= {"pnpm-workspace.yaml": "packages:\n  - 'packages/*'\npnpmfile: .pnpmfile.cjs\n"}
     made = project(files)
     assert made.base.install() == Installed(Level.EVERYTHING)
     assert not witness.exists()

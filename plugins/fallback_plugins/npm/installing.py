@@ -12,7 +12,7 @@ from fallback_plugins.npm.install_inputs import Inputs, write
 from fallback_plugins.npm.install_steps import Step, steps
 from fallback_plugins.npm.modules_layer import gather
 from fallback_plugins.npm.npm_run import own_words
-from fallback_plugins.npm.scratch import NEST, check_paths
+from fallback_plugins.npm.scratch import NEST, check_places
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
 from fallback_tier.ports import GateContext
@@ -32,7 +32,7 @@ def install(context: GateContext, commands: Commands, inputs: Inputs, entry: Pat
     Raises ToolFailedError where no registry answers, ToolMissingError.
     """
     try:
-        check_paths(inputs.files)
+        check_places(inputs.files)
     except RecipeError as error:  # a client would read what lies there
         return Installed(Level.METADATA, (("all of it", error.problem),))
     declined: list[tuple[str, str]] = []

@@ -5,6 +5,7 @@ from typing import Any
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.pnpm_lock import has_aliases
+from fallback_plugins.npm.scratch import is_outside
 from fallback_tier.errors import RecipeError
 
 FILE = "pnpm-workspace.yaml"
@@ -60,6 +61,10 @@ def carried_text(content: dict[str, Any]) -> dict[str, str]:
     """A settings file of what names members and ranges, and of nothing else."""
     import yaml
 
+    globs = content.get("packages")
+    for glob in globs if isinstance(globs, list) else ():
+        if is_outside(str(glob)):
+            raise _unsupported(f"names {glob!r}, which is outside of the repository")
     carried = {key: content[key] for key in _CARRIED if key in content}
     return {FILE: yaml.safe_dump(carried, default_flow_style=False)} if carried else {}
 
