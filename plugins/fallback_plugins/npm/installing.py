@@ -25,6 +25,11 @@ _ERROR = re.compile(
     r"^(?:error |(?!WARN).*\bERR_PNPM|➤ YN(?!0000|0007|0013)\d{4}:(?! │ [+-])|\[ERR)|Error:"
 )
 
+#: npm's refusal of a lock ends with how it is used.
+_USAGE = "; Clean install a project; Usage"
+
+_HOST = re.compile(r"https?://(?:[^/\s@]*@)?([\w.\-]+(?::\d+)?)")
+
 
 def install(context: GateContext, commands: Commands, inputs: Inputs, entry: Path) -> Installed:
     """Climb; what was installed is then in ``entry``.
@@ -40,21 +45,26 @@ def install(context: GateContext, commands: Commands, inputs: Inputs, entry: Pat
         if not isinstance(step, Step):
             declined.append(step)
             continue
-        why = _try(context, step, inputs, entry)
+        if step.where and step.where not in declined[-1][1]:
+            continue
+        why = _try(context, commands, step, inputs, entry)
         if why is None:
             return Installed(step.level, (*declined, *step.left_out))
         declined.append((step.name, why))
     return Installed(Level.METADATA, tuple(declined))
 
 
-def _try(context: GateContext, step: Step, inputs: Inputs, entry: Path) -> str | None:
+def _try(
+    context: GateContext, commands: Commands, step: Step, inputs: Inputs, entry: Path
+) -> str | None:
     """Why a step did not work; None: it did."""
     with gating.scratch(context) as scratch:
         # What the texts name by a relative path is still in the scratch folder.
         project = scratch.joinpath(*("in" for _ in range(NEST)))
         write(step.texts, project)
         result = step.run(project / inputs.root)
-        gating.check_reachable(step.name.partition(" ")[0], result)
+        if result.timed_out or not _asked_elsewhere(result, commands, project):
+            gating.check_reachable(step.name.partition(" ")[0], result)
         if result.ok:
             gather(project, step.texts, entry)
             return None
@@ -62,8 +72,17 @@ def _try(context: GateContext, step: Step, inputs: Inputs, entry: Path) -> str |
         return words(result.model_copy(update={"output": told}))
 
 
+def _asked_elsewhere(result: CommandResult, commands: Commands, folder: Path) -> bool:
+    """Does a client complain of other hosts than the registry's? A lock, or a manifest, can name any."""
+    hosts = set(_HOST.findall(result.output))
+    return (
+        not result.ok and bool(hosts) and not hosts & set(_HOST.findall(commands.registry(folder)))
+    )
+
+
 def words(result: CommandResult) -> str:
     """A client's own words on one line: its errors."""
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     errors = "; ".join(line.removeprefix("error ") for line in lines if _ERROR.search(line))
-    return (errors or own_words(result.output))[:_MAX_WORDS].strip(" ;.")
+    said = (errors or own_words(result.output)).partition(_USAGE)[0]
+    return said[:_MAX_WORDS].strip(" ;.")
