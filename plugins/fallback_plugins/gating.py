@@ -34,6 +34,8 @@ _UNREACHABLE = re.compile(
     re.IGNORECASE,
 )
 
+_HOST = re.compile(r"https?://(?:[^/\s@]*@)?([\w.\-]+(?::\d+)?)")
+
 
 def passed(
     gate: str, detail: str, log: str = "", *, proof_level: ProofLevel | None = None
@@ -189,6 +191,16 @@ def check_reachable(tool: str, result: CommandResult) -> None:
             next_step="Check the network, the proxy and the registry settings, and run it again.",
             output=result.output,
         )
+
+
+def hosts(text: str) -> frozenset[str]:
+    """Hosts of the addresses in a text, with their ports."""
+    return frozenset(_HOST.findall(text))
+
+
+def unreached(output: str) -> frozenset[str]:
+    """Hosts of which a client says that they did not answer, where it names any."""
+    return hosts("\n".join(line for line in output.splitlines() if _UNREACHABLE.search(line)))
 
 
 def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:

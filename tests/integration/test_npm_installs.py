@@ -239,13 +239,18 @@ def test_a_development_dependency_that_nobody_has_does_not_stand_in_the_way(proj
     made = project({"package.json": package(dependencies={"left": "1.0.0"}, devDependencies=asked)})
     found = made.base.install()
     assert found.level is Level.IN_PART
-    assert steps(found) == [
-        "npm install",
-        "npm install --legacy-peer-deps",
-        "other devDependencies",
-    ]
+    assert steps(found) == ["npm install", "other devDependencies"]
     assert "absent-linter" in found.declined[0][1]
     assert found.declined[-1][1] == "left out: absent-linter"
+    assert made.says("tape") == "shouts with 1.0.0\n"
+
+
+def test_a_host_that_does_not_answer_is_not_the_registry(project) -> None:
+    asked = {"gone": "http://127.0.0.1:9/gone-1.0.0.tgz", "tape": "1.0.0"}
+    made = project({"package.json": package(dependencies={"left": "1.0.0"}, devDependencies=asked)})
+    found = made.base.install()
+    assert found.level is Level.IN_PART
+    assert "ECONNREFUSED" in found.declined[0][1]
     assert made.says("tape") == "shouts with 1.0.0\n"
 
 

@@ -28,8 +28,6 @@ _ERROR = re.compile(
 #: npm's refusal of a lock ends with how it is used.
 _USAGE = "; Clean install a project; Usage"
 
-_HOST = re.compile(r"https?://(?:[^/\s@]*@)?([\w.\-]+(?::\d+)?)")
-
 
 def install(context: GateContext, commands: Commands, inputs: Inputs, entry: Path) -> Installed:
     """Climb; what was installed is then in ``entry``.
@@ -74,10 +72,9 @@ def _try(
 
 def _asked_elsewhere(result: CommandResult, commands: Commands, folder: Path) -> bool:
     """Does a client complain of other hosts than the registry's? A lock, or a manifest, can name any."""
-    hosts = set(_HOST.findall(result.output))
-    return (
-        not result.ok and bool(hosts) and not hosts & set(_HOST.findall(commands.registry(folder)))
-    )
+    if result.ok or not (silent := gating.unreached(result.output)):
+        return False
+    return silent.isdisjoint(gating.hosts(commands.registry(folder)))
 
 
 def words(result: CommandResult) -> str:
