@@ -37,8 +37,10 @@ _MOVED = ("overrides", "packageExtensions", "patchedDependencies", "ignoredOptio
 
 @dataclass(frozen=True)
 class Step:
-    """One way. ``run`` gets the folder of the copies; ``left_out``: what it does not even try. ``where``: it
-    is tried only where the reason of the one before says this."""
+    """One way. ``run`` gets the folder of the copies; ``left_out``: what it does not even try.
+
+    ``where``: it is tried only where the reason of the one before says this.
+    """
 
     name: str
     level: Level
