@@ -26,12 +26,15 @@ _QUOTED_CHARS = 300
 #: Places that a verdict's one sentence names.
 _NAMED = 5
 
-#: What npm and uv say where the registry, not the patch, is the trouble.
+#: What npm, yarn, pnpm and uv say where the registry, not the patch, is the trouble.
 _UNREACHABLE = re.compile(
     r"\b(?:ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ERR_SOCKET_TIMEOUT|E5\d\d)\b"
+    r"|ERR_PNPM_FETCH_5\d\d|Request failed \"5\d\d|Response Code: 5\d\d"
     r"|error sending request|dns error|tcp connect error|operation timed out",
     re.IGNORECASE,
 )
+
+_HOST = re.compile(r"https?://(?:[^/\s@]*@)?([\w.\-]+(?::\d+)?)")
 
 
 def passed(
@@ -188,6 +191,16 @@ def check_reachable(tool: str, result: CommandResult) -> None:
             next_step="Check the network, the proxy and the registry settings, and run it again.",
             output=result.output,
         )
+
+
+def hosts(text: str) -> frozenset[str]:
+    """Hosts of the addresses in a text, with their ports."""
+    return frozenset(_HOST.findall(text))
+
+
+def unreached(output: str) -> frozenset[str]:
+    """Hosts of which a client says that they did not answer, where it names any."""
+    return hosts("\n".join(line for line in output.splitlines() if _UNREACHABLE.search(line)))
 
 
 def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:

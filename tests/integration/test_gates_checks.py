@@ -104,7 +104,6 @@ def test_only_what_the_compiler_did_not_say_before_fails(
     [
         ({"tsconfig.json": None}, "has no tsconfig.json"),
         ({"package.json": '{"name": "app"}'}, "does not declare typescript"),
-        ({"yarn.lock": "__metadata:\n"}, "yarn.lock decides what is installed"),
     ],
 )
 def test_where_no_types_can_be_checked_the_reason_is_said(

@@ -123,14 +123,6 @@ def test_what_npm_cannot_install_is_no_result(
         assert npm(at(registry, found), "true") is None
 
 
-def test_another_clients_lock_is_not_guessed_at(registry: Registry, tmp_path: Path) -> None:
-    files = {"package.json": package_json("1.0.0"), "yarn.lock": "__metadata:\n  version: 6\n"}
-    with patched(
-        tmp_path, files, {"a.js": "1;"}, about=advisory(), manifests=tuple(files)
-    ) as found:
-        assert npm(at(registry, found), "true") is None
-
-
 def test_pypi_installs_what_each_tree_declares(registry: Registry, tmp_path: Path) -> None:
     files = {"requirements.txt": "left==1.0.0\n", "src/app.py": ""}
     changes: dict[str, str | None] = {"requirements.txt": "left==1.0.1\n"}

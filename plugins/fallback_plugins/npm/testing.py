@@ -37,7 +37,7 @@ def _run(
     command = ["npm", "test", *(["--", *asked.arguments] if asked.arguments else [])]
     result = context.sandbox.run(
         gating.command_in(target.folder, command),
-        worktree=tree.tree,
+        worktree=target.tree,
         timeout_s=context.timeout_s,
         env=asked.env,
         readable=asked.readable,
