@@ -114,13 +114,17 @@ def test_npm_runs_without_a_manifest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "facts", [{"dependencies": {"absent": "1"}}, {"dependencies": {"left": "9"}}]
 )
-def test_what_npm_cannot_install_is_no_result(
+def test_what_npm_cannot_install_is_told_beside_the_result(
     registry: Registry, tmp_path: Path, facts: dict[str, object]
 ) -> None:
     files = {"package.json": package_json("1", **facts), "a.js": ""}
     manifests = ("package.json",)
     with patched(tmp_path, files, {"a.js": "1;"}, about=advisory(), manifests=manifests) as found:
-        assert npm(at(registry, found), "true") is None
+        case = at(registry, found)
+        ran = NpmEcosystem(case.context.clients).run(case.context, case.context.repo, ("true",))
+    assert ran.result is not None
+    assert ran.result.ok
+    assert ran.installed.startswith("its metadata alone; not: ")
 
 
 def test_pypi_installs_what_each_tree_declares(registry: Registry, tmp_path: Path) -> None:
