@@ -171,7 +171,8 @@ class TestsGate:
                 return NotInstalled(found.in_words)
             if tree.tree != context.worktree.tree and target.has_build:
                 target.build()  # as the gate before did in the patched tree: tests may be of what it made
-            return run_tests(context, target, tree, found.in_words if found.declined else "")
+            told = f"installed {found.in_words}" if found.declined else ""
+            return run_tests(context, target, tree, told)
 
         on = Installation(context, context.repo, folder).key
         return judge_tests(self.name, context, folder, run, on)
