@@ -19,6 +19,7 @@ from fallback_tier.attempt import Finished, TierEvent
 from fallback_tier.entries import say_nothing
 from fallback_tier.errors import ToolError
 from fallback_tier.execution import ClientRunner, Sandbox
+from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.gates.decision import Ask, decide, told
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.journal.recording import FixRecord, Observer
@@ -30,7 +31,6 @@ from fallback_tier.gates.trees.own_cache import cache_of_its_own, forget_cache
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.outcome import Applied, AttemptSummary, NotApplicable, RecipeSelection
-from fallback_tier.ports import Gate, GateContext, GateVerdict
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from fallback_audit.events import BudgetReached, Digest, PatchProposed
 from fallback_audit.vocabulary import GateStatus
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import FixResult
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeApplication, Refused
-from fallback_tier.ports import GateVerdict
 
 #: The step that puts the patch on the worktree is itself a gate, always the first.
 APPLIES = "applies"

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import Patched, WithPatch
-from fallback_tier.ports import GateVerdict
 
 #: Nothing was seen of the flaw itself.
 UNSHOWN = "patched; tests pass; nothing shows the flaw"

@@ -11,7 +11,7 @@ from fallback_plugins.flaky import BASE_RUNS
 from fallback_plugins.installed import NotInstalled
 from fallback_plugins.reports import Report
 from fallback_plugins.suite_run import SuiteRun
-from fallback_tier.ports import GateContext
+from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Runs a suite in a tree, once its dependencies are there.

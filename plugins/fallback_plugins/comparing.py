@@ -14,7 +14,7 @@ from fallback_plugins import gating
 from fallback_plugins.at_base import keep, kept, place_of, run_at_base
 from fallback_plugins.installed import NotInstalled
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
 

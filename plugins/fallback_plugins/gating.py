@@ -17,7 +17,7 @@ from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_tier.affected import Affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
 #: How much of a client's own words a verdict's one sentence repeats.

@@ -7,7 +7,7 @@ from fallback_plugins.base_runs import BaseRun
 from fallback_plugins.gating import failed, passed, skipped
 from fallback_plugins.reports import Report
 from fallback_plugins.suite_run import SuiteRun
-from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict
 
 #: Names that a verdict's one sentence repeats.
 _NAMED = 3

@@ -16,7 +16,7 @@ from fallback_plugins.installed import NotInstalled
 from fallback_plugins.late_suites import in_words, judge_beside_late, judge_late, named
 from fallback_plugins.reports import Report
 from fallback_plugins.suite_run import SuiteRun
-from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict
 
 
 def judge_tests(gate: str, context: GateContext, folder: str, run: Run, on: str) -> GateVerdict:

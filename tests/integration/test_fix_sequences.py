@@ -19,6 +19,7 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gates.decision import SAME_FAILURE_LIMIT
 from fallback_tier.gates.journal.budget_raise import raise_budget
 from fallback_tier.gates.journal.resume import take_up
@@ -27,7 +28,6 @@ from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.limits import MAX_RETRIES
-from fallback_tier.ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 from tests.fakes.repository import commit_all, git
 from tests.fixtures.fallback_tier_callable import ADVISORY, NO_RECIPE

@@ -14,8 +14,8 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.gates import build_gates as npm_gates
 from fallback_plugins.pypi.gates import build_gates as pypi_gates
+from fallback_tier.gate_ports import Gate, GateVerdict
 from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.ports import Gate, GateVerdict
 from tests.integration.gate_setup import Case, advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
 

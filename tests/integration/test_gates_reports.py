@@ -13,7 +13,7 @@ from fallback_plugins.npm.gates import TestsGate as NpmTests
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.gates import TestsGate as PythonTests
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateVerdict
+from fallback_tier.gate_ports import GateVerdict
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 
 pytestmark = pytest.mark.sandbox

@@ -19,8 +19,8 @@ from fallback_plugins.npm.provision import ClientStore, PinnedClient
 from fallback_plugins.npm.yarn import YARN
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import TargetRun
 from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.ports import TargetRun
 from tests.integration import gate_setup
 from tests.integration.gate_setup import Case, advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve

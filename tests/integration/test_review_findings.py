@@ -15,11 +15,11 @@ from fallback_plugins.pypi import environment
 from fallback_plugins.pypi.gates import build_gates
 from fallback_plugins.pypi.pyproject import harmless
 from fallback_tier.errors import PatchError
+from fallback_tier.gate_ports import GateContext
 from fallback_tier.gates.result import Escalated, RefusedFix, Verified
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.trees.checkout import CheckoutWorktree
 from fallback_tier.handover import delivery
-from fallback_tier.ports import GateContext
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import git
 from tests.fixtures.fallback_tier_callable import OTHER_PLAN, PLAN

@@ -25,10 +25,10 @@ from fallback_audit.evidence.documents import get_document
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import CallType, Tier
 from fallback_tier.errors import InputError
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.journal.history import History, Transition
 from fallback_tier.gates.steps import FixState, RecordedPatch
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
-from fallback_tier.ports import GateVerdict
 
 
 def rebuild(history: History, evidence: EvidenceStore) -> FixState:

@@ -23,13 +23,13 @@ from fallback_audit.ports import AuditStore, EvidenceStore, Scope
 from fallback_audit.vocabulary import AffectedCode, PromptShape, ProofLevel
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import Recorder, TierEvent
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.decision import Ask, Decision, Failure, OnlyTested, Pass, Refuse
 from fallback_tier.gates.journal.ending import End, result_of
 from fallback_tier.gates.journal.inputs import FixInputs, Setup
 from fallback_tier.gates.result import shown_by
 from fallback_tier.gates.steps import APPLIES, FixState, RecordedPatch, StepKey
 from fallback_tier.outcome import Applied, AttemptSummary
-from fallback_tier.ports import GateVerdict
 from fallback_tier.prompt.redact import excerpt, redact_secrets
 from fallback_tier.repo import RepoContext
 

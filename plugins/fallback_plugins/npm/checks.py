@@ -10,7 +10,7 @@ from fallback_plugins.npm import tsconfig
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.touched import touched_folders
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
 

@@ -23,7 +23,7 @@ from fallback_plugins.suite_run import SuiteRun
 from fallback_plugins.suites import judge_tests
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.ports import Gate, GateContext, GateVerdict
+from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
 #: npm writes what it installed here, whether or not the project has a lock.

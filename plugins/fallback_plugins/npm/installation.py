@@ -26,7 +26,7 @@ from fallback_plugins.npm.provision import ClientStore
 from fallback_plugins.npm.yarn import YARN
 from fallback_plugins.store import InstalledStore
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext
+from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 from fallback_tier.tree import Tree
 

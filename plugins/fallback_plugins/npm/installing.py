@@ -15,7 +15,7 @@ from fallback_plugins.npm.npm_run import own_words
 from fallback_plugins.npm.scratch import NEST, check_places
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext
+from fallback_tier.gate_ports import GateContext
 
 #: What a step's reason repeats of its client's words.
 _MAX_WORDS = 300

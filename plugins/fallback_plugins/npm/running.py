@@ -6,7 +6,7 @@ from fallback_plugins.commands import run_as_given
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.layout import MANIFEST
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.ports import GateContext, TargetRun
+from fallback_tier.gate_ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
 #: Where clients put the programs of what they install.

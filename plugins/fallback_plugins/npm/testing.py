@@ -7,7 +7,7 @@ from fallback_plugins.npm.reporting import Reporting, reporting
 from fallback_plugins.npm.summaries import summary
 from fallback_plugins.reports import ReportFile, report_in
 from fallback_plugins.suite_run import SuiteRun
-from fallback_tier.ports import GateContext
+from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 _PLAINLY = Reporting(read=lambda _: None)

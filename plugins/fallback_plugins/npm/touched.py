@@ -3,7 +3,7 @@
 from fallback_plugins import gating
 from fallback_plugins.gating import in_folder
 from fallback_plugins.npm.layout import FOREIGN_LOCKS, LOCKS, MANIFEST
-from fallback_tier.ports import GateContext
+from fallback_tier.gate_ports import GateContext
 
 
 def touched_folders(context: GateContext) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.touched import modules, touched_folders
 from fallback_plugins.pypi.type_checkers import TypeChecker, configured
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
 #: Modules imported in one project; those that the patch touched come first.

@@ -27,7 +27,7 @@ from fallback_plugins.store import InstalledStore
 from fallback_plugins.versions import this_python, version_of
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext
+from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: No source distribution and no local project is built; compiling would start the new environment's Python,

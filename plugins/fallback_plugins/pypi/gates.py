@@ -17,7 +17,7 @@ from fallback_plugins.suite_run import SuiteRun
 from fallback_plugins.suites import judge_tests
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.ports import Gate, GateContext, GateVerdict
+from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
 _NO_PYTEST = "No module named 'pytest'"

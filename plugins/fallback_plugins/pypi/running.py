@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from fallback_plugins.commands import run_as_given
 from fallback_plugins.pypi.environment import Environment
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.ports import GateContext, TargetRun
+from fallback_tier.gate_ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
 #: A root that has one of these is installed itself.

@@ -9,7 +9,7 @@ from fallback_plugins import gating
 from fallback_plugins.comparing import Check, Finding, judge_check, together
 from fallback_plugins.installed import NotInstalled
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateVerdict
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.repo import RepoContext
 from tests.unit.gates.test_flaky import context
 

@@ -16,7 +16,7 @@ from fallback_plugins.installed import NotInstalled
 from fallback_plugins.suite_run import SuiteRun, Summary
 from fallback_plugins.suites import judge_tests
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 from fallback_tier.tree import Tree
 

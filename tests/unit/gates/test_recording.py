@@ -5,9 +5,9 @@ from pathlib import Path
 from fallback_audit.events import GateJudged
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.advisory import parse_advisory
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.journal.rebuild import _verdict
 from fallback_tier.gates.journal.recording import MAX_NAMED_TESTS, FixRecord
-from fallback_tier.ports import GateVerdict
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.fakes.repository import context
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES

@@ -3,9 +3,9 @@
 import pytest
 
 from fallback_audit.vocabulary import GateStatus, ProofLevel
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import Patched, Verified
 from fallback_tier.handover.headline import UNSHOWN, headline
-from fallback_tier.ports import GateVerdict
 from tests.unit.gates.test_ends import PATCH
 
 PASSED, SKIPPED = GateStatus.PASSED, GateStatus.SKIPPED
