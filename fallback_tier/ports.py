@@ -2,22 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Generator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Collection, Generator, Sequence
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
-from fallback_audit.vocabulary import CallType, FailureKind, GateStatus, ProofLevel, Provenance
+from fallback_audit.vocabulary import CallType, Provenance
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
-from fallback_tier.entries import say_nothing
-from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
+from fallback_tier.gate_ports import Gate, GateContext, TargetRun
 from fallback_tier.outcome import (
-    Applied,
     Outline,
     RecipeResult,
     RecipeSelection,
@@ -25,7 +20,6 @@ from fallback_tier.outcome import (
 )
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import Retrieval
-from fallback_tier.tree import RawChange, Tree
 
 # --- Solved examples (RAG) ------------------------------------------------------------------------
 
@@ -140,85 +134,6 @@ class NonceSource(Protocol):
 
     def __call__(self) -> str:
         """32 lower-case hex characters, fresh at each call."""
-        ...
-
-
-# --- Gates ----------------------------------------------------------------------------------------
-
-
-class Worktree(Protocol):
-    """The base commit's files with the patch applied, and with what earlier gates installed."""
-
-    @property
-    def tree(self) -> Tree:
-        """Where the files are, for a sandbox and for reading."""
-        ...
-
-    def changed(self) -> tuple[RawChange, ...]:
-        """How the patch makes the tree differ from the base commit, by path: judged from what it
-        became, not from the diff's text. Raises ToolError."""
-        ...
-
-    def fresh(self, *, patched: bool) -> AbstractContextManager[Tree]:
-        """The patched files, or the base commit's, as nothing but git left them: without ``.git`` and
-        what gates installed. Gone at the end. Raises ToolError."""
-        ...
-
-
-@dataclass(frozen=True)
-class GateContext:
-    """What a gate may look at. ``cache`` outlives attempts; ``tell``: for who waits and wonders why."""
-
-    advisory: Advisory
-    repo: RepoContext
-    application: Applied
-    worktree: Worktree
-    cache: Path
-    sandbox: Sandbox
-    clients: ClientRunner
-    timeout_s: float
-    tell: Callable[[str], None] = say_nothing
-
-
-@dataclass(frozen=True)
-class TargetRun:
-    """A command of somebody's, run in a tree with its dependencies, and on what it ran.
-
-    ``result`` None: nothing could be installed, so it did not run. ``installed``: what could not be had, in
-    the client's own words; empty where everything is there.
-    """
-
-    result: CommandResult | None
-    installed: str = ""
-
-
-class GateVerdict(Frozen):
-    """A gate's typed verdict. ``failure_kind`` exactly where it failed; ``log`` becomes evidence."""
-
-    gate: str
-    status: GateStatus
-    detail: str
-    failure_kind: FailureKind | None = None
-    #: How much a passed verdict on versions proves; None: the gate says nothing about versions.
-    proof_level: ProofLevel | None = None
-    #: Tests that failed here and that fail now and then at the base commit too.
-    flaky: tuple[str, ...] = ()
-    #: Tests of the base commit that pass there and failed here, where the runner names them.
-    broken: tuple[str, ...] = ()
-    log: str = ""
-    duration_ms: int = 0
-
-
-class Gate(Protocol):
-    """One objective check of a patched worktree."""
-
-    @property
-    def name(self) -> str:
-        """Stable name: part of step keys, events and summaries."""
-        ...
-
-    def judge(self, context: GateContext) -> GateVerdict:
-        """Never raises for a bad patch: that is a verdict. Raises SandboxError or ToolError."""
         ...
 
 

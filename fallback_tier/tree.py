@@ -74,6 +74,10 @@ class Tree(Frozen):
         found = self.find(path)
         return found is not None and found.is_dir()
 
+    def over(self, layer: Path) -> "Tree":
+        """The same files with one more layer below all others, which nobody writes to."""
+        return self.model_copy(update={"lower": (layer, *self.lower)})
+
     def add(self, path: str, content: bytes) -> None:
         """Write a new file, folders included.
 

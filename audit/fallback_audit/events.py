@@ -112,7 +112,7 @@ __all__ = [
 ]
 
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 
 class AttemptStarted(Frozen):
@@ -173,6 +173,8 @@ class PatchProposed(Frozen):
     """The attempt's outcome: a patch, to be proved; ``remediation_sha256``: a recipe's own account.
 
     ``application_sha256``: the whole ``Applied``, as evidence, for a run that is taken up again.
+    ``taken_from``: the gate transition in which it was made, where only its gates are run again; nothing
+    was asked here then, and all else is said as it was said there. Since schema version 8.
     """
 
     kind: Literal["PatchProposed"] = "PatchProposed"
@@ -188,6 +190,7 @@ class PatchProposed(Frozen):
     grounded: bool | None = None
     low_confidence: bool = False
     application_sha256: Digest | None = None
+    taken_from: str | None = None
 
 
 class AttemptRefused(Frozen):

@@ -26,7 +26,8 @@ class FixStarted(Frozen):
     what a resumed run needs, as evidence. ``linked_transition``: the gate transition that a person
     reopened, whose last failure this one starts with. ``affected_code``: whose code the advisory is about
     here, ``decided_by`` whom, and which packages this repository is the source of (``own_packages``); None:
-    before schema version 7.
+    before schema version 7. ``judges_again``: the patch on record that this one puts to its gates, and does
+    nothing else (TransitionReopened). Since schema version 8.
     """
 
     kind: Literal["FixStarted"] = "FixStarted"
@@ -42,6 +43,7 @@ class FixStarted(Frozen):
     affected_code: AffectedCode | None = None
     decided_by: DecidedBy | None = None
     own_packages: tuple[str, ...] = ()
+    judges_again: Digest | None = None
 
 
 class SandboxDisabled(Frozen):
@@ -55,7 +57,8 @@ class GateJudged(Frozen):
     """One gate's typed verdict on one attempt's patch.
 
     ``flaky``: tests that failed here and that fail now and then at the base commit too. ``broken``: tests
-    that pass there and failed here, where the runner names them.
+    that pass there and failed here, where the runner names them. ``failing_before``: tests that fail
+    here as they always do there, beside a pass.
     """
 
     kind: Literal["GateJudged"] = "GateJudged"
@@ -69,6 +72,7 @@ class GateJudged(Frozen):
     proof_level: ProofLevel | None = None
     flaky: tuple[Prose, ...] = ()
     broken: tuple[Prose, ...] = ()
+    failing_before: tuple[Prose, ...] = ()
 
 
 class AttemptFailed(Frozen):

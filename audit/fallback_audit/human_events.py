@@ -46,13 +46,16 @@ class TransitionReopened(Frozen):
     """A person opens a new gate transition (``opens``), linked to this one, which has ended.
 
     It starts with this one's last failure summary as its first prior attempt, so that it never regains
-    retrieval (ADR-0011, ADR-0014).
+    retrieval (ADR-0011, ADR-0014). ``judges_again``: a patch that this fix has proposed, whose gates alone
+    are run again there, without a prior attempt and without any question (ADR-0042). Since schema
+    version 8.
     """
 
     kind: Literal["TransitionReopened"] = "TransitionReopened"
     by: Words
     reason: Words
     opens: str
+    judges_again: Digest | None = None
 
 
 class PatchDelivered(Frozen):

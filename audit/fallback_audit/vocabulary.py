@@ -237,6 +237,8 @@ class EscalationReason(StrEnum):
     NOTHING_PROVED = "nothing_proved"
     #: The flaw is gone, as far as was looked, and tests of the base commit assert what was.
     TESTS_CONTRADICT_PATCH = "tests_contradict_patch"
+    #: A person had the gates run again on a patch, and one of them failed it again.
+    GATES_FAILED_AGAIN = "gates_failed_again"
 
 
 #: The gate that runs the base commit's tests, and the one that runs a test of the flaw.

@@ -125,6 +125,8 @@ class PlanProgress(Shown):
 def describe(event: TierEvent) -> str | None:
     """One line of markup for an event; None where the line would say nothing new."""
     match event:
+        case AttemptStarted(attempt=number, prompt_shape=PromptShape.NONE):
+            return f"[bold]attempt {number}[/]: its gates again, no tier asked"
         case AttemptStarted(attempt=number, prompt_shape=shape):
             how = f": {shape.label}" if shape is PromptShape.RETRY else ""
             return f"[bold]attempt {number}[/]{how}"
@@ -176,6 +178,8 @@ def describe(event: TierEvent) -> str | None:
             )
         case StrategyDegraded(reason=reason):
             return f"  self-rag   [yellow]degraded[/]: {safe(reason)}"
+        case PatchProposed(taken_from=str(maker), tier=tier, files=files):
+            return f"  patch      as made in {safe(maker)}, by the {tier} tier: {safe(', '.join(files))}"
         case PatchProposed(tier=tier, files=files):
             return f"  patch      by the {tier} tier: {safe(', '.join(files))}"
         case GateJudged(gate=gate, status=status, detail=detail):

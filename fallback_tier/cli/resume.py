@@ -16,7 +16,14 @@ from fallback_tier.cli.remediation import line, safe
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import FixInputs, Setup
-from fallback_tier.gates.journal.resume import TakenUp, check_base, check_gates, inputs_of, take_up
+from fallback_tier.gates.journal.resume import (
+    TakenUp,
+    check_base,
+    check_gates,
+    inputs_of,
+    judges_only,
+    take_up,
+)
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import remove_leftovers
 from fallback_tier.handover.delivery import check_output, deliver
@@ -45,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = record(arguments)
     with closing(read_trail(state, settings)) as trail:
         inputs = inputs_of(trail, open_evidence(state, settings), arguments.fix_id)
+        asks = not judges_only(trail, arguments.fix_id)
     if inputs.setup.several:
         raise InputError(
             f"Fix {arguments.fix_id} is one part of a run over several advisories, whose patches are "
@@ -58,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         update={"output": output, "dry_run": arguments.dry_run or inputs.setup.dry_run}
     )
     repository = Path(arguments.repository) if arguments.repository else inputs.repository
-    with open_services(_configuration(inputs, arguments)) as services:
+    with open_services(_configuration(inputs, arguments, asks=asks), asks=asks) as services:
         return go_on(
             arguments.fix_id,
             inputs.advisory,
@@ -93,6 +101,7 @@ def go_on(
             fix_id=fix_id,
             gate_transition_id=taken.gate_transition_id,
             affected=taken.affected,
+            makes=taken.state.recorded is None,
         )
         with FixProgress(Console(stderr=True, quiet=as_json)) as progress:
             runner = services.gate_runner(
@@ -139,7 +148,10 @@ def _ended(
     return finish(taken.result, advisory, repo, services, setup, how, as_json=as_json)
 
 
-def _configuration(inputs: FixInputs, arguments: argparse.Namespace) -> Configuration:
+def _configuration(
+    inputs: FixInputs, arguments: argparse.Namespace, *, asks: bool
+) -> Configuration:
+    """``asks`` False: only gates are run, so that neither a script nor a memory need be where it was."""
     recorded = dict(inputs.setup.configuration)
     given = {name: value for name in _OVERRIDES if (value := getattr(arguments, name)) is not None}
     facts = {**recorded, **given, "state_dir": state_dir(arguments), "record": record(arguments)}
@@ -163,5 +175,6 @@ def _configuration(inputs: FixInputs, arguments: argparse.Namespace) -> Configur
             f"What fix {arguments.fix_id} began with is no configuration as this version reads it.",
             next_step="Resume with the version that started the fix, or start a new one.",
         ) from error
-    check_files(configuration)
+    if asks:
+        check_files(configuration)
     return configuration

@@ -19,7 +19,8 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         "Take up a fix where its record ends: after a crash, after `review raise-budget`, or\n"
         "after `review reopen`. REPO, advisory, model and gates are those that it began\n"
         "with (keys are read from the environment). No gate that gave its verdict judges\n"
-        "again, and no answer that was paid for is asked for again."
+        "again, save where a person asked for just that (`review reopen --gates-again`: then no\n"
+        "model is asked), and no answer that was paid for is asked for again."
     )
     parser.epilog = epilog()
     add_fix_id(parser, "audit log")

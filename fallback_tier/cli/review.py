@@ -15,6 +15,7 @@ from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json, print_patch
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.cli.review_report import report_questions, report_review
+from fallback_tier.errors import InputError
 from fallback_tier.gates.journal import review
 from fallback_tier.gates.journal.budget_raise import raise_budget as record_raise
 from fallback_tier.gates.journal.holding import holding
@@ -90,14 +91,27 @@ def reject(arguments: argparse.Namespace) -> int:
 
 
 def reopen(arguments: argparse.Namespace) -> int:
-    """Record a reopening. Raises InputError where there is nothing to go on with."""
+    """Record a reopening, for attempts or for the gates alone. Raises InputError where there is nothing to
+    go on with; EvidenceError: the patch to be judged is gone."""
+    if arguments.patch and not arguments.gates_again:
+        raise InputError(
+            "--patch names the patch whose gates are to be run again.",
+            next_step="Give --gates-again with it; without both, new attempts are made.",
+        )
+    fix_id, signature, opens = arguments.fix_id, _signature(arguments), new_id("gate")
     with _deciding(arguments) as audit:
-        event = review.reopen(audit, arguments.fix_id, _signature(arguments), opens=new_id("gate"))
+        if arguments.gates_again:
+            kept, named = _evidence(arguments), arguments.patch
+            event = review.run_gates_again(audit, kept, fix_id, signature, opens=opens, patch=named)
+        else:
+            event = review.reopen(audit, fix_id, signature, opens=opens)
     if arguments.json:
-        print_json({"fix_id": arguments.fix_id, **event.model_dump(mode="json")})
+        print_json({"fix_id": fix_id, **event.model_dump(mode="json")})
     else:
         console = Console()
-        line(console, f"[bold]reopened[/]  {safe(arguments.fix_id)} as {event.opens}")
+        again = event.judges_again
+        what = f", for the gates alone, on patch {again[:12]}" if again else ""
+        line(console, f"[bold]reopened[/]  {safe(fix_id)} as {event.opens}{what}")
         line(console, f"  next: fallback-tier resume {safe(arguments.fix_id)}")
     return exit_codes.OK
 

@@ -35,14 +35,7 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
         description="Record that a person decided against a fix. It can't be reopened then.",
     )
     _finish(reject, "reject", signed=True)
-    reopen = verbs.add_parser(
-        "reopen",
-        help="have an escalated fix tried again",
-        description="Record that a person opens a new gate transition, linked to the one that ended. It\n"
-        "starts with the last failure, without retrieval, and has three attempts of its own.\n"
-        "`fallback-tier resume FIX` runs it.",
-    )
-    _finish(reopen, "reopen", signed=True)
+    _add_reopen(verbs)
     raised = verbs.add_parser(
         "raise-budget",
         help="let a fix go on that stopped at a cap",
@@ -79,6 +72,30 @@ def _add_approve(verbs: "Verbs") -> None:
     )
     approve.add_argument("--output", metavar="FILE", help="write the patch to FILE, print nothing")
     _finish(approve, "approve", signed=True)
+
+
+def _add_reopen(verbs: "Verbs") -> None:
+    reopen = verbs.add_parser(
+        "reopen",
+        help="have an escalated fix tried again, or only its gates",
+        description="Record that a person opens a new gate transition, linked to the one that ended. It\n"
+        "starts with the last failure, without retrieval, and has three attempts of its own;\n"
+        "with --gates-again it runs all gates on a patch that is on record, and asks nobody.\n"
+        "`fallback-tier resume FIX` runs it.",
+    )
+    reopen.add_argument(
+        "--gates-again",
+        action="store_true",
+        help="after a false red (a flaky machine, a tool that was missing): no new attempt, only the "
+        "gates, from nothing that they saw before; passed, the fix ends as it would have",
+    )
+    reopen.add_argument(
+        "--patch",
+        metavar="DIGEST",
+        help="with --gates-again: on which patch of the fix, by the beginning of its digest "
+        "(default: the one asked about)",
+    )
+    _finish(reopen, "reopen", signed=True)
 
 
 def _finish(parser: "argparse.ArgumentParser", handler: str, *, signed: bool = False) -> None:

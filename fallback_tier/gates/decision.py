@@ -171,6 +171,12 @@ def _instead_of_a_retry(state: FixState, summary: AttemptSummary, signature: Dig
     how = ", ".join(summary.failing_gates) or summary.failure_kind.value
     if broken := _broken_tests(state):
         how += f": {_some(broken)}"
+    if state.recorded is not None:
+        return _contradiction(attempts) or Ask(
+            EscalationReason.GATES_FAILED_AGAIN,
+            f"The gates were run again on the patch of attempt {summary.attempt}, and it failed at {how}. "
+            "Is the patch wrong, or still the gate?",
+        )
     if len(state.prior_attempts) + 1 > MAX_RETRIES:
         return _contradiction(attempts) or Ask(
             EscalationReason.RETRY_CAP_REACHED,

@@ -9,8 +9,8 @@ from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
 from fallback_audit.model_events import Charge
 from fallback_audit.vocabulary import EscalationReason, GateStatus, ProofLevel, RefusalReason
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.outcome import Applied, AttemptSummary, CallUsage
-from fallback_tier.ports import GateVerdict
 
 
 class _Ended(Frozen):

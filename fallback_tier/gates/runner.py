@@ -19,6 +19,7 @@ from fallback_tier.attempt import Finished, TierEvent
 from fallback_tier.entries import say_nothing
 from fallback_tier.errors import ToolError
 from fallback_tier.execution import ClientRunner, Sandbox
+from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.gates.decision import Ask, decide, told
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.journal.recording import FixRecord, Observer
@@ -26,10 +27,10 @@ from fallback_tier.gates.journal.resume import TakenUp
 from fallback_tier.gates.judges.applies import judge_application
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
+from fallback_tier.gates.trees.own_cache import cache_of_its_own, forget_cache
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.outcome import Applied, AttemptSummary, NotApplicable, RecipeSelection
-from fallback_tier.ports import Gate, GateContext, GateVerdict
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
@@ -87,11 +88,7 @@ class GateRunner:
         fix stays open in the trail.
         """
         fix = _Fix(self, advisory, _with_code(repo, selection), selection)
-        fix.record.started(
-            self.gate_names, self.setup, tool_version=self.tool_version, linked=linked
-        )
-        fix.say_unprotected()
-        return self._to_the_end(fix, FixState(prior_attempts=tuple(prior_attempts)))
+        return self._begin(fix, FixState(prior_attempts=tuple(prior_attempts)), linked)
 
     def resume(
         self, advisory: Advisory, repo: RepoContext, selection: RecipeSelection, taken: TakenUp
@@ -99,16 +96,27 @@ class GateRunner:
         """Go on from where the trail says that the fix stands, under the same identifiers.
 
         An attempt without an outcome begins again under its own number; verdicts on record are not given
-        again. A reopened gate transition is started. Raises as ``run`` does.
+        again. A reopened gate transition is started: with a failure, or with a patch on record, whose gates
+        are run again and for which no tier is asked. Raises as ``run`` does.
         """
-        if taken.linked is not None:
-            prior = taken.state.prior_attempts
-            return self.run(advisory, repo, selection, prior_attempts=prior, linked=taken.linked)
         fix = _Fix(self, advisory, _with_code(repo, selection), selection)
+        if taken.linked is not None:
+            return self._begin(fix, taken.state, taken.linked)
         fix.record.resumed(taken.after, self.tool_version)
         if not taken.unprotected:
             fix.say_unprotected()
         return self._to_the_end(fix, taken.state)
+
+    def _begin(self, fix: "_Fix", state: FixState, linked: str | None) -> FixResult:
+        fix.record.started(
+            self.gate_names,
+            self.setup,
+            tool_version=self.tool_version,
+            linked=linked,
+            recorded=state.recorded,
+        )
+        fix.say_unprotected()
+        return self._to_the_end(fix, state)
 
     def _to_the_end(self, fix: "_Fix", state: FixState) -> FixResult:
         try:
@@ -119,6 +127,8 @@ class GateRunner:
             fix.close()
         if state.result is None:
             raise AssertionError("the loop ends with a result")
+        if state.recorded is not None:
+            forget_cache(self.workspace / "cache", fix.record.scope)
         return state.result
 
 
@@ -180,6 +190,8 @@ class _Fix:
         return self.record.carry_out(decide(state, self._repo.fix_id, code), state)
 
     def _attempt(self, state: FixState) -> FixState:
+        if state.recorded is not None:
+            return replace(state, application=self.record.took_up(state.recorded))
         events = self._runner.tier.stream(
             self._advisory, self._repo, self._selection, prior_attempts=state.prior_attempts
         )
@@ -210,28 +222,34 @@ class _Fix:
             raise AssertionError("gates judge an isolated patch")
         began = time.monotonic_ns()
         with writing_below(self._runner.workspace):
-            verdict = self._judge(name, application, worktree)
+            verdict = self._judge(name, application, worktree, self._cache(state))
         took_ms = (time.monotonic_ns() - began) // 1_000_000
         verdict = verdict.model_copy(update={"duration_ms": took_ms})
         kept = self.record.judged(verdict, application.attempt)
         return replace(state, verdicts=(*state.verdicts, kept))
 
-    def _judge(self, name: str, application: Applied, worktree: Worktree) -> GateVerdict:
+    def _judge(
+        self, name: str, application: Applied, worktree: Worktree, cache: Path
+    ) -> GateVerdict:
         if name == APPLIES:
             return judge_application(application, worktree)
         worktree.restore()
         gate = next(gate for gate in self._runner.gates if gate.name == name)
-        return gate.judge(self._context(application, worktree))
+        return gate.judge(self._context(application, worktree, cache))
 
-    def _context(self, application: Applied, worktree: Worktree) -> GateContext:
+    def _context(self, application: Applied, worktree: Worktree, cache: Path) -> GateContext:
         return GateContext(
             advisory=self._advisory,
             repo=self._repo,
             application=application,
             worktree=worktree,
-            cache=self._runner.workspace / "cache",
+            cache=cache,
             sandbox=self._runner.sandbox,
             clients=self._runner.clients,
             timeout_s=self._runner.timeout_s,
             tell=self._runner.tell,
         )
+
+    def _cache(self, state: FixState) -> Path:
+        cache = self._runner.workspace / "cache"
+        return cache if state.recorded is None else cache_of_its_own(cache, self.record.scope)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fallback_audit.events import BudgetReached, Digest
+from fallback_audit.events import BudgetReached, Digest, PatchProposed
 from fallback_audit.vocabulary import GateStatus
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import FixResult
-from fallback_tier.outcome import AttemptSummary, RecipeApplication, Refused
-from fallback_tier.ports import GateVerdict
+from fallback_tier.outcome import Applied, AttemptSummary, RecipeApplication, Refused
 
 #: The step that puts the patch on the worktree is itself a gate, always the first.
 APPLIES = "applies"
@@ -28,6 +28,14 @@ class StepKey:
 
 
 @dataclass(frozen=True)
+class RecordedPatch:
+    """A patch of an earlier gate transition, which ``proposal`` names, under its attempt's number."""
+
+    proposal: PatchProposed
+    application: Applied
+
+
+@dataclass(frozen=True)
 class FixState:
     """Everything that a step needs from those before it, and nothing else."""
 
@@ -40,11 +48,15 @@ class FixState:
     reached: BudgetReached | None = None
     #: Its failure with its signature, where an interrupted run has them on record already.
     failed: tuple[AttemptSummary, Digest] | None = None
+    #: Gates alone are run again, on this patch: no tier is asked, and nothing is tried again.
+    recorded: RecordedPatch | None = None
     result: FixResult | None = None
 
     @property
     def attempt(self) -> int:
         """The number of the attempt in hand."""
+        if self.recorded is not None:
+            return self.recorded.application.attempt
         return self.prior_attempts[-1].attempt + 1 if self.prior_attempts else 1
 
     def gates_with(self, status: GateStatus) -> tuple[str, ...]:

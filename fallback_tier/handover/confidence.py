@@ -11,6 +11,9 @@ from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofL
 from fallback_tier.gates.result import Patched, WithPatch, shown_by
 from fallback_tier.handover.headline import status_of
 
+#: Names of tests that one signal repeats.
+_NAMED_TESTS = 3
+
 
 class Level(StrEnum):
     """How much stands behind a verified fix.
@@ -52,7 +55,9 @@ def confidence(result: WithPatch) -> Confidence:
         *warnings,
     )
     doubted = result.application.low_confidence is not None
-    unshown = isinstance(result, Patched) or not (shown or tests is GateStatus.PASSED)
+    # A suite with tests that fail as before shows less: one of them may be about the flaw.
+    whole = tests is GateStatus.PASSED and not any(one.failing_before for one in result.verdicts)
+    unshown = isinstance(result, Patched) or not (shown or whole)
     if doubted or unshown:
         level = Level.LOW
     elif shown and tests is GateStatus.PASSED and not warnings:
@@ -105,4 +110,9 @@ def _warnings(result: WithPatch) -> tuple[Signal, ...]:
     flaky = sorted({test for verdict in result.verdicts for test in verdict.flaky})
     if flaky:
         found.append(("flaky", f"tests that fail now and then: {', '.join(flaky)}"))
+    before = sorted({test for verdict in result.verdicts for test in verdict.failing_before})
+    if before:
+        told = ", ".join(before[:_NAMED_TESTS])
+        more = f" and {len(before) - _NAMED_TESTS} more" if len(before) > _NAMED_TESTS else ""
+        found.append(("red", f"tests that failed before fail still: {told}{more}"))
     return tuple(Signal(name=name, speaks_for=False, detail=detail) for name, detail in found)

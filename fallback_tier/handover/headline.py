@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import Patched, WithPatch
-from fallback_tier.ports import GateVerdict
 
 #: Nothing was seen of the flaw itself.
 UNSHOWN = "patched; tests pass; nothing shows the flaw"
@@ -17,7 +17,9 @@ _VERSIONS = {
 
 def headline(result: WithPatch) -> str:
     """``fixed; versions proved, tests not run``, ``patched; tests pass; nothing shows the flaw`` …"""
-    return UNSHOWN if isinstance(result, Patched) else f"fixed; {', '.join(_shown(result))}"
+    if isinstance(result, Patched):
+        return UNSHOWN.replace("tests pass", _passing(_verdict(result, TESTS_GATE)))
+    return f"fixed; {', '.join(_shown(result))}"
 
 
 def status_of(result: WithPatch, gate: str) -> GateStatus | None:
@@ -34,9 +36,15 @@ def _shown(result: WithPatch) -> Iterator[str]:
             yield _VERSIONS[verdict.proof_level]
     tests = _verdict(result, TESTS_GATE)
     if tests is not None and tests.status is GateStatus.PASSED:
-        yield "tests pass"
+        yield _passing(tests)
     else:  # a gate that ran something and learnt nothing has a log
         yield "tests could not be judged" if tests is not None and tests.log else "tests not run"
+
+
+def _passing(tests: GateVerdict | None) -> str:
+    """Tests that failed before may be about the flaw, so they are never passed over."""
+    before = () if tests is None else tests.failing_before
+    return f"tests pass, but for {len(before)} that failed before" if before else "tests pass"
 
 
 def _verdict(result: WithPatch, gate: str) -> GateVerdict | None:

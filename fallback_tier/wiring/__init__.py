@@ -60,6 +60,12 @@ __all__ = [
 ]
 
 
+_NO_RECIPE_ASKED = NotApplicable(
+    reason=RefusalReason.RECIPE_UNSUPPORTED,
+    sentence="No recipe is asked: a patch on record is judged again.",
+)
+
+
 @dataclass(frozen=True)
 class Inputs:
     """The arguments of ``FallbackTier.run``, made from an advisory and a repository."""
@@ -141,10 +147,12 @@ class Services:
         fix_id: str | None = None,
         gate_transition_id: str | None = None,
         affected: Affected | None = None,
+        makes: bool = True,
     ) -> Inputs:
         """As ``inputs``, on a repository that was looked at already. Raises ConfigurationError.
 
         ``affected``: whose code it is about, where that was decided already (a fix that is taken up).
+        ``makes`` False: a patch on record is judged again, so no recipe is looked for.
         """
         plugin = self.plugin_for(advisory)
         own = repo.model_copy(
@@ -155,6 +163,8 @@ class Services:
             }
         )
         own = own.model_copy(update={"affected": affected or whose_code(plugin, advisory, own)})
+        if not makes:
+            return Inputs(advisory, own, _NO_RECIPE_ASKED)
         # A proof that fails here shows the flaw, whatever number the manifest has.
         believed = self.configuration.proof is None
         tags = tags_of(repo, self.clients)
@@ -242,14 +252,18 @@ def wire(
     *,
     nonces: NonceSource = random_nonce,
     author: LanguageModel | None = None,
+    asks: bool = True,
 ) -> Services:
-    """Put the parts together. ``author`` stands in for the configured model (demo, tests)."""
+    """Put the parts together. ``author`` stands in for the configured model (demo, tests). ``asks`` False:
+    gates alone are run, so no model is made and no memory opened, whatever is configured."""
     clients, plugins = clients_and_plugins()
-    author = author or build_author(configuration)
-    judge = build_judge(configuration)
+    judge = None
+    if asks:
+        author = author or build_author(configuration)
+        judge = build_judge(configuration)
     models = tuple(model for model in (author, judge) if model is not None)
     check_prices(configuration, models)
-    retriever = build_retriever(configuration)
+    retriever = build_retriever(configuration) if asks else None
     # Opened last: whatever is wrong with the configuration, no store is left open.
     evidence = open_evidence(configuration.state_dir, configuration.record)
     audit = open_trail(configuration.state_dir, configuration.record)
@@ -272,9 +286,10 @@ def open_services(
     *,
     nonces: NonceSource = random_nonce,
     author: LanguageModel | None = None,
+    asks: bool = True,
 ) -> Iterator[Services]:
     """``wire``, and release everything at the end."""
-    services = wire(configuration, nonces=nonces, author=author)
+    services = wire(configuration, nonces=nonces, author=author, asks=asks)
     try:
         yield services
     finally:

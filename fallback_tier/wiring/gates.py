@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fallback_audit.vocabulary import TESTS_GATE, RefusalReason
 from fallback_tier.execution import ClientRunner
+from fallback_tier.gate_ports import Gate
 from fallback_tier.gates.judges.common import common_gates
 from fallback_tier.gates.judges.configured import check_names, of_base
 from fallback_tier.gates.judges.custom import CustomGate
@@ -13,7 +14,7 @@ from fallback_tier.gates.judges.proof_given import PROOF
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.steps import APPLIES
 from fallback_tier.outcome import NotApplicable
-from fallback_tier.ports import EcosystemPlugin, Gate
+from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring.configuration import Configuration
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fallback_plugins.gating import relative_log
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext
+from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Puts a folder first on the path that the sandbox gives, then becomes the command. The exit code is 127

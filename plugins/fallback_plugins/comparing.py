@@ -12,8 +12,9 @@ from typing import Any
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins import gating
 from fallback_plugins.at_base import keep, kept, place_of, run_at_base
+from fallback_plugins.installed import NotInstalled
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
 
@@ -29,8 +30,8 @@ class Finding:
 class Check:
     """A command that says with its exit code whether a tree is in order.
 
-    ``run`` gets the tree and returns an output with relative paths, or None where the tree's
-    dependencies could not be had. ``findings`` reads the complaints out of an output; a check without
+    ``run`` gets the tree and returns an output with relative paths, or why the tree's dependencies
+    could not be had. ``findings`` reads the complaints out of an output; a check without
     any (a build) is compared by its exit code alone. ``blocked``: it stopped before it had looked at
     everything, so what it does not complain of may be out of order too. ``label`` names the check, and
     with ``inputs`` (what the command is told beyond that) says which checks are the same. ``on``: what it
@@ -38,7 +39,7 @@ class Check:
     """
 
     label: str
-    run: Callable[[RepoContext], CommandResult | None]
+    run: Callable[[RepoContext], CommandResult | NotInstalled]
     findings: Callable[[str], Sequence[Finding]] = lambda _: ()
     blocked: Callable[[CommandResult], bool] = lambda _: False
     inputs: Sequence[str] = ()
@@ -51,14 +52,20 @@ def judge_check(gate: str, context: GateContext, folder: str, check: Check) -> G
     Skipped where nothing can be told: it fails at the base commit too. Raises what ``run`` raises.
     """
     ours = check.run(gating.patched(context))
-    if ours is None:
-        return gating.skipped(gate, f"{check.label}: the dependencies could not be installed")
+    if isinstance(ours, NotInstalled):
+        why = f"{check.label}: the dependencies could not be installed: {ours.why}"
+        return gating.skipped(gate, why)
     if ours.ok:
         return gating.passed(gate, f"{check.label}: in order", ours.output)
     base = _at_base(gate, context, folder, check)
-    if ours.timed_out and (base is None or base.exit_code is not None):
+    if isinstance(base, NotInstalled):
+        why = (
+            f"{check.label} could not be judged: it fails here, and the base commit's dependencies"
+        )
+        return gating.skipped(gate, f"{why} could not be installed: {base.why}", ours.output)
+    if ours.timed_out and base.exit_code is not None:
         return gating.timed_out(gate, ours, context)
-    if base is None or base.exit_code == 0:
+    if base.exit_code == 0:
         return _failed(gate, f"{check.label} fails", ours.output)
     found, blocked = check.findings(ours.output), check.blocked(ours)
     new = _beyond(found, base.keys)
@@ -82,15 +89,15 @@ class _Base:
     blocked: bool
 
 
-def _at_base(gate: str, context: GateContext, folder: str, check: Check) -> _Base | None:
-    """How the check ends at the base commit; None where its dependencies can't be had there."""
+def _at_base(gate: str, context: GateContext, folder: str, check: Check) -> _Base | NotInstalled:
+    """How the check ends at the base commit."""
     place = place_of(context, gate, folder, check.on, check.label, check.inputs)
     before: dict[str, Any] | None = kept(place)
     if before is not None:
         return _Base(**before)
     result = run_at_base(context, check.run)
-    if result is None:
-        return None
+    if isinstance(result, NotInstalled):
+        return result
     keys = [finding.key for finding in check.findings(result.output)]
     base = _Base(result.exit_code, keys, check.blocked(result))
     if not result.timed_out:  # else perhaps for a passing reason: asked again next time

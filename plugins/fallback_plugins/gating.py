@@ -17,7 +17,7 @@ from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_tier.affected import Affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
 #: How much of a client's own words a verdict's one sentence repeats.
@@ -26,12 +26,15 @@ _QUOTED_CHARS = 300
 #: Places that a verdict's one sentence names.
 _NAMED = 5
 
-#: What npm and uv say where the registry, not the patch, is the trouble.
+#: What npm, yarn, pnpm and uv say where the registry, not the patch, is the trouble.
 _UNREACHABLE = re.compile(
     r"\b(?:ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ERR_SOCKET_TIMEOUT|E5\d\d)\b"
+    r"|ERR_PNPM_FETCH_5\d\d|Request failed \"5\d\d|Response Code: 5\d\d"
     r"|error sending request|dns error|tcp connect error|operation timed out",
     re.IGNORECASE,
 )
+
+_HOST = re.compile(r"https?://(?:[^/\s@]*@)?([\w.\-]+(?::\d+)?)")
 
 
 def passed(
@@ -190,6 +193,16 @@ def check_reachable(tool: str, result: CommandResult) -> None:
         )
 
 
+def hosts(text: str) -> frozenset[str]:
+    """Hosts of the addresses in a text, with their ports."""
+    return frozenset(_HOST.findall(text))
+
+
+def unreached(output: str) -> frozenset[str]:
+    """Hosts of which a client says that they did not answer, where it names any."""
+    return hosts("\n".join(line for line in output.splitlines() if _UNREACHABLE.search(line)))
+
+
 def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
     details = "; ".join(verdict.detail for verdict in verdicts)
     logs = "\n".join(verdict.log for verdict in verdicts if verdict.log)
@@ -200,5 +213,6 @@ def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
     # What tests tell comes before what else failed: the next attempt, and a person, are told of them.
     first = next((verdict for verdict in verdicts if verdict.broken), verdicts[0])
     broken = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.broken))
-    said = {"detail": details, "log": logs, "proof_level": level}
+    before = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.failing_before))
+    said = {"detail": details, "log": logs, "proof_level": level, "failing_before": before}
     return first.model_copy(update={**said, "flaky": flaky, "broken": broken})

@@ -18,7 +18,7 @@ from typing import BinaryIO
 from fallback_plugins.installed import Installed
 from fallback_tier.entries import MARK, Entries, Entry, say_nothing
 from fallback_tier.folders import boot_id
-from fallback_tier.ports import GateContext
+from fallback_tier.gate_ports import GateContext
 
 #: Sets of what a project installs. Eight commits are kept checked out (ADR-0027); each is proved with its
 #: own set and a patched one, and there is room for a retry's, and for a second project folder.

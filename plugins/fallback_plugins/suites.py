@@ -1,123 +1,38 @@
 """Judges a run of the base commit's tests on the patched files, over ports alone.
 
-All pass, and none went missing. Tests that fail at the base commit too are not counted against a
-patch, and no patch hides behind them: each failing test must be one of them, by name, and while any of
-them stays red the gate is skipped, since it may be the one that shows the flaw.
+Test by test, where a report names each: what passes at the base commit passes with the patch. A test that
+fails there too, or stands in a file that could not be read in, is named and is not the patch's (ADR-0040);
+nor does the patch prove anything by it. Where only a log tells, by counts and by the names of what fails.
 """
 
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from fallback_audit.vocabulary import FailureKind
-from fallback_plugins.at_base import keep, kept, place_of, run_at_base
-from fallback_plugins.flaky import BASE_RUNS, PATCHED_RERUNS, Weighed, is_settled, weigh
+from fallback_plugins.base_runs import BaseRun, BaseRuns, Run, said
+from fallback_plugins.flaky import PATCHED_RERUNS, Weighed, is_settled, weigh
 from fallback_plugins.gating import failed, passed, patched, skipped, timed_out
-from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext, GateVerdict
-from fallback_tier.repo import RepoContext
-
-#: Names that a verdict's one sentence repeats.
-_NAMED = 3
-
-#: What differs between two runs that print the same: durations, seeds, addresses. Never a count.
-_VARYING = re.compile(r"0x[0-9a-f]+|\d+(?:[.:]\d+)+|\d+(?= ?(?:ms|s|m)\b)|\d{4,}")
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a test runner's log tells: tests that ran, that failed, and names of those that failed.
-
-    Skipped tests did not run. Two tests of one name are told apart by the order in which they fail.
-    """
-
-    ran: int
-    failed: int
-    names: tuple[str, ...] = ()
-
-    @property
-    def failing(self) -> tuple[str, ...] | None:
-        """Every failing test's name; None where the log does not name each."""
-        return self.names if self.names and len(self.names) >= self.failed else None
-
-
-@dataclass(frozen=True)
-class SuiteRun:
-    """One run of a test suite. ``count``: tests that ran (skipped ones did not); None: not told.
-
-    The result's output has the tree's paths relative: it is compared with that of another tree.
-    """
-
-    result: CommandResult
-    count: int | None
-    #: Tests that passed; None: not told.
-    passing: int | None = None
-    #: Names of all that failed; None: not told, or not of each.
-    failing: tuple[str, ...] | None = None
-    #: How many failed, as the runner counts them; None: not told.
-    failed: int | None = None
-
-    @classmethod
-    def told(cls, result: CommandResult, summary: Summary | None) -> "SuiteRun":
-        """A run, by its log's summary, if there is one."""
-        if summary is None:
-            return cls(result, None, None, () if result.ok else None)
-        failing = () if result.ok else summary.failing
-        passing = max(0, summary.ran - summary.failed)
-        return cls(result, summary.ran, passing, failing, summary.failed)
-
-
-Run = Callable[[RepoContext], SuiteRun | None]
-
-
-def numbered(names: Iterator[str]) -> tuple[str, ...]:
-    """Names as they are, a name's second bearer and those after it numbered."""
-    seen: dict[str, int] = {}
-    told = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        told.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return tuple(told)
+from fallback_plugins.installed import NotInstalled
+from fallback_plugins.late_suites import in_words, judge_beside_late, judge_late, named
+from fallback_plugins.reports import Report
+from fallback_plugins.suite_run import SuiteRun
+from fallback_tier.gate_ports import GateContext, GateVerdict
 
 
 def judge_tests(gate: str, context: GateContext, folder: str, run: Run, on: str) -> GateVerdict:
-    """Run the base commit's tests on the patched files: all pass, and none went missing.
+    """Run the base commit's tests on the patched files, and compare.
 
-    ``run`` gets the tree to run in; None means that its environment could not be had; ``on``: what it
-    runs on at the base commit (``place_of``). Raises what ``run`` raises, ToolError.
+    ``run`` gets the tree to run in; ``on``: what it runs on at the base commit (``place_of``). Raises what
+    ``run`` raises, ToolError.
     """
     ours = run(patched(context))
-    if ours is None:
-        return skipped(gate, "the project's dependencies could not be installed, so no test ran")
-    if ours.result.timed_out:
-        return timed_out(gate, ours.result, context)
-    suite = _Suite(gate, context, folder, run, on)
-    if not ours.result.ok and ours.count != 0:
-        return suite.judge_failing(ours)
-    return suite.judge_count(ours)
-
-
-@dataclass(frozen=True)
-class _BaseRun:
-    """What is kept of one run at the base commit."""
-
-    count: int | None
-    failed: int | None
-    failing: frozenset[str] | None
-    #: Digest of what the run printed, without what varies: for a runner that names no tests.
-    said: str
-
-    @classmethod
-    def of(cls, run: SuiteRun) -> "_BaseRun":
-        failing = None if run.failing is None else frozenset(run.failing)
-        return cls(run.count, run.failed, failing, _said(run))
-
-    @property
-    def tells(self) -> bool:
-        """Did it come as far as any test, and does it name those that failed?"""
-        return self.failing is not None and self.count != 0
+    if isinstance(ours, NotInstalled):
+        why = f"the project's dependencies could not be installed, so no test ran: {ours.why}"
+        return skipped(gate, why)
+    verdict = _Suite(gate, context, BaseRuns(context, gate, folder, run, on), run).judge(ours)
+    if not ours.installed:
+        return verdict
+    return verdict.model_copy(update={"detail": f"{verdict.detail}; {ours.installed}"})
 
 
 @dataclass
@@ -126,13 +41,31 @@ class _Suite:
 
     gate: str
     context: GateContext
-    folder: str
+    base: BaseRuns
     run: Run
-    on: str
-    _base: list[_BaseRun] = field(default_factory=list)
+    #: Both sides have a report: tests are compared by name.
+    by_report: bool = False
 
-    def judge_count(self, ours: SuiteRun) -> GateVerdict:
-        """The run passed, or came to no test: did as many run as at the base commit?"""
+    def judge(self, ours: SuiteRun) -> GateVerdict:
+        """The verdict on a run with the patch."""
+        runs = self.base.until(bool)
+        if not runs and self.base.absent is not None:
+            why = f"the base commit's dependencies could not be installed: {self.base.absent.why}"
+            what = f"could not be judged: here {in_words(ours)}, and {why}"
+            return skipped(self.gate, what, ours.result.output)
+        if not runs and self.base.late is not None:
+            if ours.result.timed_out:
+                return judge_late(self.gate, self.context, ours, self.base.late)
+            return judge_beside_late(self.gate, self.context, ours, self.base.late)
+        if ours.result.timed_out:
+            return timed_out(self.gate, ours.result, self.context)
+        self.by_report = ours.report is not None and any(run.report is not None for run in runs)
+        if ours.result.ok or ours.count == 0:
+            return self._judge_count(ours)
+        return self._judge_failing(ours)
+
+    def _judge_count(self, ours: SuiteRun) -> GateVerdict:
+        """The run passed, or came to no test: did what passes at the base commit pass?"""
         log = ours.result.output
         before = self._count_at_base()
         if ours.count is None:
@@ -144,29 +77,37 @@ class _Suite:
             return fewer
         if ours.count == 0:
             return skipped(self.gate, "no test ran, here or at the base commit", log)
-        return passed(self.gate, f"{ours.count} test(s) pass", log)
+        return passed(self.gate, f"{ours.passing} test(s) pass", log)
 
-    def judge_failing(self, ours: SuiteRun) -> GateVerdict:
+    def _judge_failing(self, ours: SuiteRun) -> GateVerdict:
         """Tests fail: are they those that fail, always or now and then, at the base commit too?"""
-        if ours.failing is None:
+        failing = self._failing(ours)
+        if failing is None:
             return self._judge_unnamed(ours)
-        weighed = self._weigh(ours.failing)
+        weighed = self._weigh(failing)
         if weighed.new:
             return self._failed(ours, weighed)
+        if (fewer := self._fewer(ours)) is not None:
+            return fewer
         if weighed.flaky:
             return self._rerun(ours, weighed)
-        if (worse := self._fewer(ours) or self._more_failing(ours)) is not None:
-            return worse
+        return self._more_failing(ours) or self._as_before(ours, weighed)
+
+    def _as_before(self, ours: SuiteRun, weighed: Weighed) -> GateVerdict:
+        """Only tests fail that always fail at the base commit. One may be the test that shows the flaw, so
+        they stand in the verdict by name."""
         if not ours.passing:
             why = "no test passes, here or at the base commit, so this tells nothing"
             return skipped(self.gate, why, ours.result.output)
-        return self._red(ours, weighed)
-
-    def _red(self, ours: SuiteRun, weighed: Weighed) -> GateVerdict:
-        """Only tests fail that always fail at the base commit. One may be the test that shows the flaw."""
-        what = f"{ours.passing} test(s) pass; {len(weighed.broken)} fail as at the base commit"
-        why = f"{what}, so the suite proves nothing: {_named(weighed.broken)}"
-        return skipped(self.gate, why, ours.result.output)
+        what = f"{ours.passing} test(s) pass"
+        if weighed.broken:
+            what += f"; {len(weighed.broken)} fail as at the base commit: {named(weighed.broken)}"
+        else:
+            what += (
+                f"; the run itself fails (exit code {ours.result.exit_code}), as at the base commit"
+            )
+        verdict = passed(self.gate, what, ours.result.output)
+        return verdict.model_copy(update={"failing_before": weighed.broken})
 
     def _judge_uncounted(self, before: int | None, log: str) -> GateVerdict:
         """It ends well and counts nothing: so does a runner that the patch ends before its time."""
@@ -177,8 +118,8 @@ class _Suite:
 
     def _judge_unnamed(self, ours: SuiteRun) -> GateVerdict:
         """Nobody can tell which tests fail. The same words at the base commit tell nothing."""
-        runs = self._runs(lambda runs: bool(runs))
-        if not runs or runs[0].said != _said(ours):
+        runs = self.base.made
+        if not runs or runs[0].said != said(ours):
             return self._failed(ours, Weighed((), (), ()))
         why = "the tests fail at the base commit too, in the same way, so this tells nothing"
         return skipped(self.gate, why, ours.result.output)
@@ -189,46 +130,94 @@ class _Suite:
         for _ in range(PATCHED_RERUNS):
             with self.context.worktree.fresh(patched=True) as tree:
                 again = self.run(self.context.repo.laid_out(tree))
-            if again is None or again.failing is None:
+            if isinstance(again, NotInstalled) or (failing := self._failing(again)) is None:
                 break
-            latest, found = again, self._weigh(again.failing)
+            latest, found = again, self._weigh(failing)
             if found.new:
                 return self._failed(again, replace(found, flaky=weighed.flaky))
             if (worse := self._fewer(again) or self._more_failing(again)) is not None:
                 return worse
-            left &= set(again.failing)
-            if not left and found.broken:
-                return self._red(again, found)
+            left -= self._passing(again, failing)
             if not left and again.passing:
-                seen = sorted({*weighed.flaky, *found.flaky})
-                what = f"{again.passing} test(s) pass; flaky, at the base commit too"
-                verdict = passed(self.gate, f"{what}: {_named(seen)}", again.result.output)
-                return verdict.model_copy(update={"flaky": tuple(seen)})
+                seen = tuple(sorted({*weighed.flaky, *found.flaky}))
+                verdict = self._as_before(again, found) if found.broken else None
+                what = f"{again.passing} test(s) pass" if verdict is None else verdict.detail
+                what += f"; flaky, at the base commit too: {named(seen)}"
+                verdict = verdict or passed(self.gate, what, again.result.output)
+                return verdict.model_copy(update={"detail": what, "flaky": seen})
         return self._failed(latest, weighed)
 
     def _failed(self, ours: SuiteRun, weighed: Weighed) -> GateVerdict:
         ran = "" if ours.count is None else f" ({ours.count} ran)"
         what = f"tests failed{ran}"
-        if weighed.new and (weighed.flaky or weighed.broken):
-            what += f", not at the base commit: {_named(weighed.new)}"
+        if weighed.new and (self.by_report or weighed.flaky or weighed.broken):
+            what += f", not at the base commit: {named(weighed.new)}"
         elif weighed.flaky:
-            what += f"; flaky at the base commit, they never pass here: {_named(weighed.flaky)}"
+            what += f"; flaky at the base commit, they never pass here: {named(weighed.flaky)}"
         verdict = failed(self.gate, FailureKind.TESTS_FAILED, what, ours.result.output)
         # Without the base commit's word nobody can say that they pass there.
-        broken = weighed.new if any(run.tells for run in self._base) else ()
+        broken = weighed.new if any(run.tells for run in self.base.made) else ()
         return verdict.model_copy(update={"flaky": weighed.flaky, "broken": broken})
 
-    def _fewer(self, ours: SuiteRun) -> GateVerdict | None:
-        before = self._count_at_base()
-        if before is None or ours.count is None or ours.count >= before:
+    def _failing(self, run: SuiteRun) -> tuple[str, ...] | None:
+        """Failing tests by name; None where they can't be told, or can't be the whole reason."""
+        if not self.by_report:
+            return run.failing
+        if run.report is None:
             return None
-        what = f"{ours.count} test(s) ran, {before} at the base commit"
+        if run.result.ok or run.report.failed:
+            return run.report.failed
+        # All pass, and the run fails: for want of coverage, say. Then it does so at the base commit.
+        alike = any(
+            one.exit_code == run.result.exit_code and one.report and not one.report.failed
+            for one in self.base.made
+        )
+        return () if alike else None
+
+    def _passing(self, run: SuiteRun, failing: Sequence[str]) -> set[str]:
+        """Flaky tests that this run clears: by name they passed; by a log they did not fail."""
+        seen = {test for one in self.base.made for test in (one.failing or ())}
+        return set(run.report.passed) if self.by_report and run.report else seen - set(failing)
+
+    def _fewer(self, ours: SuiteRun) -> GateVerdict | None:
+        """Did less pass, or run, than at the base commit?"""
+        if (missing := self._missing(ours)) is not None:
+            return missing
+        before, now = self._count_at_base(), ours.count
+        if self.by_report and ours.report is not None:
+            before, now = self._lasting(ours.report)
+        if now is None or before is None or now >= before:
+            return None
+        what = f"{now} test(s) ran, {before} at the base commit"
         return failed(self.gate, FailureKind.TESTS_MISSING, what, ours.result.output)
 
+    def _missing(self, ours: SuiteRun) -> GateVerdict | None:
+        """What passes in every run at the base commit and did not pass here. Further runs there tell what
+        has another name each time."""
+
+        def missing(runs: Sequence[BaseRun]) -> frozenset[str]:
+            told = [run.report.passed for run in runs if run.report is not None]
+            now = frozenset() if ours.report is None else ours.report.passed
+            return frozenset.intersection(*told) - now if told else frozenset()
+
+        lost = sorted(missing(self.base.until(lambda runs: not missing(runs))))
+        if not lost:
+            return None
+        here = "did not run here" if ours.report else "have no report here that its log agrees with"
+        what = f"{len(lost)} test(s) pass at the base commit and {here}: {named(lost)}"
+        return failed(self.gate, FailureKind.TESTS_MISSING, what, ours.result.output)
+
+    def _lasting(self, ours: Report) -> tuple[int, int]:
+        """Tests that pass, at the base commit (the least) and here, without those that fail there now and
+        then: names that change from run to run are at least counted."""
+        reports = [run.report for run in self.base.made if run.report is not None]
+        apart = {test for report in reports for test in report.failed}
+        return min(len(one.passed - apart) for one in reports), len(ours.passed - apart)
+
     def _more_failing(self, ours: SuiteRun) -> GateVerdict | None:
-        """A suite's own line, or two tests of one name, can make a list of names look complete."""
-        before = max((run.failed for run in self._base if run.failed is not None), default=None)
-        if before is None or ours.failed is None or ours.failed <= before:
+        """A suite's own line, or two tests of one name, can make a log's list of names look complete."""
+        before = max((run.failed for run in self.base.made if run.failed is not None), default=None)
+        if self.by_report or before is None or ours.failed is None or ours.failed <= before:
             return None
         what = f"{ours.failed} test(s) failed, {before} at the base commit"
         return failed(self.gate, FailureKind.TESTS_FAILED, what, ours.result.output)
@@ -236,45 +225,12 @@ class _Suite:
     def _count_at_base(self) -> int | None:
         """How many tests ran there; the least, where that differs and any ran at all, so that one run
         that crashed hides nothing. None: it can't be told."""
-        runs = self._runs(lambda runs: bool(runs))
-        counts = [run.count for run in runs if run.count is not None]
+        counts = [run.count for run in self.base.made if run.count is not None]
         return min(filter(None, counts), default=0 if counts else None)
 
     def _weigh(self, failing: tuple[str, ...]) -> Weighed:
-        def told(runs: list[_BaseRun]) -> list[frozenset[str]]:
-            return [run.failing for run in runs if run.failing is not None and run.tells]
+        def told(runs: Sequence[BaseRun]) -> list[frozenset[str]]:
+            found = (run.excused(failing, by_report=self.by_report) for run in runs)
+            return [one for one in found if one is not None]
 
-        return weigh(failing, told(self._runs(lambda runs: is_settled(failing, told(runs)))))
-
-    def _runs(self, enough: Callable[[list[_BaseRun]], bool]) -> list[_BaseRun]:
-        """Runs at the base commit, kept ones first, until they are enough: at most BASE_RUNS."""
-        place = place_of(self.context, self.gate, self.folder, self.on, self.run.__module__)
-        if not self._base:
-            self._base = [_read(run) for run in kept(place) or ()]
-        while len(self._base) < BASE_RUNS and not enough(self._base):
-            base = run_at_base(self.context, self.run)
-            if base is None or base.result.timed_out:
-                break  # perhaps for a passing reason: asked again next time
-            self._base.append(_BaseRun.of(base))
-            keep(place, [_written(run) for run in self._base])
-        return self._base
-
-
-def _said(run: SuiteRun) -> str:
-    lines = {_VARYING.sub("0", line.strip()) for line in run.result.output.splitlines()}
-    return sha256("\n".join([str(run.result.exit_code), *sorted(lines)]).encode()).hexdigest()
-
-
-def _named(names: tuple[str, ...] | list[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _written(run: _BaseRun) -> dict[str, Any]:
-    failing = None if run.failing is None else sorted(run.failing)
-    return {"count": run.count, "failed": run.failed, "failing": failing, "said": run.said}
-
-
-def _read(run: dict[str, Any]) -> _BaseRun:
-    failing = None if run["failing"] is None else frozenset(run["failing"])
-    return _BaseRun(run["count"], run["failed"], failing, run["said"])
+        return weigh(failing, told(self.base.until(lambda runs: is_settled(failing, told(runs)))))

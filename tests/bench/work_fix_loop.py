@@ -15,10 +15,10 @@ from fallback_audit.events import AttemptStarted, FixStarted, FixVerified, GateJ
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import GateStatus, PromptShape, ProofLevel, Tier
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import Verified
 from fallback_tier.gates.steps import FixState, StepKey, next_step
 from fallback_tier.outcome import Applied
-from fallback_tier.ports import GateVerdict
 
 _DIGEST = "0" * 64
 

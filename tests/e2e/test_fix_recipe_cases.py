@@ -60,13 +60,9 @@ CASES = {
     "pypi-langchain-anthropic-PYSEC-2026-2556-711b3155": fixed(
         "resolved tree: langchain-anthropic 1.4.6", '  "langchain-anthropic==1.4.6",'
     ),
-    # Its other dependencies can't be installed any more: only the declared pin could be judged.
-    "npm-angular-GHSA-28hp-fgcr-2r4h-a88e476f": fixed(
-        "pins: angular 1.6.0", '    "angular": "1.6.0",'
-    ),
     # Another pin forbids the fixed version: uv says so, and without a model a person must decide.
     "pypi-cryptography-PYSEC-2026-2141-5bf20087": escalated("retry_refused", "resolution_failed"),
-    # Only the lock changes; no gate installs from yarn's, but one reads it.
+    # Only the lock changes: yarn installs what it says.
     "npm-handlebars-GHSA-q42p-pg8m-cqh6-a6c49b24": fixed(
         "resolved tree: handlebars 4.0.14",
         "async@1.x:",

@@ -8,6 +8,7 @@ from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, is_affected, lowest_fixed_version
 from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import FallbackError, RecipeError
+from fallback_tier.gate_ports import Gate, GateContext, TargetRun
 from fallback_tier.outcome import (
     FileChange,
     Left,
@@ -18,7 +19,6 @@ from fallback_tier.outcome import (
     RecipeSelection,
     Selected,
 )
-from fallback_tier.ports import Gate, GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
 MANIFEST = "deps.txt"

@@ -25,7 +25,13 @@ from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import PatchError
 from fallback_tier.gates.decision import SAME_FAILURE_LIMIT
 from fallback_tier.gates.journal.resume import take_up
-from fallback_tier.gates.journal.review import Signature, approve, reject, reopen
+from fallback_tier.gates.journal.review import (
+    Signature,
+    approve,
+    reject,
+    reopen,
+    run_gates_again,
+)
 from fallback_tier.gates.result import Escalated, FixResult, Verified
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.running.clients import SubprocessClients
@@ -55,7 +61,7 @@ from tests.integration.leaf_sequences import (
     author_tells,
     judge_tells,
 )
-from tests.integration.test_fix_sequences import SayingGate
+from tests.integration.test_fix_sequences import NOT_FAILED, SayingGate
 
 GATES = ("applies", "proof", "tests")
 GATE_SAYS = {"fails": 9, "fails otherwise": 7, "passes": 2, "is skipped": 1, "has no tool": 1}
@@ -104,7 +110,7 @@ def told(seed: int) -> Story:
         leaves=tuple(random.randint(1, 25) for _ in range(random.randint(1, 3)))
         if interrupted
         else (),
-        then=random.choice(("nothing", "approve", "reject", "reopen", "reopen")),
+        then=random.choice(("nothing", "approve", "reject", "reopen", "reopen", "again")),
     )
 
 
@@ -116,6 +122,10 @@ def predicted(story: Story, *, priors: int = 0, inherited: str | None = None) ->
         first = "recipe" if story.recipe == "selected" else "replay" if story.memory == -1 else None
         end, inherited = _transition(author, judge, gate, priors, inherited, first)
         yield end
+        if story.then == "again":
+            word = next(gate, "passes")
+            yield NOT_FAILED.get(word, EscalationReason.GATES_FAILED_AGAIN)
+            return
         priors = 1
 
 
@@ -146,12 +156,7 @@ def _transition(
         if plan is not None:
             word = next(gate, "passes")
             if word not in ("fails", "fails otherwise"):
-                ends: dict[str, str] = {
-                    "passes": "verified",
-                    "is skipped": EscalationReason.NOTHING_PROVED,
-                    "has no tool": EscalationReason.GATE_INFRASTRUCTURE,
-                }
-                return ends[word], last
+                return NOT_FAILED[word], last
             failures.append((word,))
             tried.append(plan)
             last = plan
@@ -168,17 +173,20 @@ class Watched:
         self.store = store
         self.protocols: dict[Scope, Protocol] = {}
         self.opened_with: str | None = None
+        self.opened_again: str | None = None
         self.last: Protocol | None = None
 
     def append(self, scope: Scope, event: AuditEvent) -> StoredEvent:
         protocol = self.protocols.get(scope)
         if protocol is None:
-            protocol = self.protocols[scope] = Protocol(GATES, inherited=self.opened_with)
+            protocol = Protocol(GATES, inherited=self.opened_with, again=self.opened_again)
+            self.protocols[scope] = protocol
         protocol.take(event)
         self.last = protocol
         stored = self.store.append(scope, event)
         if isinstance(event, TransitionReopened):
             self.opened_with = protocol.failures[-1] if protocol.failures else protocol.inherited
+            self.opened_again = event.judges_again
         return stored
 
     def __getattr__(self, name: str) -> Any:
@@ -356,6 +364,8 @@ class House:
             approve(self.watched, self.evidence, fix_id, SIGNED)
         elif then == "reject":
             reject(self.watched, fix_id, SIGNED)
+        elif then == "again" and "PatchProposed" in self._kinds():
+            run_gates_again(self.watched, self.evidence, fix_id, SIGNED, opens="gate-2")
         elif then == "reopen" and (last.failures or last.inherited):
             reopen(self.watched, fix_id, SIGNED, opens="gate-2")
         else:

@@ -18,6 +18,7 @@ from fallback_audit.events import (
     ModelAnswered,
     ModelCalled,
     ModelFailed,
+    PatchProposed,
     RagSkippedOnRetry,
     RecipeEvaluated,
     TransitionReopened,
@@ -76,10 +77,12 @@ MAX_RETRIES, MAX_AUTHOR_CALLS = 3, 3
 
 @dataclass
 class Protocol:
-    """One gate transition as it goes. ``inherited``: it was opened for another one, with its failure."""
+    """One gate transition as it goes. ``inherited``: it was opened for another one, with its failure;
+    ``again``: for the gates alone, on this patch."""
 
     gates: tuple[str, ...]
     inherited: str | None = None
+    again: str | None = None
     last: str = ""
     attempt: int = 0
     priors: int = 0
@@ -103,6 +106,7 @@ class Protocol:
         kinds = set(FOLLOWS[self.last])
         if self.last == "AttemptStarted":
             kinds = {"RagSkippedOnRetry"} if self.is_retry else {"RecipeEvaluated"}
+            kinds = {"PatchProposed"} if self.again else kinds
         if self.judging and self.last in {"ModelAnswered", "AnswerReused"}:
             kinds = {"GroundingJudged", "GroundingNotEvaluated"}
         if self.judging and self.last == "ModelFailed":
@@ -120,7 +124,8 @@ class Protocol:
             "GroundingJudged",
         }:
             kinds -= {"ModelCalled", "AnswerReused"}
-        if len(self.failures) + (self.inherited is not None) > MAX_RETRIES:
+        tried = len(self.failures) + (self.inherited is not None and not self.again)
+        if tried > (0 if self.again else MAX_RETRIES):
             kinds -= {"AttemptStarted"}
         return kinds if self.ended else kinds | _TAKEN_UP
 
@@ -143,6 +148,7 @@ class Protocol:
         match event:
             case AttemptStarted():
                 self.priors = len(self.failures) + (self.inherited is not None)
+                self.priors = 0 if self.again else self.priors
                 assert event.prior_attempt_count == self.priors
                 new = not self.attempt or self.last == "AttemptFailed"
                 assert event.attempt == self.attempt + 1 if new and self.attempt else True
@@ -160,6 +166,9 @@ class Protocol:
                 self.author_calls += not self.judging
             case ModelAnswered() | ModelFailed() | GroundingJudged():
                 pass
+            case PatchProposed():
+                assert (event.taken_from is None) is (self.again is None)
+                assert self.again in {None, event.patch_sha256}
             case GateJudged():
                 if self.last == "PatchProposed":
                     self.pending, self.failed_gates = list(self.gates), set()

@@ -20,6 +20,9 @@ from tests.integration.contract_house import House, Watched, ended, predicted, t
 #: Fixes that share a store: enough that a guard has many in hand.
 A_STORE = 50
 
+#: What a person may say that opens a gate transition.
+OPENING = {"reopen": "reopened", "again": "gates again"}
+
 
 def run_stories(seeds: range, place: Path) -> Counter[str]:
     """Tell the stories of these seeds in one store. Returns how they ended; raises AssertionError."""
@@ -29,7 +32,7 @@ def run_stories(seeds: range, place: Path) -> Counter[str]:
     for seed in seeds:
         story = told(seed)
         watched.protocols.clear()
-        watched.opened_with, watched.last = None, None
+        watched.opened_with = watched.opened_again = watched.last = None
         mine = repo.model_copy(update={"fix_id": f"fix-{seed}"})
         house = House(story, watched, mine, place / "state")
         try:
@@ -49,15 +52,16 @@ def _told(house: House) -> str:
     if not house.story.leaves:
         assert came == next(ends), came
     assert house.memory.queries <= 1 + len(house.story.leaves)
-    if house.answer(result) == "reopen":
-        # The reopened transition never asks the memory: its first attempt is a retry.
-        queries = house.memory.queries
+    if (answer := house.answer(result)) in OPENING:
+        # The new transition never asks the memory: its first attempt is a retry, or none.
+        heard = house.memory.queries, *house.author.heard
         house.leave_after = None
         again = ended(house.run_again())
-        assert house.memory.queries == queries
+        assert house.memory.queries == heard[0]
+        assert answer == "reopen" or heard[1:] == tuple(house.author.heard)
         if not house.story.leaves:
             assert again == next(ends), again
-        came = f"reopened, {again}"
+        came = f"{OPENING[answer]}, {again}"
     return came
 
 

@@ -28,11 +28,12 @@ from fallback_tier.budget.prices import Prices, read_price
 from fallback_tier.cli.fix import run_with
 from fallback_tier.cli.resume import go_on
 from fallback_tier.errors import RecipeError
+from fallback_tier.gate_ports import Gate, GateContext
 from fallback_tier.gates.journal.resume import inputs_of
 from fallback_tier.gates.judges.proof_given import Proof
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.leaf import LlmLeaf
-from fallback_tier.ports import Gate, GateContext, ModelRequest
+from fallback_tier.ports import ModelRequest
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir, random_nonce
@@ -143,10 +144,12 @@ class CrashHouse:
             report = verify(
                 audit, checkpoints=None, evidence=file_evidence(evidence_dir(self.state))
             )
+            judged = Counter(
+                (stored.scope, stored.payload.attempt, stored.payload.gate)
+                for stored in audit.events()
+                if isinstance(stored.payload, GateJudged)
+            )
         assert report.ok, report.model_dump(mode="json")
-        judged = Counter(
-            (event.attempt, event.gate) for event in self.events if isinstance(event, GateJudged)
-        )
         assert set(judged.values()) <= {1}, judged
         for folder in ("worktrees", "held"):
             assert not list((self.state / folder).glob("*")), folder

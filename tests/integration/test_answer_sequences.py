@@ -1,6 +1,6 @@
 """Any sequence of people's answers to any fix: what was asked is answered once, and nothing else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import example, given
@@ -10,17 +10,40 @@ from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.resume import take_up
-from fallback_tier.gates.journal.review import Signature, approve, reject, reopen
+from fallback_tier.gates.journal.review import (
+    Signature,
+    approve,
+    reject,
+    reopen,
+    run_gates_again,
+)
 from fallback_tier.gates.result import FixResult
 from tests.fixtures.fallback_tier_callable import ADVISORY, NO_RECIPE
 from tests.integration import test_fix_sequences as sequences
 from tests.integration.leaf_sequences import Case
-from tests.integration.test_fix_sequences import SLOW, Fix, Story, ended, stories, transition
+from tests.integration.test_fix_sequences import (
+    NOT_FAILED,
+    SLOW,
+    Came,
+    Fix,
+    Story,
+    ended,
+    stories,
+    transition,
+)
 
 house = sequences.house
 
 ADA = Signature("Ada", "because")
+WORDS = ("approve", "reject", "reopen", "again")
+OPENING = {"reopen", "again"}
 ASKED = {reason.value for reason in EscalationReason}
+
+#: What belongs to the making of a patch: none of it where gates alone are run again.
+MAKING = {
+    *("RecipeEvaluated", "RetrievalQueried", "ExampleReplayed", "RagSkippedOnRetry"),
+    *("ModelCalled", "ModelAnswered", "AnswerReused", "AttemptRefused"),
+}
 
 
 def answer(fix: Fix, word: str, opens: str) -> bool:
@@ -33,6 +56,8 @@ def answer(fix: Fix, word: str, opens: str) -> bool:
                 approve(fix.audit, fix.evidence, fix_id, ADA)
             case "reject":
                 reject(fix.audit, fix_id, ADA)
+            case "again":
+                run_gates_again(fix.audit, fix.evidence, fix_id, ADA, opens=opens)
             case _:
                 reopen(fix.audit, fix_id, ADA, opens=opens)
     except InputError:
@@ -51,16 +76,34 @@ def go_on(fix: Fix) -> FixResult:
     return fix.checked(lambda: fix.runner().resume(advisory, fix.based, NO_RECIPE, taken))
 
 
+def judged_again(plan: str, gate: Iterator[str]) -> Came:
+    """How gates that are run again must end: nothing else is heard."""
+    word = next(gate, "passes")
+    if word in NOT_FAILED:
+        return Came(NOT_FAILED[word], plan, None)
+    return Came(EscalationReason.GATES_FAILED_AGAIN, plan, plan)
+
+
 @SLOW
-@given(
-    story=stories, answers=st.lists(st.sampled_from(("approve", "reject", "reopen")), max_size=4)
-)
+@given(story=stories, answers=st.lists(st.sampled_from(WORDS), max_size=4))
 @example(
     story=Story(Case(("plan 0", "plan 1", "plan 2", "plan 1"), None), ("fails",) * 4),
     answers=["reopen", "approve", "reopen"],
 )
 @example(story=Story(Case(("plan 0",), None), ("is skipped",)), answers=["reopen", "approve"])
 @example(story=Story(Case(("plan 0",) * 3, None), ("fails",)), answers=["reopen", "reopen"])
+@example(
+    story=Story(Case(("plan 0", "plan 1", "plan 2"), None), ("fails",) * 4),
+    answers=["again", "again"],
+)
+@example(
+    story=Story(Case(("plan 0", "unreachable", "plan 1"), None), ("fails", "fails otherwise")),
+    answers=["again", "reopen", "approve"],
+)
+@example(
+    story=Story(Case(("plan 0", "unreachable"), None), ("has no tool", "has no tool", "passes")),
+    answers=["again", "reopen", "again"],
+)
 def test_a_person_answers_what_was_asked_once(
     house: "Callable[[Story], Fix]", story: Story, answers: list[str]
 ) -> None:
@@ -68,20 +111,32 @@ def test_a_person_answers_what_was_asked_once(
     author, gate = iter(story.case.author), iter(story.gate)
     judge = None if story.case.judge is None else iter(story.case.judge)
     inherited: str | None = None
+    last: str | None = None
     came = transition(author, judge, gate)
     assert ended(fix.start()) == came.end
     settled = False
     for number, word in enumerate(answers):
         failed = inherited if came.failed is None else came.failed
-        may = {"approve": came.proposed, "reject": True, "reopen": failed is not None}[word]
+        last = came.proposed or last
+        may = {
+            "approve": came.proposed is not None,
+            "reject": True,
+            "reopen": failed is not None,
+            "again": last is not None,
+        }[word]
         taken = answer(fix, word, f"opened-{number}")
         assert taken is (may and came.end in ASKED and not settled), (word, fix.audit.kinds)
-        if taken and word == "reopen":
-            inherited = failed
-            came = transition(author, judge, gate, inherited)
+        if taken and word in OPENING:
+            inherited, before = failed, len(fix.audit.kinds)
+            if word == "again":
+                assert last is not None
+                came = judged_again(last, gate)
+            else:
+                came = transition(author, judge, gate, inherited)
             assert ended(go_on(fix)) == came.end, fix.audit.kinds
             assert fix.audit.kinds.count("RetrievalQueried") <= 1
-        settled = settled or (taken and word != "reopen")
+            assert word != "again" or not MAKING & set(fix.audit.kinds[before:])
+        settled = settled or (taken and word not in OPENING)
 
 
 def test_an_answer_to_a_fix_that_was_not_asked_is_no_answer(
@@ -89,7 +144,7 @@ def test_an_answer_to_a_fix_that_was_not_asked_is_no_answer(
 ) -> None:
     fix = house(Story(Case(("plan 0",), None), ("passes",)))
     fix.start()
-    assert not any(answer(fix, word, "gate-1") for word in ("approve", "reject", "reopen"))
+    assert not any(answer(fix, word, "gate-1") for word in WORDS)
     with pytest.raises(InputError):
         reject(fix.audit, "another", ADA)
 
@@ -100,4 +155,5 @@ def test_a_reopening_under_a_name_that_is_used_is_no_answer(
     fix = house(Story(Case(("plan 0",) * 3, None), ("fails",)))
     fix.start()
     assert not answer(fix, "reopen", fix.repo.gate_transition_id)
+    assert not answer(fix, "again", fix.repo.gate_transition_id)
     assert answer(fix, "reopen", "another")

@@ -2,10 +2,13 @@
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 from fallback_tier.cli import exit_codes
 from tests.e2e.command import run
+from tests.integration.test_answer_sequences import MAKING
 from tests.integration.test_cli_budget import PLAN, Desk
+from tests.integration.test_cli_proof import PROOF
 
 
 def breaking(number: int) -> dict[str, object]:
@@ -51,5 +54,81 @@ def test_a_reopened_fix_starts_with_the_last_failure_and_ends_with_a_patch(tmp_p
     ]
     assert log[1]["linked_transition"] == log[0]["gate_transition_id"]
     assert {attempt["shape"] for attempt in log[1]["attempts"]} == {"fresh LLM run, no RAG"}
+    verified = run("audit", "verify", *state)
+    assert verified.code == exit_codes.OK, verified.out
+
+
+#: Red until a file is there: a service that was down, as a gate sees it.
+CONFIG = """\
+[[tool.fallback-tier.gates]]
+name = "service"
+command = ["test", "-f", "{place}"]
+compare_base = false
+"""
+
+
+def asked_for(shown: str, which: str) -> list[str]:
+    """The command that `review show` names, filled in."""
+    template = next(line for line in shown.splitlines() if which in line)
+    words = shlex.split(template.strip().removeprefix("next: "))[1:]
+    words[words.index("NAME")], words[words.index("TEXT")] = "Ada", "the service was down"
+    return words
+
+
+def events_of(desk: Desk, fix_id: str, transition: str) -> list[Any]:
+    told = run("audit", "show", fix_id, "--state-dir", desk.state, "--json").json
+    return [one for one in told["events"] if one["scope"]["gate_transition_id"] == transition]
+
+
+def test_after_a_false_red_the_gates_alone_are_run_again(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    place, config, proof = (tmp_path / name for name in ("service", "gates.toml", "proof.py"))
+    config.write_text(CONFIG.format(place=place))
+    proof.write_text(PROOF)
+    desk.answer(PLAN)
+    judged = ["--config", config, "--proof", "python proof.py", "--proof-file", proof]
+    asked = desk.fix(*judged)
+    assert asked.code == exit_codes.ESCALATED, asked
+    fix_id = asked.json["fix_id"]
+    state = ("--state-dir", str(desk.state))
+
+    # Nothing that a model or a memory would need is there any more, nor what configured the gates.
+    desk.script.unlink()
+    config.unlink()
+    proof.unlink()
+    shown = run("review", "show", fix_id, *state).out
+    first = run(*asked_for(shown, "--gates-again"), *state, "--json").json
+    still = run("resume", fix_id, *state, "--json")
+    assert still.code == exit_codes.ESCALATED, still
+    assert still.json["reason"] == "gates_failed_again"
+
+    place.touch()
+    shown = run("review", "show", fix_id, *state).out
+    assert "it failed at service" in shown
+    opened = run(*asked_for(shown, "--gates-again"), *state)
+    ended = run(*shlex.split(opened.out.partition("next: ")[2])[1:], *state, "--json")
+    assert ended.code == exit_codes.OK, ended
+    told = ended.json
+    assert (told["outcome"], told["headline"]) == (
+        "verified",
+        "fixed; the proof passes, tests pass",
+    )
+    assert (told["usage"], told["prior_attempts"]) == ([], [])
+    assert "return int(text)" in (desk.repo / "left.py").read_text()
+
+    for transition in (first["opens"], told["gate_transition_id"]):
+        kinds = {one["kind"] for one in events_of(desk, fix_id, transition)}
+        assert not MAKING & kinds
+        assert {"FixStarted", "AttemptStarted", "PatchProposed", "GateJudged"} <= kinds
+    log = run("audit", "log", *state, "--json").json["fixes"]
+    patch = first["judges_again"][:12]
+    assert [fix["outcome"] for fix in log] == [
+        *[f"gates run again on patch {patch}, asked by Ada"] * 2,
+        "verified",
+    ]
+    text = run("audit", "show", fix_id, *state).out
+    assert "Attempt 1: no model call" in text
+    assert "attempt 1 again: its patch alone, no tier is asked" in text
+    assert f"patch {patch} by llm, made in {log[0]['gate_transition_id']}" in text
     verified = run("audit", "verify", *state)
     assert verified.code == exit_codes.OK, verified.out

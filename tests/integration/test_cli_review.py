@@ -89,11 +89,13 @@ def test_a_minute_of_triage(desk: Desk) -> None:
         "  │ in test_app.py",
     ]
     assert "  │ +safe(4)" in lines
-    assert [line.split("fallback-tier ")[-1].split(" --")[0] for line in lines[-3:]] == [
+    assert [line.split("fallback-tier ")[-1].split(" --")[0] for line in lines[-4:]] == [
         f"review approve {FIX}",
         f"review reject {FIX}",
         f"review reopen {FIX}",
+        f"review reopen {FIX}",
     ]
+    assert lines[-1].endswith("--gates-again")
 
 
 def test_evidence_is_named_by_files_that_are_there(desk: Desk) -> None:
@@ -172,6 +174,41 @@ def test_a_reopened_fix_names_its_new_transition_and_the_command(desk: Desk) -> 
     assert shlex.split(step.partition("next: ")[2]) == ["fallback-tier", "resume", FIX]
     assert "fallback-tier resume" in desk.review("show", FIX).out.splitlines()[-1]
     assert "resume" in desk.review("reopen", FIX, *WHO).next_step
+
+
+def test_gates_are_run_again_on_the_patch_that_is_named(desk: Desk) -> None:
+    desk.record.write(t.cap_reached())
+    named = desk.record.patch(2)[:12]
+    told = desk.review("reopen", FIX, *WHO, "--gates-again", "--patch", named, "--json").json
+    assert told["judges_again"] == desk.record.patch(2)
+    assert (told["kind"], told["by"]) == ("TransitionReopened", "Ada")
+    row = desk.review("list", "--all").out
+    assert f"gates run again on patch {named}, asked by Ada" in row
+    assert "fallback-tier resume" in desk.review("show", FIX).out.splitlines()[-1]
+
+
+def test_a_person_is_told_on_which_patch_the_gates_are_run(desk: Desk) -> None:
+    desk.record.write(t.cap_reached())
+    first, step = desk.review("reopen", FIX, *WHO, "--gates-again").out.splitlines()
+    assert first.endswith(f", for the gates alone, on patch {desk.record.patch(4)[:12]}")
+    assert step.endswith(f"fallback-tier resume {FIX}")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--patch", "0" * 12), "--patch names the patch whose gates are to be run again"),
+        (("--gates-again", "--patch", "0" * 12), "names no patch of fix"),
+    ],
+)
+def test_without_a_patch_that_is_meant_nothing_is_reopened(
+    desk: Desk, options: tuple[str, ...], problem: str
+) -> None:
+    desk.record.write(t.cap_reached())
+    ended = desk.review("reopen", FIX, *WHO, *options)
+    assert ended.code == exit_codes.BAD_INPUT
+    assert problem in ended.problem
+    assert "approve" in desk.review("show", FIX).out  # nobody has answered
 
 
 def test_a_fix_that_stopped_at_its_budget_is_not_decided_about(desk: Desk) -> None:

@@ -26,6 +26,7 @@ def test_fixes_end_as_the_model_says_and_the_guard_refuses_none_of_ours() -> Non
     assert sum(ends.values()) == STORIES
     assert {"verified", "retry_cap_reached", "same_failure_repeated"} <= set(ends)
     assert any(end.startswith("reopened, ") for end in ends)
+    assert {"gates again, verified", "gates again, gates_failed_again"} <= set(ends)
 
 
 def test_a_foreign_orchestrator_that_breaks_a_rule_is_refused_and_can_go_on() -> None:

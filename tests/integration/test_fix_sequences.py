@@ -19,6 +19,7 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gates.decision import SAME_FAILURE_LIMIT
 from fallback_tier.gates.journal.budget_raise import raise_budget
 from fallback_tier.gates.journal.resume import take_up
@@ -27,7 +28,6 @@ from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.limits import MAX_RETRIES
-from fallback_tier.ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 from tests.fakes.repository import commit_all, git
 from tests.fixtures.fallback_tier_callable import ADVISORY, NO_RECIPE
@@ -48,6 +48,13 @@ SLOW = settings(
 
 GATE_SAYS = ("passes", "fails", "fails otherwise", "is skipped", "has no tool")
 ENDS = {"FixVerified", "FixRefused", "FixEscalated"}
+
+#: How a patch ends a fix that its gate does not fail.
+NOT_FAILED: dict[str, str] = {
+    "passes": "verified",
+    "is skipped": EscalationReason.NOTHING_PROVED,
+    "has no tool": EscalationReason.GATE_INFRASTRUCTURE,
+}
 
 
 class Story(NamedTuple):
@@ -137,11 +144,11 @@ class Fix(Desk):
 
 
 class Came(NamedTuple):
-    """How a gate transition must end. ``failed``: the plan of its last failed attempt, "" for none made;
-    None: no attempt failed."""
+    """How a gate transition must end. ``proposed``: its last plan that became a patch. ``failed``: the plan
+    of its last failed attempt, "" for none made; None: no attempt failed."""
 
     end: str
-    proposed: bool
+    proposed: str | None
     failed: str | None
 
 
@@ -161,7 +168,8 @@ def transition(
     tried: list[str] = [inherited] if inherited else []
     priors = 0 if inherited is None else 1
     failures: list[tuple[str, ...]] = []
-    proposed, failed = False, None
+    proposed: str | None = None
+    failed: str | None = None
     while True:
         came = attempt(author, judge, tried)
         if came.plan is None:
@@ -177,14 +185,9 @@ def transition(
             failed = ""
         else:
             word = next(gate, "passes")
-            proposed = True
+            proposed = came.plan
             if word not in ("fails", "fails otherwise"):
-                ends: dict[str, str] = {
-                    "passes": "verified",
-                    "is skipped": EscalationReason.NOTHING_PROVED,
-                    "has no tool": EscalationReason.GATE_INFRASTRUCTURE,
-                }
-                return Came(ends[word], proposed, failed)
+                return Came(NOT_FAILED[word], proposed, failed)
             failures.append((word,))
             tried.append(came.plan)
             failed = came.plan

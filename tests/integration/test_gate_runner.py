@@ -17,6 +17,7 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
+from fallback_tier.gate_ports import Gate, GateContext
 from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.running.clients import SubprocessClients
@@ -24,7 +25,6 @@ from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import AttemptSummary, NotApplicable, RecipeSelection, Selected
-from fallback_tier.ports import Gate, GateContext
 from fallback_tier.repo import RepoContext
 from tests.fakes.audit import MemoryAudit
 from tests.fakes.gates import RuleGate, SkippedGate

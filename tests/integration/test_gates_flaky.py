@@ -9,8 +9,8 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.pypi.gates import TestsGate as SuiteGate
 from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.running.sandbox import BubblewrapSandbox
-from fallback_tier.ports import GateVerdict
 from fallback_tier.tree import Tree
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 
@@ -79,12 +79,12 @@ def test_flaky_tests_of_the_base_commit_are_not_held_against_the_patch(tmp_path:
     assert verdict.detail.startswith("3 test(s) pass; flaky, at the base commit too: ")
 
 
-def test_a_suite_that_stays_red_is_not_held_against_the_patch_and_proves_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_suite_that_stays_red_passes_by_what_passes_and_names_the_rest(tmp_path: Path) -> None:
     verdict = judge(tmp_path, "{0, 2}", "def add(a, b):\n    return b + a\n")
-    assert verdict.status is GateStatus.SKIPPED
-    assert "1 fail as at the base commit, so the suite proves nothing" in verdict.detail
+    assert verdict.status is GateStatus.PASSED
+    assert verdict.failing_before == ("test_never (test_calc.Add.test_never)",)
+    assert verdict.flaky == ("test_sometimes (test_calc.Add.test_sometimes)",)
+    assert "1 fail as at the base commit: test_never" in verdict.detail
 
 
 def test_a_test_that_the_patch_breaks_is_not_excused_by_the_others(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.gates import build_gates
 from fallback_plugins.pypi.pyproject import NO_BACKEND, harmless
 from fallback_tier.errors import ToolFailedError
@@ -61,7 +62,10 @@ def test_code_that_ends_the_test_run_early_is_no_pass(tmp_path: Path) -> None:
     assert imports.failure_kind is FailureKind.BUILD_FAILED
     assert "cannot import calc: it ends the interpreter" in imports.log
     assert verdict.failure_kind is FailureKind.TESTS_MISSING
-    assert verdict.detail == "0 test(s) ran, 2 at the base commit"
+    assert verdict.detail == (
+        "1 test(s) pass at the base commit and have no report here that its log agrees with: "
+        "test_zero (test_calc.Add.test_zero)"
+    )
 
 
 def test_fewer_tests_than_at_the_base_commit_is_a_failure(tmp_path: Path) -> None:
@@ -75,7 +79,10 @@ def test_fewer_tests_than_at_the_base_commit_is_a_failure(tmp_path: Path) -> Non
     with patched(tmp_path, files, change, about=OWN) as case:
         verdict = case.judge(build_gates())["tests"]
     assert verdict.failure_kind is FailureKind.TESTS_MISSING
-    assert verdict.detail == "1 test(s) ran, 2 at the base commit"
+    assert verdict.detail == (
+        "1 test(s) pass at the base commit and did not run here: "
+        "test_zero (test_calc.Add.test_zero)"
+    )
 
 
 def test_tests_that_hang_time_out(tmp_path: Path) -> None:
@@ -101,13 +108,16 @@ def test_tests_that_need_an_undeclared_pytest_are_skipped(tmp_path: Path) -> Non
     assert "pytest" in verdict.detail
 
 
-def test_another_clients_lock_is_not_taken_for_installed(tmp_path: Path) -> None:
-    files = PROJECT | {"poetry.lock": "", "pyproject.toml": "[tool.poetry]\nname = 'calc'\n"}
+@pytest.mark.registry("uv")
+def test_another_clients_lock_is_installed_by_its_pins(tmp_path: Path) -> None:
+    lock = '[[package]]\nname = "iniconfig"\nversion = "1.1.1"\n'
+    files = PROJECT | {"poetry.lock": lock, "pyproject.toml": "[tool.poetry]\nname = 'calc'\n"}
     with patched(tmp_path, files, {"calc.py": FIXED}, about=OWN) as case:
         verdicts = case.judge(build_gates())
-    assert verdicts["resolves"].status is GateStatus.SKIPPED
-    assert "poetry.lock" in verdicts["resolves"].detail
-    assert verdicts["tests"].status is GateStatus.SKIPPED
+        held = Environment(case.context, case.context.repo, ".").resolved("iniconfig")
+    assert verdicts["resolves"].detail == "uv installs poetry.lock"
+    assert verdicts["tests"].status is GateStatus.PASSED
+    assert held == ("1.1.1",)
 
 
 def test_an_unreadable_manifest_fails_to_resolve(tmp_path: Path) -> None:
@@ -185,8 +195,7 @@ def test_no_code_of_the_target_runs_outside_the_sandbox(tmp_path: Path) -> None:
     with patched(tmp_path, files, change, about=INICONFIG) as case:
         verdict = case.judge(build_gates())["resolves"]
     assert not witness.exists()
-    assert verdict.status is GateStatus.SKIPPED
-    assert "base commit" in verdict.detail
+    assert verdict.status is GateStatus.PASSED
 
 
 @pytest.mark.registry("uv")

@@ -71,8 +71,9 @@ def ran(
 ) -> tuple[int | None, str] | None:
     context = case.context
     tree = context.repo if base else context.repo.laid_out(context.worktree.tree)
-    result = plugin.run(context, tree, argv)
-    if result is None:
+    found = plugin.run(context, tree, argv)
+    if (result := found.result) is None:
+        assert found.installed, "why not is told"
         return None
     assert result.argv == argv
     assert str(tree.root) not in result.output
@@ -113,21 +114,17 @@ def test_npm_runs_without_a_manifest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "facts", [{"dependencies": {"absent": "1"}}, {"dependencies": {"left": "9"}}]
 )
-def test_what_npm_cannot_install_is_no_result(
+def test_what_npm_cannot_install_is_told_beside_the_result(
     registry: Registry, tmp_path: Path, facts: dict[str, object]
 ) -> None:
     files = {"package.json": package_json("1", **facts), "a.js": ""}
     manifests = ("package.json",)
     with patched(tmp_path, files, {"a.js": "1;"}, about=advisory(), manifests=manifests) as found:
-        assert npm(at(registry, found), "true") is None
-
-
-def test_another_clients_lock_is_not_guessed_at(registry: Registry, tmp_path: Path) -> None:
-    files = {"package.json": package_json("1.0.0"), "yarn.lock": "__metadata:\n  version: 6\n"}
-    with patched(
-        tmp_path, files, {"a.js": "1;"}, about=advisory(), manifests=tuple(files)
-    ) as found:
-        assert npm(at(registry, found), "true") is None
+        case = at(registry, found)
+        ran = NpmEcosystem(case.context.clients).run(case.context, case.context.repo, ("true",))
+    assert ran.result is not None
+    assert ran.result.ok
+    assert ran.installed.startswith("its metadata alone; not: ")
 
 
 def test_pypi_installs_what_each_tree_declares(registry: Registry, tmp_path: Path) -> None:
@@ -150,15 +147,19 @@ def test_pypi_runs_without_a_manifest(registry: Registry, tmp_path: Path) -> Non
     assert told == (0, "2\n")
 
 
-@pytest.mark.parametrize(
-    "files", [{"requirements.txt": "absent\n"}, {"requirements.txt": "source\n"}, {"Pipfile": ""}]
-)
-def test_what_uv_cannot_install_is_no_result(
-    registry: Registry, tmp_path: Path, files: dict[str, str]
+@pytest.mark.parametrize("missing", ["absent", "source"])
+def test_what_uv_cannot_install_is_told_beside_the_result(
+    registry: Registry, tmp_path: Path, missing: str
 ) -> None:
-    files = files | {"app.py": ""}
-    with patched(tmp_path, files, {"app.py": "1"}, about=advisory()) as found:
-        assert pypi(at(registry, found), "true") is None
+    files = {"requirements.txt": f"{missing}\nleft==1.0.0\n", "src/app.py": ""}
+    with patched(tmp_path, files, {"x": "1"}, about=advisory()) as found:
+        case = at(registry, found)
+        assert pypi(case, *IMPORT) == (0, "1.0.0 src/app.py\n")
+        plugin = PyPIEcosystem(case.context.clients)
+        told = plugin.run(case.context, case.context.repo, IMPORT).installed
+    assert told.startswith("in part; not: ")
+    assert missing in told
+    assert "left" not in told
 
 
 @pytest.mark.parametrize("which", [NpmEcosystem, PyPIEcosystem])
@@ -184,7 +185,7 @@ def test_the_command_has_a_clock_of_its_own(
         tree = context.repo.laid_out(context.worktree.tree)
         slept = plugin.run(context, tree, ("sleep", "60"), 1.0)
         lost = plugin.run(context, tree, ("no-such-program",))
-    assert slept is not None
-    assert slept.timed_out
-    assert lost is not None
-    assert lost.exit_code == 127
+    assert slept.result is not None
+    assert slept.result.timed_out
+    assert lost.result is not None
+    assert lost.result.exit_code == 127

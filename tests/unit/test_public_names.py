@@ -96,7 +96,7 @@ def test_event_kinds() -> None:
     assert {one.model_fields["kind"].default for one in classes} == EVENT_KINDS
     assert {one.__name__ for one in classes} == EVENT_KINDS
     assert set(TERMINAL_KINDS) == {"FixEscalated", "FixPatched", "FixRefused", "FixVerified"}
-    assert SCHEMA_VERSION == 7
+    assert SCHEMA_VERSION == 8
 
 
 CLOSED = {
@@ -113,7 +113,7 @@ CLOSED = {
     """,
     EscalationReason: """
         retry_cap_reached same_failure_repeated gate_infrastructure model_unavailable
-        budget_exhausted retry_refused nothing_proved tests_contradict_patch
+        budget_exhausted retry_refused nothing_proved tests_contradict_patch gates_failed_again
     """,
     Tier: "recipe rag llm",
     PromptShape: "initial retry none",

@@ -104,3 +104,15 @@ def test_a_plain_folder_is_a_tree_of_one_layer(tmp_path: Path) -> None:
     tree = Tree(root=tmp_path)
     tree.add("a/c", b"y")
     assert (text(tree, "a/b"), text(tree, "a/c"), tree.layers) == ("x", "y", (tmp_path,))
+
+
+def test_a_layer_below_all_others_covers_nothing(tmp_path: Path) -> None:
+    base, installed = tmp_path / "base", tmp_path / "installed"
+    for folder, said in ((base, "base"), (installed, "installed")):
+        (folder / "m").mkdir(parents=True)
+        (folder / "m" / "both").write_text(said)
+        (folder / "m" / said).touch()
+    tree = Tree(root=tmp_path / "t", lower=(base,), upper=base, work=base).over(installed)
+    assert tree.locate("m/both").read_text() == "base"
+    assert tree.find("m/base") is not None
+    assert tree.find("m/installed") is not None

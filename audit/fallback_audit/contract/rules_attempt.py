@@ -102,9 +102,10 @@ def attempts_in_order(trail: Trail) -> Iterator[Finding]:
 
 
 def history_grows(trail: Trail) -> Iterator[Finding]:
-    """Nobody regains retrieval by emptying the list of prior attempts."""
+    """Nobody regains retrieval by emptying the list of prior attempts; gates alone have no use for them."""
     linked = any(start.event.linked_transition for start in trail.of(FixStarted))
-    if linked and trail.runs and not trail.runs[0].is_retry:
+    makes = linked and trail.judges_again is None
+    if makes and trail.runs and not trail.runs[0].is_retry:
         yield trail.runs[0].start.seq, "a linked transition starts without its prior attempt"
     for run in trail.runs:
         if run.successor:
@@ -124,9 +125,11 @@ def retry_cap_holds(trail: Trail) -> Iterator[Finding]:
 
 
 def prompt_shapes_agree(trail: Trail) -> Iterator[Finding]:
-    """Initial on a first attempt, retry on a retry, none where no model was asked."""
+    """Initial on a first attempt, retry on a retry, none where no model was asked or is to be."""
+    again = trail.judges_again is not None
     for run in trail.runs:
         shape = PromptShape.RETRY if run.is_retry else PromptShape.INITIAL
+        shape = PromptShape.NONE if again else shape
         asked = shape if run.asked else PromptShape.NONE
         for seq, event in run.any_of(
             AttemptStarted, ModelCalled, AnswerReused, PatchProposed, AttemptRefused
@@ -134,6 +137,8 @@ def prompt_shapes_agree(trail: Trail) -> Iterator[Finding]:
             if type(event) is AttemptRefused:
                 expected = asked
             elif type(event) is PatchProposed:
+                if again:  # that of its making
+                    continue
                 expected = shape if event.tier is Tier.LLM else PromptShape.NONE
             else:
                 expected = shape
@@ -169,8 +174,9 @@ def edits_are_new(trail: Trail) -> Iterator[Finding]:
 
 
 def patches_have_a_source(trail: Trail) -> Iterator[Finding]:
-    """A patch comes from the tier that it names."""
-    for run in trail.runs:
+    """A patch comes from the tier that it names. Where gates alone are run again, it came from there once:
+    ``rules_again`` compares the two."""
+    for run in trail.runs if trail.judges_again is None else ():
         for seq, patch in run.of(PatchProposed):
             if not _was_made_by(patch.tier, run):
                 yield seq, f"nothing on record made this {patch.tier} patch"

@@ -31,8 +31,9 @@ _ABOUT_A_DRAFT = (
 
 
 def grounding_is_recorded(trail: Trail) -> Iterator[Finding]:
-    """A model's patch has a verdict on its answer, or the reason for none, and says the same."""
-    for run in trail.runs:
+    """A model's patch has a verdict on its answer, or the reason for none, and says the same. Where gates
+    alone are run again, both stand where it was made."""
+    for run in trail.runs if trail.judges_again is None else ():
         for seq, patch in run.of(PatchProposed):
             if patch.tier is Tier.LLM:
                 yield from _recorded(run)
@@ -95,8 +96,9 @@ def grounding_acts(trail: Trail) -> Iterator[Finding]:
 
 
 def low_confidence_has_grounds(trail: Trail) -> Iterator[Finding]:
-    """The flag follows a verdict, counts the doubted plans, and stands on the patch as well."""
-    for run in trail.runs:
+    """The flag follows a verdict, counts the doubted plans, and stands on the patch as well. Where gates
+    alone are run again, it stands where the patch was made."""
+    for run in trail.runs if trail.judges_again is None else ():
         judged = run.any_of(GroundingJudged, LowConfidenceFlagged)
         if not (judged or any(patch.low_confidence for _, patch in run.of(PatchProposed))):
             continue

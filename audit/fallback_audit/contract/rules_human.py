@@ -65,12 +65,14 @@ def approvals_name_a_patch(trail: Trail) -> Iterator[Finding]:
 
 
 def reopens_carry_a_failure(trail: Trail) -> Iterator[Finding]:
-    """A reopened transition starts with a failure; without one, retrieval would be had again."""
+    """A reopened transition starts with a failure; without one, retrieval would be had again. Where gates
+    alone are run again, nothing is had at all."""
     carried = trail.of(AttemptFailed) or any(
         e.event.linked_transition for e in trail.of(FixStarted)
     )
-    for seq, _ in trail.of(TransitionReopened) if not carried else ():
-        yield seq, "reopened, and no attempt had failed"
+    for seq, event in trail.of(TransitionReopened) if not carried else ():
+        if event.judges_again is None:
+            yield seq, "reopened, and no attempt had failed"
 
 
 def deliveries_are_earned(trail: Trail) -> Iterator[Finding]:

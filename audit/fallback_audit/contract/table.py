@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from fallback_audit.contract.links import Link, transitions_are_opened
 from fallback_audit.contract.rule import Altered, FixRule, Removed, Rule
+from fallback_audit.contract.table_again import GATES_AGAIN_ARE_OF_RECORD
 from fallback_audit.contract.table_attempt import ATTEMPT_RULES
 from fallback_audit.contract.table_fix import FIX_AND_HUMAN_RULES
 from fallback_audit.contract.table_model import MODEL_RULES
@@ -93,6 +94,7 @@ FIX_RULES: tuple[FixRule, ...] = (
             {FixStarted, AttemptStarted, RagSkippedOnRetry, AttemptFailed, TransitionReopened}
         ),
     ),
+    GATES_AGAIN_ARE_OF_RECORD,
 )
 
 

@@ -84,7 +84,7 @@ ATTEMPT_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "history-grows",
-        "Each attempt has more prior attempts than the one before it; a linked transition has one.",
+        "Each attempt has more prior attempts than the last; a linked transition for attempts has one.",
         "DESIGN §2",
         attempt.history_grows,
         breaches=(
@@ -194,7 +194,9 @@ ATTEMPT_RULES: tuple[Rule, ...] = (
             Altered(PatchProposed, "prompt_shape"),
             Altered(AttemptRefused, "prompt_shape"),
         ),
-        sees=frozenset({AttemptStarted, PatchProposed, AttemptRefused, ModelCalled, AnswerReused}),
+        sees=frozenset(
+            {FixStarted, AttemptStarted, PatchProposed, AttemptRefused, ModelCalled, AnswerReused}
+        ),
         local=True,
     ),
     # --- Attempts ---

@@ -4,6 +4,7 @@ from fallback_audit.contract import rules_ends as ends
 from fallback_audit.contract import rules_fix as fix
 from fallback_audit.contract import rules_human as human
 from fallback_audit.contract.rule import Added, Altered, Removed, Rule
+from fallback_audit.contract.table_again import GATES_AGAIN_MAKE_NOTHING
 from fallback_audit.events import (
     AttemptFailed,
     AttemptRefused,
@@ -258,7 +259,7 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "reopens-carry-a-failure",
-        "A gate transition is reopened only where a failed attempt is there to start with.",
+        "A gate transition is reopened for attempts only where a failed one is there to start with.",
         "ADR-0011",
         human.reopens_carry_a_failure,
         breaches=(
@@ -267,6 +268,7 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
         ),
         sees=frozenset({TransitionReopened}),
     ),
+    GATES_AGAIN_MAKE_NOTHING,
     Rule(
         "deliveries-are-earned",
         "A patch is delivered only after it was verified, or patched with tests, or approved by a person.",

@@ -19,6 +19,7 @@ from fallback_audit.events import (
     AttemptStarted,
     AuditEvent,
     BudgetRaised,
+    Digest,
     FixEscalated,
     FixPatched,
     FixRefused,
@@ -218,6 +219,12 @@ class Trail(Stretch):
     def managed(self) -> bool:
         """Our gate runner kept it. Where another orchestrator judges, its verdicts are not here."""
         return bool(self.of(FixStarted))
+
+    @property
+    def judges_again(self) -> Digest | None:
+        """The patch on record that is put to its gates here, and nothing else is done; None: a fix."""
+        starts = self.of(FixStarted)
+        return starts[0].event.judges_again if starts else None
 
     @property
     def is_open(self) -> bool:

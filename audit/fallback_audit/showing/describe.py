@@ -151,7 +151,7 @@ def _update_attempt(summary: FixSummary, event: events.AuditEvent) -> dict[str, 
         case events.PatchProposed():
             changes = {
                 "tier": event.tier,
-                "outcome": "patch proposed",
+                "outcome": "patch to be judged again" if event.taken_from else "patch proposed",
                 "grounded": event.grounded,
                 "low_confidence": event.low_confidence,
             }
@@ -198,6 +198,8 @@ def excerpt_of(event: events.AuditEvent) -> str | None:
 def _attempt_sentence(event: events.AuditEvent) -> str:
     """Events of the tier."""
     match event:
+        case events.AttemptStarted(prompt_shape=PromptShape.NONE):
+            return f"attempt {event.attempt} again: its patch alone, no tier is asked"
         case events.AttemptStarted():
             return f"attempt {event.attempt} started, {event.prior_attempt_count} before it"
         case events.RecipeEvaluated():
@@ -215,8 +217,9 @@ def _attempt_sentence(event: events.AuditEvent) -> str:
                 f" ({event.last_failure_kind})"
             )
         case events.PatchProposed():
+            made = f", made in {event.taken_from}" if event.taken_from else ""
             return (
-                f"patch {event.patch_sha256[:12]} by {event.tier}: {', '.join(event.files)}"
+                f"patch {event.patch_sha256[:12]} by {event.tier}{made}: {', '.join(event.files)}"
                 f"{_confidence(event)}"
             )
         case events.AttemptRefused():
@@ -236,6 +239,13 @@ def _confidence(event: events.PatchProposed) -> str:
     return f" ({', '.join(said)})" if said else ""
 
 
+def _linked(event: events.FixStarted) -> str:
+    """What a person had opened it for."""
+    if event.judges_again is not None:
+        return f", the gates alone, on patch {event.judges_again[:12]} of {event.linked_transition}"
+    return f", reopened from {event.linked_transition}" if event.linked_transition else ""
+
+
 def _whose(event: events.FixStarted) -> str:
     """Whose code it was taken to be about, where the trail says so."""
     if event.affected_code is None:
@@ -249,12 +259,9 @@ def _fix_sentence(event: events.AuditEvent) -> str:
     """Events of the gate runner."""
     match event:
         case events.FixStarted():
-            linked = event.linked_transition
             return (
                 f"fix started: {event.advisory_id} in {event.repository} at"
-                f" {event.base_commit[:12]} ({event.ecosystem})"
-                + (f", reopened from {linked}" if linked else "")
-                + _whose(event)
+                f" {event.base_commit[:12]} ({event.ecosystem})" + _linked(event) + _whose(event)
             )
         case events.SandboxDisabled():
             return f"SANDBOX DISABLED: {event.reason}"

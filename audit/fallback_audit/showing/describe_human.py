@@ -37,8 +37,10 @@ def decided_words(event: events.ReviewDecided) -> str:
 
 
 def reopened_words(event: events.TransitionReopened) -> str:
-    """Who had it tried again."""
-    return f"reopened by {event.by}"
+    """Who had it tried again; or one of its patches judged again, and nothing tried."""
+    if event.judges_again is None:
+        return f"reopened by {event.by}"
+    return f"gates run again on patch {event.judges_again[:12]}, asked by {event.by}"
 
 
 def delivered_words(event: events.PatchDelivered) -> str:

@@ -105,7 +105,10 @@ class _Run:
         ]
         self.gaps = [e.reason for e in events if isinstance(e, GroundingNotEvaluated)]
         self.proposed = any(
-            isinstance(event, PatchProposed) and event.tier is Tier.LLM for event in events
+            isinstance(event, PatchProposed)
+            and event.tier is Tier.LLM
+            and event.taken_from is None  # counted where it was made
+            for event in events
         )
 
     def has(self, kind: type[AuditEvent]) -> bool:

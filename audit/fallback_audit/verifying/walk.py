@@ -29,7 +29,7 @@ _LEAF, _NODE = b"\x00", b"\x01"  # RFC 6962 §2.1
 # (``stores.since.timestamp``), so that the members before it stand at a place counted from the end.
 _CLAIM = ('"payload_sha256":"', "", '","previous_leaf":"', "", '","recorded_at":"')
 _CLAIM_BYTES = sum(map(len, _CLAIM)) + 2 * 64
-_TIME_AND_VERSION = len('2026-01-01T00:00:00.000000Z","schema_version":7')
+_TIME_AND_VERSION = len('2026-01-01T00:00:00.000000Z","schema_version":8')
 
 
 @dataclass

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 
 from fallback_audit.events import Digest
 from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.distilling.diagnosis import (
     MAX_ASSERTIONS_BYTES,
     MAX_LINE_CHARS,
@@ -21,7 +22,6 @@ from fallback_tier.gates.distilling.diagnosis import (
 )
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
-from fallback_tier.ports import GateVerdict
 
 _TESTS = "Failing tests:"
 _ASSERTIONS = "Assertions:"

@@ -9,7 +9,9 @@ from fallback_audit.events import (
     AttemptStarted,
     BudgetRaised,
     BudgetReached,
+    Digest,
     FixStarted,
+    PatchProposed,
     TransitionReopened,
 )
 from fallback_audit.ports import AuditReader, Scope, StoredEvent
@@ -37,6 +39,11 @@ class Transition:
     def start(self) -> FixStarted | None:
         """None: another orchestrator's, which calls for attempts and judges by itself."""
         return next(iter(self.of(FixStarted)), None)
+
+    @property
+    def judges_again(self) -> Digest | None:
+        """The patch whose gates alone are run again here."""
+        return self.start.judges_again if self.start else None
 
     @cached_property
     def run(self) -> "Transition | None":
@@ -88,6 +95,11 @@ class History:
     def current(self) -> Transition:
         """The one that began last."""
         return self.transitions[-1]
+
+    @property
+    def patches(self) -> list[PatchProposed]:
+        """All that the fix has proposed, in the order in which that was."""
+        return [patch for transition in self.transitions for patch in transition.of(PatchProposed)]
 
     def transition(self, identifier: str | None) -> Transition | None:
         """By its identifier."""

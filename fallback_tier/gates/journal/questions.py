@@ -143,7 +143,12 @@ def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
         patch=patch,
         patch_problem=problem,
         evidence=tuple(Evidence(what="gate log", sha256=d) for d in end.evidence_sha256),
-        next_steps=_next_steps(current, fix_id, may_reopen=carries_failure(history, current)),
+        next_steps=_next_steps(
+            current,
+            fix_id,
+            may_reopen=carries_failure(history, current),
+            may_judge=bool(history.patches),
+        ),
     )
 
 
@@ -245,7 +250,9 @@ def _patch(digest: Digest, evidence: EvidenceStore) -> tuple[str | None, str | N
         return None, error.problem
 
 
-def _next_steps(current: Transition, fix_id: str, *, may_reopen: bool) -> tuple[str, ...]:
+def _next_steps(
+    current: Transition, fix_id: str, *, may_reopen: bool, may_judge: bool
+) -> tuple[str, ...]:
     """The commands that answer this question, or what follows of the answer."""
     if current.reopened is not None:
         return (f"fallback-tier resume {fix_id}",)
@@ -259,4 +266,6 @@ def _next_steps(current: Transition, fix_id: str, *, may_reopen: bool) -> tuple[
         steps.insert(0, f"fallback-tier review approve {signed} --output FILE")
     if may_reopen:
         steps.append(f"fallback-tier review reopen {signed}")
+    if may_judge:
+        steps.append(f"fallback-tier review reopen {signed} --gates-again")
     return tuple(steps)

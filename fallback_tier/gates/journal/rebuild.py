@@ -7,6 +7,7 @@ as it is on record: a verdict is never given twice, a failure never distilled ag
 from dataclasses import replace
 
 from fallback_audit.contract.trail import is_budget_stop
+from fallback_audit.errors import EvidenceError
 from fallback_audit.events import (
     AnswerReused,
     AttemptFailed,
@@ -24,10 +25,10 @@ from fallback_audit.evidence.documents import get_document
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import CallType, Tier
 from fallback_tier.errors import InputError
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.journal.history import History, Transition
-from fallback_tier.gates.steps import FixState
+from fallback_tier.gates.steps import FixState, RecordedPatch
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
-from fallback_tier.ports import GateVerdict
 
 
 def rebuild(history: History, evidence: EvidenceStore) -> FixState:
@@ -45,6 +46,7 @@ def rebuild(history: History, evidence: EvidenceStore) -> FixState:
         prior_attempts=(*before, *(_summary(current, failure, evidence) for failure in done)),
         signatures=tuple(failure.failure_signature for failure in done),
         failed=_on_record(current, in_hand, evidence) if in_hand else None,
+        recorded=_judged_again(history, evidence),
     )
     started = current.last_of(AttemptStarted)
     if started and started.prior_attempt_count != len(state.prior_attempts):
@@ -58,22 +60,57 @@ def rebuild(history: History, evidence: EvidenceStore) -> FixState:
 def inherited(
     history: History, transition: Transition, evidence: EvidenceStore
 ) -> tuple[AttemptSummary, ...]:
-    """What a gate transition began with: the last failure of the one that it is linked to."""
-    linked = history.opener_of(transition)
-    return () if linked is None else last_failure(history, linked, evidence)
+    """What a gate transition began with: the last failure of the one that it is linked to, if it is to make
+    a patch."""
+    if transition.judges_again is not None:
+        return ()
+    return _failure_before(history, transition, evidence)
 
 
 def last_failure(
     history: History, transition: Transition, evidence: EvidenceStore
 ) -> tuple[AttemptSummary, ...]:
-    """Its last failed attempt's summary, or the one that it began with; empty where there is none.
+    """Its last failed attempt's summary, or the one before it; empty where there is none.
 
     Raises EvidenceError.
     """
     failure = transition.last_of(AttemptFailed)
     if failure is None:
-        return inherited(history, transition, evidence)
+        return _failure_before(history, transition, evidence)
     return (_summary(transition, failure, evidence),)
+
+
+def _failure_before(
+    history: History, transition: Transition, evidence: EvidenceStore
+) -> tuple[AttemptSummary, ...]:
+    linked = history.opener_of(transition)
+    return () if linked is None else last_failure(history, linked, evidence)
+
+
+def recorded_patch(history: History, digest: Digest, evidence: EvidenceStore) -> RecordedPatch:
+    """A patch that this fix has proposed, with all that gates need of it.
+
+    Raises EvidenceError where that is gone, InputError where an older version did not keep it.
+    """
+    made = [
+        (transition.scope.gate_transition_id, patch)
+        for transition in history.transitions
+        for patch in transition.of(PatchProposed)
+        if patch.patch_sha256 == digest and patch.taken_from is None
+    ]
+    maker, patch = made[-1]
+    application = _application(patch, evidence)
+    if application.diff.encode() != evidence.get(digest):
+        raise EvidenceError(
+            f"The evidence of attempt {patch.attempt} holds another patch than {digest[:12]}.",
+            next_step="Start a new fix.",
+        )
+    return RecordedPatch(patch.model_copy(update={"taken_from": maker}), application)
+
+
+def _judged_again(history: History, evidence: EvidenceStore) -> RecordedPatch | None:
+    digest = history.current.judges_again
+    return None if digest is None else recorded_patch(history, digest, evidence)
 
 
 def _with_outcome(state: FixState, run: Transition, evidence: EvidenceStore) -> FixState:
@@ -117,6 +154,7 @@ def _verdict(judged: GateJudged, evidence: EvidenceStore) -> GateVerdict:
         proof_level=judged.proof_level,
         flaky=judged.flaky,
         broken=judged.broken,
+        failing_before=judged.failing_before,
         log=log.decode(),
         duration_ms=judged.duration_ms,
     )

@@ -7,6 +7,7 @@ from typing import Any
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
     AttemptFailed,
+    AttemptStarted,
     AuditEvent,
     FixEscalated,
     FixPatched,
@@ -18,17 +19,17 @@ from fallback_audit.events import (
     SandboxDisabled,
 )
 from fallback_audit.evidence.documents import put_document
-from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.vocabulary import AffectedCode, ProofLevel
+from fallback_audit.ports import AuditStore, EvidenceStore, Scope
+from fallback_audit.vocabulary import AffectedCode, PromptShape, ProofLevel
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import Recorder, TierEvent
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.decision import Ask, Decision, Failure, OnlyTested, Pass, Refuse
 from fallback_tier.gates.journal.ending import End, result_of
 from fallback_tier.gates.journal.inputs import FixInputs, Setup
 from fallback_tier.gates.result import shown_by
-from fallback_tier.gates.steps import APPLIES, FixState, StepKey
-from fallback_tier.outcome import AttemptSummary
-from fallback_tier.ports import GateVerdict
+from fallback_tier.gates.steps import APPLIES, FixState, RecordedPatch, StepKey
+from fallback_tier.outcome import Applied, AttemptSummary
 from fallback_tier.prompt.redact import excerpt, redact_secrets
 from fallback_tier.repo import RepoContext
 
@@ -56,10 +57,21 @@ class FixRecord:
         self._observe = observe
         self._append = Recorder(audit, repo)
 
+    @property
+    def scope(self) -> Scope:
+        """What everything is recorded under."""
+        return self._append.scope
+
     def started(
-        self, gates: Sequence[str], setup: Setup, *, tool_version: str, linked: str | None
+        self,
+        gates: Sequence[str],
+        setup: Setup,
+        *,
+        tool_version: str,
+        linked: str | None,
+        recorded: RecordedPatch | None,
     ) -> None:
-        """The fix began, with these gates after ``applies``."""
+        """The fix began, with these gates after ``applies``; ``recorded``: for them alone."""
         repo, advisory, affected = self._repo, self._advisory, self._repo.affected
         code = affected.code if affected else AffectedCode.DEPENDENCY  # as the runner decides
         inputs = FixInputs(repository=repo.root, advisory=advisory, setup=setup)
@@ -77,6 +89,7 @@ class FixRecord:
                 affected_code=code,
                 decided_by=affected.decided_by if affected else None,
                 own_packages=tuple(package.name for package in affected.own) if affected else (),
+                judges_again=recorded.proposal.patch_sha256 if recorded else None,
             )
         )
 
@@ -88,6 +101,19 @@ class FixRecord:
         """No sandbox is used, because a person said so."""
         self._record(SandboxDisabled(reason=waiver))
 
+    def took_up(self, recorded: RecordedPatch) -> Applied:
+        """In place of an attempt of the tier's: nobody was asked, and nothing is said that was not said."""
+        self._record(
+            AttemptStarted(
+                attempt=recorded.application.attempt,
+                advisory_id=self._advisory.id,
+                prior_attempt_count=0,
+                prompt_shape=PromptShape.NONE,
+            )
+        )
+        self._record(recorded.proposal)
+        return recorded.application
+
     def judged(self, verdict: GateVerdict, attempt: int) -> GateVerdict:
         """Returns the verdict as it is on record: what follows is the same for whoever resumes."""
         # A target's tests may print what nobody should keep.
@@ -95,9 +121,8 @@ class FixRecord:
         kept = verdict.model_copy(
             update={
                 "detail": excerpt(verdict.detail, MAX_EXCERPT_CHARS),
-                "broken": tuple(
-                    excerpt(name, MAX_EXCERPT_CHARS) for name in verdict.broken[:MAX_NAMED_TESTS]
-                ),
+                "broken": _some(verdict.broken),
+                "failing_before": _some(verdict.failing_before),
                 "log": log.decode(),
             }
         )
@@ -113,6 +138,7 @@ class FixRecord:
                 proof_level=kept.proof_level,
                 flaky=kept.flaky,
                 broken=kept.broken,
+                failing_before=kept.failing_before,
             )
         )
         return kept
@@ -132,7 +158,7 @@ class FixRecord:
             case _:
                 end = self._end(decision, state)
                 self._record(end)
-                result = result_of(end, state, self._audit, self._append.scope, self._advisory.id)
+                result = result_of(end, state, self._audit, self.scope, self._advisory.id)
                 return replace(state, result=result)
 
     def _end(self, decision: Pass | OnlyTested | Refuse | Ask, state: FixState) -> End:
@@ -178,3 +204,8 @@ class FixRecord:
     def _record(self, event: AuditEvent) -> None:
         self._append(event)
         self._observe(event)
+
+
+def _some(names: Sequence[str]) -> tuple[str, ...]:
+    """So many names of tests as an event has room for; a target chooses them."""
+    return tuple(excerpt(name, MAX_EXCERPT_CHARS) for name in names[:MAX_NAMED_TESTS])

@@ -27,7 +27,7 @@ from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.journal.ending import result_of
 from fallback_tier.gates.journal.history import History, read_history
 from fallback_tier.gates.journal.inputs import FixInputs
-from fallback_tier.gates.journal.rebuild import last_failure, rebuild
+from fallback_tier.gates.journal.rebuild import last_failure, rebuild, recorded_patch
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import APPLIES, FixState
 
@@ -72,6 +72,14 @@ def inputs_of(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> FixIn
             "as before.",
         )
     return get_document(evidence, FixInputs, start.inputs_sha256)
+
+
+def judges_only(audit: AuditReader, fix_id: str) -> bool:
+    """What goes on is gates alone: no model is asked, no memory, no recipe."""
+    current = read_history(audit, fix_id).current
+    if current.reopened is not None:
+        return current.reopened.judges_again is not None
+    return current.judges_again is not None
 
 
 def take_up(
@@ -164,11 +172,14 @@ def _start(history: History) -> FixStarted:
 
 
 def _reopened(history: History, start: FixStarted, evidence: EvidenceStore) -> TakenUp:
-    """A gate transition that is still to be started, with the old one's last failure."""
+    """A gate transition that is still to be started: with the old one's last failure, or gates alone."""
     old, fix_id = history.current, history.fix_id
     event = old.reopened
-    prior = last_failure(history, old, evidence)
-    if event is None or not prior:
+    if event is not None and event.judges_again is not None:
+        state = FixState(recorded=recorded_patch(history, event.judges_again, evidence))
+    else:
+        state = FixState(prior_attempts=last_failure(history, old, evidence))
+    if event is None or not (state.recorded or state.prior_attempts):
         raise InputError(
             f"Fix {fix_id} was reopened, and no attempt of it had failed: there is nothing to go on with.",
             next_step="Start a new fix.",
@@ -176,7 +187,7 @@ def _reopened(history: History, start: FixStarted, evidence: EvidenceStore) -> T
     return TakenUp(
         gate_transition_id=event.opens,
         base_commit=start.base_commit,
-        state=FixState(prior_attempts=prior),
+        state=state,
         after=event.kind,
         linked=old.scope.gate_transition_id,
         gates=start.gates,

@@ -1,4 +1,4 @@
-"""A person answers what a fix asked: approve its patch, reject it, or have it tried again.
+"""A person answers what a fix asked: approve its patch, reject it, have it tried or only judged again.
 
 Each answer is one event, with who and why, and the last word on its gate transition: an approved patch
 is not reopened, and a rejected one stays rejected. An approval is no proof. A fix that stopped at its
@@ -8,6 +8,7 @@ Whoever records an answer holds the fix (``fallback_tier.gates.journal.holding``
 here is still true when the answer is appended.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fallback_audit.contract.trail import is_budget_stop
@@ -27,6 +28,7 @@ from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.journal.history import History, Transition, read_history
+from fallback_tier.gates.journal.rebuild import recorded_patch
 
 #: Shortest beginning of a digest that names a patch: no accident among a fix's few patches.
 MIN_PATCH_PREFIX = 8
@@ -67,7 +69,7 @@ def approve(
     """
     transition = _asked(read_history(audit, fix_id))
     check_signature(signature)
-    digest = _named(transition, patch, fix_id)
+    digest = _named(transition.of(PatchProposed), asked_about(transition), patch, fix_id)
     content = evidence.get(digest)
     decision = ReviewDecided(
         verdict=ReviewVerdict.APPROVED,
@@ -99,14 +101,7 @@ def reopen(
     (ADR-0011, ADR-0014). Raises InputError as ``approve`` does, where no attempt has failed, and where
     this fix has a transition called ``opens`` already.
     """
-    history = read_history(audit, fix_id)
-    transition = _asked(history)
-    check_signature(signature)
-    if history.transition(opens) is not None:
-        raise InputError(
-            f"Fix {fix_id} has a gate transition {opens!r} already, so it can't be opened anew.",
-            next_step="Give the new gate transition an identifier of its own.",
-        )
+    history, transition = _reopening(audit, fix_id, signature, opens)
     if not carries_failure(history, transition):
         raise InputError(
             f"No attempt of fix {fix_id} has failed, so there is nothing that another gate transition "
@@ -116,6 +111,45 @@ def reopen(
     event = TransitionReopened(by=signature.by, reason=signature.because, opens=opens)
     audit.append(transition.scope, event)
     return event
+
+
+def run_gates_again(
+    audit: AuditStore,
+    evidence: EvidenceStore,
+    fix_id: str,
+    signature: Signature,
+    *,
+    opens: str,
+    patch: str | None = None,
+) -> TransitionReopened:
+    """Record that a person has all gates run again, in the new gate transition ``opens``, on a patch as it
+    is on record: the one asked about, or the one of this fix that ``patch`` begins the digest of.
+
+    Raises InputError as ``approve`` does; EvidenceError: what the gates need of the patch is gone.
+    """
+    history, transition = _reopening(audit, fix_id, signature, opens)
+    digest = _named(history.patches, asked_about(transition), patch, fix_id)
+    recorded_patch(history, digest, evidence)
+    event = TransitionReopened(
+        by=signature.by, reason=signature.because, opens=opens, judges_again=digest
+    )
+    audit.append(transition.scope, event)
+    return event
+
+
+def _reopening(
+    audit: AuditStore, fix_id: str, signature: Signature, opens: str
+) -> tuple[History, Transition]:
+    """The transition that is to be reopened as ``opens``. Raises InputError."""
+    history = read_history(audit, fix_id)
+    transition = _asked(history)
+    check_signature(signature)
+    if history.transition(opens) is not None:
+        raise InputError(
+            f"Fix {fix_id} has a gate transition {opens!r} already, so it can't be opened anew.",
+            next_step="Give the new gate transition an identifier of its own.",
+        )
+    return history, transition
 
 
 def carries_failure(history: History, transition: Transition) -> bool:
@@ -179,18 +213,20 @@ def asked_about(transition: Transition) -> str | None:
     return next(reversed(patches.values()), None)
 
 
-def _named(transition: Transition, prefix: str | None, fix_id: str) -> str:
-    """The digest of the patch that is meant: the one asked about, or the only one with this beginning."""
-    proposed = [patch.patch_sha256 for patch in transition.of(PatchProposed)]
-    asked = asked_about(transition)
-    if asked is None:
+def _named(
+    patches: Sequence[PatchProposed], asked: str | None, prefix: str | None, fix_id: str
+) -> str:
+    """The digest of the patch that is meant: the one asked about, else the last, or the only one with this
+    beginning."""
+    proposed = [patch.patch_sha256 for patch in patches]
+    if not proposed:
         raise InputError(
-            f"Fix {fix_id} has proposed no patch that could be approved.",
+            f"Fix {fix_id} has proposed no patch that could be approved, or judged again.",
             next_step=f"Reject it, or have it tried again: `fallback-tier review reopen {fix_id} "
             "--by NAME --because TEXT`.",
         )
     if prefix is None:
-        return asked
+        return asked or proposed[-1]
     meant = {digest for digest in proposed if digest.startswith(prefix)}
     if len(prefix) < MIN_PATCH_PREFIX or len(meant) != 1:
         shown = ", ".join(digest[:12] for digest in dict.fromkeys(proposed))

@@ -2,11 +2,11 @@
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.errors import PatchError
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.steps import APPLIES
 from fallback_tier.gates.trees.worktrees import Worktree
 from fallback_tier.outcome import Applied
 from fallback_tier.patch.parse import parse_patch
-from fallback_tier.ports import GateVerdict
 
 
 def judge_application(application: Applied, worktree: Worktree) -> GateVerdict:

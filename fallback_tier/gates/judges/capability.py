@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fallback_tier.errors import RepositoryError
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gates.judges.patched_file import patched_text
 from fallback_tier.gates.judges.reach import compare
 from fallback_tier.outcome import FileChange
-from fallback_tier.ports import GateContext, GateVerdict
 from fallback_tier.tree import RawChange
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.errors import RepositoryError
+from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.gates.judges.capability import CapabilityGate
 from fallback_tier.gates.judges.patched_file import patched_text
 from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.patch.policy import check_policy
-from fallback_tier.ports import EcosystemPlugin, Gate, GateContext, GateVerdict
+from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.tree import RawChange
 
 _ABSENT, _REGULAR, _EXECUTABLE = "000000", "100644", "100755"

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
 from fallback_tier.gates.judges.configured import GateSettings
 from fallback_tier.gates.judges.proof import fresh_files
-from fallback_tier.ports import EcosystemPlugin, GateContext, GateVerdict, TargetRun
+from fallback_tier.ports import EcosystemPlugin
 
 #: POSIX.1-2017, XCU 2.8.2: a command that was not found.
 _NOT_FOUND = 127

@@ -1,7 +1,7 @@
 """Reading the patched files, for the gates that judge their content."""
 
+from fallback_tier.gate_ports import GateContext
 from fallback_tier.limits import MAX_FILE_BYTES
-from fallback_tier.ports import GateContext
 
 
 def patched_text(context: GateContext, path: str) -> str | None:

@@ -16,11 +16,12 @@ from fallback_audit.vocabulary import FailureKind, GateStatus, PromptShape, Proo
 from fallback_tier.advisory import Advisory
 from fallback_tier.entries import say_nothing
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
+from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
 from fallback_tier.gates.judges.proof_faults import fault
 from fallback_tier.gates.judges.proof_given import PROOF, Proof, ProofError
 from fallback_tier.gates.trees.worktrees import Worktrees
 from fallback_tier.outcome import Applied
-from fallback_tier.ports import EcosystemPlugin, GateContext, GateVerdict, TargetRun
+from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 from fallback_tier.tree import Tree
 
@@ -176,6 +177,7 @@ def _checked(proof: Proof, ran: TargetRun) -> CommandResult:
             next_step="Make them installable (`npm ci`, `uv pip install`), or prove it by hand.",
         )
     said = " ".join(result.output[-_QUOTED_CHARS:].split()) or "it printed nothing"
+    said += f" (installed: {ran.installed})" if ran.installed else ""
     if result.ok:
         raise ProofError(
             "The proof passes already at the base commit, so it can't show that a patch mends "

@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from fallback_tier import ports
+from fallback_tier import gate_ports
 from fallback_tier.entries import say_nothing
 from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner, Sandbox
@@ -26,8 +26,8 @@ _LOCK = "lock"
 _TURNS = "worktrees.lock"
 
 
-class Worktree(ports.Worktree, Protocol):
-    """What the gate runner does with a worktree; gates see only ``ports.Worktree``."""
+class Worktree(gate_ports.Worktree, Protocol):
+    """What the gate runner does with a worktree; gates see only ``gate_ports.Worktree``."""
 
     def apply(self, diff: str) -> None:
         """Apply a unified diff, exactly where it says. Raises PatchError; all is as before then."""

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 #: Where a registry keeps tarballs: what stands before the package's name is the registry's address.
 _TARBALL = re.compile(r"(https?://.+?/)(?:@[^/]+?(?:/|%2[fF]))?[^/@]+/-/[^/]+(?:/[^/]+)?")
 
+#: Where a yarn.lock says that a package came from.
+_ADDRESS = re.compile(r'^  resolved "([^"]+)"', re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Addresses:
@@ -45,3 +48,14 @@ class Addresses:
 
 def _scope(name: str) -> str:
     return name.partition("/")[0] if name.startswith("@") else "/"
+
+
+def registry_prefixes(lock_text: str) -> tuple[str, ...]:
+    """Registry addresses in a yarn.lock from which packages without a scope come: a company's own registry
+    has its packages under a scope."""
+    found = (_TARBALL.match(address) for address in _ADDRESS.findall(lock_text))
+    return tuple(
+        dict.fromkeys(
+            match[1] for match in found if match and not match[0][match.end(1) :].startswith("@")
+        )
+    )

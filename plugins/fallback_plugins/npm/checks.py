@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from fallback_plugins import gating
 from fallback_plugins.comparing import Check, judge_check, together
+from fallback_plugins.installed import Level, NotInstalled
 from fallback_plugins.npm import tsconfig
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.touched import touched_folders
-from fallback_plugins.versions import version_of
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
 
@@ -36,8 +36,10 @@ class TypecheckGate:
             yield gating.skipped(self.name, f"{folder!r} does not declare typescript")
         elif (why := _not_installed(Installation(context, repo, folder))) is not None:
             yield gating.skipped(self.name, why)
-        elif not repo.tree.has_folder(gating.in_folder(folder, tsconfig.COMPILER)):
-            yield gating.skipped(self.name, "typescript is declared, and npm did not install it")
+        elif not Installation(context, repo, folder).tree.has_folder(
+            gating.in_folder(folder, tsconfig.COMPILER)
+        ):
+            yield gating.skipped(self.name, "typescript is declared, and could not be installed")
         else:
             for config in configs[: tsconfig.MAX_CONFIGURATIONS]:
                 yield self._config(context, folder, config)
@@ -45,18 +47,19 @@ class TypecheckGate:
                 yield gating.skipped(self.name, f"{more} more configuration(s)")
 
     def _config(self, context: GateContext, folder: str, config: str) -> GateVerdict:
-        def run(tree: RepoContext) -> CommandResult | None:
-            if not Installation(context, tree, folder).ready():
-                return None
+        def run(tree: RepoContext) -> CommandResult | NotInstalled:
+            target = Installation(context, tree, folder)
+            if (why := _not_installed(target)) is not None:
+                return NotInstalled(why)
             result = context.sandbox.run(
                 [gating.in_folder(folder, tsconfig.TSC), *tsconfig.OPTIONS, "-p", config],
-                worktree=tree.tree,
+                worktree=target.tree,
                 timeout_s=context.timeout_s,
             )
             return result.model_copy(update={"output": gating.relative_log(result, tree.root)})
 
-        node = version_of("node", context.clients)
-        check = Check(f"tsc -p {config}", run, tsconfig.findings, tsconfig.is_blocked, on=node)
+        on = Installation(context, context.repo, folder).key
+        check = Check(f"tsc -p {config}", run, tsconfig.findings, tsconfig.is_blocked, on=on)
         return judge_check(self.name, context, folder, check)
 
 
@@ -78,16 +81,19 @@ class BuildGate:
         if (why := _not_installed(project)) is not None:
             return gating.skipped(self.name, why)
 
-        def run(tree: RepoContext) -> CommandResult | None:
+        def run(tree: RepoContext) -> CommandResult | NotInstalled:
             target = Installation(context, tree, folder)
-            return target.build() if target.ready() else None
+            why = _not_installed(target)
+            return target.build() if why is None else NotInstalled(why)
 
-        check = Check("npm run build", run, on=version_of("node", context.clients))
+        on = Installation(context, context.repo, folder).key
+        check = Check("npm run build", run, on=on)
         return judge_check(self.name, context, folder, check)
 
 
 def _not_installed(project: Installation) -> str | None:
     """Why a project's programs can't be run, in a sentence; None where they can."""
-    if project.foreign_lock:
-        return f"{project.foreign_lock} decides what is installed, and npm does not read it"
-    return None if project.ready() else "the project's dependencies could not be installed"
+    found = project.install()
+    if found.level is not Level.METADATA:
+        return None
+    return f"the project's dependencies could not be installed: {found.in_words}"

@@ -14,8 +14,8 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.gate_ports import Gate, GateContext, TargetRun
 from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, RecipeSelection, Selected
-from fallback_tier.ports import Gate, GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
 #: Keys of package.json by which a fix decides what is installed: npm's, yarn's, pnpm's.

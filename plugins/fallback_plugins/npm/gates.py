@@ -7,24 +7,24 @@ from fallback_audit.vocabulary import FailureKind, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.comparing import together
 from fallback_plugins.gating import in_folder
+from fallback_plugins.installed import Level, NotInstalled
 from fallback_plugins.npm.checks import BuildGate, TypecheckGate
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.lockfile import installed_versions
 from fallback_plugins.npm.specs import floor
-from fallback_plugins.npm.summaries import summary
 from fallback_plugins.npm.survey import (
     ECOSYSTEM,
     Project,
     survey,
 )
+from fallback_plugins.npm.testing import run_tests
 from fallback_plugins.npm.touched import touched_folders
-from fallback_plugins.suites import SuiteRun, judge_tests
-from fallback_plugins.versions import version_of
+from fallback_plugins.suite_run import SuiteRun
+from fallback_plugins.suites import judge_tests
 from fallback_tier.advisory import is_affected
-from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
-from fallback_tier.ports import Gate, GateContext, GateVerdict
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
-from fallback_tier.tree import Tree
 
 #: npm writes what it installed here, whether or not the project has a lock.
 _HIDDEN_LOCK = "node_modules/.package-lock.json"
@@ -40,51 +40,37 @@ def build_gates() -> tuple[Gate, ...]:
 
 @dataclass(frozen=True)
 class ResolvesGate:
-    """The real npm installs the patched manifests, offline and without scripts."""
+    """The real clients install the patched manifests, without scripts: no less than of the base commit."""
 
     name: str = "resolves"
 
     def judge(self, context: GateContext) -> GateVerdict:
-        """Prefetch outside, install inside. Raises ToolError, SandboxError."""
+        """Install each touched project, outside the sandbox. Raises ToolError, SandboxError."""
         repo = gating.patched(context)
         try:
             projects = [Installation(context, repo, folder) for folder in touched_folders(context)]
-            verdicts = [self._resolve(context, project) for project in projects]
+            verdicts = [self._resolve(project) for project in projects]
         except (RecipeError, RepositoryError) as error:
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
         return gating.combined(self.name, verdicts)
 
-    def _resolve(self, context: GateContext, project: Installation) -> GateVerdict:
-        if not project.has_dependencies:
+    def _resolve(self, project: Installation) -> GateVerdict:
+        context = project.context
+        if not project.declares:
             return gating.skipped(self.name, f"{project.manifest} declares no dependencies")
-        if project.foreign_lock:
-            why = f"{project.foreign_lock} decides what is installed, and npm does not read it"
-            return gating.skipped(self.name, why)
-        fetched = project.prefetch()
-        if not fetched.ok:
-            gating.check_reachable("npm", fetched)
-            said = gating.in_short(fetched.output)
-            if not Installation(context, context.repo, project.folder).prefetch().ok:
-                why = f"npm can't install the base commit either, so this tells nothing: {said}"
-                return gating.skipped(self.name, why, fetched.output)
-            return gating.failed(
-                self.name, FailureKind.RESOLUTION_FAILED, f"npm: {said}", fetched.output
-            )
-        installed = project.install()
-        if installed.timed_out:
-            return gating.timed_out(self.name, installed, context)
-        log = gating.relative_log(installed, context.worktree.tree.root)
-        if "ENOTCACHED" in log:
-            project.forget()
-            raise ToolFailedError(
-                "npm's cache no longer holds what was fetched into it.",
-                next_step="Run it again: the packages are fetched anew.",
-                output=log,
-            )
-        if not installed.ok:
-            said = f"npm, offline: {gating.in_short(log)}"
-            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, log)
-        return gating.passed(self.name, f"npm {project.verb} installs {project.manifest}", log)
+        found = project.install()
+        if found.declined:
+            base = Installation(context, context.repo, project.folder).install()
+            if found.lacks_beside(base):
+                said = f"less can be installed than of the base commit: {found.in_words}"
+                return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, found.in_full)
+        if found.level is Level.METADATA:
+            why = f"the base commit can't be installed either, so this tells nothing: {found.in_words}"
+            return gating.skipped(self.name, why, found.in_full)
+        what = f"{project.client} installs {project.manifest}"
+        if found.declined:
+            what += f" {found.in_words}; not more at the base commit"
+        return gating.passed(self.name, what, found.in_full)
 
 
 @dataclass(frozen=True)
@@ -114,9 +100,7 @@ class NotVulnerableGate:
         levels = set()
         unknown = ""
         for project in survey(repo, package):
-            if not (project.lock or project.unread):
-                Installation(context, repo, project.folder).ready()  # a run that was taken up here
-            level, versions = _held(context.worktree.tree, project, package)
+            level, versions = _held(context, repo, project, package)
             if level is None:
                 unknown = unknown or f"{package}: {project.unread or 'not resolved'}"
                 continue
@@ -180,30 +164,44 @@ class TestsGate:
         if not project.has_tests:
             return gating.skipped(self.name, f"{project.manifest} has no test script")
 
-        def run(tree: RepoContext) -> SuiteRun | None:
+        def run(tree: RepoContext) -> SuiteRun | NotInstalled:
             target = Installation(context, tree, folder)
-            if not target.ready():
-                return None
+            found = target.install()
+            if found.level is Level.METADATA:
+                return NotInstalled(found.in_words)
             if tree.tree != context.worktree.tree and target.has_build:
                 target.build()  # as the gate before did in the patched tree: tests may be of what it made
-            result = target.sandboxed(["npm", "test"])
-            output = gating.relative_log(result, tree.root)
-            return SuiteRun.told(result.model_copy(update={"output": output}), summary(output))
+            told = f"installed {found.in_words}" if found.declined else ""
+            return run_tests(context, target, tree, told)
 
-        return judge_tests(self.name, context, folder, run, version_of("node", context.clients))
+        on = Installation(context, context.repo, folder).key
+        return judge_tests(self.name, context, folder, run, on)
 
 
-def _held(tree: Tree, project: Project, package: str) -> tuple[str | None, dict[str, str]]:
+def _held(
+    context: GateContext, repo: RepoContext, project: Project, package: str
+) -> tuple[str | None, dict[str, str]]:
     """How well it is known what a project holds of the package, and what that is."""
     if project.lock:
         return "resolved tree", project.installed
     if project.unread:
         return None, {}
-    hidden = tree.find(f"{project.folder}/{_HIDDEN_LOCK}")
-    if hidden is not None and hidden.is_file():
-        text = hidden.read_text(encoding="utf-8")
+    if (text := _resolved(context, repo, project)) is not None:
         return "resolved tree", installed_versions(text, package)
     floors = {f"{place.section}.{place.key}": floor(place.spec) for place in project.declared}
     if not floors or None in floors.values():
         return None, {}
     return "pins", {place: version for place, version in floors.items() if version is not None}
+
+
+def _resolved(context: GateContext, repo: RepoContext, project: Project) -> str | None:
+    """npm's own word on what it installed, where that is all that is declared: what is installed in part
+    may be another version than users get."""
+    if not repo.has(project.manifest):
+        return None
+    target = Installation(context, repo, project.folder)
+    found = target.found()
+    if found is None or found.level is not Level.EVERYTHING:
+        return None
+    hidden = target.tree.find(in_folder(project.folder, _HIDDEN_LOCK))
+    return hidden.read_text(encoding="utf-8") if hidden and hidden.is_file() else None

@@ -203,3 +203,12 @@ def _unsupported(why: str) -> RecipeError:
         f"pnpm-lock.yaml {why}.",
         next_step="Update it with the project's own pnpm: `pnpm update <package>`.",
     )
+
+
+def without_importers(text: str, folders: Iterable[str]) -> str:
+    """The lock's text without some members' own parts; packages that only they ask for stay."""
+    head, importers, rest = text.partition("\nimporters:\n")
+    for folder in folders:
+        block = rf"^  [\"']?{re.escape(folder)}[\"']?:.*\n(?:(?:    .*)?\n)*"
+        rest = re.sub(block, "", rest, count=1, flags=re.MULTILINE)
+    return head + importers + rest

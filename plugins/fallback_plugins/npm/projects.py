@@ -127,10 +127,20 @@ def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:
     )
 
 
+def matching(repo: RepoContext, root: str, globs: Sequence[str]) -> Iterator[str]:
+    """Folders with a manifest, below ``root``, that workspace globs name."""
+    paths = [path for path in repo.tracked_files if is_manifest(path)]
+    folders = {str(PurePosixPath(path).parent) for path in paths}
+    yield from _matching(root, globs, sorted(folders))
+
+
 def _members(repo: RepoContext, root: str, folders: Sequence[str]) -> Iterator[str]:
     globs = [*_declared_globs(repo, root), *_pnpm_globs(repo, root)]
-    if not globs:
-        return
+    if globs:
+        yield from _matching(root, globs, folders)
+
+
+def _matching(root: str, globs: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
     for folder in folders:
         inside = folder if root == "." else folder.removeprefix(f"{root}/")
         if folder == root or (root != "." and inside == folder):

@@ -39,11 +39,18 @@ class PinnedClient:
     script: str
     #: ``code_digest`` of it: what lies in a cache is held against it at each use.
     code: str
+    #: What people call it, where that is not the package's name.
+    called: str = ""
 
     @property
     def label(self) -> str:
         """As messages call it."""
-        return f"{self.name} {self.version}"
+        return f"{self.called or self.name} {self.version}"
+
+    @property
+    def folder(self) -> str:
+        """Its folder in a store of clients; a scope is no folder of its own."""
+        return f"{self.name.replace('/', '+')}-{self.version}"
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ class ClientStore:
 
     def script(self, client: PinnedClient) -> Path:
         """The client's script, fetched where it isn't here yet. Raises RecipeError."""
-        place = self.place / f"{client.name}-{client.version}"
+        place = self.place / client.folder
         script = place / "node_modules" / client.name / client.script
         if not script.is_file():
             self._fetch(client, place)
@@ -74,7 +81,7 @@ class ClientStore:
     def _fetch(self, client: PinnedClient, place: Path) -> None:
         try:
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            scratch = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{client.name}-"))
+            scratch = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{client.folder}-"))
         except OSError as error:
             raise _missing(client, f"{place.parent} can't be written ({error.strerror})") from error
         try:

@@ -1,4 +1,4 @@
-"""Runs a command of somebody's in the root of a tree, with what npm installs there."""
+"""Runs a command of somebody's in the root of a tree, with what is installed there."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from fallback_plugins.commands import run_as_given
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.layout import MANIFEST
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.ports import GateContext, TargetRun
+from fallback_tier.gate_ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
-#: Where npm puts the programs of what it installs.
+#: Where clients put the programs of what they install.
 _PROGRAMS = "node_modules/.bin"
 
 
@@ -17,12 +17,15 @@ def run(
     context: GateContext, tree: RepoContext, argv: Sequence[str], timeout_s: float | None = None
 ) -> TargetRun:
     """``EcosystemPlugin.run``: workspaces are installed with their root."""
+    told = ""
     if tree.has(MANIFEST):
         try:
-            installed = Installation(context, tree, ".").installed()
+            project = Installation(context, tree, ".")
+            found = project.install()
         except (RecipeError, RepositoryError) as error:
             return TargetRun(None, error.problem)
-        if not installed:
-            return TargetRun(None, "npm can't install what package.json declares")
+        told = found.in_words if found.declined else ""
+        tree = tree.laid_out(project.tree)
     programs = tree.root / _PROGRAMS
-    return TargetRun(run_as_given(context, tree, argv, programs=programs, timeout_s=timeout_s))
+    result = run_as_given(context, tree, argv, programs=programs, timeout_s=timeout_s)
+    return TargetRun(result, told)

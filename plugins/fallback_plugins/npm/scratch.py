@@ -2,6 +2,7 @@
 relative path is still in it.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ _NAMING = (*MEMBER_SECTIONS, "overrides", "resolutions", "pnpm", "workspaces")
 
 #: What a lock gives as a place on this machine.
 _IN_A_LOCK = re.compile(r"\b(?:file|link|portal):([^\s\"',)]*)")
+
+#: Where a lock, or a spec, names the file of a patch; ``~/`` is the project itself, ``~builtin`` yarn.
+_PATCH = re.compile(r"\bpatch:[^\s\"',]*?(?:#|%23)(?:optional!)?([^\s\"',]*)")
 
 _LOCAL = re.compile(r"(?:file|link|portal|workspace|patch):(?P<path>.*)", re.DOTALL)
 _ABSOLUTE = re.compile(r"[/\\~]|[A-Za-z]:[/\\]")
@@ -51,11 +55,25 @@ def check_paths(files: Files) -> None:
         for said in _strings([manifest.get(key) for key in _NAMING]):
             if _leads_out(said):
                 raise _unsupported(f"{path} names {said!r}, which is outside of the repository")
-    for found in _IN_A_LOCK.finditer(files.lock_text):
-        if _is_outside(found[1]):
-            raise _unsupported(
-                f"{files.lock} names {found[0]!r}, which is outside of the repository"
-            )
+    named = [(found[0], found[1]) for found in _IN_A_LOCK.finditer(files.lock_text)]
+    patches = _PATCH.finditer(files.lock_text)
+    named += [(found[0], found[1].removeprefix("~/").removeprefix("~")) for found in patches]
+    _check(files.lock, named)
+
+
+def check_places(files: Files) -> None:
+    """As ``check_paths``, and for npm's own locks where a client is to install: it writes to every place
+    that they name. Raises RecipeError."""
+    check_paths(files)
+    if not (files.lock or "").endswith(".json"):
+        return
+    try:
+        packages = json.loads(files.lock_text).get("packages")
+    except (ValueError, AttributeError, RecursionError):
+        return  # npm says what is wrong with it
+    for place, facts in packages.items() if isinstance(packages, dict) else ():
+        resolved = facts.get("resolved") if isinstance(facts, dict) else None
+        _check(files.lock, [(said, said) for said in (place, resolved) if isinstance(said, str)])
 
 
 def check_addresses(specs: Iterable[str]) -> None:
@@ -63,6 +81,17 @@ def check_addresses(specs: Iterable[str]) -> None:
     for spec in specs:
         if foreign(spec) in {"a URL", "a git repository or path"}:
             raise _unsupported(f"{spec!r} is not of the registry, and would have to be fetched")
+
+
+def is_outside(path: str) -> bool:
+    """Can a path, or a glob, lead out of the scratch folder?"""
+    return _is_outside(path.lstrip("!"))
+
+
+def _check(lock: str | None, named: Iterable[tuple[str, str]]) -> None:
+    for said, place in named:
+        if _is_outside(place):
+            raise _unsupported(f"{lock} names {said!r}, which is outside of the repository")
 
 
 def _write(project: Path, path: str, text: str) -> None:
@@ -85,6 +114,8 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _leads_out(said: str) -> bool:
+    if patch := _PATCH.search(said):
+        return _is_outside(patch[1].removeprefix("~/").removeprefix("~"))
     found = _LOCAL.match(said.strip().lstrip("!"))
     # A range or a user/repo can be read as a path, too; neither leads out.
     return _is_outside(found["path"] if found else said.strip().lstrip("!"))
@@ -94,7 +125,7 @@ def _is_outside(path: str) -> bool:
     plain = unquote(path)
     if _ABSOLUTE.match(plain):
         return not re.match(r"~\s*v?[\d.xX*]", plain)  # ~1.2 is a range
-    return re.split(r"[/\\]", plain).count("..") > NEST
+    return plain.count("..") > NEST  # a glob can have them in braces
 
 
 def _unsupported(problem: str) -> RecipeError:

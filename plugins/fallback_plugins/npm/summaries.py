@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from re import MULTILINE, Pattern
 
-from fallback_plugins.suites import Summary, numbered
+from fallback_plugins.reports import Report
+from fallback_plugins.suite_run import Summary, numbered
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 _NOT_OK = re.compile(r"^( *)not ok \d+(?: - | )(.+?)(?: # (?!SKIP|TODO).*)?$")
+_RESULT = re.compile(
+    r"^( *)(not )?ok \d+(?: - | )(.+?)(?: # (?:(SKIP|TODO)|time=).*)?$", re.IGNORECASE
+)
 _SUBTEST = re.compile(r"^( *)# Subtest: (.+)$")
 _SECTION = re.compile(r"^# (.+)$")
 _LOCATION = re.compile(r"^ +location: '(.+):\d+:\d+'$")
@@ -26,7 +30,7 @@ _JEST_TEST = re.compile(r"^  \u25cf (.+)$")
 _JEST_BAILED = re.compile(r"^Test Suites: .* of \d+ total$", re.MULTILINE)
 _VITEST_TEST = re.compile(r"^ FAIL  (.+)$", MULTILINE)
 _AVA_TEST = re.compile(r"^  \u2718 \[fail\]: (.+)$", MULTILINE)
-_AVA_PASSED = re.compile(r"^  \u2714 ", MULTILINE)
+_AVA_PASSED = re.compile(r"^  \u2714 (.+?)(?: \([\d.]+m?s\))?$", MULTILINE)
 _MOCHA_FAILURES = re.compile(r"^  \d+ failing$", MULTILINE)
 _MOCHA_TEST = re.compile(r"^  \d+\) (.*(?:\n {5,}\S.*)*?):$", MULTILINE)
 _JASMINE_FAILURES = re.compile(r"^Failures:$", MULTILINE)
@@ -43,6 +47,7 @@ def summary(log: str) -> Summary | None:
         ran=sum(told.ran for told in found),
         failed=sum(told.failed for told in found),
         names=numbered(name for told in found for name in told.names),
+        report=found[0].report if len(found) == 1 else None,
     )
 
 
@@ -85,7 +90,8 @@ def _node(text: str) -> Summary | None:
         return None
     spec = [f"{path}: {name}" for path, name in _SPEC_FAILURE.findall(text)]
     names = (*spec, *_tap_names(text))
-    return Summary(figures["tests"] - figures.get("skipped", 0), figures.get("fail", 0), names)
+    ran, failing = figures["tests"] - figures.get("skipped", 0), figures.get("fail", 0)
+    return Summary(ran, failing, names, _tap_report(text, ran, failing))
 
 
 def _tap(text: str) -> Summary | None:
@@ -96,7 +102,36 @@ def _tap(text: str) -> Summary | None:
         sum(int(number) for total in totals for number in re.findall(rf"\b{word}: (\d+)", total))
         for word in ("pass", "fail")
     )
-    return Summary(passed + failing, failing, tuple(_tap_names(text)))
+    report = _tap_report(text, passed + failing, failing)
+    return Summary(passed + failing, failing, tuple(_tap_names(text)), report)
+
+
+def _tap_report(text: str, ran: int, failing: int) -> Report | None:
+    """Every test of a TAP log by name, without lines that sum up those above; None where the last lines
+    count otherwise."""
+    inside: dict[int, str] = {}
+    told: list[tuple[str, str]] = []
+    deepest = 0
+    subtests = any(map(_SUBTEST.fullmatch, text.split("\n")))
+    for line in text.split("\n"):
+        if opened := _SUBTEST.fullmatch(line):
+            deepest = len(opened[1])
+            inside = {at: name for at, name in inside.items() if at < deepest} | {
+                deepest: opened[2]
+            }
+        elif not subtests and (section := _SECTION.fullmatch(line)):
+            inside = {-1: section[1]}
+        elif found := _RESULT.fullmatch(line):
+            depth = len(found[1])
+            sums_up, deepest = depth < deepest, depth
+            if not (sums_up or found[4]):
+                parents = [name for at, name in inside.items() if at < depth]
+                was = "failed" if found[2] else "passed"
+                told.append((" > ".join([*parents, found[3]]), was))
+    names = numbered(name for name, _ in told)
+    report = Report.of(zip(names, (was for _, was in told), strict=True))
+    fits = len(report.failed) == failing and len(report.passed) <= ran - failing
+    return report if fits and report.passed else None
 
 
 def _tap_names(text: str) -> Iterator[str]:
@@ -161,9 +196,10 @@ def _ava(text: str) -> Summary | None:
     outside = _AVA.figures(text, "uncaught exceptions?", "unhandled rejections?")
     if outside is None:
         return None
-    names = _AVA_TEST.findall(text)
-    ran = len(names) + len(_AVA_PASSED.findall(text))
-    return Summary(ran, len(names) + sum(outside), tuple(names))
+    names, passed = _AVA_TEST.findall(text), numbered(iter(_AVA_PASSED.findall(text)))
+    told = [*((name, "passed") for name in passed), *((name, "failed") for name in names)]
+    failing = len(names) + sum(outside)
+    return Summary(len(names) + len(passed), failing, tuple(names), Report.of(told))
 
 
 def _jasmine(text: str) -> Summary | None:

@@ -2,8 +2,8 @@
 
 from fallback_plugins import gating
 from fallback_plugins.gating import in_folder
-from fallback_plugins.npm.layout import LOCKS, MANIFEST
-from fallback_tier.ports import GateContext
+from fallback_plugins.npm.layout import FOREIGN_LOCKS, LOCKS, MANIFEST
+from fallback_tier.gate_ports import GateContext
 
 
 def touched_folders(context: GateContext) -> tuple[str, ...]:
@@ -14,6 +14,8 @@ def touched_folders(context: GateContext) -> tuple[str, ...]:
         return has(in_folder(folder, MANIFEST))
 
     def is_locked(folder: str) -> bool:
-        return is_project(folder) and any(has(in_folder(folder, lock)) for lock in LOCKS)
+        return is_project(folder) and any(
+            has(in_folder(folder, lock)) for lock in (*LOCKS, *FOREIGN_LOCKS)
+        )
 
     return gating.project_folders(context, is_locked, is_project)

@@ -7,12 +7,12 @@ from importlib.resources import files
 
 from fallback_plugins import gating
 from fallback_plugins.comparing import Check, Finding, judge_check, together
-from fallback_plugins.installed import Level
+from fallback_plugins.installed import Level, NotInstalled
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.touched import modules, touched_folders
 from fallback_plugins.pypi.type_checkers import TypeChecker, configured
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
 #: Modules imported in one project; those that the patch touched come first.
@@ -97,10 +97,11 @@ class _PythonRun:
         """What it runs on at the base commit."""
         return Environment(self.context, self.context.repo, self.folder).key
 
-    def __call__(self, tree: RepoContext) -> CommandResult | None:
+    def __call__(self, tree: RepoContext) -> CommandResult | NotInstalled:
         target = Environment(self.context, tree, self.folder)
-        if _not_installed(target) is not None:
-            return None
+        found = target.install()
+        if found.level is Level.METADATA:
+            return NotInstalled(found.in_words)
         result = target.sandboxed(self.arguments)
         return result.model_copy(update={"output": gating.relative_log(result, tree.root)})
 

@@ -6,16 +6,12 @@ requirements files, tox's dependencies. Lines that lead elsewhere are left out, 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from configparser import ConfigParser
-from configparser import Error as ConfigParserError
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
-
 from fallback_plugins.gating import in_folder
+from fallback_plugins.pypi.groups import MAX_DEPTH, of_extra, of_group, table_of, texts
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.poetry_tables import pipfile_entries, poetry_entries
@@ -23,6 +19,8 @@ from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.requirements import logical_lines
 from fallback_plugins.pypi.requirements_files import clean, includes
 from fallback_plugins.pypi.setup_call import setup_call
+from fallback_plugins.pypi.setup_config import items, parsed
+from fallback_plugins.pypi.setup_config import lines as lines_of
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -80,6 +78,11 @@ def is_wanted(path: str, folder: str, changed: Sequence[str]) -> bool:
     return path in changed or (plain and pure.suffix == ".txt")
 
 
+def is_itself(line: str) -> bool:
+    """Does a line of a requirements file mean the project itself?"""
+    return _ITSELF.match(line.strip()) is not None
+
+
 class _Project:
     """One folder's files."""
 
@@ -97,7 +100,7 @@ class _Project:
     @property
     def extras(self) -> Mapping[str, Any]:
         """Extras by name, from wherever the project declares them."""
-        found: dict[str, Any] = dict(_table(self.pyproject, "project", "optional-dependencies"))
+        found: dict[str, Any] = dict(table_of(self.pyproject, "project", "optional-dependencies"))
         found |= _setup_cfg(self.text("setup.cfg"))[1]
         told = setup_call(self.text("setup.py")).keywords.get("extras_require")
         return found | (told if isinstance(told, dict) else {})
@@ -132,17 +135,17 @@ def _locks(project: _Project) -> Iterator[Source]:
 
 def _metadata(project: _Project) -> Iterator[Source]:
     document = project.pyproject
-    own = _table(document, "project")
+    own = table_of(document, "project")
     option = ("-r", "pyproject.toml")
-    yield _source("pyproject.toml", _lines(own.get("dependencies")), option=option)
+    yield _source("pyproject.toml", texts(own.get("dependencies")), option=option)
     if not project.text("poetry.lock"):
         poetry = (
             entry.requirement for entry in poetry_entries(document) if not entry.declaration.refusal
         )
         yield _source("pyproject.toml [tool.poetry]", poetry)
-    groups = _table(document, "dependency-groups")
+    groups = table_of(document, "dependency-groups")
     for name in sorted(TEST_GROUPS & groups.keys()):
-        lines, option = _group(groups, name, depth=0), ("--group", name)
+        lines, option = of_group(groups, name), ("--group", name)
         yield _source(f"pyproject.toml, group {name}", lines, for_tests=True, option=option)
     if not project.text("Pipfile.lock"):
         pipfile = pipfile_entries(parse_toml("Pipfile", project.text("Pipfile")))
@@ -154,27 +157,27 @@ def _setup_files(project: _Project) -> Iterator[Source]:
     yield _source("setup.cfg", runtime)
     yield _source("setup.cfg, tests_require", tests, for_tests=True)
     said = setup_call(project.text("setup.py")).keywords
-    yield _source("setup.py", _lines(said.get("install_requires")))
-    yield _source("setup.py, tests_require", _lines(said.get("tests_require")), for_tests=True)
+    yield _source("setup.py", texts(said.get("install_requires")))
+    yield _source("setup.py, tests_require", texts(said.get("tests_require")), for_tests=True)
 
 
 def _extras(project: _Project) -> Iterator[Source]:
     extras = project.extras
-    readable = _table(project.pyproject, "project", "optional-dependencies")
+    readable = table_of(project.pyproject, "project", "optional-dependencies")
     for name in sorted(TEST_GROUPS & extras.keys()):
         option = ("--extra", name) if name in readable else None
-        lines = _extra(extras, name, depth=0)
+        lines = of_extra(extras, name)
         yield _source(f"extra {name}", lines, for_tests=True, option=option)
 
 
 def _hatch(project: _Project) -> Iterator[Source]:
     """hatch's environments for tests: what they add, and the extras that they take."""
-    environments = _table(project.pyproject, "tool", "hatch", "envs")
+    environments = table_of(project.pyproject, "tool", "hatch", "envs")
     for name in sorted((TEST_GROUPS | {"default", "hatch-test"}) & environments.keys()):
-        table = _table(environments, name)
-        lines = [*_lines(table.get("dependencies")), *_lines(table.get("extra-dependencies"))]
-        for extra in _lines(table.get("features")):
-            lines += _extra(project.extras, extra, depth=0)
+        table = table_of(environments, name)
+        lines = [*texts(table.get("dependencies")), *texts(table.get("extra-dependencies"))]
+        for extra in texts(table.get("features")):
+            lines += of_extra(project.extras, extra)
         plain = (line for line in lines if not set("{}") & set(line))
         yield _source(f"pyproject.toml, hatch environment {name}", plain, for_tests=True)
 
@@ -184,7 +187,10 @@ def _requirements(project: _Project) -> Iterator[Source]:
         if not is_wanted(path, project.folder, project.changed):
             continue
         runtime = PurePosixPath(path).name == "requirements.txt"
-        option = ("-r", str(PurePosixPath(path).relative_to(project.folder)))
+        text = project.repo.read_text(path)
+        # To install the project itself uv would have to build it.
+        named = any(is_itself(line) for line in logical_lines(text))
+        option = None if named else ("-r", str(PurePosixPath(path).relative_to(project.folder)))
         lines = _requirement_lines(project, path, depth=0)
         yield _source(path, lines, for_tests=not runtime, option=option)
 
@@ -196,18 +202,21 @@ def _requirement_lines(project: _Project, path: str, depth: int) -> Iterator[str
         bare = _BEHIND.sub("", line).strip()
         if itself := _ITSELF.match(bare):
             for name in (itself["extras"] or "").split(","):
-                yield from _extra(project.extras, name.strip(), depth=0)
+                yield from of_extra(project.extras, name.strip())
         elif bare and not bare.startswith("-"):
             yield bare
     for other, constraints in includes(path, text):
-        if not constraints and depth < _MAX_DEPTH and other in project.repo.tracked_files:
+        if constraints or depth >= MAX_DEPTH:
+            continue
+        if other in project.repo.tracked_files:
             yield from _requirement_lines(project, other, depth + 1)
+        else:
+            yield f"-r {other}"  # left out, by name
 
 
 def _tox(project: _Project) -> Iterator[Source]:
-    parser = _parsed(project.text("tox.ini"))
-    lines = parser.get("testenv", "deps", fallback="") or ""
-    plain = (line.strip() for line in lines.splitlines())
+    parser = parsed(project.text("tox.ini"))
+    plain = lines_of(dict(items(parser, "testenv")).get("deps"))
     # A condition (``py311: name``) and what tox fills in are tox's own words.
     own = (
         line for line in plain if line and not line.startswith("-") and not set("{}:") & set(line)
@@ -237,65 +246,14 @@ def _source(
 
 def _setup_cfg(text: str) -> tuple[list[str], dict[str, list[str]], list[str]]:
     """Runtime requirements, extras, and those of tests."""
-    parser = _parsed(text)
-    options = {
-        key: (parser.get("options", key, fallback="") or "")
-        for key in ("install_requires", "tests_require")
-    }
-    extras = (
-        parser.items("options.extras_require")
-        if parser.has_section("options.extras_require")
-        else ()
-    )
+    parser = parsed(text)
+    options = dict(items(parser, "options"))
+    extras = items(parser, "options.extras_require")
     return (
-        _split(options["install_requires"]),
-        {name: _split(value or "") for name, value in extras},
-        _split(options["tests_require"]),
+        lines_of(options.get("install_requires")),
+        {name: lines_of(value) for name, value in extras},
+        lines_of(options.get("tests_require")),
     )
-
-
-def _parsed(text: str) -> ConfigParser:
-    parser = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
-    try:
-        parser.read_string(text)
-    except ConfigParserError:
-        return ConfigParser()
-    return parser
-
-
-def _split(value: str) -> list[str]:
-    return [line.strip() for line in value.splitlines() if line.strip()]
-
-
-def _group(groups: Mapping[str, Any], name: str, depth: int) -> Iterator[str]:
-    """A dependency group with those that it includes (PEP 735)."""
-    content = groups.get(name)
-    for item in content if isinstance(content, list) and depth < _MAX_DEPTH else ():
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, dict) and isinstance(item.get("include-group"), str):
-            yield from _group(groups, item["include-group"], depth + 1)
-
-
-def _extra(extras: Mapping[str, Any], name: str, depth: int) -> Iterator[str]:
-    """An extra with those of the project's own that it names (``lib[async]``)."""
-    known = {canonicalize_name(key): value for key, value in extras.items()}
-    for line in _lines(known.get(canonicalize_name(name)) if name else None):
-        try:
-            asked = Requirement(line)
-        except InvalidRequirement:
-            yield line
-            continue
-        own = [extra for extra in sorted(asked.extras) if canonicalize_name(extra) in known]
-        if own and not asked.specifier and depth < _MAX_DEPTH:
-            for extra in own:
-                yield from _extra(extras, extra, depth + 1)
-        else:
-            yield line
-
-
-#: Groups and extras include each other no deeper in any real project.
-_MAX_DEPTH = 8
 
 
 def _pipfile_pin(name: str, entry: Any) -> str:
@@ -305,15 +263,4 @@ def _pipfile_pin(name: str, entry: Any) -> str:
 
 
 def _items(document: Mapping[str, Any], key: str) -> Iterable[tuple[str, Any]]:
-    return _table(document, key).items()
-
-
-def _lines(value: object) -> list[str]:
-    return [line for line in value if isinstance(line, str)] if isinstance(value, list) else []
-
-
-def _table(document: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    found: Any = document
-    for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
+    return table_of(document, key).items()

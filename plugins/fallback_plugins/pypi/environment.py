@@ -1,4 +1,4 @@
-"""A virtual environment of a project's dependencies, and its tests run in it.
+"""A virtual environment of a project's dependencies, and its Python run in it.
 
 Everything that downloads runs outside the sandbox over copies of the manifests and takes wheels
 only (``--no-build``): no source distribution and no local project is built there, so no target's
@@ -8,7 +8,7 @@ code runs. The environment lies in the cache, read-only to what runs inside.
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import distributions
 from itertools import count
@@ -20,16 +20,14 @@ from fallback_plugins import gating
 from fallback_plugins.gating import in_folder
 from fallback_plugins.installed import Installed, Level
 from fallback_plugins.pypi.declared import Source
-from fallback_plugins.pypi.install_plan import Manifests, is_test, pins_of
+from fallback_plugins.pypi.install_plan import Manifests, pins_of
 from fallback_plugins.pypi.installing import Plan, install
-from fallback_plugins.pypi.metadata import own_metadata
-from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
+from fallback_plugins.pypi.metadata import has_dynamic_version, own_metadata, version_files
 from fallback_plugins.store import InstalledStore
-from fallback_plugins.suites import SuiteRun
 from fallback_plugins.versions import this_python, version_of
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext
+from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: No source distribution and no local project is built; compiling would start the new environment's Python,
@@ -37,7 +35,10 @@ from fallback_tier.repo import RepoContext
 _NEVER_BUILT = ("--no-build", "--no-compile-bytecode")
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 3
+_FORMAT = 4
+
+#: git reads its own files.
+_GIT_TIMEOUT_S = 30.0
 
 #: Folder of an environment with the project's own metadata: the project itself is not installed.
 _OWN_METADATA = "own-metadata"
@@ -46,12 +47,19 @@ _OWN_METADATA = "own-metadata"
 class Environment:
     """One project folder of one tree (patched, or the base commit's), and its environment."""
 
-    def __init__(self, context: GateContext, repo: RepoContext, folder: str) -> None:
+    def __init__(
+        self, context: GateContext, repo: RepoContext, folder: str, runner: str | None = None
+    ) -> None:
         self.context = context
         self.folder = folder
         self._repo = repo
-        self._manifests = Manifests(repo, folder, context.application.files)
+        self._manifests = Manifests(repo, folder, context.application.files, runner)
         self._store = InstalledStore.of(context)
+
+    @property
+    def repo(self) -> RepoContext:
+        """The tree that it is of."""
+        return self._repo
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -68,7 +76,7 @@ class Environment:
     @cached_property
     def key(self) -> str:
         """All that decides what is installed: manifests, uv, the Python that it is for, and the machine."""
-        by = (version_of("uv", self.context.clients), *this_python())
+        by = (self._tag, version_of("uv", self.context.clients), *this_python())
         return f"python-{gating.content_key(_FORMAT, *self._manifests.identity, *by)}"
 
     @cached_property
@@ -81,12 +89,13 @@ class Environment:
 
         Raises ToolMissingError; ToolFailedError where no registry answers, or uv makes no environment.
         """
+        self._write_versions()
         return Installed.kept(self.place)
 
     def _make(self, made: Path) -> Installed:
         with gating.scratch(self.context) as scratch:
             found = self._installed_in(made, scratch)
-        for path, text in own_metadata(self._manifests.project).items():
+        for path, text in own_metadata(self._manifests.own, self._tag).items():
             (made / _OWN_METADATA / path).parent.mkdir(parents=True, exist_ok=True)
             (made / _OWN_METADATA / path).write_bytes(text.encode())
         return found
@@ -122,13 +131,9 @@ class Environment:
             exported = self._uv(manifests.export(place), folder)
             return pins_of(place.read_text("utf-8")) if exported.ok and place.exists() else ()
 
-        if strays := tuple(dict.fromkeys(manifests.stray_lines())):
-            # uv would follow them, so it reads none of these files: what is plain in them is read here.
-            plain = () if manifests.locked else manifests.sources
-            refused = tuple(("all of it", stray) for stray in strays)
-            return install(Plan((), lambda: plain, manifests.runner, refused), uv, write)
         steps = tuple(manifests.everything(write))
-        return install(Plan(steps, sources, manifests.runner), uv, write)
+        plan = Plan(steps, sources, manifests.runner, manifests.strays)
+        return install(plan, uv, write)
 
     def installed(self, package: str) -> tuple[str, ...]:
         """Versions in the environment, if it was made; its metadata is read, nothing imported."""
@@ -160,32 +165,29 @@ class Environment:
         )
 
     def variables(self) -> dict[str, str]:
-        """How Python finds the project itself, which is not installed: flat, or below ``src``."""
-        root = self._repo.root / self.folder
-        places = [root, root / "src", self.place / _OWN_METADATA]
+        """How Python finds the project itself, and others of the repository that it takes packages from:
+        none is installed; flat, or below ``src``."""
+        roots = [self._repo.root / place for place in self._manifests.places]
+        places = [place for root in roots for place in (root, root / "src")]
+        places.append(self.place / _OWN_METADATA)
         return {"PYTHONPATH": os.pathsep.join(map(str, places))}
 
-    def test(self) -> SuiteRun:
-        """Run the suite; a run that ends well but reports nothing has run nothing."""
-        if self.installed("pytest"):
-            options = ["-q", "-ra", "--tb=short", "--color=no", "-p", "no:cacheprovider"]
-            # Over a project's own `-x`: behind the first failure there may be others.
-            result = self.sandboxed(["-m", "pytest", *options, "--maxfail=0"])
-            summary = pytest_summary
-        else:
-            result = self.sandboxed(["-m", "unittest", "discover", *self._discovery()])
-            summary = unittest_summary
-        output = gating.relative_log(result, self._repo.root)
-        run = SuiteRun.told(result.model_copy(update={"output": output}), summary(output))
-        return replace(run, count=0) if run.count is None and result.ok else run
+    def _write_versions(self) -> None:
+        """Put the modules that a build would write into the tree, where nothing is in their place."""
+        for path, text in version_files(self._manifests.own, self._tag).items():
+            with suppress(OSError):
+                self._repo.tree.add(in_folder(self.folder, path), text.encode())
 
-    def _discovery(self) -> list[str]:
-        for name in ("tests", "test"):
-            inside = in_folder(self.folder, name)
-            if any(is_test(path, inside) for path in self._repo.tracked_files):
-                package = self._repo.has(f"{inside}/__init__.py")
-                return ["-s", name, "-t", "."] if package else ["-s", name]
-        return []
+    @cached_property
+    def _tag(self) -> str:
+        """The newest tag behind the base commit; empty where git tells none, or the project its version."""
+        own = self._manifests.own
+        if not version_files(own) and not has_dynamic_version(own):
+            return ""
+        words = ["describe", "--tags", "--abbrev=0", self.context.repo.base_commit]
+        root = self.context.repo.root
+        told = self.context.clients.run("git", words, cwd=root, timeout_s=_GIT_TIMEOUT_S)
+        return told.output.strip() if told.ok else ""
 
     def _uv(
         self, arguments: Sequence[str], folder: Path, environment: Path | None = None

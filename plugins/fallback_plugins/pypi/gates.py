@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.comparing import together
-from fallback_plugins.installed import Level
+from fallback_plugins.installed import Level, NotInstalled
 from fallback_plugins.pypi.checks import ImportsGate, TypecheckGate
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.install_plan import is_test
 from fallback_plugins.pypi.survey import ECOSYSTEM, survey
+from fallback_plugins.pypi.testing import run_tests
 from fallback_plugins.pypi.touched import touched_folders
-from fallback_plugins.suites import SuiteRun, judge_tests
+from fallback_plugins.suite_run import SuiteRun
+from fallback_plugins.suites import judge_tests
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.ports import Gate, GateContext, GateVerdict
+from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
 _NO_PYTEST = "No module named 'pytest'"
@@ -48,10 +50,10 @@ class ResolvesGate:
         if not project.declares:
             return gating.skipped(self.name, f"{project.folder!r} declares no dependencies")
         found = project.install()
-        if found.level is not Level.EVERYTHING:
+        if found.declined:
             base = Environment(context, context.repo, project.folder).install()
             if found.lacks_beside(base):
-                said = f"uv installs less than of the base commit: {found.in_words}"
+                said = f"uv can't install what it can at the base commit: {found.in_words}"
                 return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, found.in_full)
         if found.level is Level.METADATA:
             why = (
@@ -142,7 +144,7 @@ def _affected_copies(context: GateContext, packages: Sequence[str]) -> dict[str,
 
 @dataclass(frozen=True)
 class TestsGate:
-    """pytest where the project installs it, else unittest."""
+    """pytest or unittest, whichever finds tests."""
 
     name: str = "tests"
 
@@ -155,14 +157,12 @@ class TestsGate:
         if not any(is_test(path, folder) for path in context.repo.tracked_files):
             return gating.skipped(self.name, "the repository has no tests")
 
-        def run(tree: RepoContext) -> SuiteRun | None:
-            target = Environment(context, tree, folder)
-            return None if target.install().level is Level.METADATA else target.test()
+        def run(tree: RepoContext) -> SuiteRun | NotInstalled:
+            return run_tests(Environment(context, tree, folder))
 
-        verdict = judge_tests(
-            self.name, context, folder, run, Environment(context, context.repo, folder).key
-        )
-        if verdict.status is not GateStatus.PASSED and _NO_PYTEST in verdict.log:
+        on = Environment(context, context.repo, folder).key
+        verdict = judge_tests(self.name, context, folder, run, on)
+        if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"
             return gating.skipped(self.name, why, verdict.log)
         return verdict

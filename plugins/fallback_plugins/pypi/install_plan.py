@@ -5,18 +5,20 @@ Nothing runs here. uv reads copies of the manifests, and no line in them leads i
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fallback_plugins.gating import in_folder
-from fallback_plugins.pypi.declared import TEST_GROUPS, Source, declared
+from fallback_plugins.pypi.declared import TEST_GROUPS, Source, declared, is_itself, is_wanted
 from fallback_plugins.pypi.installing import Step
+from fallback_plugins.pypi.local_places import local_places
 from fallback_plugins.pypi.manifests import Kind, kind_of
-from fallback_plugins.pypi.pyproject import harmless, parse_toml
+from fallback_plugins.pypi.pyproject import asking_nothing, harmless, parse_toml
+from fallback_plugins.pypi.requirements_files import includes
 from fallback_plugins.pypi.uv_settings import index_variables, leading_out
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
@@ -35,21 +37,33 @@ _TEST_FILE = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test|tests?)\.py")
 #: A test that only pytest finds: by its import, or a function outside any class.
 _FOR_PYTEST = re.compile(r"^(?:import pytest|from pytest|(?:async )?def test_)", re.MULTILINE)
 
+#: Where a project says its name, version and entry points.
+_OWN = ("pyproject.toml", "setup.cfg", "setup.py")
+
+#: Characters of a line that is only named.
+_SHOWN = 80
+
 #: One file's test requirements, written where every tool can read it.
 Write = Callable[[str], Path]
 
 
 class Manifests:
-    """One project folder's manifests, and what they say about installing it."""
+    """One project folder's manifests, and what they say about installing it.
 
-    def __init__(self, repo: RepoContext, folder: str, changed: Sequence[str]) -> None:
+    ``runner``: a test runner that whoever asks needs, besides that of the project's own tests.
+    """
+
+    def __init__(
+        self,
+        repo: RepoContext,
+        folder: str,
+        changed: Sequence[str] = (),
+        runner: str | None = None,
+    ) -> None:
         self._repo = repo
         self.folder = folder
-        self.texts: Mapping[str, str] = {
-            path: repo.read_text(path)
-            for path in repo.tracked_files
-            if kind_of(path) is not None or path == in_folder(folder, _TOX)
-        }
+        self._runner = runner
+        self.texts: Mapping[str, str] = _read_by_uv(repo, folder, changed)
         own = in_folder(folder, "pyproject.toml")
         self._facts = parse_toml(own, self.texts.get(own, ""))
         self.sources = () if self.locked else declared(repo, folder, changed)
@@ -66,13 +80,16 @@ class Manifests:
         return (self.texts, self.folder, sources, self.runner)
 
     @property
-    def project(self) -> dict[str, Any]:
-        """The ``[project]`` table."""
-        return self._table("project")
+    def own(self) -> Mapping[str, str]:
+        """The folder's own manifests by file name, for what they say of the project itself."""
+        paths = {name: in_folder(self.folder, name) for name in _OWN}
+        return {name: self.texts[path] for name, path in paths.items() if path in self.texts}
 
     @cached_property
     def runner(self) -> str | None:
         """pytest, where tests are written for it: whoever declares none has it installed."""
+        if self._runner is not None:
+            return self._runner
         tests = [path for path in self._repo.tracked_files if is_test(path, self.folder)]
         if tests and self._repo.has(in_folder(self.folder, "conftest.py")):
             return "pytest"
@@ -87,25 +104,38 @@ class Manifests:
         """Variables that uv is to find empty."""
         return index_variables(self.texts)
 
+    @cached_property
+    def strays(self) -> tuple[tuple[str, str], ...]:
+        """What would lead uv out of these files: it is given none of them as they are."""
+        return tuple(("as uv reads it", stray) for stray in dict.fromkeys(self._stray_lines()))
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Folders of the repository that the project takes packages from, itself first."""
+        return (self.folder, *local_places(self._repo, self.folder, self.texts))
+
     def copy_to(self, scratch: Path) -> Path:
         """Write them below a folder, without what uv should not act on. The project's folder there."""
         for path, text in self.texts.items():
             (scratch / path).parent.mkdir(parents=True, exist_ok=True)
             if kind_of(path) is Kind.PYPROJECT:
-                text = harmless(path, text)
+                text = asking_nothing(path, text) if self.strays else harmless(path, text)
             (scratch / path).write_bytes(text.encode())
         (scratch / self.folder).mkdir(parents=True, exist_ok=True)
         return scratch / self.folder
 
     def everything(self, write: Write) -> Iterator[Step]:
         """The ways to install all of it, the most exact first."""
+        if self.locked and self.strays:
+            return
         if self.locked:
-            options = ["--no-install-workspace", "--no-default-groups", *self._groups]
+            options = ["--no-install-local", "--no-default-groups", *self._groups]
+            options += self._members
             yield Step("uv.lock", (["sync", "--locked", *options],))
             # What is computed when the project is built can't be compared with the lock: nothing is built.
             yield Step("uv.lock as it stands", (["sync", "--frozen", *options],))
             return
-        if self.sources and all(source.option for source in self.sources):
+        if not self.strays and self.sources and all(source.option for source in self.sources):
             words = [word for source in self.sources for word in source.option or ()]
             yield Step("all of it, as uv reads it", (["pip", "install", *words],))
         if any(source.left_out for source in self.sources):
@@ -123,11 +153,11 @@ class Manifests:
 
     def export(self, place: Path) -> Sequence[str]:
         """The command that writes the lock's pins to a file, for what can't be installed as a whole."""
-        options = ["--no-hashes", "--no-emit-workspace", "--no-header", "--no-annotate"]
-        options += ["--no-default-groups", *self._groups]
+        options = ["--no-hashes", "--no-emit-local", "--no-header", "--no-annotate"]
+        options += ["--no-default-groups", *self._groups, *self._members]
         return ["export", "--frozen", *options, "-o", str(place)]
 
-    def stray_lines(self) -> Iterator[str]:
+    def _stray_lines(self) -> Iterator[str]:
         """Lines of requirements files that would lead uv out of them: to files, or to variables, of ours.
 
         uv quotes a file that it can't read as requirements, and puts variables into addresses.
@@ -138,7 +168,7 @@ class Manifests:
             if kind_of(path) is not Kind.REQUIREMENTS:
                 continue
             for number, line in enumerate(text.splitlines(), start=1):
-                option = _PATH_OPTION.match(line)
+                option = None if is_itself(line) else _PATH_OPTION.match(line)
                 target = option and posixpath.normpath(
                     posixpath.join(posixpath.dirname(path), option["path"].strip("'\""))
                 )
@@ -146,11 +176,17 @@ class Manifests:
                     yield f"{path}, line {number} leads out of the repository's requirements files"
 
     @property
+    def _members(self) -> list[str]:
+        """A workspace's root is installed with all its members: their tests lie in the same repository."""
+        uv = self._table("tool").get("uv")
+        return ["--all-packages"] if isinstance(uv, dict) and "workspace" in uv else []
+
+    @property
     def _groups(self) -> list[str]:
         """Options for the extras and dependency groups that tests need."""
         named: list[str] = []
         for option, table in (
-            ("--extra", self.project.get("optional-dependencies")),
+            ("--extra", self._table("project").get("optional-dependencies")),
             ("--group", self._table("dependency-groups")),
         ):
             names = TEST_GROUPS.intersection(table if isinstance(table, dict) else ())
@@ -162,11 +198,38 @@ class Manifests:
         return value if isinstance(value, dict) else {}
 
 
+def _read_by_uv(repo: RepoContext, folder: str, changed: Sequence[str]) -> dict[str, str]:
+    """Manifests that uv comes across: this folder's, those above it, those of folders that they name, and
+    requirements files with those that they include."""
+    found: dict[str, str] = {}
+    wanted = [path for path in repo.tracked_files if is_wanted(path, folder, changed)]
+    while wanted:
+        path = wanted.pop()
+        if path not in found and path in repo.tracked_files:
+            found[path] = repo.read_text(path)
+            wanted += [other for other, _ in includes(path, found[path])]
+    found |= _manifests_at(repo, [folder, *map(str, PurePosixPath(folder).parents)])
+    found |= _manifests_at(repo, local_places(repo, folder, found))
+    if repo.has(tox := in_folder(folder, _TOX)):
+        found[tox] = repo.read_text(tox)
+    return found
+
+
+def _manifests_at(repo: RepoContext, folders: Collection[str]) -> dict[str, str]:
+    return {
+        path: repo.read_text(path)
+        for path in repo.tracked_files
+        if str(PurePosixPath(path).parent) in folders
+        and kind_of(path) not in {None, Kind.REQUIREMENTS}
+    }
+
+
 def pins_of(exported: str) -> tuple[Source, ...]:
-    """uv's export of a lock as one source."""
-    lines = (line.strip() for line in exported.splitlines())
+    """uv's export of a lock as one source: what comes from elsewhere than a registry is left out."""
+    lines = [line.strip() for line in exported.splitlines() if line.strip()]
     pins = tuple(line for line in lines if "==" in line and "@" not in line)
-    return (Source("uv.lock", pins, pinned=True),) if pins else ()
+    others = tuple(line[:_SHOWN] for line in lines if line not in pins)
+    return (Source("uv.lock", pins, pinned=True, left_out=others),) if lines else ()
 
 
 def is_test(path: str, folder: str) -> bool:

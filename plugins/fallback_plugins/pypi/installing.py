@@ -1,22 +1,35 @@
 """Installing is a ladder (ADR-0039): what can be had is installed, the rest is named with uv's reason.
 
 1. *everything*: the project's own lock or files, in one resolution, with the groups that tests need;
-2. *in part*: file by file, then line by line, what it runs with before what it is tested with, and a test
-   runner where its tests ask for one;
+2. *in part*: file by file, what it runs with before what it is tested with; of a file that can't be had as
+   a whole, each line that can; of a line that can't, another release; and a test runner where one is asked;
 3. *its metadata alone*: nothing could be had; programs find the project by its name and version.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from fallback_plugins import gating
 from fallback_plugins.installed import Installed, Level
 from fallback_plugins.pypi.declared import Source
 from fallback_tier.execution import CommandResult
 
-#: Lines of one file that are tried one by one: each is a resolution of its own.
-MAX_LINES = 120
+#: Resolutions that finding the lines of one project that can't be had may take: ten lines among 200 are
+#: found in about as many.
+MAX_TRIES = 150
+
+_ALSO = "; another release of it is installed"
+_NOT_TRIED = f"not tried: {MAX_TRIES} resolutions were made before"
+_ELSEWHERE = "it leads elsewhere than to a registry"
+
+#: What uv draws around the reason, and the advice below it.
+_AROUND = re.compile(
+    r".*(?:when resolving dependencies\W*(?:cause:)?|error:)\s*|\s*hint:.*", re.DOTALL
+)
 
 #: Runs a uv command on the environment in the making.
 Uv = Callable[[Sequence[str]], CommandResult]
@@ -35,7 +48,7 @@ class Plan:
     """What to try. ``everything``: ways to install all of it, the first that works counts; ``sources``: for
     step 2, asked for only there; ``runner``: the test runner that the tests ask for, declared or not.
 
-    ``refused``: why all of it is not even tried, by what stands in the way.
+    ``refused``: what uv is not to read, and why: what it would have led to is missing.
     """
 
     everything: tuple[Step, ...]
@@ -49,58 +62,111 @@ def install(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed:
 
     Raises ToolFailedError where no registry answers, and what ``uv`` raises.
     """
-    declined = list(plan.refused)
-    for step in plan.everything:
-        results = _until_one_fails(uv, step.commands)
-        if results[-1].ok:
-            return _with_runner(Installed(Level.EVERYTHING), plan, uv, write)
-        declined.append((step.name, gating.in_short(results[-1].output)))
-    had = 0
-    for source in plan.sources():
-        for line, why in _one_by_one(source, uv, write):
+    return _Climb(plan, uv, write).climb()
+
+
+@dataclass
+class _Climb:
+    """One ladder: what was had so far, and what could not be."""
+
+    plan: Plan
+    uv: Uv
+    write: Callable[[str], Path]
+    declined: list[tuple[str, str]] = field(default_factory=list)
+    had: list[str] = field(default_factory=list)
+    pins: list[str] = field(default_factory=list)
+    tries: int = 0
+
+    def climb(self) -> Installed:
+        level = self._everything() or self._in_part()
+        if (
+            runner := self.plan.runner
+        ) is not None:  # what is there satisfies it where it is declared
+            why = self._try(runner, asked=False)
+            if why is not None:
+                self.declined.append((runner, why))
+            elif level is Level.METADATA:
+                level = Level.IN_PART
+        return Installed(level, tuple(self.declined))
+
+    def _everything(self) -> Level | None:
+        self.declined += self.plan.refused
+        for step in self.plan.everything:
+            whys = (self._run(command) for command in step.commands)
+            why = next((why for why in whys if why is not None), None)
             if why is None:
-                had += 1
-            else:
-                declined.append((line, why))
-    level = Level.IN_PART if had else Level.METADATA if declined else Level.EVERYTHING
-    return _with_runner(Installed(level, tuple(declined)), plan, uv, write)
+                return Level.IN_PART if self.plan.refused else Level.EVERYTHING
+            self.declined.append((step.name, why))
+        return None
+
+    def _in_part(self) -> Level:
+        some = False
+        for source in self.plan.sources():
+            self.declined += [(line, _ELSEWHERE) for line in source.left_out]
+            for line, why in self._lines(source.lines, source.pinned):
+                if why is not None:
+                    self.declined.append((line, why))
+                if why is None:
+                    (self.pins if source.pinned else self.had).append(line)
+                elif why.endswith(_ALSO):
+                    some = True
+        if some or self.had or self.pins:
+            return Level.IN_PART
+        return Level.METADATA if self.declined else Level.EVERYTHING
+
+    def _lines(self, lines: Sequence[str], pinned: bool) -> Iterator[tuple[str, str | None]]:
+        """All at once; where that can't be had, half of them, until a line that can't stands alone."""
+        if not lines:
+            return
+        if self.tries >= MAX_TRIES:
+            yield from ((line, _NOT_TRIED) for line in lines)
+            return
+        why = self._try(*lines, pinned=pinned)
+        if why is None:
+            yield from ((line, None) for line in lines)
+        elif len(lines) == 1:
+            (line,) = lines
+            other = self._try(_any_release(line), pinned=pinned) is None
+            yield line, f"{why}{_ALSO}" if other else why
+        else:
+            half = (len(lines) + 1) // 2
+            yield from self._lines(lines[:half], pinned)
+            yield from self._lines(lines[half:], pinned)
+
+    def _try(self, *lines: str, pinned: bool = False, asked: bool = True) -> str | None:
+        """Why these can't be had together with what was had before; None: they are there.
+
+        ``asked``: the project asks for them, so that a registry that does not answer is an error.
+        """
+        self.tries += 1
+        if pinned:  # each stands for itself
+            return self._run(["pip", "install", "--no-deps", "-r", self._file(lines)])
+        command = ["pip", "install", "-r", self._file([*self.had, *lines])]
+        return self._run([*command, "-c", self._file(map(_bound, self.pins))], asked=asked)
+
+    def _file(self, lines: Iterable[str]) -> str:
+        return str(self.write("\n".join(lines)))
+
+    def _run(self, command: Sequence[str], *, asked: bool = True) -> str | None:
+        result = self.uv(command)
+        if asked:
+            gating.check_reachable("uv", result)
+        return None if result.ok else reason(result.output)
 
 
-def _until_one_fails(uv: Uv, commands: Iterable[Sequence[str]]) -> list[CommandResult]:
-    results = []
-    for command in commands:
-        results.append(uv(command))
-        gating.check_reachable("uv", results[-1])
-        if not results[-1].ok:
-            break
-    return results
+def reason(output: str) -> str:
+    """uv's own reason, without what it draws around it and the advice below."""
+    said = " ".join(output.split())
+    return gating.in_short(_AROUND.sub("", said) or said)
 
 
-def _one_by_one(
-    source: Source, uv: Uv, write: Callable[[str], Path]
-) -> Iterator[tuple[str, str | None]]:
-    """All of a source at once; where that can't be had, its lines. None: it was installed."""
-    yield from ((line, "it leads elsewhere than to a registry") for line in source.left_out)
-    if not source.lines:
-        return
-    command = ["pip", "install", *(["--no-deps"] if source.pinned else []), "-r"]
-    (result,) = _until_one_fails(uv, [[*command, str(write("\n".join(source.lines)))]])
-    yield source.name, None if result.ok else gating.in_short(result.output)
-    if result.ok:
-        return
-    for line in source.lines[:MAX_LINES]:
-        (one,) = _until_one_fails(uv, [[*command, str(write(line))]])
-        yield line, None if one.ok else gating.in_short(one.output)
-    for line in source.lines[MAX_LINES:]:
-        yield line, f"only the first {MAX_LINES} lines are tried one by one"
+def _any_release(line: str) -> str:
+    asked = Requirement(line)
+    extras = f"[{','.join(sorted(asked.extras))}]" if asked.extras else ""
+    return f"{asked.name}{extras}{f' ; {asked.marker}' if asked.marker else ''}"
 
 
-def _with_runner(found: Installed, plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed:
-    """Put the test runner beside it. What is there satisfies it where it is declared."""
-    if plan.runner is None:
-        return found
-    (result,) = _until_one_fails(uv, [["pip", "install", "-r", str(write(plan.runner))]])
-    if result.ok:
-        level = found.level if found.level is not Level.METADATA else Level.IN_PART
-        return Installed(level, found.declined)
-    return Installed(found.level, (*found.declined, (plan.runner, gating.in_short(result.output))))
+def _bound(line: str) -> str:
+    """A line as a constraint, which takes no extras."""
+    asked = Requirement(line)
+    return f"{asked.name}{asked.specifier}{f' ; {asked.marker}' if asked.marker else ''}"

@@ -2,7 +2,7 @@
 
 import re
 
-from fallback_plugins.suites import Summary, numbered
+from fallback_plugins.suite_run import Summary, numbered
 
 _PYTEST_ENDING = re.compile(r"^=*\s*(.*?) in [\d.]+s(?: \([\d:]+\))?\s*=*$", re.MULTILINE)
 _PYTEST_RAN = re.compile(r"(\d+) (?:passed|failed|errors?|xfailed|xpassed)")
@@ -14,7 +14,7 @@ _PYTEST_SUMMARY = re.compile(r"^=* ?short test summary info ?=*$", re.MULTILINE)
 _UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
 _UNITTEST_ENDING = re.compile(r"^(?:OK|FAILED|NO TESTS RAN) \((.*)\)$", re.MULTILINE)
 _UNITTEST_SKIPPED = re.compile(r"\bskipped=(\d+)")
-_UNITTEST_FAILED = re.compile(r"\b(?:failures|errors|unexpected successes)=(\d+)")
+_UNITTEST_FAILED = re.compile(r"\b(?:(?<!expected )failures|errors|unexpected successes)=(\d+)")
 _UNITTEST_NAME = re.compile(r"^(?:FAIL|ERROR|UNEXPECTED SUCCESS): (\S+ \(.*)$", re.MULTILINE)
 
 

@@ -7,7 +7,7 @@ from fallback_plugins import gating
 from fallback_plugins.gating import in_folder
 from fallback_plugins.pypi.install_plan import is_test
 from fallback_plugins.pypi.manifests import kind_of
-from fallback_tier.ports import GateContext
+from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Folders at a project's root whose Python files are no part of what it is.

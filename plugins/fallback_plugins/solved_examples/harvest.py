@@ -200,6 +200,11 @@ def _proof(scope: Scope, links: Sequence[StoredEvent]) -> tuple[FixStarted, FixV
             NotHarvestedReason.NOT_CLEAN, f"its trail has {', '.join(unclean)}: no clean proof"
         )
     trail = Trail(scope, [Entry(link.seq, link.payload) for link in links])
+    if trail.judges_again is not None:
+        # How it was made, and any doubt about it, stands in another trail.
+        raise _LeftError(
+            NotHarvestedReason.NOT_CLEAN, "its gates failed before they passed: no clean proof"
+        )
     started, verified = trail.of(FixStarted), trail.of(FixVerified)
     if not (started and verified):
         ended = trail.terminal.event.kind if trail.terminal else "nothing"

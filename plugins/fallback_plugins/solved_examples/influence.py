@@ -57,8 +57,17 @@ def influences(
     trails: dict[Scope, list[AuditEvent]] = {}
     for link in events:
         trails.setdefault(link.scope, []).append(link.payload)
+    # In its own gate transition, or in one where its gates were run again.
+    used = {
+        (scope.fix_id, event.patch_sha256)
+        for scope, trail in trails.items()
+        for event in trail
+        if isinstance(event, FixVerified | FixPatched)
+    }
     return tuple(
-        influence
+        influence.model_copy(
+            update={"delivered": (influence.fix_id, influence.patch_sha256) in used}
+        )
         for scope, trail in trails.items()
         for influence in _attempts(example_id, scope, trail, evidence)
         if influence.retrieved or influence.prompted or influence.replayed
@@ -112,8 +121,6 @@ def _of_attempt(event: AuditEvent) -> dict[str, object]:
             return {"attempt_outcome": f"refused: {event.reason}"}
         case AttemptFailed():
             return {"attempt_outcome": f"failed: {event.failure_kind}"}
-        case FixVerified() | FixPatched():
-            return {"delivered": True}
         case _:
             return {}
 

@@ -2,7 +2,6 @@
 
 from fallback_audit.events import (
     AuditEvent,
-    FixResumed,
     FixStarted,
     PatchDelivered,
     ReviewDecided,
@@ -20,10 +19,9 @@ from fallback_audit.vocabulary import (
 )
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
+from tests.unit.audit.again_trails import AGAIN_VALID, GATES, resumed
 from tests.unit.audit.proof_trails import PROOF_VALID
 from tests.unit.audit.trails import Events, digest
-
-GATES = ("applies", "tests", "proof")
 
 
 def planned(linked: str | None = None) -> AuditEvent:
@@ -35,10 +33,6 @@ def with_gates(events: Events) -> Events:
     """As schema version 5 writes it: the fix says by which gates it will judge."""
     more = {"gates": GATES, "inputs_sha256": digest("inputs")}
     return [e.model_copy(update=more) if isinstance(e, FixStarted) else e for e in events]
-
-
-def resumed(after: str) -> AuditEvent:
-    return FixResumed(after=after, tool_version="0.1.0")
 
 
 def approved(attempt: int) -> AuditEvent:
@@ -54,8 +48,11 @@ def rejected() -> AuditEvent:
     return ReviewDecided(verdict=ReviewVerdict.REJECTED, by="A. Person", reason="not worth it")
 
 
-def reopened(opens: str = "transition-2") -> AuditEvent:
-    return TransitionReopened(by="A. Person", reason="the test was wrong", opens=opens)
+def reopened(opens: str = "transition-2", *, again: int | None = None) -> AuditEvent:
+    """``again``: the attempt whose patch alone is put to the gates again."""
+    patch = None if again is None else digest(f"patch {again}")
+    why = "the test was wrong"
+    return TransitionReopened(by="A. Person", reason=why, opens=opens, judges_again=patch)
 
 
 def delivered(attempt: int, place: DeliveryPlace = DeliveryPlace.WORKING_TREE) -> AuditEvent:
@@ -128,6 +125,15 @@ def cap_then_reopened() -> Events:
     return [*with_gates(t.cap_reached()), reopened()]
 
 
+def cap_then_gates_again() -> Events:
+    return [*with_gates(t.cap_reached()), reopened(again=4)]
+
+
+def unproved_then_gates_again() -> Events:
+    """No attempt has failed, and the gates alone need none that did."""
+    return [*with_gates(unproved_then_approved()[:-1]), reopened(again=1)]
+
+
 def reopened_twice() -> Events:
     """A transition that was opened for another one ends without an attempt of its own that failed."""
     refused = t.refused(5, RefusalReason.MODEL_UNAVAILABLE)
@@ -158,9 +164,11 @@ HUMAN_VALID = (
     cap_then_approved,
     cap_then_rejected,
     cap_then_reopened,
+    cap_then_gates_again,
+    unproved_then_gates_again,
     reopened_twice,
     unproved_then_approved,
 )
 
 #: Every valid trail.
-VALID = (*m.VALID, *HUMAN_VALID, *PROOF_VALID)
+VALID = (*m.VALID, *HUMAN_VALID, *PROOF_VALID, *AGAIN_VALID)

@@ -39,6 +39,7 @@ from fallback_tier import limits
 from fallback_tier.gates import decision
 from fallback_tier.selfrag import room
 from tests.unit.audit import trails as t
+from tests.unit.audit.again_trails import AGAIN_ALSO, AGAIN_MUTANTS
 from tests.unit.audit.altered import before, changed, swapped, without
 from tests.unit.audit.human_mutants import HUMAN_ALSO, HUMAN_MUTANTS
 from tests.unit.audit.human_trails import VALID
@@ -203,10 +204,13 @@ MUTANTS: dict[str, list[Callable[[], Events]]] = {
     ],
 }
 
-ALL_MUTANTS = MUTANTS | MODEL_MUTANTS | HUMAN_MUTANTS | PROOF_MUTANTS
+PARTS = (MUTANTS, MODEL_MUTANTS, HUMAN_MUTANTS, PROOF_MUTANTS, AGAIN_MUTANTS)
+MORE = (ALSO, HUMAN_ALSO, PROOF_ALSO, AGAIN_ALSO)
+
+ALL_MUTANTS = {rule: mutants for part in PARTS for rule, mutants in part.items()}
 
 EVERY = {
-    rule: [*mutants, *ALSO.get(rule, ()), *HUMAN_ALSO.get(rule, ()), *PROOF_ALSO.get(rule, ())]
+    rule: [*mutants, *(mutant for more in MORE for mutant in more.get(rule, ()))]
     for rule, mutants in ALL_MUTANTS.items()
 }
 
@@ -237,11 +241,10 @@ def test_each_mutant_is_caught_by_its_rule(rule: str, mutant: Callable[[], Event
 def test_each_rule_has_a_mutant_and_each_mutant_a_rule() -> None:
     identifiers = [rule.id for rule in RULES if not rule.of_upkeep]  # see test_generated_mutants
     assert len(set(identifiers)) == len(identifiers)
-    parts = (MUTANTS, MODEL_MUTANTS, HUMAN_MUTANTS, PROOF_MUTANTS)
-    assert len(ALL_MUTANTS) == sum(map(len, parts))
+    assert len(ALL_MUTANTS) == sum(map(len, PARTS))
     assert set(ALL_MUTANTS) == set(identifiers)
     assert all(ALL_MUTANTS.values())
-    assert set(ALSO) | set(HUMAN_ALSO) | set(PROOF_ALSO) <= set(identifiers)
+    assert set().union(*MORE) <= set(identifiers)
 
 
 @pytest.mark.parametrize("rule", EVERY)

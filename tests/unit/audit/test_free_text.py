@@ -33,6 +33,7 @@ STRUCTURAL = {
         "ecosystem",
         "gates",
         "inputs_sha256",
+        "judges_again",
         "linked_transition",
         "own_packages",
         "tool_version",
@@ -44,7 +45,13 @@ STRUCTURAL = {
     "ModelAnswered": {"answer_evidence", "answer_sha256", "cost_usd_estimate"},
     "ModelCalled": {"example_ids", "model", "prompt_evidence", "prompt_sha256", "request_key"},
     "PatchDelivered": {"patch_sha256"},
-    "PatchProposed": {"application_sha256", "edit_digest", "patch_sha256", "remediation_sha256"},
+    "PatchProposed": {
+        "application_sha256",
+        "edit_digest",
+        "patch_sha256",
+        "remediation_sha256",
+        "taken_from",
+    },
     "PayloadRedacted": {"fields", "payload_sha256", "tombstone_sha256"},
     "RagSkippedOnRetry": {"summary_sha256"},
     "RecipeEvaluated": {"recipe"},
@@ -55,7 +62,7 @@ STRUCTURAL = {
     "SegmentScored": {"example_id"},
     "SegmentSealed": {"sha256"},
     "SigningKeyRotated": {"new_vkey", "old_vkey"},
-    "TransitionReopened": {"opens"},
+    "TransitionReopened": {"judges_again", "opens"},
 }
 
 EVENTS: tuple[type[AuditEvent], ...] = get_args(get_args(AuditEvent)[0])

@@ -6,20 +6,26 @@ from pathlib import Path
 
 import pytest
 
+from fallback_audit.contract import rules_again
 from fallback_audit.contract.links import link_of
-from fallback_audit.contract.table import FIX_RULES, RULES, link_violations
+from fallback_audit.contract.table import FIX_RULES, RULES, link_violations, violations
 from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.events import (
     AttemptStarted,
     AuditEvent,
     FixStarted,
+    PatchProposed,
     RagSkippedOnRetry,
     TransitionReopened,
 )
 from fallback_audit.ports import Scope
+from fallback_audit.retention.free_text import free_text_fields
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_audit.verifying.verify import VerificationReport, verify
+from fallback_audit.vocabulary import AffectedCode, EscalationReason
+from tests.unit.audit import again_trails as again
 from tests.unit.audit import human_trails as h
+from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.audit.altered import changed, without
 from tests.unit.audit.tamper import fixed_clock
@@ -57,7 +63,45 @@ def another_orchestrator() -> Fix:
     return {FIRST: t.first_by_recipe(), SECOND: t.retry(2)}
 
 
+def gates_run_again() -> Fix:
+    first = [*h.with_gates(t.cap_reached()), h.reopened(SECOND, again=4)]
+    second = [*again.up_to_its_patch(4, FIRST), *t.passing_gates(4), t.verified(4)]
+    return {FIRST: first, SECOND: second}
+
+
+def gates_failed_again_then_reopened() -> Fix:
+    """The failure of the gates that were run again is the last: the third starts with it."""
+    end = t.escalated(4, EscalationReason.GATES_FAILED_AGAIN)
+    second = [*again.up_to_its_patch(4, FIRST), *t.failing_gates(4), end, h.reopened(THIRD)]
+    third = [h.planned(SECOND), *t.retry(5, 1), *t.passing_gates(5), t.verified(5)]
+    return {FIRST: gates_run_again()[FIRST], SECOND: second, THIRD: third}
+
+
+def gates_not_run_again_then_reopened() -> Fix:
+    """They said nothing of an earlier patch: the third starts with what the first ended with."""
+    asked = [*h.with_gates(t.cap_reached()), h.reopened(SECOND, again=2)]
+    end = t.escalated(2, EscalationReason.GATE_INFRASTRUCTURE)
+    second = [*again.up_to_its_patch(2, FIRST), end, h.reopened(THIRD)]
+    third = [h.planned(SECOND), *t.retry(5, 1), *t.passing_gates(5), t.verified(5)]
+    return {FIRST: asked, SECOND: second, THIRD: third}
+
+
+def doubted_and_judged_again_twice() -> Fix:
+    """No attempt had failed. The doubt about the patch goes with it, from where it was made."""
+    unproved = t.escalated(1, EscalationReason.NOTHING_PROVED)
+    first = [*h.with_gates(m.doubted_twice()[:-4]), unproved, h.reopened(SECOND, again=1)]
+    (patch,) = (e for e in first if isinstance(e, PatchProposed))
+    taken = patch.model_copy(update={"taken_from": FIRST})
+    second = [again.begun(1, FIRST), again.started(1), taken, unproved, h.reopened(THIRD, again=1)]
+    third = [again.begun(1, SECOND), again.started(1), taken, *t.passing_gates(1), t.verified(1)]
+    return {FIRST: first, SECOND: second, THIRD: third}
+
+
 VALID = (
+    gates_run_again,
+    gates_failed_again_then_reopened,
+    gates_not_run_again_then_reopened,
+    doubted_and_judged_again_twice,
     reopened_and_verified,
     reopened_and_not_yet_begun,
     reopened_again,
@@ -109,9 +153,91 @@ MUTANTS: dict[str, Callable[[], Fix]] = {
 }
 
 
+def again_with(kind: type, **update: object) -> Fix:
+    """The second transition, with one of its events altered."""
+    fix = gates_run_again()
+    return {**fix, SECOND: changed(fix[SECOND], kind, **update)}
+
+
+def _own_code_again() -> Fix:
+    """Up to the patch: whose code it is, decides nothing yet."""
+    fix = {FIRST: gates_run_again()[FIRST], SECOND: gates_run_again()[SECOND][:3]}
+    own = {"affected_code": AffectedCode.OWN}
+    return {name: changed(events, FixStarted, **own) for name, events in fix.items()}
+
+
+#: Each transition by itself keeps the contract; what they say of each other doesn't.
+AGAIN: dict[str, Callable[[], Fix]] = {
+    "a patch that nobody proposed": lambda: {
+        FIRST: changed(
+            gates_run_again()[FIRST], TransitionReopened, judges_again=t.digest("patch 9")
+        )
+    },
+    "a patch that is proposed later": lambda: {
+        FIRST: changed(
+            gates_failed_again_then_reopened()[FIRST],
+            TransitionReopened,
+            judges_again=t.digest("patch 5"),
+        ),
+        SECOND: [again.begun(5, FIRST)],
+    },
+    "another patch than was named": lambda: {
+        FIRST: gates_run_again()[FIRST],
+        SECOND: [*again.up_to_its_patch(3, FIRST), *t.passing_gates(3), t.verified(3)],
+    },
+    "gates alone, and a person asked for an attempt": lambda: {
+        FIRST: changed(gates_run_again()[FIRST], TransitionReopened, judges_again=None),
+        SECOND: gates_run_again()[SECOND],
+    },
+    "an attempt, and a person asked for gates alone": lambda: {
+        FIRST: gates_run_again()[FIRST],
+        SECOND: reopened_and_verified()[SECOND],
+    },
+    "it was made elsewhere": lambda: again_with(PatchProposed, taken_from=THIRD),
+    "a doubt that got lost": lambda: {
+        **doubted_and_judged_again_twice(),
+        THIRD: changed(
+            doubted_and_judged_again_twice()[THIRD],
+            PatchProposed,
+            low_confidence=False,
+            grounded=None,
+        ),
+    },
+    "another base commit": lambda: again_with(FixStarted, base_commit="0" * 40),
+    "somebody else's code": lambda: {
+        **_own_code_again(),
+        SECOND: changed(
+            _own_code_again()[SECOND], FixStarted, affected_code=AffectedCode.DEPENDENCY
+        ),
+    },
+}
+
+#: What the rule on opened transitions says of gates that are run again.
+NOTHING_TO_START_WITH: dict[str, Callable[[], Fix]] = {
+    "a prior attempt": lambda: again_with(AttemptStarted, prior_attempt_count=1),
+    "an attempt, and none had failed": lambda: {
+        **doubted_and_judged_again_twice(),
+        SECOND: changed(
+            doubted_and_judged_again_twice()[SECOND], TransitionReopened, judges_again=None
+        ),
+        THIRD: [],
+    },
+    "the failure of another": lambda: {
+        **gates_not_run_again_then_reopened(),
+        THIRD: changed(
+            gates_not_run_again_then_reopened()[THIRD],
+            RagSkippedOnRetry,
+            summary_sha256=t.digest("summary 2"),
+        ),
+    },
+}
+
+
 def broken(fix: Fix) -> set[str]:
     seq, links = 1, []
     for name, events in fix.items():
+        if not events:
+            continue
         scope = Scope(fix_id="fix-1", gate_transition_id=name)
         links.append(link_of(Trail(scope, [Entry(seq + n, e) for n, e in enumerate(events)])))
         seq += len(events)
@@ -149,13 +275,38 @@ def test_valid_fixes_break_no_rule_wherever_the_process_died(valid: Callable[[],
         assert not broken(cut(fix, length)), f"after {length} events"
 
 
+def test_a_patch_whose_files_were_redacted_where_it_was_made_is_the_same() -> None:
+    """And everything else that is said of a patch is compared."""
+    fix = gates_run_again()
+    fix[FIRST] = changed(fix[FIRST], PatchProposed, files=("[redacted]",))
+    assert not broken(fix)
+    free = free_text_fields(PatchProposed)
+    assert {*rules_again._SAID, *free, "kind", "taken_from"} == set(PatchProposed.model_fields)
+
+
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_each_mutant_is_caught(mutant: str) -> None:
     assert broken(MUTANTS[mutant]()) == {"transitions-are-opened"}
 
 
+@pytest.mark.parametrize("mutant", NOTHING_TO_START_WITH)
+def test_each_mutant_of_what_gates_alone_start_with_is_caught(mutant: str) -> None:
+    assert broken(NOTHING_TO_START_WITH[mutant]()) == {"transitions-are-opened"}
+
+
+@pytest.mark.parametrize("mutant", AGAIN)
+def test_each_mutant_of_gates_run_again_is_caught(mutant: str) -> None:
+    fix = AGAIN[mutant]()
+    assert broken(fix) == {"gates-again-are-of-record"}
+    for events in fix.values():
+        assert not list(violations(t.trail_of(events)))
+
+
 def test_each_rule_between_transitions_has_its_mutants_here() -> None:
-    assert [rule.id for rule in FIX_RULES] == ["transitions-are-opened"]
+    assert [rule.id for rule in FIX_RULES] == [
+        "transitions-are-opened",
+        "gates-again-are-of-record",
+    ]
     assert not {rule.id for rule in FIX_RULES} & {rule.id for rule in RULES}
     for rule in FIX_RULES:
         assert rule.sentence.endswith(".")

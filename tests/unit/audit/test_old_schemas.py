@@ -13,6 +13,7 @@ from fallback_audit.contract.trail import NOTES
 from fallback_audit.events import (
     SCHEMA_VERSION,
     AttemptFailed,
+    FixEscalated,
     FixPatched,
     FixStarted,
     FixVerified,
@@ -24,6 +25,7 @@ from fallback_audit.events import (
     PatchProposed,
     RecipeEvaluated,
     RetrievalQueried,
+    TransitionReopened,
 )
 from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.evidence.store import FileEvidenceStore
@@ -31,7 +33,7 @@ from fallback_audit.ports import UPKEEP
 from fallback_audit.showing.account import account_lines
 from fallback_audit.showing.describe import sentence
 from fallback_audit.verifying.verify import verify
-from fallback_audit.vocabulary import LadderStep, ProofLevel
+from fallback_audit.vocabulary import AffectedCode, EscalationReason, LadderStep, ProofLevel
 from tests.unit.audit.trails import digest
 
 _SCOPE = ("fix_id", "gate_transition_id")
@@ -203,6 +205,27 @@ def test_what_version_7_added_is_absent_not_invented(version: int) -> None:
     failures = [p for p in payloads if isinstance(p, AttemptFailed)]
     assert {p.contradicting_tests for p in failures} <= {()}
     assert not any(isinstance(p, FixPatched) for p in payloads)
+
+
+def test_what_version_7_wrote_is_read_as_it_was() -> None:
+    """Whose code it is, what tests stand against, what a person said."""
+    payloads = [read_row(row).payload for row in Export(TRAILS / "schema-7.jsonl").rows()]
+    assert {"FixPatched", "ReviewDecided", "TransitionReopened"} <= {p.kind for p in payloads}
+    starts = [p for p in payloads if isinstance(p, FixStarted)]
+    assert {AffectedCode.OWN, AffectedCode.DEPENDENCY, None} == {p.affected_code for p in starts}
+    failures = [p for p in payloads if isinstance(p, AttemptFailed)]
+    assert ("test_follows_links",) in {p.contradicting_tests for p in failures}
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_what_version_8_added_is_absent_not_invented(version: int) -> None:
+    """Before, every gate transition was there to make a patch, and every patch was made where it stands."""
+    payloads = [read_row(row).payload for row in Export(TRAILS / f"schema-{version}.jsonl").rows()]
+    named = [p for p in payloads if isinstance(p, FixStarted | TransitionReopened)]
+    assert {p.judges_again for p in named} == {None}
+    assert {p.taken_from for p in payloads if isinstance(p, PatchProposed)} == {None}
+    ends = [p.reason for p in payloads if isinstance(p, FixEscalated)]
+    assert EscalationReason.GATES_FAILED_AGAIN not in ends
 
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))

@@ -10,11 +10,17 @@ from fallback_audit.events import (
     PatchProposed,
     RagSkippedOnRetry,
 )
+from fallback_audit.evidence.documents import put_document
 from fallback_audit.ports import AuditStore, EvidenceStore, Scope
+from fallback_audit.vocabulary import ProofLevel
+from fallback_tier.outcome import Applied
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.unit.audit.trails import SCOPE, Events
 
 FIX = SCOPE.fix_id
+
+#: What event and account of a patch have in common.
+_SAID = ("attempt", "tier", "prompt_shape", "patch_sha256", "edit_digest", "files")
 
 
 def diff(attempt: int) -> str:
@@ -44,11 +50,19 @@ class Record:
     def patch(self, attempt: int) -> str:
         return self.evidence.put(self.diff(attempt).encode())
 
+    def _application(self, patch: PatchProposed) -> str:
+        told = {name: getattr(patch, name) for name in _SAID}
+        diff, level = self.diff(patch.attempt), ProofLevel.SOURCE
+        return put_document(
+            self.evidence, Applied.model_validate({**told, "diff": diff, "proof_level": level})
+        )
+
     def _kept(self, event: AuditEvent) -> AuditEvent:
         put = self.evidence.put
         match event:
             case PatchProposed(attempt=attempt):
-                return event.model_copy(update={"patch_sha256": self.patch(attempt)})
+                kept = event.model_copy(update={"patch_sha256": self.patch(attempt)})
+                return kept.model_copy(update={"application_sha256": self._application(kept)})
             case AttemptFailed(attempt=attempt):
                 return event.model_copy(update={"summary_sha256": put(summary(attempt).encode())})
             case RagSkippedOnRetry(attempt=attempt):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.judges.common import DeclaredSetGate, PolicyGate, common_gates
-from fallback_tier.ports import GateVerdict
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import write
 from tests.integration import gate_setup

@@ -7,8 +7,9 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins import gating
 from fallback_plugins.comparing import Check, Finding, judge_check, together
+from fallback_plugins.installed import NotInstalled
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateVerdict
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.repo import RepoContext
 from tests.unit.gates.test_flaky import context
 
@@ -21,6 +22,7 @@ def result(*said: str, code: int | None = None) -> CommandResult:
     return CommandResult(argv=("c",), exit_code=code, output="\n".join(said), duration_ms=1)
 
 
+NOWHERE = NotInstalled("no wheel of left")
 HANGS = result().model_copy(update={"exit_code": None})
 
 
@@ -30,14 +32,14 @@ def findings(output: str) -> list[Finding]:
 
 def judge(
     place: Path,
-    ours: CommandResult | None,
-    base: CommandResult | None,
+    ours: CommandResult | NotInstalled,
+    base: CommandResult | NotInstalled,
     label: str = "check",
     on: str = "",
 ) -> tuple[GateVerdict, list[str]]:
     asked: list[str] = []
 
-    def run(tree: RepoContext) -> CommandResult | None:
+    def run(tree: RepoContext) -> CommandResult | NotInstalled:
         asked.append(tree.tree.root.name)
         return ours if asked[-1] == "patched" else base
 
@@ -71,11 +73,17 @@ def test_where_the_base_commit_is_in_order_the_whole_log_is_kept(tmp_path: Path)
         (result("a", "b"), result("STOP"), SKIPPED),
         (result("STOP"), result("STOP"), SKIPPED),
         (HANGS, HANGS, SKIPPED),
-        (None, result(), SKIPPED),
+        (NOWHERE, result(), SKIPPED),
+        # The base commit's lock may be out of step: that says nothing of the patch.
+        (result("a"), NOWHERE, SKIPPED),
+        (HANGS, NOWHERE, SKIPPED),
     ],
 )
 def test_nothing_new_is_a_pass_only_where_everything_was_looked_at(
-    tmp_path: Path, ours: CommandResult | None, base: CommandResult, status: GateStatus
+    tmp_path: Path,
+    ours: CommandResult | NotInstalled,
+    base: CommandResult | NotInstalled,
+    status: GateStatus,
 ) -> None:
     verdict, _ = judge(tmp_path, ours, base)
     assert verdict.status is status
@@ -86,16 +94,21 @@ def test_nothing_new_is_a_pass_only_where_everything_was_looked_at(
     ("ours", "base", "kind"),
     [
         (result("a", code=139), result("a"), FailureKind.BUILD_FAILED),
-        (result("a"), None, FailureKind.BUILD_FAILED),
         (HANGS, result("a"), FailureKind.GATE_TIMEOUT),
         (HANGS, result(), FailureKind.GATE_TIMEOUT),
     ],
 )
 def test_what_ends_otherwise_than_at_the_base_commit_fails(
-    tmp_path: Path, ours: CommandResult, base: CommandResult | None, kind: FailureKind
+    tmp_path: Path, ours: CommandResult, base: CommandResult, kind: FailureKind
 ) -> None:
     verdict, _ = judge(tmp_path, ours, base)
     assert verdict.failure_kind is kind
+
+
+def test_what_can_not_be_installed_is_named_in_the_clients_words(tmp_path: Path) -> None:
+    for number, (ours, base) in enumerate([(NOWHERE, result()), (result("a"), NOWHERE)]):
+        verdict, _ = judge(tmp_path / str(number), ours, base)
+        assert "no wheel of left" in verdict.detail
 
 
 def test_the_base_commit_is_asked_once_and_not_relied_on_where_it_hung(tmp_path: Path) -> None:

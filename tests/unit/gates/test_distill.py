@@ -17,11 +17,11 @@ from fallback_audit.vocabulary import (
     RefusalReason,
     Tier,
 )
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.distilling.diagnosis import MAX_LINE_CHARS, clean, diagnose
 from fallback_tier.gates.distilling.distill import distill, failure_signature
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
-from fallback_tier.ports import GateVerdict
 from tests.integration.gate_setup import applied
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"

@@ -14,10 +14,10 @@ from fallback_audit.vocabulary import (
     RefusalReason,
     Tier,
 )
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.decision import Ask, Decision, Failure, OnlyTested, Pass, decide
 from fallback_tier.gates.steps import FixState
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
-from fallback_tier.ports import GateVerdict
 
 DIGEST = "a" * 64
 PATCH = Applied(

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.flaky import BASE_RUNS, PATCHED_RERUNS, is_settled, weigh
-from fallback_plugins.suites import SuiteRun, Summary, judge_tests
+from fallback_plugins.installed import NotInstalled
+from fallback_plugins.suite_run import SuiteRun, Summary
+from fallback_plugins.suites import judge_tests
 from fallback_tier.execution import CommandResult
-from fallback_tier.ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 from fallback_tier.tree import Tree
 
@@ -48,11 +50,13 @@ def unnamed(said: str, exit_code: int = 1) -> SuiteRun:
 class Project:
     """Runs as scripted; the last of each tree goes on."""
 
-    def __init__(self, patched: list[SuiteRun | None], base: list[SuiteRun | None]) -> None:
+    def __init__(
+        self, patched: list[SuiteRun | NotInstalled], base: list[SuiteRun | NotInstalled]
+    ) -> None:
         self.runs = {"patched": list(patched), "base": list(base)}
         self.asked: list[str] = []
 
-    def __call__(self, tree: RepoContext) -> SuiteRun | None:
+    def __call__(self, tree: RepoContext) -> SuiteRun | NotInstalled:
         name = tree.tree.root.name
         self.asked.append(name)
         left = self.runs[name]
@@ -112,8 +116,10 @@ def test_a_rerun_with_fewer_tests_fails_the_patch(tmp_path: Path) -> None:
     assert verdict.failure_kind is FailureKind.TESTS_MISSING
 
 
-@pytest.mark.parametrize("rerun", [None, unnamed("it crashed")])
-def test_a_rerun_that_tells_nothing_excuses_nothing(tmp_path: Path, rerun: SuiteRun | None) -> None:
+@pytest.mark.parametrize("rerun", [NotInstalled("gone"), unnamed("it crashed")])
+def test_a_rerun_that_tells_nothing_excuses_nothing(
+    tmp_path: Path, rerun: SuiteRun | NotInstalled
+) -> None:
     verdict = judge(tmp_path, Project([run(3, "a"), rerun], [run(3), run(3, "a")]))
     assert verdict.failure_kind is FailureKind.TESTS_FAILED
 
@@ -124,18 +130,19 @@ def test_a_new_failure_beside_a_flaky_one_is_named(tmp_path: Path) -> None:
     assert verdict.flaky == ("a",)
 
 
-def test_what_always_fails_at_the_base_commit_neither_counts_nor_proves(tmp_path: Path) -> None:
+def test_what_always_fails_at_the_base_commit_is_named_and_not_the_patchs(tmp_path: Path) -> None:
+    """Before ADR-0040 it was skipped; what it proves is bounded where a fix ends, not here."""
     verdict = judge(tmp_path, Project([run(3, "a")], [run(3, "a", "b")]))
-    assert (verdict.status, verdict.flaky) == (GateStatus.SKIPPED, ())
-    assert verdict.detail == (
-        "2 test(s) pass; 1 fail as at the base commit, so the suite proves nothing: a"
-    )
+    assert (verdict.status, verdict.flaky) == (GateStatus.PASSED, ())
+    assert verdict.detail == "2 test(s) pass; 1 fail as at the base commit: a"
+    assert (verdict.failing_before, verdict.broken) == (("a",), ())
 
 
-def test_a_suite_that_is_red_and_flaky_proves_nothing(tmp_path: Path) -> None:
+def test_a_suite_that_is_red_and_flaky_names_both(tmp_path: Path) -> None:
     base = [run(4, "a"), run(4, "a", "b")]
     verdict = judge(tmp_path, Project([run(4, "a", "b"), run(4, "a")], base))
-    assert (verdict.status, verdict.flaky) == (GateStatus.SKIPPED, ())
+    assert (verdict.status, verdict.flaky) == (GateStatus.PASSED, ("b",))
+    assert verdict.failing_before == ("a",)
 
 
 def test_no_patch_hides_behind_a_broken_suite(tmp_path: Path) -> None:
@@ -166,7 +173,7 @@ def test_more_failures_than_at_the_base_commit_are_not_excused_by_their_names(
     assert verdict.failure_kind is FailureKind.TESTS_FAILED
     assert verdict.detail == "2 test(s) failed, 1 at the base commit"
     same = judge(tmp_path / "2", Project([base], [base]))
-    assert same.status is GateStatus.SKIPPED
+    assert same.status is GateStatus.PASSED
 
 
 def test_a_run_that_ends_well_and_tells_of_no_test_is_compared_with_the_base(
@@ -191,7 +198,7 @@ def test_what_was_seen_in_another_sandbox_excuses_nothing(tmp_path: Path) -> Non
     outside = dataclasses.replace(context(tmp_path), sandbox=Outside())
     first = judge_tests("tests", inside, ".", Project([run(3, "a")], [run(3, "a")]), "")
     second = judge_tests("tests", outside, ".", Project([run(3, "a")], [run(3)]), "")
-    assert first.status is GateStatus.SKIPPED
+    assert first.status is GateStatus.PASSED
     assert second.failure_kind is FailureKind.TESTS_FAILED
 
 
@@ -200,7 +207,7 @@ def test_what_was_seen_on_another_interpreter_or_set_excuses_nothing(tmp_path: P
     first = judge_tests("tests", here, ".", Project([run(3, "a")], [run(3, "a")]), "20.1")
     kept = judge_tests("tests", here, ".", Project([run(3, "a")], [run(3)]), "20.1")
     other = judge_tests("tests", here, ".", Project([run(3, "a")], [run(3)]), "22.0")
-    assert (first.status, kept.status) == (GateStatus.SKIPPED, GateStatus.SKIPPED)
+    assert (first.status, kept.status) == (GateStatus.PASSED, GateStatus.PASSED)
     assert other.failure_kind is FailureKind.TESTS_FAILED
 
 
@@ -234,7 +241,7 @@ def test_runs_at_the_base_commit_are_kept_for_the_next_attempt(tmp_path: Path) -
 
 
 def test_a_run_at_the_base_commit_that_crashed_hides_no_missing_test(tmp_path: Path) -> None:
-    base: list[SuiteRun | None] = [run(3), run(0, exit_code=1), run(3, "a")]
+    base: list[SuiteRun | NotInstalled] = [run(3), run(0, exit_code=1), run(3, "a")]
     verdict = judge(tmp_path, Project([run(2, "a"), run(2)], base))
     assert verdict.failure_kind is FailureKind.TESTS_MISSING
 

@@ -4,8 +4,8 @@ import pytest
 
 from fallback_audit.vocabulary import GateStatus, ProofLevel
 from fallback_plugins import gating
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import shown_by
-from fallback_tier.ports import GateVerdict
 
 
 def verdict(level: ProofLevel | None, status: GateStatus = GateStatus.PASSED) -> GateVerdict:
@@ -42,3 +42,10 @@ def test_a_package_that_could_not_be_read_lowers_what_the_others_prove() -> None
     assert absent == passed
     alone = gating.combined("g", [gating.unread("g", "b tells no version")])
     assert alone.status is GateStatus.SKIPPED
+
+
+def test_tests_that_failed_before_are_named_of_every_project() -> None:
+    both = [
+        gating.passed("tests", one).model_copy(update={"failing_before": (one,)}) for one in "ab"
+    ]
+    assert gating.combined("tests", both).failing_before == ("a", "b")

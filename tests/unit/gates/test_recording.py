@@ -5,8 +5,9 @@ from pathlib import Path
 from fallback_audit.events import GateJudged
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.gates.journal.recording import FixRecord
-from fallback_tier.ports import GateVerdict
+from fallback_tier.gate_ports import GateVerdict
+from fallback_tier.gates.journal.rebuild import _verdict
+from fallback_tier.gates.journal.recording import MAX_NAMED_TESTS, FixRecord
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.fakes.repository import context
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES
@@ -33,3 +34,18 @@ def test_a_log_is_kept_without_the_secrets_that_tests_print(tmp_path: Path) -> N
     assert judged.evidence_sha256 is not None
     assert evidence.get(judged.evidence_sha256).decode() == kept.log
     assert SECRET not in judged.detail
+
+
+def test_tests_that_failed_before_are_on_record_as_many_as_an_event_has_room_for(
+    tmp_path: Path,
+) -> None:
+    audit, evidence = MemoryAudit(), MemoryEvidence()
+    repo = context(tmp_path / "repo", FILES)
+    record = FixRecord(audit, evidence, parse_advisory(ADVISORY, "test"), repo, lambda _: None)
+    names = tuple(f"t::{number}" for number in range(MAX_NAMED_TESTS + 1))
+    verdict = GateVerdict(gate="tests", status=GateStatus.PASSED, detail="", failing_before=names)
+    kept = record.judged(verdict, 1)
+    (judged,) = [stored.payload for stored in audit.stored]
+    assert isinstance(judged, GateJudged)
+    assert kept.failing_before == judged.failing_before == names[:MAX_NAMED_TESTS]
+    assert _verdict(judged, evidence).failing_before == kept.failing_before

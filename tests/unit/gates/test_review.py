@@ -7,13 +7,19 @@ import pytest
 from fallback_audit.contract.table import violations
 from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.errors import EvidenceError
-from fallback_audit.events import ReviewDecided, TransitionReopened
+from fallback_audit.events import PatchProposed, ReviewDecided, TransitionReopened
 from fallback_audit.human_events import MAX_WORDS_CHARS
 from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.questions import questions, review
-from fallback_tier.gates.journal.review import Signature, approve, reject, reopen
+from fallback_tier.gates.journal.review import (
+    Signature,
+    approve,
+    reject,
+    reopen,
+    run_gates_again,
+)
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
@@ -43,6 +49,7 @@ ANSWERS: dict[str, Callable[[Record, Signature], object]] = {
     "approve": lambda kept, by: approve(kept.audit, kept.evidence, FIX, by),
     "reject": lambda kept, by: reject(kept.audit, FIX, by),
     "reopen": lambda kept, by: reopen(kept.audit, FIX, by, opens="gate-2"),
+    "again": lambda kept, by: run_gates_again(kept.audit, kept.evidence, FIX, by, opens="gate-2"),
 }
 
 
@@ -92,10 +99,62 @@ def test_a_patch_whose_evidence_is_gone_is_not_approved() -> None:
     assert "ReviewDecided" not in kinds(kept)
 
 
+def test_gates_are_run_again_on_the_patch_asked_about_or_the_one_that_is_named() -> None:
+    for named, attempt in ((None, 4), (2, 2)):
+        kept = record(t.cap_reached())
+        patch = None if named is None else kept.patch(named)[:12]
+        event = run_gates_again(kept.audit, kept.evidence, FIX, ADA, opens="gate-2", patch=patch)
+        assert event.judges_again == kept.patch(attempt)
+        assert sound(kept)
+
+
+def test_gates_can_be_run_again_where_no_attempt_has_failed() -> None:
+    kept = record(t.infrastructure_failed())
+    event = run_gates_again(kept.audit, kept.evidence, FIX, ADA, opens="gate-2")
+    assert event.judges_again == kept.patch(1)
+    assert sound(kept)
+
+
+def test_a_patch_of_an_earlier_transition_can_be_named() -> None:
+    kept = record([*t.cap_reached(), h.reopened("gate-2")])
+    second = Scope(fix_id=FIX, gate_transition_id="gate-2")
+    first, *events = h.reopened_twice()[:-1]
+    linked = first.model_copy(update={"linked_transition": t.SCOPE.gate_transition_id})
+    kept.write([linked, *events], second)
+    event = run_gates_again(kept.audit, kept.evidence, FIX, ADA, opens="gate-3")
+    assert event.judges_again == kept.patch(4)  # the last: this transition came to none
+    assert list(kept.audit.events())[-1].scope == second
+
+
+@pytest.mark.parametrize("gone", ["the patch", "the account of its attempt"])
+def test_a_patch_whose_evidence_is_gone_is_not_judged_again(gone: str) -> None:
+    kept = record(t.cap_reached())
+    assert isinstance(kept.evidence, MemoryEvidence)
+    patches = [e.payload for e in kept.audit.events() if isinstance(e.payload, PatchProposed)]
+    last = patches[-1]
+    digest = last.patch_sha256 if gone == "the patch" else last.application_sha256
+    del kept.evidence.contents[digest or ""]
+    before = kinds(kept)
+    with pytest.raises(EvidenceError):
+        run_gates_again(kept.audit, kept.evidence, FIX, ADA, opens="gate-2")
+    assert kinds(kept) == before
+
+
+def test_a_patch_that_an_older_version_recorded_is_not_judged_again() -> None:
+    kept = Record()
+    for event in t.cap_reached():
+        kept.audit.append(t.SCOPE, event)  # without the account of its attempt
+    with pytest.raises(InputError, match="recorded by an older version"):
+        run_gates_again(kept.audit, kept.evidence, FIX, ADA, opens="gate-2")
+    assert "TransitionReopened" not in kinds(kept)
+
+
 def test_without_a_patch_there_is_nothing_to_approve() -> None:
     kept = record(t.model_unavailable())
     with pytest.raises(InputError, match="proposed no patch"):
         approve(kept.audit, kept.evidence, FIX, ADA)
+    with pytest.raises(InputError, match="proposed no patch"):
+        run_gates_again(kept.audit, kept.evidence, FIX, ADA, opens="gate-2")
     with pytest.raises(InputError, match=r"No attempt of fix .* has failed") as refused:
         reopen(kept.audit, FIX, ADA, opens="gate-2")
     assert "fallback-tier fix REPO" in refused.value.next_step
@@ -199,6 +258,7 @@ def test_a_question_is_shown_with_both_prompt_shapes() -> None:
         f"fallback-tier review approve {FIX}",
         f"fallback-tier review reject {FIX}",
         f"fallback-tier review reopen {FIX}",
+        f"fallback-tier review reopen {FIX}",
     ]
 
 
@@ -206,7 +266,8 @@ def test_an_attempt_by_recipe_asked_no_model() -> None:
     shown = review(*_stores(record(t.infrastructure_failed())), FIX)
     (only,) = shown.attempts
     assert (only.shape, only.tier, only.tokens) == ("no model call", "recipe", 0)
-    assert not any("reopen" in step for step in shown.next_steps)
+    reopening = [step for step in shown.next_steps if "reopen" in step]
+    assert [step.split()[-1] for step in reopening] == ["--gates-again"]  # no attempt has failed
 
 
 def test_what_to_double_check_is_what_no_judge_found_supported() -> None:

@@ -5,6 +5,7 @@ its output to a pipe. Versions: jest 29.7.0, vitest 4.1.12, mocha 12.0.3, ava 7.
 21.8.0, tape 5.10.2, node 20.20.2.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from fallback_plugins.npm import tsconfig
 from fallback_plugins.npm.summaries import summary
 from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.type_checkers import TypeChecker
-from fallback_plugins.suites import Summary
+from fallback_plugins.suite_run import Summary
 from fallback_tier.execution import CommandResult
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
@@ -106,7 +107,53 @@ def log(name: str) -> str:
     ],
 )
 def test_a_runner_of_npm(name: str, told: Summary) -> None:
-    assert summary(log(name)) == told
+    found = summary(log(name))
+    assert found is not None
+    assert replace(found, report=None) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "passed", "failed"),
+    [
+        ("tape.txt", {"calc > adds"}, {"calc > adds nothing"}),
+        (
+            "tap.txt",
+            {"test/a.test.js > calc > adds > should be equal", "test/a.test.js > alone"},
+            {
+                "test/a.test.js > calc > adds nothing > should be equal",
+                "test/a.test.js > also fails: here > boom",
+            },
+        ),
+        (
+            "node-tap.txt",
+            {"joins"},
+            {"refuses a sibling", "outside > is refused", "outside > is equal"},
+        ),
+        (
+            "ava.txt",
+            {"a \u203a calc adds"},
+            {"b \u203a also fails: here Error thrown in test", "a \u203a calc adds nothing"},
+        ),
+    ],
+)
+def test_a_log_that_is_a_report_names_what_passes(
+    name: str, passed: set[str], failed: set[str]
+) -> None:
+    """Lines that sum up those above them, and tests that were left out, are no tests of their own."""
+    found = summary(log(name))
+    assert found is not None
+    assert found.report is not None
+    assert found.report.passed == passed
+    assert set(found.report.failed) == failed
+
+
+@pytest.mark.parametrize(
+    "name", ["jest.txt", "vitest.txt", "mocha.txt", "node-spec.txt", "ava-tap.txt"]
+)
+def test_other_logs_name_no_test_that_passes(name: str) -> None:
+    found = summary(log(name))
+    assert found is not None
+    assert found.report is None
 
 
 def test_assertions_of_one_wording_are_told_apart_by_their_test() -> None:
@@ -204,6 +251,11 @@ def test_unittest(minor: int) -> None:
         "test_missing (tests.test_paths.SafeJoin.test_missing)",
         "test_sibling_prefix_is_refused (tests.test_paths.SafeJoin.test_sibling_prefix_is_refused)",
     )
+
+
+def test_an_expected_failure_of_unittest_is_none() -> None:
+    said = "Ran 3 tests in 0.1s\n\nFAILED (failures=1, expected failures=1)\n"
+    assert unittest_summary(said) == Summary(3, 1)
 
 
 def test_unittest_leaves_out_what_was_skipped() -> None:

@@ -26,6 +26,9 @@ DOUBT = LowConfidence(reason="unsupported", attempts=2)
         (verified(PROOF, TESTS, loose_edits=("a.txt: edit 1",)), Level.MEDIUM),
         (verified(PROOF, TESTS, grounded=False), Level.MEDIUM),
         (verified(PROOF, gate("tests", flaky=("t::b",))), Level.MEDIUM),
+        (verified(PROOF, gate("tests", failing_before=("t::b",))), Level.MEDIUM),
+        (verified(RESOLVED, gate("tests", failing_before=("t::b",))), Level.MEDIUM),
+        (verified(gate("tests", failing_before=("t::b",))), Level.LOW),
     ],
 )
 def test_the_level(result: Verified, level: Level) -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from fallback_audit.vocabulary import GateStatus, ProofLevel
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import Patched, Verified
 from fallback_tier.handover.headline import UNSHOWN, headline
-from fallback_tier.ports import GateVerdict
 from tests.unit.gates.test_ends import PATCH
 
 PASSED, SKIPPED = GateStatus.PASSED, GateStatus.SKIPPED
@@ -17,6 +17,7 @@ PROOF = GateVerdict(gate="proof", status=PASSED, detail="", proof_level=ProofLev
 TESTS = GateVerdict(gate="tests", status=PASSED, detail="")
 NOT_RUN = TESTS.model_copy(update={"status": SKIPPED})
 RED = NOT_RUN.model_copy(update={"log": "1 failed"})
+SOME_RED = TESTS.model_copy(update={"failing_before": ("a", "b")})
 
 ENDED = {
     "fix_id": "fix-1",
@@ -33,6 +34,10 @@ ENDED = {
         ((VERSIONS, TESTS), "fixed; versions proved, tests pass"),
         ((VERSIONS, NOT_RUN), "fixed; versions proved, tests not run"),
         ((VERSIONS, RED), "fixed; versions proved, tests could not be judged"),
+        (
+            (VERSIONS, SOME_RED),
+            "fixed; versions proved, tests pass, but for 2 that failed before",
+        ),
         ((VERSIONS,), "fixed; versions proved, tests not run"),
         ((PINS, TESTS), "fixed; only declared versions proved, tests pass"),
         ((PROOF, TESTS), "fixed; the proof passes, tests pass"),
@@ -48,3 +53,10 @@ def test_a_patch_whose_flaw_nobody_saw_gone_is_not_called_fixed() -> None:
     assert headline(patched) == UNSHOWN
     assert "fixed" not in UNSHOWN
     assert patched.proof_level is ProofLevel.TESTS_ONLY
+
+
+def test_tests_that_failed_before_are_named_beside_those_that_pass() -> None:
+    """One of them may be the test that shows the flaw."""
+    patched = Patched.model_validate({**ENDED, "verdicts": (SOME_RED,)})
+    said = "patched; tests pass, but for 2 that failed before; nothing shows the flaw"
+    assert headline(patched) == said

@@ -13,6 +13,7 @@ from fallback_audit.vocabulary import (
     Tier,
 )
 from fallback_tier.advisory import Advisory, parse_advisory
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import Verified
 from fallback_tier.outcome import (
     Applied,
@@ -21,7 +22,6 @@ from fallback_tier.outcome import (
     Move,
     Remediation,
 )
-from fallback_tier.ports import GateVerdict
 
 DIFF = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n"
 BASE = "a" * 40

@@ -27,6 +27,7 @@ from fallback_tier.patch.policy import recipe_only_reason
 from fallback_tier.retrieval import ExampleOrigin, RetrievalAccount
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES
+from tests.unit.audit import again_trails as again
 from tests.unit.audit import trails as t
 
 BEFORE = FILES["app.py"]
@@ -242,6 +243,22 @@ def test_every_attempt_that_an_example_had_a_part_in() -> None:
     assert (second.content_sha256, second.problem) == (None, None)
     assert [one.fix_id for one in influences("e2", audit.stored, evidence)] == ["fix-0"]
     assert influences("e9", audit.stored, evidence) == ()
+
+
+def test_what_only_passed_when_its_gates_were_run_again_is_no_precedent() -> None:
+    assert Case(again.gates_passed_again()).left() is NotHarvestedReason.NOT_CLEAN
+
+
+def test_an_example_behind_a_patch_that_passed_later_is_in_use() -> None:
+    audit = MemoryAudit()
+    first = [t.fix_started(), *t.first_by_model("e1"), t.judged(1, "applies")]
+    first.append(t.escalated(1, t.EscalationReason.GATE_INFRASTRUCTURE))
+    second = [*again.up_to_its_patch(1, "transition-1"), *t.passing_gates(1), t.verified(1)]
+    for events, name in ((first, "transition-1"), (second, "transition-2")):
+        for event in events:
+            audit.append(t.SCOPE.model_copy(update={"gate_transition_id": name}), event)
+    (one,) = influences("e1", audit.stored, MemoryEvidence())
+    assert (one.fix_outcome, one.delivered) == ("escalated: gate_infrastructure", True)
 
 
 def test_a_failed_attempt_is_listed_with_what_became_of_it() -> None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.judges.reach.reader import Use, reach
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.policy import recipe_only_reason
-from fallback_tier.ports import GateVerdict
 from fallback_tier.syntax import grammar_of
 
 #: Places of one new use that a verdict names.

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifest import with_value
 from fallback_plugins.npm.pnpm_lock import parse_pnpm_lock
+from fallback_plugins.npm.pnpm_settings import settings_texts
 from fallback_plugins.npm.projects import _matches
 from fallback_plugins.npm.registry import NpmRegistry
-from fallback_plugins.npm.scratch import NEST, scratch_project
+from fallback_plugins.npm.scratch import NEST, check_paths, check_places, scratch_project
 from fallback_plugins.npm.specs import admits
 from fallback_tier.errors import RecipeError
 from tests.registry import Universe
@@ -78,6 +80,41 @@ def test_what_lies_outside_is_not_read(tmp_path: Path, form: str, section: str) 
         here.fix(LEAF, files)
     assert "outside of the repository" in caught.value.problem
     assert not [call for call in here.clients.calls if call[1] == "install"]
+
+
+DEEP = "../" * (NEST + 1)
+
+
+@pytest.mark.parametrize(
+    ("lock", "text"),
+    [
+        ("package-lock.json", json.dumps({"packages": {f"{DEEP}etc": {}}})),
+        ("package-lock.json", json.dumps({"packages": {"n": {"resolved": "/etc", "link": True}}})),
+        ("yarn.lock", '"l@patch:l@npm%3A1.0.0#/etc/passwd":\n'),
+        ("yarn.lock", f'  resolution: "l@patch:l@npm%3A1.0.0#optional!./{DEEP}x::version=1.0.0"\n'),
+    ],
+)
+def test_a_lock_may_lead_nowhere_outside(lock: str, text: str) -> None:
+    with pytest.raises(RecipeError, match="outside of the repository"):
+        check_places(Files(".", {"package.json": "{}"}, lock, text))
+
+
+@pytest.mark.parametrize(
+    "text", ["#~builtin<compat/fsevents>", "#./.yarn/patches/l.patch", "#~/.yarn/patches/l.patch"]
+)
+def test_a_patch_of_the_repository_is_no_reason_to_refuse(text: str) -> None:
+    spec = f"patch:l@npm%3A1.0.0{text}"
+    manifest = json.dumps({"dependencies": {"l": spec}})
+    check_places(Files(".", {"package.json": manifest}, "yarn.lock", f'"l@{spec}":\n'))
+
+
+@pytest.mark.parametrize("glob", ["/etc/*", f"!{DEEP}*", "{..,x}/" * (NEST + 1)])
+def test_members_of_a_workspace_are_in_the_repository(glob: str) -> None:
+    settings = {"pnpm-workspace.yaml": json.dumps({"packages": [glob]})}
+    with pytest.raises(RecipeError, match="outside of the repository"):
+        settings_texts(Files(".", {"package.json": "{}"}, settings=settings))
+    with pytest.raises(RecipeError, match="outside of the repository"):
+        check_paths(Files(".", {"package.json": json.dumps({"workspaces": [glob]})}))
 
 
 def test_a_relative_folder_of_the_repository_is_no_reason_to_refuse(tmp_path: Path) -> None:

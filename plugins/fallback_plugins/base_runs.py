@@ -1,0 +1,118 @@
+"""Runs of a suite at the base commit: made as they are needed, kept for the attempts that follow."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import Any
+
+from fallback_plugins.at_base import keep, kept, place_of, run_at_base
+from fallback_plugins.flaky import BASE_RUNS
+from fallback_plugins.installed import NotInstalled
+from fallback_plugins.reports import Report
+from fallback_plugins.suite_run import SuiteRun
+from fallback_tier.gate_ports import GateContext
+from fallback_tier.repo import RepoContext
+
+#: Runs a suite in a tree, once its dependencies are there.
+Run = Callable[[RepoContext], SuiteRun | NotInstalled]
+
+#: What differs between two runs that print the same: durations, seeds, addresses. Never a count.
+_VARYING = re.compile(r"0x[0-9a-f]+|\d+(?:[.:]\d+)+|\d+(?= ?(?:ms|s|m)\b)|\d{4,}")
+
+
+@dataclass(frozen=True)
+class BaseRun:
+    """What is kept of one run at the base commit."""
+
+    exit_code: int | None
+    count: int | None
+    failed: int | None
+    #: Failing tests by the log.
+    failing: frozenset[str] | None
+    report: Report | None
+    #: Digest of what the run printed, without what varies: for a runner that names no tests.
+    said: str
+
+    @classmethod
+    def of(cls, run: SuiteRun) -> "BaseRun":
+        """Of a run that was made."""
+        failing = None if run.failing is None else frozenset(run.failing)
+        return cls(run.result.exit_code, run.count, run.failed, failing, run.report, said(run))
+
+    @property
+    def tells(self) -> bool:
+        """Did it come as far as any test, and does it name those that failed?"""
+        return self.count != 0 and (self.failing is not None or self.report is not None)
+
+    def excused(self, failing: Iterable[str], *, by_report: bool) -> frozenset[str] | None:
+        """Those that are no news here; None where this run can't tell."""
+        if self.count == 0:
+            return None
+        if not by_report:
+            return None if self.failing is None else self.failing.intersection(failing)
+        told = self.report
+        return None if told is None else frozenset(one for one in failing if told.excuses(one))
+
+
+class BaseRuns:
+    """The runs at the base commit of one suite in one folder, as many as somebody needs."""
+
+    def __init__(self, context: GateContext, gate: str, folder: str, run: Run, on: str) -> None:
+        self._context = context
+        self._run = run
+        self._place = place_of(context, gate, folder, on, run.__module__)
+        self._runs: list[BaseRun] | None = None
+        #: Why there is no run at all: nothing can be installed there.
+        self.absent: NotInstalled | None = None
+        #: Why there is none: the wall clock ended it. Not kept, it was perhaps for a passing reason.
+        self.late: BaseRun | None = None
+
+    @property
+    def made(self) -> list[BaseRun]:
+        """Those that there are already."""
+        if self._runs is None:
+            self._runs = [_read(run) for run in kept(self._place) or ()]
+        return self._runs
+
+    def until(self, enough: Callable[[list[BaseRun]], bool]) -> list[BaseRun]:
+        """Kept ones first, until they are enough: at most BASE_RUNS. Raises what the run raises."""
+        while not self._ended and len(self.made) < BASE_RUNS and not enough(self.made):
+            base = run_at_base(self._context, self._run)
+            if isinstance(base, NotInstalled):
+                self.absent = base
+            elif base.result.timed_out:
+                self.late = BaseRun.of(base)
+            else:
+                self.made.append(BaseRun.of(base))
+                keep(self._place, [_written(run) for run in self.made])
+        return self.made
+
+    @property
+    def _ended(self) -> bool:
+        return self.absent is not None or self.late is not None
+
+
+def said(run: SuiteRun) -> str:
+    """A digest of a run's words."""
+    lines = {_VARYING.sub("0", line.strip()) for line in run.result.output.splitlines()}
+    return sha256("\n".join([str(run.result.exit_code), *sorted(lines)]).encode()).hexdigest()
+
+
+def _written(run: BaseRun) -> dict[str, Any]:
+    told = asdict(run)
+    told["failing"] = None if run.failing is None else sorted(run.failing)
+    if run.report is not None:
+        told["report"]["passed"] = sorted(run.report.passed)
+    return told
+
+
+def _read(run: dict[str, Any]) -> BaseRun:
+    told = run.pop("report")
+    report = None
+    if told is not None:
+        figures = None if told["figures"] is None else tuple(told["figures"])
+        failed, uncollected = tuple(told["failed"]), tuple(told["uncollected"])
+        report = Report(frozenset(told["passed"]), failed, uncollected, figures)
+    failing = run.pop("failing")
+    return BaseRun(**run, failing=None if failing is None else frozenset(failing), report=report)

@@ -1,0 +1,79 @@
+"""Verdicts on suites that the wall clock ends at the base commit too: what ended before it counts."""
+
+from collections.abc import Sequence
+
+from fallback_audit.vocabulary import FailureKind
+from fallback_plugins.base_runs import BaseRun
+from fallback_plugins.gating import failed, passed, skipped
+from fallback_plugins.reports import Report
+from fallback_plugins.suite_run import SuiteRun
+from fallback_tier.gate_ports import GateContext, GateVerdict
+
+#: Names that a verdict's one sentence repeats.
+_NAMED = 3
+
+_NOTHING = Report(frozenset())
+
+
+def named(names: Sequence[str]) -> str:
+    """So many names as a sentence has room for."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def in_words(run: SuiteRun) -> str:
+    """How a run ended, as a clause; names only where a report tells them."""
+    failing = _told(run.report).failed or run.failing or ()
+    fail = f", {len(failing)} fail: {named(failing)}" if failing else ""
+    if run.result.timed_out:
+        return f"{len(_told(run.report).passed)} test(s) passed in time{fail}"
+    if run.passing is not None:
+        return f"{run.passing} test(s) pass{fail}"
+    return "the tests pass" if run.result.ok else "the tests fail"
+
+
+def judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) -> GateVerdict:
+    """Neither run ended: what passed there before its end, and failed here, is the patch's."""
+    if (broken := _broken(gate, ours, late)) is not None:
+        return broken
+    what = f"could not be judged: the tests do not end within {context.timeout_s:.0f} s"
+    what += f", nor do those of the base commit; {in_words(ours)}"
+    return skipped(gate, what, ours.result.output)
+
+
+def judge_beside_late(
+    gate: str, context: GateContext, ours: SuiteRun, late: BaseRun
+) -> GateVerdict:
+    """Only the base commit's run did not end: what it told before is compared, the rest can't be."""
+    log, there = ours.result.output, _told(late.report)
+    if (broken := _broken(gate, ours, late)) is not None:
+        return broken
+    if lost := sorted(there.passed - _told(ours.report).passed):
+        what = f"{len(lost)} test(s) pass at the base commit and did not run here: {named(lost)}"
+        return failed(gate, FailureKind.TESTS_MISSING, what, log)
+    beside = f"the base commit's tests do not end within {context.timeout_s:.0f} s"
+    if ours.count == 0:
+        return skipped(gate, f"could not be judged: no test ran here, and {beside}", log)
+    failing = () if ours.result.ok else _told(ours.report).failed or ours.failing
+    unseen = [one for one in failing or () if not there.excuses(one)]
+    if unseen or failing is None or not (failing or ours.result.ok):
+        what = f"could not be judged: {in_words(ours)}, and {beside}"
+        return skipped(gate, what, log)
+    if not (ours.passing or ours.count is None):
+        return skipped(gate, f"no test passes here, and {beside}", log)
+    verdict = passed(gate, f"{in_words(ours)}; {beside}", log)
+    return verdict.model_copy(update={"failing_before": tuple(failing)})
+
+
+def _broken(gate: str, ours: SuiteRun, late: BaseRun) -> GateVerdict | None:
+    there = _told(late.report).passed
+    broken = tuple(test for test in _told(ours.report).failed if test in there)
+    if not broken:
+        return None
+    what = f"tests failed that passed at the base commit before the time-out: {named(broken)}"
+    verdict = failed(gate, FailureKind.TESTS_FAILED, what, ours.result.output)
+    return verdict.model_copy(update={"broken": broken})
+
+
+def _told(report: Report | None) -> Report:
+    return _NOTHING if report is None else report

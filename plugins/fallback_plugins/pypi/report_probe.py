@@ -1,0 +1,142 @@
+"""Runs pytest or unittest in the target's interpreter, and tells of each test in a file as it ends.
+
+Run as ``python -c`` with the file, the runner and the runner's own arguments: nothing of ours needs to be
+importable there. What a test does to ``os`` or ``json`` (a fake file system) does not reach it, since the
+functions are bound before. A forked child tells nothing.
+"""
+
+import json
+import os
+import sys
+import unittest
+from pathlib import Path
+from typing import Any
+
+
+class Lines:
+    """The file; see ``fallback_plugins.reports`` for what a line is."""
+
+    def __init__(self, path: str) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        file, mine = os.open(path, flags, 0o600), os.getpid()
+        write, pid, dumps = os.write, os.getpid, json.dumps
+
+        def put(line: dict[str, Any]) -> bool:
+            if pid() != mine:
+                return False
+            try:
+                write(file, (dumps(line) + "\n").encode())
+            except (
+                OSError
+            ):  # a test closed it: the end won't fit, and the report counts for nothing
+                return False
+            return True
+
+        self._put = put
+        self._told = 0
+
+    def tell(self, name: str, was: str) -> None:
+        """How one test ended."""
+        self._told += self._put({"test": name, "was": was})
+
+    def end(self, ran: int, failed: int) -> None:
+        """What the runner counts."""
+        self._put({"told": self._told, "ran": ran, "failed": failed})
+
+
+_PYTEST = {
+    "passed": "passed",
+    "xfailed": "passed",
+    "xpassed": "passed",
+    "failed": "failed",
+    "error": "failed",
+    "skipped": "skipped",
+}
+
+
+class PytestReporter:
+    """A plugin of pytest's. Categories are those that pytest's own last line counts."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._config: Any = None
+        self.ran = self.failed = 0
+
+    def pytest_configure(self, config: Any) -> None:
+        """Whom to ask for categories."""
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """One phase of one test; of a process of pytest-xdist too."""
+        found = self._config.hook.pytest_report_teststatus(report=report, config=self._config)
+        self._count(report.nodeid, _PYTEST.get(found[0]))
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file that can't be read in."""
+        if report.failed:
+            self._count(report.nodeid, "uncollected")
+
+    def _count(self, name: str, was: "str | None") -> None:
+        if was is None:
+            return
+        self.ran += was != "skipped"
+        self.failed += was in ("failed", "uncollected")
+        self._lines.tell(name, was)
+
+
+#: What unittest calls of a result, and how that test was. Of subtests only those that fail are told.
+_UNITTEST = {
+    "addSuccess": "passed",
+    "addExpectedFailure": "passed",
+    "addFailure": "failed",
+    "addError": "failed",
+    "addUnexpectedSuccess": "failed",
+    "addSkip": "skipped",
+}
+
+
+def unittest_runner(lines: Lines) -> type[unittest.TextTestRunner]:
+    """unittest's own runner, which tells of each test."""
+
+    def telling(call: str, was: str) -> Any:
+        def told(self: Any, test: Any, *more: Any) -> None:
+            getattr(unittest.TextTestResult, call)(self, test, *more)
+            unread = type(test).__name__ == "_FailedTest"  # a module that can't be imported
+            name = test._testMethodName if unread else str(test)
+            lines.tell(name, "uncollected" if unread else was)
+
+        return told
+
+    def subtest(self: Any, test: Any, part: Any, error: Any) -> None:
+        unittest.TextTestResult.addSubTest(self, test, part, error)
+        if error is not None:
+            lines.tell(str(part), "failed")
+
+    def run(self: Any, test: Any) -> Any:
+        result = unittest.TextTestRunner.run(self, test)
+        bad = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
+        lines.end(result.testsRun - len(result.skipped), bad)
+        return result
+
+    methods = {call: telling(call, was) for call, was in _UNITTEST.items()}
+    made = type("Result", (unittest.TextTestResult,), {**methods, "addSubTest": subtest})
+    return type("Runner", (unittest.TextTestRunner,), {"resultclass": made, "run": run})
+
+
+def main(path: str, runner: str, arguments: "list[str]") -> None:
+    """Run it, and exit as it exits."""
+    lines = Lines(path)
+    if runner == "unittest":
+        sys.argv = ["python -m unittest", *arguments]
+        unittest.main(module=None, testRunner=unittest_runner(lines))
+    import pytest  # only what the target installed has it
+
+    sys.argv = [str(Path(pytest.__file__).with_name("__main__.py")), *arguments]
+    reporter = PytestReporter(lines)
+    code = pytest.main(arguments, plugins=[reporter])
+    lines.end(reporter.ran, reporter.failed)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -1,0 +1,134 @@
+"""What a test runner reports of each test, read from a file that a reporter wrote beside the log.
+
+A line is a JSON object: ``{"test": NAME, "was": "passed"}`` (``failed``, ``skipped``, ``uncollected``: a
+file or a module that could not be read in). The last one says how many lines there are, and what the
+runner itself counts: ``{"told": 3, "ran": 2, "failed": 1}``. Lines are written as tests end, so that a run
+that the wall clock ends tells of those before.
+
+The code under test runs in the same process and can write there too: a report that contradicts the log
+counts for nothing, and what the log alone tells is judged as ever.
+"""
+
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from fallback_tier.tree import Tree
+
+#: 100,000 tests of 300 bytes. A larger file is no report.
+MAX_REPORT_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Report:
+    """Tests by name. One that is in no list did not run, or was skipped.
+
+    ``figures``: tests that ran and that failed, as the runner counts them; None: it did not end.
+    """
+
+    passed: frozenset[str]
+    failed: tuple[str, ...] = ()
+    #: Files or modules that could not be read in; among the failed too.
+    uncollected: tuple[str, ...] = ()
+    figures: tuple[int, int] | None = None
+
+    @classmethod
+    def of(
+        cls, told: Iterable[tuple[str, str]], figures: tuple[int, int] | None = None
+    ) -> "Report":
+        """Of (name, how it was); what failed once has failed, whatever else it did."""
+        passed, failed, uncollected = dict[str, None](), dict[str, None](), dict[str, None]()
+        for name, was in told:
+            if was == "passed":
+                passed[name] = None
+            elif was != "skipped":
+                failed[name] = None
+            if was == "uncollected":
+                uncollected[name] = None
+        return cls(frozenset(passed) - set(failed), tuple(failed), tuple(uncollected), figures)
+
+    def excuses(self, test: str) -> bool:
+        """Does it fail here too, or stand in what could not be read in?"""
+        return test in self.failed or any(
+            test.startswith((f"{one}::", f"{one} > ")) or f"({one}." in test
+            for one in self.uncollected
+        )
+
+
+class ReportFile:
+    """Where a run's report will lie: a new name in the tree, which no patch can know."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._name = f".fallback-tier-{secrets.token_hex(16)}"
+        self.path = str(tree.root / self._name)
+
+    def read(self) -> str | None:
+        """What was written, the tree's paths relative; None where there is no plain file of a sane size.
+        A link is never followed, nothing that could block is opened."""
+        place = self._tree.find(self._name)
+        try:
+            if place is None or not stat.S_ISREG(place.lstat().st_mode):
+                return None
+            descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as file:
+                content = file.read(MAX_REPORT_BYTES + 1)
+        except OSError:
+            return None
+        if len(content) > MAX_REPORT_BYTES:
+            return None
+        root = str(self._tree.root)
+        return content.decode("utf-8", "replace").replace(f"{root}/", "").replace(root, ".")
+
+    def remove(self) -> None:
+        """What runs later finds the tree as it was."""
+        place = self._tree.find(self._name)
+        if place is not None:
+            with suppress(OSError):
+                place.unlink()
+
+
+@contextmanager
+def report_in(tree: Tree) -> Iterator[ReportFile]:
+    """A place for one run's report, removed at the end."""
+    file = ReportFile(tree)
+    try:
+        yield file
+    finally:
+        file.remove()
+
+
+def read_lines(text: str | None) -> Report | None:
+    """None where a line is not one of ours, where anything stands behind the end, or where the end counts
+    other lines than there are. A last line that is cut off is left out: the wall clock came between."""
+    told: list[tuple[str, str]] = []
+    end: dict[str, Any] | None = None
+    for line in (text or "").split("\n")[:-1]:
+        found = _object(line)
+        if found is None or end is not None:
+            return None
+        if "told" in found:
+            end = found
+        elif isinstance(found.get("test"), str) and isinstance(found.get("was"), str):
+            told.append((found["test"], found["was"]))
+        else:
+            return None
+    if end is None:
+        return Report.of(told) if told else None
+    counts = [end.get(key) for key in ("told", "ran", "failed")]
+    if not all(type(one) is int for one in counts) or end["told"] != len(told):
+        return None
+    return Report.of(told, (end["ran"], end["failed"]))
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,82 @@
+"""One run of a test suite, as its log and its report tell it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from fallback_plugins.reports import Report
+from fallback_tier.execution import CommandResult
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a test runner's log tells: tests that ran, that failed, and names of those that failed.
+
+    Skipped tests did not run. Two tests of one name are told apart by the order in which they fail.
+    ``report``: every test by name, where the log itself is a structured one (TAP).
+    """
+
+    ran: int
+    failed: int
+    names: tuple[str, ...] = ()
+    report: Report | None = None
+
+    @property
+    def failing(self) -> tuple[str, ...] | None:
+        """Every failing test's name; None where the log does not name each."""
+        return self.names if self.names and len(self.names) >= self.failed else None
+
+
+@dataclass(frozen=True)
+class SuiteRun:
+    """One run of a test suite. ``count``: tests that ran (skipped ones did not); None: not told.
+
+    The result's output has the tree's paths relative: it is compared with that of another tree.
+    """
+
+    result: CommandResult
+    count: int | None
+    #: Tests that passed; None: not told.
+    passing: int | None = None
+    #: Names of all that failed, by the log; None: not told, or not of each.
+    failing: tuple[str, ...] | None = None
+    #: How many failed, as the runner counts them; None: not told.
+    failed: int | None = None
+    #: Every test by name, where a report tells and the log agrees; of a run that the wall clock ended,
+    #: what it told before.
+    report: Report | None = None
+    #: On what it ran, and how: what could not be installed, options that were left out. Empty: in order.
+    installed: str = ""
+
+    @classmethod
+    def told(
+        cls,
+        result: CommandResult,
+        summary: Summary | None,
+        report: Report | None = None,
+        installed: str = "",
+    ) -> "SuiteRun":
+        """A run, by its log's summary and its report, if there are any."""
+        if result.timed_out:
+            return cls(result, None, report=report, installed=installed)
+        if summary is None:
+            none = () if result.ok else None
+            return cls(result, None, failing=none, installed=installed)
+        if report is None and summary.report is not None and not result.truncated:
+            report = replace(summary.report, figures=(summary.ran, summary.failed))
+        if report is not None and report.figures != (summary.ran, summary.failed):
+            report = None  # one of the two is wrong, and the log is what was always believed
+        passing = max(0, summary.ran - summary.failed) if report is None else len(report.passed)
+        failing = () if result.ok else summary.failing
+        return cls(
+            result, summary.ran, passing, failing, summary.failed, report, installed=installed
+        )
+
+
+def numbered(names: Iterator[str]) -> tuple[str, ...]:
+    """Names as they are, a name's second bearer and those after it numbered."""
+    seen: dict[str, int] = {}
+    told = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        told.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return tuple(told)

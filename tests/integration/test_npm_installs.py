@@ -1,0 +1,520 @@
+"""What npm projects are installed from, step by step: real npm, yarn and pnpm over a made-up registry."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_plugins.installed import Installed, Level
+from fallback_plugins.npm.ecosystem import NpmEcosystem
+from fallback_plugins.npm.gates import ResolvesGate
+from fallback_plugins.npm.install_commands import BERRY, Commands
+from fallback_plugins.npm.installation import Installation
+from fallback_plugins.npm.pnpm import PNPM
+from fallback_plugins.npm.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.yarn import YARN
+from fallback_tier.errors import ToolFailedError
+from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import TargetRun
+from fallback_tier.gates.running.clients import SubprocessClients
+from tests.integration import gate_setup
+from tests.integration.gate_setup import Case, advisory, needs_sandbox, patched
+from tests.registry import Registry, Universe, serve
+from tests.unit.recipes.real_clients import provisioned
+
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.registry("npm"),
+    pytest.mark.xdist_group("npm-installs"),
+]
+
+SHOUT = "#!/usr/bin/env node\nconsole.log(`shouts with ${require('left')}`);\n"
+REQUIRE = ("node", "-e", "console.log(require('left'))")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's cache that has yarn and pnpm already, so that the made-up registry need not."""
+    folder = tmp_path_factory.mktemp("cache")
+    provisioned(folder / "fallback-tier" / "clients", YARN, PNPM["9"], *BERRY.values())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    universe = Universe()
+    for version in ("1.0.0", "1.0.1", "2.0.0", "3.0.0"):
+        universe.npm("left", version, files={"index.js": f"module.exports = '{version}';\n"})
+    bin_ = {"bin": {"tape": "tape.js"}}
+    universe.npm("tape", "1.0.0", {"left": "*"}, files={"tape.js": SHOUT}, manifest=bin_)
+    universe.npm("needs-two", "1.0.0", peerDependencies={"left": "^2.0.0"})
+    universe.npm("generates", "1.0.0", {"made": "exec:./make.js"}, files={"make.js": MAKE})
+    with serve(universe) as registry:
+        yield registry
+
+
+#: What yarn runs to make a package, if it is let.
+MAKE = """const fs = require('node:fs');
+fs.writeFileSync(process.env.HOME + '/generator-ran', '');
+fs.writeFileSync(execEnv.buildDir + '/package.json', '{"name":"made","version":"1.0.0"}');
+"""
+
+
+@pytest.fixture(autouse=True)
+def _sandbox(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_sandbox()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+
+
+@dataclass
+class Counting(SubprocessClients):
+    """Keeps what was asked of the clients."""
+
+    environ: Mapping[str, str]
+    calls: list[tuple[str, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.environ)
+
+    __hash__ = object.__hash__
+
+    def run(self, tool: str, args: Sequence[str], **options: object) -> CommandResult:  # type: ignore[override]
+        self.calls.append((tool, *args))
+        return super().run(tool, args, **options)  # type: ignore[arg-type]
+
+    @property
+    def installs(self) -> list[tuple[str, ...]]:
+        return [call for call in self.calls if {"ci", "install"} & set(call)]
+
+
+def package(**facts: object) -> str:
+    return json.dumps({"name": "app", "version": "1.0.0", "private": True, **facts})
+
+
+def npm_lock(registry: Registry, place: Path, manifest: str) -> str:
+    """The lock that npm makes for it."""
+    place.mkdir(parents=True)
+    (place / "package.json").write_text(manifest)
+    clients = SubprocessClients(os.environ | registry.environ)
+    options = ["--package-lock-only", "--ignore-scripts", "--legacy-peer-deps"]
+    done = clients.run("npm", ["install", *options], cwd=place, timeout_s=120)
+    assert done.ok, done.output
+    return (place / "package-lock.json").read_text()
+
+
+@dataclass
+class Project:
+    """A repository, a patch of it, and clients that know one registry."""
+
+    case: Case
+    clients: Counting
+
+    @property
+    def base(self) -> Installation:
+        return Installation(self.case.context, self.case.context.repo, ".")
+
+    @property
+    def patched(self) -> Installation:
+        context = self.case.context
+        return Installation(context, context.repo.laid_out(context.worktree.tree), ".")
+
+    def run(self, *argv: str) -> TargetRun:
+        context = self.case.context
+        tree = context.repo.laid_out(context.worktree.tree)
+        return NpmEcosystem(context.clients).run(context, tree, argv)
+
+    def says(self, *argv: str) -> str:
+        ran = self.run(*argv)
+        assert ran.result is not None, ran.installed
+        return ran.result.output
+
+
+@pytest.fixture
+def project(registry: Registry, tmp_path: Path) -> Iterator[object]:
+    opened = []
+
+    def make(files: dict[str, str], changes: dict[str, str | None] | None = None) -> Project:
+        manager = patched(tmp_path, files, changes or {"x.js": ""}, about=advisory())
+        found = manager.__enter__()
+        opened.append(manager)
+        clients = Counting(os.environ | registry.environ)
+        return Project(found.with_(clients=clients), clients)
+
+    yield make
+    for manager in opened:
+        manager.__exit__(None, None, None)
+
+
+def steps(found: Installed) -> list[str]:
+    return [what for what, _ in found.declined]
+
+
+# --- npm ------------------------------------------------------------------------------------------
+
+
+def test_a_lock_is_followed_and_what_is_kept_serves_every_tree(
+    project, registry: Registry, tmp_path: Path
+) -> None:
+    manifest = package(dependencies={"left": "^1.0.0"}, devDependencies={"tape": "1.0.0"})
+    files = {
+        "package.json": manifest,
+        "package-lock.json": npm_lock(registry, tmp_path / "l", manifest),
+    }
+    made = project(files)
+    assert made.base.install() == Installed(Level.EVERYTHING)
+    assert len(made.clients.installs) == 1
+    assert made.patched.install() == Installed(Level.EVERYTHING)
+    assert made.says("tape") == "shouts with 1.0.1\n"
+    assert len(made.clients.installs) == 1  # nothing was asked a second time
+
+
+def test_what_a_command_writes_into_it_is_gone_with_its_tree(project) -> None:
+    made = project({"package.json": package(dependencies={"left": "1.0.0"})})
+    spoil = "echo 'module.exports = 7' >node_modules/left/index.js; node -p 'require(\"left\")'"
+    with made.case.worktree.fresh(patched=True) as tree:
+        context = made.case.context
+        ran = NpmEcosystem(context.clients).run(
+            context, context.repo.laid_out(tree), ("sh", "-c", spoil)
+        )
+        assert ran.result is not None
+        assert ran.result.output == "7\n"
+    assert made.says(*REQUIRE) == "1.0.0\n"
+
+
+def test_peers_that_do_not_fit_are_taken_as_npm_once_took_them(project) -> None:
+    asked = {"left": "^1.0.0", "needs-two": "1.0.0"}
+    made = project({"package.json": package(devDependencies=asked)})
+    found = made.base.install()
+    assert found.level is Level.EVERYTHING
+    assert steps(found) == ["npm install"]
+    assert "ERESOLVE" in found.declined[0][1]
+    assert made.says(*REQUIRE) == "1.0.1\n"
+    assert "ERESOLVE" in made.run("true").installed
+
+
+def test_a_patch_that_brings_such_peers_fails(project) -> None:
+    fits = package(dependencies={"left": "^1.0.0"})
+    clash = package(dependencies={"left": "^1.0.0", "needs-two": "1.0.0"})
+    made = project({"package.json": fits}, {"package.json": clash})
+    verdict = ResolvesGate().judge(made.case.context)
+    assert verdict.failure_kind is FailureKind.RESOLUTION_FAILED
+    assert "ERESOLVE" in verdict.detail
+
+
+def test_a_lock_out_of_step_serves_as_far_as_it_goes(
+    project, registry: Registry, tmp_path: Path
+) -> None:
+    locked, asked = (package(dependencies={"left": spec}) for spec in ("1.0.0", "^1.0.1"))
+    lock = npm_lock(registry, tmp_path / "l", locked)
+    made = project({"package.json": asked, "package-lock.json": lock})
+    found = made.base.install()
+    assert found.level is Level.IN_PART
+    assert steps(found) == ["npm ci", "npm ci --legacy-peer-deps"]
+    assert made.says(*REQUIRE) == "1.0.1\n"
+    verdict = ResolvesGate().judge(made.case.context)
+    assert verdict.status is GateStatus.PASSED
+    assert "in part; not: npm ci" in verdict.detail
+    assert made.case.context.repo.read_text("package-lock.json") == lock
+
+
+def test_a_patch_that_mends_a_lock_out_of_step_passes(
+    project, registry: Registry, tmp_path: Path
+) -> None:
+    old, new = (package(dependencies={"left": spec}) for spec in ("1.0.0", "1.0.1"))
+    locks = [npm_lock(registry, tmp_path / name, text) for name, text in (("a", old), ("b", new))]
+    made = project(
+        {"package.json": new, "package-lock.json": locks[0]}, {"package-lock.json": locks[1]}
+    )
+    verdict = ResolvesGate().judge(made.case.context)
+    assert verdict.status is GateStatus.PASSED
+    assert made.base.install().level is Level.IN_PART
+
+
+def test_a_development_dependency_that_nobody_has_does_not_stand_in_the_way(project) -> None:
+    asked = {"absent-linter": "1.0.0", "tape": "1.0.0"}
+    made = project({"package.json": package(dependencies={"left": "1.0.0"}, devDependencies=asked)})
+    found = made.base.install()
+    assert found.level is Level.IN_PART
+    assert steps(found) == ["npm install", "other devDependencies"]
+    assert "absent-linter" in found.declined[0][1]
+    assert found.declined[-1][1] == "left out: absent-linter"
+    assert made.says("tape") == "shouts with 1.0.0\n"
+
+
+def test_a_host_that_does_not_answer_is_not_the_registry(project) -> None:
+    asked = {"gone": "http://127.0.0.1:9/gone-1.0.0.tgz", "tape": "1.0.0"}
+    made = project({"package.json": package(dependencies={"left": "1.0.0"}, devDependencies=asked)})
+    found = made.base.install()
+    assert found.level is Level.IN_PART
+    assert "ECONNREFUSED" in found.declined[0][1]
+    assert made.says("tape") == "shouts with 1.0.0\n"
+
+
+def test_where_nothing_can_be_had_nothing_runs(project) -> None:
+    made = project({"package.json": package(dependencies={"absent": "1"})})
+    assert made.base.install().level is Level.METADATA
+    ran = made.run("true")
+    assert ran.result is None
+    assert "absent" in ran.installed
+
+
+def test_members_of_a_workspace_and_folders_are_links(project) -> None:
+    made = project(
+        {
+            "package.json": package(workspaces=["packages/*"], dependencies={"f": "file:other/f"}),
+            "packages/b/package.json": json.dumps(
+                {"name": "b", "version": "1.0.0", "dependencies": {"left": "1.0.0"}}
+            ),
+            "packages/b/index.js": "module.exports = 'b with ' + require('left');\n",
+            "other/f/package.json": json.dumps({"name": "f", "version": "1.0.0"}),
+            "other/f/index.js": "module.exports = 'f';\n",
+        }
+    )
+    assert made.base.install() == Installed(Level.EVERYTHING)
+    assert made.says("node", "-p", "require('b') + require('f')") == "b with 1.0.0f\n"
+
+
+def test_packages_of_lerna_are_installed_with_the_root(
+    project, registry: Registry, tmp_path: Path
+) -> None:
+    manifest = package(devDependencies={"tape": "1.0.0"})
+    member = {"name": "@a/b", "version": "1.0.0", "dependencies": {"left": "1.0.0"}}
+    files = {
+        "package.json": manifest,
+        "package-lock.json": npm_lock(registry, tmp_path / "l", manifest),
+        "lerna.json": json.dumps({"packages": ["packages/*"]}),
+        "packages/b/package.json": json.dumps(member),
+        "packages/b/index.js": "module.exports = require('left');\n",
+    }
+    made = project(files)
+    assert made.base.install() == Installed(Level.EVERYTHING)
+    assert made.says("node", "-p", "require('@a/b')") == "1.0.0\n"
+
+
+def test_a_place_outside_of_the_repository_is_not_read(project, tmp_path: Path) -> None:
+    asked = {"secret": f"file:{tmp_path}/secret.tgz"}
+    made = project({"package.json": package(dependencies=asked)})
+    found = made.base.install()
+    assert found.level is Level.METADATA
+    assert "outside of the repository" in found.declined[0][1]
+    assert made.clients.installs == []
+
+
+# --- yarn, pnpm, bun ------------------------------------------------------------------------------
+
+
+def classic(registry: Registry, version: str, asked: str = "^1.0.0") -> str:
+    release = registry.universe.npm_packages["left"][version]
+    # As it stands in real locks: another registry's address, which nobody answers here.
+    address = f"https://registry.invalid/left/-/left-{version}.tgz"
+    return (
+        "# yarn lockfile v1\n\n\n"
+        f'left@{asked}:\n  version "{version}"\n  resolved "{address}"\n'
+        f"  integrity {release.integrity}\n"
+    )
+
+
+def test_yarn_classic_follows_its_lock(project, registry: Registry) -> None:
+    files = {
+        "package.json": package(dependencies={"left": "^1.0.0"}),
+        "yarn.lock": classic(registry, "1.0.0"),
+    }
+    made = project(files)
+    assert made.base.install() == Installed(Level.EVERYTHING)
+    assert made.says(*REQUIRE) == "1.0.0\n"
+
+
+def test_yarn_classic_resolves_what_its_lock_does_not_answer(project, registry: Registry) -> None:
+    files = {
+        "package.json": package(dependencies={"left": "^2.0.0"}),
+        "yarn.lock": classic(registry, "1.0.0"),
+    }
+    made = project(files)
+    found = made.base.install()
+    assert found.level is Level.IN_PART
+    assert steps(found) == [f"{YARN.label} --frozen-lockfile"]
+    assert "frozen-lockfile" in found.declined[0][1]
+    assert made.says(*REQUIRE) == "2.0.0\n"
+
+
+def berry(registry: Registry, place: Path, client: PinnedClient, spec: str) -> str:
+    """The lock that yarn makes of ``left`` 1.0.0, with another range for it."""
+    place.mkdir(parents=True)
+    (place / "package.json").write_text(package(dependencies={"left": "1.0.0"}))
+    (place / "yarn.lock").touch()
+    clients = SubprocessClients(os.environ | registry.environ)
+    commands = Commands(clients, ClientStore(clients), place / "cache", 120)
+    done = commands.berry(client, place, "0" if client is BERRY[8] else "mixed", frozen=False)
+    assert done.ok, done.output
+    lock = (place / "yarn.lock").read_text()
+    changed = lock.replace('left@npm:1.0.0":\n', f'left@npm:{spec}":\n')
+    for said in ('left: "npm:1.0.0"', "left: 1.0.0"):
+        changed = changed.replace(said, said.replace("1.0.0", spec))
+    return changed
+
+
+@pytest.mark.parametrize("version", BERRY)
+def test_yarn_2_and_later_follow_their_lock(
+    project, registry: Registry, tmp_path: Path, version: int
+) -> None:
+    lock = berry(registry, tmp_path / "l", BERRY[version], "^1.0.0")
+    assert "left@npm:^1.0.0" in lock
+    made = project({"package.json": package(dependencies={"left": "^1.0.0"}), "yarn.lock": lock})
+    found = made.base.install()
+    assert found == Installed(Level.EVERYTHING)
+    assert made.says(*REQUIRE) == "1.0.0\n"
+
+
+def test_yarn_may_start_no_generator(project, registry: Registry, tmp_path: Path) -> None:
+    """A package of the registry may ask for one that a script of its own makes."""
+    lock = berry(registry, tmp_path / "l", BERRY[8], "1.0.0")
+    made = project(
+        {"package.json": package(dependencies={"generates": "1.0.0"}), "yarn.lock": lock}
+    )
+    found = made.base.install()
+    assert found.level is Level.METADATA
+    assert not Path.home().joinpath("generator-ran").exists()
+    assert "starts no program" in dict(found.declined)[f"{BERRY[8].label} without --immutable"]
+
+
+PNPM_LOCK = """lockfileVersion: '9.0'
+settings: {{autoInstallPeers: true, excludeLinksFromLockfile: false}}
+importers:
+  .: {{dependencies: {{left: {{specifier: {0}, version: 1.0.0}}}}}}
+  packages/b: {{dependencies: {{app: {{specifier: 'workspace:*', version: 'link:../..'}}}}}}
+packages:
+  left@1.0.0: {{resolution: {{integrity: {1}}}}}
+snapshots:
+  left@1.0.0: {{}}
+"""
+
+
+def pnpm_project(
+    registry: Registry, asked: str, locked: str, held: str = "1.0.0"
+) -> dict[str, str]:
+    digest = registry.universe.npm_packages["left"][held].integrity
+    return {
+        "package.json": package(dependencies={"left": asked}, packageManager="pnpm@99.0.0"),
+        "index.js": "module.exports = require('left');\n",
+        "packages/b/package.json": json.dumps(
+            {"name": "b", "dependencies": {"app": "workspace:*"}}
+        ),
+        "packages/b/index.js": "module.exports = require('app');\n",
+        "pnpm-workspace.yaml": "packages:\n  - 'packages/*'\n",
+        "pnpm-lock.yaml": PNPM_LOCK.format(locked, digest).replace("1.0.0", held),
+    }
+
+
+def test_pnpm_follows_its_lock_and_links_members(project, registry: Registry) -> None:
+    made = project(pnpm_project(registry, "^1.0.0", "^1.0.0"))
+    assert made.base.install() == Installed(Level.EVERYTHING)
+    assert made.says("node", "-p", "require('./packages/b')") == "1.0.0\n"
+
+
+def test_pnpm_resolves_what_its_lock_does_not_answer(project, registry: Registry) -> None:
+    made = project(pnpm_project(registry, "^2.0.0", "^1.0.0"))
+    found = made.base.install()
+    assert found.level is Level.IN_PART
+    assert "ERR_PNPM_OUTDATED_LOCKFILE" in found.declined[0][1]
+    assert made.says(*REQUIRE) == "2.0.0\n"
+
+
+def test_a_private_member_that_can_not_be_had_does_not_stand_in_the_way(
+    project, registry: Registry
+) -> None:
+    files = pnpm_project(registry, "^1.0.0", "^1.0.0")
+    site = {"name": "site", "private": True, "dependencies": {"absent": "1.0.0"}}
+    files["packages/site/package.json"] = json.dumps(site)
+    said = "{dependencies: {absent: {specifier: 1.0.0, version: 1.0.0}}}"
+    lock = files["pnpm-lock.yaml"].replace(
+        "packages:\n", f"  packages/site: {said}\npackages:\n", 1
+    )
+    lock = lock.replace(
+        "  left@", "  absent@1.0.0: {resolution: {integrity: sha512-AAAA}}\n  left@", 1
+    )
+    files["pnpm-lock.yaml"] = lock.replace("snapshots:\n", "snapshots:\n  absent@1.0.0: {}\n")
+    made = project(files)
+    found = made.base.install()
+    assert found.level is Level.IN_PART
+    assert steps(found) == [f"{PNPM['9'].label} --frozen-lockfile", "private members"]
+    assert "404" in found.declined[0][1]
+    assert found.declined[1][1] == "left out: packages/site"
+    assert made.says("node", "-p", "require('./packages/b')") == "1.0.0\n"
+
+
+def test_a_lock_that_nobody_reads_is_said_and_npm_installs(project) -> None:
+    made = project({"package.json": package(dependencies={"left": "^1.0.0"}), "bun.lock": "{}"})
+    found = made.base.install()
+    assert found == Installed(Level.IN_PART, (("bun.lock", "no client of ours follows it"),))
+    assert made.says(*REQUIRE) == "1.0.1\n"
+
+
+# --- what may not happen --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lock", ["package-lock.json", "yarn.lock", "berry", "pnpm-lock.yaml"])
+def test_nothing_of_the_target_runs_outside_whichever_the_client(
+    project, registry: Registry, tmp_path: Path, lock: str
+) -> None:
+    witness = tmp_path / "ran"
+    code = f"require('node:fs').writeFileSync({json.dumps(str(witness))}, '');\n"
+    scripts = dict.fromkeys(("preinstall", "install", "postinstall", "prepare"), "node evil.cjs")
+    manifest = package(dependencies={"left": "1.0.0"}, scripts=scripts)
+    files = {
+        "package.json": manifest,
+        "evil.cjs": code,
+        ".npmrc": "ignore-scripts=false\nscript-shell=./evil.cjs\nnode-options=--require ./evil.cjs\n",
+        ".yarnrc": 'yarn-path "./evil.cjs"\n',
+        ".yarnrc.yml": "yarnPath: ./evil.cjs\nplugins: [./evil.cjs]\n",
+        ".pnpmfile.cjs": code,
+        "yarn.config.cjs": code,
+    }
+    if lock == "package-lock.json":
+        files[lock] = npm_lock(registry, tmp_path / "l", manifest)
+    elif lock == "yarn.lock":
+        files[lock] = classic(registry, "1.0.0", "1.0.0")
+    elif lock == "berry":
+        files["yarn.lock"] = berry(registry, tmp_path / "l", BERRY[8], "1.0.0")
+    else:
+        files |= {lock: pnpm_project(registry, "1.0.0", "1.0.0")[lock]}
+        files |= {
+            "packages/b/package.json": '{"name": "b", "dependencies": {"app": "workspace:*"}}'
+        }
+        files |= {"pnpm-workspace.yaml": "packages:\n  - 'packages/*'\npnpmfile: .pnpmfile.cjs\n"}
+    made = project(files)
+    assert made.base.install() == Installed(Level.EVERYTHING)
+    assert not witness.exists()
+
+
+@pytest.mark.parametrize("lock", ["", "yarn.lock", "berry", "pnpm-lock.yaml"])
+def test_a_registry_that_does_not_answer_is_no_verdict(
+    project, registry: Registry, tmp_path: Path, lock: str
+) -> None:
+    files = {"package.json": package(dependencies={"left": "1.0.0"})}
+    if lock == "yarn.lock":
+        files[lock] = classic(registry, "1.0.0", "1.0.0")
+    elif lock == "berry":
+        files["yarn.lock"] = berry(registry, tmp_path / "l", BERRY[8], "1.0.0")
+    elif lock:
+        files = pnpm_project(registry, "3.0.0", "3.0.0", "3.0.0")  # never seen: not in its store
+    made = project(files)
+    with serve(Universe()) as closed:
+        gone = dict(closed.environ)
+    case = made.case.with_(clients=SubprocessClients(os.environ | gone))
+    with pytest.raises(ToolFailedError, match="could not reach its registry"):
+        Installation(case.context, case.context.repo, ".").install()
+    assert not list((case.context.cache / "installed").glob("part-*"))
+
+
+def test_a_plain_tree_gets_a_copy(project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate_setup, "LAYERED", False)
+    made = project({"package.json": package(dependencies={"left": "1.0.0"})})
+    spoil = "echo 'module.exports = 7' >node_modules/left/index.js"
+    made.says("sh", "-c", spoil)
+    assert made.says(*REQUIRE) == "7\n"  # it is this tree's own
+    made.case.worktree.reset()
+    assert made.says(*REQUIRE) == "1.0.0\n"

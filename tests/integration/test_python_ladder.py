@@ -1,0 +1,249 @@
+"""Installing Python projects as strangers write them: real uv and bubblewrap, a made-up registry."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from fallback_plugins.installed import Installed, Level
+from fallback_plugins.pypi import install_plan
+from fallback_plugins.pypi.ecosystem import PyPIEcosystem
+from fallback_plugins.pypi.environment import Environment
+from fallback_tier.gates.running.clients import SubprocessClients
+from tests.integration.gate_setup import advisory, needs_sandbox, patched
+from tests.registry import Registry, Universe, serve
+
+pytestmark = pytest.mark.sandbox
+
+GIT = "away @ git+https://host.invalid/away.git"
+
+
+def module(name: str, version: str) -> dict[str, str]:
+    return {f"{name}/__init__.py": f"V = '{version}'\n"}
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    universe = (
+        Universe()
+        .pypi("left", "1.0.0", files=module("left", "1.0.0"))
+        .pypi("left", "1.0.1", files=module("left", "1.0.1"))
+        .pypi("right", "1.0", files=module("right", "1.0"))
+        .pypi("source", "1.0", sdist_only=True)
+        .pypi("both", "1.0", sdist_only=True)
+        .pypi("both", "1.1", files=module("both", "1.1"))
+    )
+    with serve(universe) as registry:
+        yield registry
+
+
+@pytest.fixture(autouse=True)
+def _sandbox() -> None:
+    needs_sandbox()
+
+
+@pytest.fixture
+def place(registry: Registry, tmp_path: Path) -> "Place":
+    return Place(registry, tmp_path)
+
+
+class Place:
+    def __init__(self, registry: Registry, folder: Path) -> None:
+        self.clients = SubprocessClients(os.environ | registry.environ)
+        self.folder = folder
+
+    def lock(self, pyproject: str) -> str:
+        """The lock; in it ``source`` has a wheel, which the registry no longer has."""
+        folder = self.folder / "locked"
+        folder.mkdir()
+        (folder / "pyproject.toml").write_text(pyproject.replace("source", "both"))
+        done = self.clients.run("uv", ["lock"], cwd=folder, timeout_s=60)
+        assert done.ok, done.output
+        return (folder / "uv.lock").read_text().replace("both", "source")
+
+    def install(self, files: Mapping[str, str], folder: str = ".") -> tuple[Installed, list[str]]:
+        """What was installed, and ``name==version`` of each of ours that is there."""
+        with self.opened(files) as case:
+            project = Environment(case.context, case.context.repo, folder)
+            found = project.install()
+            names = ("left", "right", "source", "both")
+            there = [f"{name}=={it}" for name in names for it in project.installed(name)]
+        return found, there
+
+    def run(self, files: Mapping[str, str], *argv: str) -> str:
+        with self.opened(files) as case:
+            ran = PyPIEcosystem(self.clients).run(case.context, case.context.repo, argv)
+        assert ran.result is not None
+        return ran.result.output
+
+    def opened(self, files: Mapping[str, str]):  # type: ignore[no-untyped-def]
+        context = patched(self.folder / "case", files, {"x": "1"}, about=advisory())
+        return _with_clients(context, self.clients)
+
+
+class _with_clients:  # noqa: N801 (a context manager)
+    def __init__(self, context, clients) -> None:  # type: ignore[no-untyped-def]
+        self.context, self.clients = context, clients
+
+    def __enter__(self):  # type: ignore[no-untyped-def]
+        return self.context.__enter__().with_(clients=self.clients)
+
+    def __exit__(self, *args: object) -> None:
+        self.context.__exit__(*args)
+
+
+PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "there", "declined"),
+    [
+        pytest.param(
+            {
+                "pyproject.toml": PROJECT
+                + f'dependencies = ["left"]\n[dependency-groups]\ndocs = ["{GIT}"]\ntest = ["right"]\n'
+            },
+            ["left==1.0.1", "right==1.0"],
+            {"as uv reads it": "from a checkout"},
+            id="a docs group from git",
+        ),
+        pytest.param(
+            {
+                "requirements.txt": "right\n",
+                "requirements/tests.txt": "left==1.0.0\n",
+                "requirements/tests38.txt": "left==1.0.1\n",
+            },
+            ["left==1.0.0", "right==1.0"],
+            {"left==1.0.1": "left==1.0.0"},
+            id="two files that contradict each other",
+        ),
+        pytest.param(
+            {
+                "requirements.txt": "-e .[full]\n",
+                "setup.py": "from setuptools import setup\n"
+                "setup(name='app', install_requires=['right'], extras_require={'full': ['left']})\n",
+            },
+            ["left==1.0.1", "right==1.0"],
+            {},
+            id="the project itself with an extra",
+        ),
+        pytest.param(
+            {"requirements.txt": "left\nboth==1.0\n", "requirements-dev.txt": "source\nright\n"},
+            ["left==1.0.1", "right==1.0", "both==1.1"],
+            {"both==1.0": "another release of it is installed", "source": "no usable wheels"},
+            id="no wheel",
+        ),
+        pytest.param(
+            {"requirements.txt": "left\n", "requirements-dev.txt": "absent-name\nright\n"},
+            ["left==1.0.1", "right==1.0"],
+            {"absent-name": "absent-name"},
+            id="a name that the registry lacks",
+        ),
+        pytest.param(
+            {"poetry.lock": '[[package]]\nname = "left"\nversion = "1.0.0"\n'},
+            ["left==1.0.0"],
+            {},
+            id="poetry.lock",
+        ),
+        pytest.param(
+            {"pdm.lock": '[[package]]\nname = "left"\nversion = "1.0.0"\n'},
+            ["left==1.0.0"],
+            {},
+            id="pdm.lock",
+        ),
+        pytest.param(
+            {
+                "Pipfile": '[packages]\nleft = "*"\n',
+                "Pipfile.lock": '{"default": {"left": {"version": "==1.0.0"}},'
+                ' "develop": {"right": {"version": "==1.0"}}}',
+            },
+            ["left==1.0.0", "right==1.0"],
+            {},
+            id="Pipfile.lock",
+        ),
+        pytest.param(
+            {
+                "setup.cfg": "[metadata]\nname = app\n[options]\ninstall_requires =\n    left\n"
+                "[options.extras_require]\ntest =\n    right\n",
+                "setup.py": "import setuptools\nsetuptools.setup()\n",
+            },
+            ["left==1.0.1", "right==1.0"],
+            {},
+            id="setup.cfg",
+        ),
+        pytest.param(
+            {
+                "pyproject.toml": PROJECT,
+                "tox.ini": "[testenv]\ndeps =\n    left\n    py38: right\n",
+            },
+            ["left==1.0.1"],
+            {},
+            id="tox alone",
+        ),
+    ],
+)
+def test_what_can_be_had_is_there_and_the_rest_is_named(
+    place: Place, files: dict[str, str], there: list[str], declined: dict[str, str]
+) -> None:
+    found, held = place.install(files)
+    assert held == there
+    told = dict(found.declined)
+    for line, words in declined.items():
+        assert words in told[line], found.in_full
+    assert found.level is (Level.IN_PART if declined else Level.EVERYTHING), found.in_full
+
+
+def test_a_locks_default_groups_and_the_projects_own_entry_are_left_out(place: Place) -> None:
+    pyproject = (
+        PROJECT
+        + 'dependencies = ["left"]\n[dependency-groups]\ndev = ["right"]\ndocs = ["source"]\n'
+        '[tool.uv]\ndefault-groups = ["docs"]\npackage = true\n'
+    )
+    files = {"pyproject.toml": pyproject, "uv.lock": place.lock(pyproject)}
+    found, held = place.install(files)
+    assert found.level is Level.EVERYTHING, found.in_full
+    assert held == ["left==1.0.1", "right==1.0"]
+
+
+def test_of_a_lock_that_can_not_be_had_the_pins_are(place: Place) -> None:
+    pyproject = PROJECT + 'dependencies = ["left==1.0.0", "source"]\n'
+    files = {"pyproject.toml": pyproject, "uv.lock": place.lock(pyproject)}
+    found, held = place.install(files)
+    assert (found.level, held) == (Level.IN_PART, ["left==1.0.0"])
+    assert "source" in dict(found.declined)["source==1.1"]
+
+
+def test_folders_that_a_project_takes_packages_from_are_found_where_they_lie(place: Place) -> None:
+    member = '[project]\nname = "{}"\nversion = "1"\n'
+    files = {
+        "libs/a/pyproject.toml": member.format("a")
+        + 'dependencies = ["b"]\n[tool.uv.sources]\nb = { path = "../b" }\n',
+        "libs/b/pyproject.toml": member.format("b"),
+        "libs/b/src/b.py": "",
+        "requirements.txt": "-e ./libs/b\n",
+    }
+    told = place.run(files, "python", "-c", "import b; print(b.__file__)")
+    assert told == "libs/b/src/b.py\n"
+
+
+def test_a_module_that_only_a_build_writes_is_there(place: Place) -> None:
+    files = {
+        "pyproject.toml": '[project]\nname = "app"\ndynamic = ["version"]\n'
+        '[tool.setuptools_scm]\nversion_file = "app/_version.py"\n',
+        "app/__init__.py": "from app._version import version\n",
+    }
+    assert place.run(files, "python", "-c", "import app; print(app.version)") == "0\n"
+
+
+@pytest.mark.parametrize("safeguard", [True, False])
+def test_no_line_leads_uv_out_of_the_repository(
+    place: Place, monkeypatch: pytest.MonkeyPatch, safeguard: bool
+) -> None:
+    outside = place.folder / "outside.txt"
+    outside.write_text("left==1.0.0\n")
+    if not safeguard:
+        monkeypatch.setattr(install_plan.Manifests, "strays", ())
+    found, held = place.install({"requirements.txt": f"-r {outside}\n"})
+    assert (held == []) is safeguard
+    assert bool(found.declined) is safeguard

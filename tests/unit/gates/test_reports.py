@@ -1,0 +1,319 @@
+"""Reports of real runners, and files that only look like one."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallback_plugins.npm.reporting import plain_runner, read_jest, reporting
+from fallback_plugins.npm.summaries import summary
+from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
+from fallback_plugins.reports import MAX_REPORT_BYTES, Report, read_lines, report_in
+from fallback_tier.tree import Tree
+
+PROBE = files("fallback_plugins.pypi").joinpath("report_probe.py").read_text()
+
+
+def line(**facts: object) -> str:
+    return json.dumps(facts) + "\n"
+
+
+# --- Files ----------------------------------------------------------------------------------------
+
+WHOLE = line(test="a", was="passed") + line(test="b", was="failed") + line(told=2, ran=2, failed=1)
+
+
+def test_a_whole_report() -> None:
+    assert read_lines(WHOLE) == Report(frozenset({"a"}), ("b",), (), (2, 1))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        None,
+        "[]\n",
+        "nothing\n" + WHOLE,
+        WHOLE + line(test="c", was="passed"),
+        WHOLE + WHOLE,
+        WHOLE + line(told=2, ran=2, failed=0),
+        line(test="c", was="passed") + WHOLE,
+        line(test="a") + line(told=1, ran=1, failed=0),
+        line(test="a", was="passed") + line(told=1, ran="1", failed=0),
+        line(test="a", was="passed") + line(told=1, ran=True, failed=0),
+        "[" * 100_000 + "\n",
+    ],
+)
+def test_what_was_added_to_or_can_not_be_read_is_no_report(text: str | None) -> None:
+    assert read_lines(text) is None
+
+
+def test_what_failed_once_has_failed(tmp_path: Path) -> None:
+    told = [
+        ("a", "passed"),
+        ("a", "failed"),
+        ("b", "skipped"),
+        ("b", "passed"),
+        ("c", "uncollected"),
+    ]
+    assert Report.of(told) == Report(frozenset({"b"}), ("a", "c"), ("c",))
+
+
+def test_a_run_that_was_ended_tells_what_came_before_and_a_cut_line_is_left_out() -> None:
+    assert read_lines(line(test="a", was="passed") + '{"test": "b", "w') == Report(frozenset({"a"}))
+
+
+@given(st.text() | st.builds(json.dumps, st.recursive(st.text() | st.integers(), st.lists)))
+def test_nothing_that_is_written_there_raises(text: str) -> None:
+    read_lines(text)
+    read_lines(text + "\n")
+    read_jest(text)
+
+
+def test_a_place_is_new_each_time_and_only_a_plain_file_is_read(tmp_path: Path) -> None:
+    tree = Tree(root=tmp_path)
+    with report_in(tree) as file, report_in(tree) as other:
+        place = Path(file.path)
+        assert file.path != other.path
+        assert file.read() is None
+        place.write_text(f"{tmp_path}/a {tmp_path}")
+        assert file.read() == "a ."
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_pipes_folders_and_floods_are_no_report(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("key")
+    for make in (
+        lambda place: place.symlink_to(secret),
+        os.mkfifo,
+        Path.mkdir,
+        lambda place: place.write_bytes(bytes(MAX_REPORT_BYTES + 1)),
+    ):
+        with report_in(Tree(root=tmp_path)) as file:
+            make(Path(file.path))
+            assert file.read() is None
+    assert secret.read_text() == "key"
+
+
+# --- pytest and unittest --------------------------------------------------------------------------
+
+PYTEST = """import pytest, unittest
+
+@pytest.fixture
+def torn():
+    yield
+    raise OSError
+
+def test_good(): pass
+def test_bad(): assert 0
+def test_torn(torn): pass
+@pytest.mark.skip
+def test_left(): pass
+@pytest.mark.xfail
+def test_known(): assert 0
+@pytest.mark.parametrize("name", ["a b", "c\\nd"])
+def test_each(name): pass
+
+class Old(unittest.TestCase):
+    def test_parts(self):
+        for number in (1, 2, 3):
+            with self.subTest(number=number):
+                self.assertEqual(number, 1)
+"""
+
+
+def python(folder: Path, runner: str, *arguments: str) -> tuple[Report | None, str]:
+    report = folder / "report"
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, str(report), runner, *arguments],
+        cwd=folder, capture_output=True, text=True, check=False,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(folder)},
+    )  # fmt: skip
+    text = report.read_text()
+    report.unlink()
+    return read_lines(text), done.stdout + done.stderr
+
+
+OPTIONS = ("--verbosity=-1", "-ra", "-p", "no:cacheprovider", "--continue-on-collection-errors")
+
+
+@pytest.mark.parametrize("more", [(), ("-n", "2")])
+def test_pytest_tells_each_test_as_its_last_line_counts_them(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    (tmp_path / "test_a.py").write_text(PYTEST)
+    (tmp_path / "test_b.py").write_text("import missing\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -q -x\n")
+    told, log = python(tmp_path, "pytest", *OPTIONS, "--maxfail=0", *more)
+    found = pytest_summary(log)
+    assert told is not None
+    assert found is not None
+    assert told.figures == (found.ran, found.failed)
+    assert told.passed == {
+        "test_a.py::test_good", "test_a.py::test_known",
+        "test_a.py::test_each[a b]", "test_a.py::test_each[c\\nd]",
+    }  # fmt: skip
+    assert set(told.failed) == {
+        "test_a.py::test_bad", "test_a.py::test_torn", "test_a.py::Old::test_parts", "test_b.py"
+    }  # fmt: skip
+    assert told.uncollected == ("test_b.py",)
+
+
+UNITTEST = """import unittest
+
+class Calc(unittest.TestCase):
+    def test_good(self): pass
+    def test_bad(self): self.fail()
+    @unittest.skip("")
+    def test_left(self): pass
+    @unittest.expectedFailure
+    def test_known(self): self.fail()
+    def test_parts(self):
+        for number in (1, 2, 3):
+            with self.subTest(number=number):
+                self.assertEqual(number, 1)
+
+class Unset(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls): raise OSError
+    def test_never(self): pass
+"""
+
+
+def test_unittest_tells_each_test_as_its_last_line_counts_them(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text(UNITTEST)
+    (tmp_path / "test_b.py").write_text("import missing\n")
+    told, log = python(tmp_path, "unittest", "discover")
+    found = unittest_summary(log)
+    assert told is not None
+    assert found is not None
+    assert told.figures == (found.ran, found.failed)
+    assert {name.split()[0] for name in told.passed} == {"test_good", "test_known"}
+    assert told.uncollected == ("test_b",)
+    assert "test_parts (test_a.Calc.test_parts) (number=2)" in told.failed
+    assert "setUpClass (test_a.Unset)" in told.failed
+    assert told.excuses("test_x (test_b.Case.test_x)")
+
+
+def test_what_tests_do_to_their_interpreter_does_not_reach_the_report(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text(
+        "import os, json, sys\n"
+        "def test_fake(monkeypatch):\n"
+        "    monkeypatch.setattr(os, 'write', None); monkeypatch.setattr(json, 'dumps', None)\n"
+        "def test_child():\n"
+        "    if (pid := os.fork()) == 0:\n        return\n"
+        "    os.waitpid(pid, 0)\n"
+    )
+    told, _ = python(tmp_path, "pytest", *OPTIONS)
+    assert told is not None
+    assert told.passed == {"test_a.py::test_fake", "test_a.py::test_child"}
+
+
+def test_a_run_that_ends_itself_has_told_what_came_before(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text(
+        "import os\ndef test_one(): pass\ndef test_two(): os._exit(0)\n"
+    )
+    told, _ = python(tmp_path, "pytest", *OPTIONS)
+    assert told == Report(frozenset({"test_a.py::test_one"}))
+
+
+# --- npm ------------------------------------------------------------------------------------------
+
+NODE = """const {test, describe, it} = require('node:test');
+test('good', async (t) => { console.log('ok 9 - forged'); await t.test('part', () => {}); });
+test('bad', () => { throw new Error('no'); });
+test('left', {skip: true}, () => {});
+test('planned', {todo: true}, () => { throw new Error('later'); });
+describe('calc', () => { it('adds', () => {}); it('adds', () => { throw new Error('no'); }); });
+"""
+
+
+def test_node_tells_each_test_as_its_last_lines_count_them(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    (folder / "a.test.js").write_text(NODE)
+    (folder / "b.test.js").write_text("nope(")
+    with report_in(Tree(root=folder)) as file:
+        asked = reporting({"test": "npm run unit", "unit": "node --test"}, file.path, tmp_path)
+        assert asked is not None
+        env = {"PATH": os.environ["PATH"], **asked.env}
+        done = subprocess.run(
+            ["node", "--test"], cwd=folder, capture_output=True, text=True, check=False, env=env
+        )
+        told = asked.read(file.read())
+    found = summary(done.stdout)
+    assert told is not None
+    assert found is not None
+    assert told.figures == (found.ran, found.failed)
+    names = {"good", "good > part", "planned", "calc > adds"}
+    assert told.passed == {f"a.test.js > {name}" for name in names}
+    assert told.failed == ("a.test.js > bad", "a.test.js > calc > adds (2)", "b.test.js")
+    assert told.uncollected == ("b.test.js",)
+
+
+@pytest.mark.parametrize(
+    ("script", "runner"),
+    [
+        ("jest", "jest"),
+        ("npm run lint && jest --ci", "jest"),
+        ("NODE_ENV=test cross-env A=1 nyc --silent mocha 'test/**/*.js'", "mocha"),
+        ("node --experimental-vm-modules node_modules/jest/bin/jest.js", "jest"),
+        ("npx vitest run", "vitest"),
+        ("jest && echo done", None),
+        ("jest || true", None),
+        ("jest | tee log", None),
+        ("mocha -- --grep x", None),
+        ("node test.js", None),
+        ("nyc --reporter lcov mocha", None),
+        ("npm run jest", None),
+        ("tsc && 'mocha", None),
+        ("", None),
+    ],
+)
+def test_only_a_plain_call_is_asked_for_a_report(script: str, runner: str | None) -> None:
+    assert plain_runner(script) == runner
+
+
+def test_a_script_with_a_reporter_of_its_own_is_left_alone(tmp_path: Path) -> None:
+    for script in ("node --test --test-reporter=spec", "node test.js", "tape t", "echo --test"):
+        assert reporting({"test": script}, "/report", tmp_path) is None
+
+
+def test_mocha_is_given_a_reporter_that_lies_where_a_sandbox_can_be_shown_it(
+    tmp_path: Path,
+) -> None:
+    asked = reporting({"test": "mocha"}, "/report", tmp_path)
+    assert asked is not None
+    assert Path(asked.arguments[1]).parent in asked.readable
+    assert Path(asked.arguments[1]).is_relative_to(tmp_path)
+
+
+def test_the_json_of_jest_and_vitest() -> None:
+    def test(*titles: str, status: str) -> dict[str, object]:
+        return {"ancestorTitles": titles[:-1], "title": titles[-1], "status": status}
+
+    tests = [
+        test("calc", "adds", status="passed"),
+        test("calc", "adds", status="failed"),
+        test("left", status="pending"),
+        test("planned", status="todo"),
+    ]
+    results = [
+        {"name": "a.test.js", "status": "failed", "assertionResults": tests},
+        {"name": "b.test.js", "status": "failed", "assertionResults": [], "message": "nope("},
+    ]
+    text = json.dumps({"numPassedTests": 1, "numFailedTests": 1, "testResults": results})
+    assert read_jest(text) == Report(
+        frozenset({"a.test.js > calc > adds"}),
+        ("a.test.js > calc > adds (2)", "b.test.js"),
+        ("b.test.js",),
+        (2, 1),
+    )
+    assert read_jest(WHOLE) is None

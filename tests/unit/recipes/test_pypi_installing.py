@@ -1,0 +1,114 @@
+"""What can be had of a project's lines is installed, and each that can't is named."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallback_plugins.installed import Level
+from fallback_plugins.pypi.declared import Source
+from fallback_plugins.pypi.installing import MAX_TRIES, Plan, Step, install, reason
+from fallback_tier.errors import ToolFailedError
+from fallback_tier.execution import CommandResult
+
+
+class Registry:
+    """A uv that has no wheel of some lines, and takes no two that contradict each other."""
+
+    def __init__(self, bad: frozenset[str] = frozenset(), answer: str = "no wheel of it") -> None:
+        self.bad, self.answer = bad, answer
+        self.files: dict[str, str] = {}
+        self.installed: set[str] = set()
+        self.runs: list[Sequence[str]] = []
+
+    def write(self, lines: str) -> Path:
+        place = f"file-{len(self.files)}"
+        self.files[place] = lines
+        return Path(place)
+
+    def run(self, words: Sequence[str]) -> CommandResult:
+        self.runs.append(words)
+        lines = self.files[words[words.index("-r") + 1]].split("\n")
+        if missing := self.bad.intersection(lines):
+            said = f"error: {min(missing)}: {self.answer} hint: build it"
+            return CommandResult(argv=("uv",), exit_code=1, output=said, duration_ms=1)
+        self.installed.update(lines)
+        return CommandResult(argv=("uv",), exit_code=0, output="", duration_ms=1)
+
+
+NAMES = [f"name-{number}" for number in range(40)]
+
+
+@given(bad=st.frozensets(st.sampled_from(NAMES), max_size=6), pinned=st.booleans())
+def test_every_line_that_can_be_had_is_there_and_every_other_is_named(
+    bad: frozenset[str], pinned: bool
+) -> None:
+    uv = Registry(bad)
+    source = Source("requirements.txt", tuple(NAMES), pinned=pinned)
+    found = install(Plan((), lambda: [source]), uv.run, uv.write)
+    assert uv.installed == set(NAMES) - bad
+    assert {line for line, _ in found.declined} == bad
+    assert all(why == f"{line}: no wheel of it" for line, why in found.declined)
+    assert found.level is Level.IN_PART
+    assert len(uv.runs) <= MAX_TRIES
+
+
+def test_the_work_is_bounded_and_what_was_not_tried_is_named() -> None:
+    names = [f"name-{number}" for number in range(400)]
+    uv = Registry(frozenset(names))
+    found = install(Plan((), lambda: [Source("r", tuple(names))]), uv.run, uv.write)
+    assert {line for line, _ in found.declined} == set(names)
+    assert "not tried" in found.declined[-1][1]
+    assert len(uv.runs) <= 2 * MAX_TRIES
+    assert found.level is Level.METADATA
+
+
+def test_of_a_release_that_can_not_be_had_another_is_taken_and_told() -> None:
+    uv = Registry(frozenset({"left==1"}))
+    source = Source("requirements.txt", ("left==1", "right==2"))
+    found = install(Plan((), lambda: [source]), uv.run, uv.write)
+    assert uv.installed == {"left", "right==2"}
+    assert found.declined == (
+        ("left==1", "left==1: no wheel of it; another release of it is installed"),
+    )
+
+
+def test_a_later_way_counts_and_the_earlier_one_is_told() -> None:
+    uv = Registry(frozenset({"left==1"}))
+    first = Step("first", (["pip", "install", "-r", str(uv.write("left==1"))],))
+    second = Step("second", (["pip", "install", "-r", str(uv.write("left==2"))],))
+    found = install(Plan((first, second), tuple), uv.run, uv.write)
+    assert found.level is Level.EVERYTHING
+    assert found.declined == (("first", "left==1: no wheel of it"),)
+
+
+def test_a_runner_is_put_beside_what_is_declared() -> None:
+    uv = Registry()
+    found = install(Plan((), tuple, runner="pytest"), uv.run, uv.write)
+    assert uv.installed == {"pytest"}
+    assert (found.level, found.declined) == (Level.EVERYTHING, ())
+
+
+def test_a_registry_that_does_not_answer_is_no_reason_to_install_less() -> None:
+    uv = Registry(frozenset({"left"}), answer="error sending request")
+    with pytest.raises(ToolFailedError):
+        install(Plan((), lambda: [Source("r", ("left",))]), uv.run, uv.write)
+
+
+def test_for_a_runner_that_nobody_declared_it_is() -> None:
+    uv = Registry(frozenset({"pytest"}), answer="error sending request")
+    found = install(Plan((), tuple, runner="pytest"), uv.run, uv.write)
+    assert [line for line, _ in found.declined] == ["pytest"]
+
+
+def test_the_reason_is_uvs_own_without_what_it_draws() -> None:
+    said = (
+        "  \u00d7 No solution found when resolving dependencies:\n"
+        "  ╰─▶ Because coverage==5.0.4 has no usable wheels, your requirements are\n"
+        "      unsatisfiable.\n\n      hint: Wheels are required for `coverage`"
+    )
+    assert reason(said) == (
+        "Because coverage==5.0.4 has no usable wheels, your requirements are unsatisfiable."
+    )
