@@ -21,9 +21,6 @@ AT_ONCE = 3
 #: Long enough that all three come to the same place while one installs.
 PAUSE_S = 2.0
 
-#: Ecosystems whose installed sets are the store's: two that need the same wait for each other.
-IN_STORE = {"PyPI"}
-
 PYTHON = {
     "requirements.txt": "left==1.0.0\n",
     "app.py": "import left\n",
@@ -81,8 +78,7 @@ def test_three_end_alike(tmp_path: Path, ecosystem: str, files: dict[str, str]) 
         assert one.code == exit_codes.OK, one
         assert without_its_name(one.out) == without_its_name(ended[0].out)
         assert "Traceback" not in one.err
-    if ecosystem in IN_STORE:
-        assert any("another run is busy with" in one.err for one in ended), ended
+    assert any("another run is busy with" in one.err for one in ended), ended
     assert not any("made again" in one.err for one in again), "what one installed serves them all"
     assert snapshot(repo) == before
     assert half_written(tmp_path / "state") == []

@@ -110,11 +110,11 @@ class NpmEcosystem:
 
         return running.run(context, tree, argv, timeout_s)
 
-    def runs_on(self, context: GateContext, tree: RepoContext) -> str:  # noqa: ARG002 (of the port)
-        """node's version; npm installs what the tree's lock or manifest says."""
-        from fallback_plugins.versions import version_of
+    def runs_on(self, context: GateContext, tree: RepoContext) -> str:
+        """The key of what is installed."""
+        from fallback_plugins.npm import running
 
-        return version_of("node", context.clients)
+        return running.runs_on(context, tree)
 
     def tests_ran(self, output: str) -> int | None:
         """By the last lines of node's runner, jest, vitest, mocha and the like."""

@@ -5,12 +5,23 @@ from collections.abc import Sequence
 from fallback_plugins.commands import run_as_given
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.layout import MANIFEST
+from fallback_plugins.versions import version_of
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
 #: Where clients put the programs of what they install.
 _PROGRAMS = "node_modules/.bin"
+
+
+def runs_on(context: GateContext, tree: RepoContext) -> str:
+    """``EcosystemPlugin.runs_on``; empty where a manifest can't be read, so that nothing runs."""
+    if not tree.has(MANIFEST):
+        return version_of("node", context.clients)
+    try:
+        return Installation(context, tree, ".").key
+    except (RecipeError, RepositoryError):
+        return ""
 
 
 def run(
