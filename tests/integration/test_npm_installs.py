@@ -254,11 +254,12 @@ def test_a_host_that_does_not_answer_is_not_the_registry(project) -> None:
     assert made.says("tape") == "shouts with 1.0.0\n"
 
 
-def test_where_nothing_can_be_had_nothing_runs(project) -> None:
+def test_where_nothing_can_be_had_a_command_runs_on_that_and_says_so(project) -> None:
     made = project({"package.json": package(dependencies={"absent": "1"})})
     assert made.base.install().level is Level.METADATA
     ran = made.run("true")
-    assert ran.result is None
+    assert ran.result is not None
+    assert ran.installed.startswith("its metadata alone")
     assert "absent" in ran.installed
 
 

@@ -34,7 +34,8 @@ plans: st.SearchStrategy[Plan] = st.one_of(
     st.builds(Refuse, reason=words, **common),
 )
 #: Prose that holds no object of its own.
-prose = words.map(lambda text: text.replace("{", "(").replace("}", ")"))
+#: No braces, and no mark that ends a thinking part: what stands before it is no answer.
+prose = words.map(lambda text: text.replace("{", "(").replace("}", ")").replace("</think>", ""))
 
 REFUSE = '{"action": "refuse", "reason": "nothing to see"}'
 EDIT = '{"action": "source_edit", "edits": [{"path": "a.py", "old": "x", "new": "y"}]}'
