@@ -33,8 +33,8 @@ plans: st.SearchStrategy[Plan] = st.one_of(
     st.builds(SourceEdit, edits=st.lists(edits, min_size=1, max_size=3).map(tuple), **common),
     st.builds(Refuse, reason=words, **common),
 )
-#: Prose that holds no object of its own.
-#: No braces, and no mark that ends a thinking part: what stands before it is no answer.
+#: Prose that holds no object of its own, and no mark that ends a thinking part: what stands before that is
+#: no answer.
 prose = words.map(lambda text: text.replace("{", "(").replace("}", ")").replace("</think>", ""))
 
 REFUSE = '{"action": "refuse", "reason": "nothing to see"}'
