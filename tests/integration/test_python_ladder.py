@@ -30,6 +30,7 @@ def registry() -> Iterator[Registry]:
         .pypi("left", "1.0.0", files=module("left", "1.0.0"))
         .pypi("left", "1.0.1", files=module("left", "1.0.1"))
         .pypi("right", "1.0", files=module("right", "1.0"))
+        .pypi("older", "1.0", ["left<1.0.1"], files=module("older", "1.0"))
         .pypi("source", "1.0", sdist_only=True)
         .pypi("both", "1.0", sdist_only=True)
         .pypi("both", "1.1", files=module("both", "1.1"))
@@ -225,6 +226,16 @@ def test_folders_that_a_project_takes_packages_from_are_found_where_they_lie(pla
     }
     told = place.run(files, "python", "-c", "import b; print(b.__file__)")
     assert told == "libs/b/src/b.py\n"
+
+
+def test_what_a_project_is_tested_with_does_not_change_what_it_runs_with(place: Place) -> None:
+    files = {
+        "requirements.txt": "left\n",
+        "requirements-dev.txt": "older\nright\nabsent-name\n",
+    }
+    found, held = place.install(files)
+    assert held == ["left==1.0.1", "right==1.0"]
+    assert set(dict(found.declined)) >= {"older", "absent-name"}
 
 
 def test_a_module_that_only_a_build_writes_is_there(place: Place) -> None:

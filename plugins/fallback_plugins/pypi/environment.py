@@ -35,7 +35,7 @@ from fallback_tier.repo import RepoContext
 _NEVER_BUILT = ("--no-build", "--no-compile-bytecode")
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 4
+_FORMAT = 5
 
 #: git reads its own files.
 _GIT_TIMEOUT_S = 30.0
@@ -132,7 +132,7 @@ class Environment:
             return pins_of(place.read_text("utf-8")) if exported.ok and place.exists() else ()
 
         steps = tuple(manifests.everything(write))
-        plan = Plan(steps, sources, manifests.runner, manifests.strays)
+        plan = Plan(steps, sources, manifests.runner, manifests.strays, lambda: _pins_in(made))
         return install(plan, uv, write)
 
     def installed(self, package: str) -> tuple[str, ...]:
@@ -198,6 +198,13 @@ class Environment:
         env["UV_PROJECT_ENVIRONMENT"] = "" if environment is None else str(environment)
         timeout_s = self.context.timeout_s
         return self.context.clients.run("uv", arguments, cwd=folder, timeout_s=timeout_s, env=env)
+
+
+def _pins_in(environment: Path) -> list[str]:
+    """What is installed there; its metadata is read, nothing imported."""
+    places = [str(path) for path in environment.glob("lib/python*/site-packages")]
+    found = distributions(path=places) if places else ()
+    return [f"{one.metadata['Name']}=={one.version}" for one in found]
 
 
 def _interpreter() -> Path:

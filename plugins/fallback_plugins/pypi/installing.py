@@ -1,8 +1,9 @@
 """Installing is a ladder (ADR-0039): what can be had is installed, the rest is named with uv's reason.
 
 1. *everything*: the project's own lock or files, in one resolution, with the groups that tests need;
-2. *in part*: file by file, what it runs with before what it is tested with; of a file that can't be had as
-   a whole, each line that can; of a line that can't, another release; and a test runner where one is asked;
+2. *in part*: file by file, what it runs with before what it is tested with, which may not change that; of a
+   file that can't be had as a whole, each line that can; of a line that can't, another release; and a test
+   runner where one is asked for;
 3. *its metadata alone*: nothing could be had; programs find the project by its name and version.
 """
 
@@ -48,13 +49,15 @@ class Plan:
     """What to try. ``everything``: ways to install all of it, the first that works counts; ``sources``: for
     step 2, asked for only there; ``runner``: the test runner that the tests ask for, declared or not.
 
-    ``refused``: what uv is not to read, and why: what it would have led to is missing.
+    ``refused``: what uv is not to read, and why: what it would have led to is missing. ``there``: what is
+    installed by now, as pins.
     """
 
     everything: tuple[Step, ...]
     sources: Callable[[], Sequence[Source]]
     runner: str | None = None
     refused: tuple[tuple[str, str], ...] = ()
+    there: Callable[[], Sequence[str]] = tuple
 
 
 def install(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed:
@@ -75,13 +78,14 @@ class _Climb:
     declined: list[tuple[str, str]] = field(default_factory=list)
     had: list[str] = field(default_factory=list)
     pins: list[str] = field(default_factory=list)
+    #: What the project runs with: what it is tested with may not change it.
+    kept: tuple[str, ...] = ()
     tries: int = 0
 
     def climb(self) -> Installed:
         level = self._everything() or self._in_part()
-        if (
-            runner := self.plan.runner
-        ) is not None:  # what is there satisfies it where it is declared
+        # What is there satisfies the runner where it is declared.
+        if (runner := self.plan.runner) is not None:
             why = self._try(runner, asked=False)
             if why is not None:
                 self.declined.append((runner, why))
@@ -102,6 +106,8 @@ class _Climb:
     def _in_part(self) -> Level:
         some = False
         for source in self.plan.sources():
+            if source.for_tests and not self.kept:
+                self.kept = tuple(self.plan.there())
             self.declined += [(line, _ELSEWHERE) for line in source.left_out]
             for line, why in self._lines(source.lines, source.pinned):
                 if why is not None:
@@ -142,7 +148,9 @@ class _Climb:
         if pinned:  # each stands for itself
             return self._run(["pip", "install", "--no-deps", "-r", self._file(lines)])
         command = ["pip", "install", "-r", self._file([*self.had, *lines])]
-        return self._run([*command, "-c", self._file(map(_bound, self.pins))], asked=asked)
+        return self._run(
+            [*command, "-c", self._file([*map(_bound, self.pins), *self.kept])], asked=asked
+        )
 
     def _file(self, lines: Iterable[str]) -> str:
         return str(self.write("\n".join(lines)))
