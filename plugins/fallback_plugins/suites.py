@@ -150,7 +150,7 @@ class _Suite:
     def _failed(self, ours: SuiteRun, weighed: Weighed) -> GateVerdict:
         ran = "" if ours.count is None else f" ({ours.count} ran)"
         what = f"tests failed{ran}"
-        if weighed.new and (self.by_report or weighed.flaky or weighed.broken):
+        if weighed.new and (weighed.flaky or weighed.broken):
             what += f", not at the base commit: {named(weighed.new)}"
         elif weighed.flaky:
             what += f"; flaky at the base commit, they never pass here: {named(weighed.flaky)}"
