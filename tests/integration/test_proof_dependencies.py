@@ -130,6 +130,20 @@ def test_what_the_patch_declares_must_be_there(case: Case, kind: str) -> None:
     assert "9.9.9" in verdicts["resolves"].log
 
 
+def test_a_proof_on_other_dependencies_shows_nothing_of_the_patch(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """What was missing at the base commit may be why the proof failed there."""
+    files = {"requirements.txt": "absent-name\nleft==1.0.0\n"}
+    after = {"requirements.txt": "left==1.0.1\n"}
+    with patched(tmp_path, files, after, about=advisory()) as found:
+        case = found.with_(clients=SubprocessClients(os.environ | registry.environ))
+        verdict = gate("pypi", case).judge(case.context)
+    assert verdict.status is GateStatus.SKIPPED
+    assert "not on the same dependencies" in verdict.detail
+    assert "absent-name" in verdict.detail
+
+
 @bumped("1.0.1", "pypi")
 def test_an_import_that_only_the_patch_brings_is_no_failure_of_the_flaw(
     case: Case, kind: str

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import FailureKind, GateStatus, PromptShape, ProofLevel, Tier
 from fallback_tier.advisory import Advisory
 from fallback_tier.entries import say_nothing
@@ -48,6 +49,13 @@ _NOTHING = Applied(
 )
 
 
+class _AtBase(Frozen):
+    """What the proof printed as it failed at the base commit, and on what it ran."""
+
+    output: str
+    installed: str
+
+
 @dataclass(frozen=True)
 class ProofGate:
     """Runs the proof on the patched files, their dependencies installed.
@@ -65,7 +73,7 @@ class ProofGate:
         Raises SandboxError, ToolError.
         """
         try:
-            before = self.plugin.tests_ran(self.fails_at_base(context))
+            base = self._base(context)
         except ProofError as error:  # ``check_proof`` would have said so before anything was spent
             status = GateStatus.SKIPPED
             return GateVerdict(gate=self.name, status=status, detail=error.problem)
@@ -85,11 +93,19 @@ class ProofGate:
             said = "the proof fails: the vulnerability is still there, or what it needs is gone"
             return self._failed(FailureKind.PROOF_FAILED, said, result.output)
         # A patched module that ends the process ends the proof too, and well.
-        now = self.plugin.tests_ran(result.output) or 0
+        before, now = self.plugin.tests_ran(base.output), self.plugin.tests_ran(result.output) or 0
         if before is not None and now < before:
             said = f"the proof ran {before} test(s) at the base commit, {now} with the patch"
             return self._failed(FailureKind.PROOF_FAILED, said, result.output)
         said = "the proof fails at the base commit and passes with the patch"
+        if ran.installed != base.installed:
+            what = (
+                f"{base.installed or 'everything'}; with the patch: {ran.installed or 'everything'}"
+            )
+            detail = f"{said}, but not on the same dependencies, which may be why: {what}"
+            return GateVerdict(
+                gate=self.name, status=GateStatus.SKIPPED, detail=detail, log=result.output
+            )
         return GateVerdict(
             gate=self.name,
             status=GateStatus.PASSED,
@@ -101,21 +117,26 @@ class ProofGate:
     def fails_at_base(self, context: GateContext) -> str:
         """The proof's output at the base commit, where it fails as it should.
 
-        Asked once for a commit, a proof and what it runs on: what outlives attempts keeps the answer.
         Raises ProofError where that failure shows nothing; SandboxError, ToolError.
         """
+        return self._base(context).output
+
+    def _base(self, context: GateContext) -> "_AtBase":
+        """Asked once for a commit, a proof and what it runs on: what outlives attempts keeps the answer."""
         on = self.plugin.runs_on(context, context.repo)
         # A failure for want of a network is no flaw outside.
         facts = [self.plugin.name, on, type(context.sandbox).__qualname__, self.proof.digest]
         digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
         place = context.cache / "proofs" / f"{context.repo.base_commit}-{digest}"
         if not place.exists():
-            base = _checked(self.proof, self._run(context, patched=False))
+            ran = self._run(context, patched=False)
+            output = _checked(self.proof, ran).output.encode(errors="replace").decode()
+            base = _AtBase(output=output, installed=ran.installed)
             place.parent.mkdir(parents=True, exist_ok=True)
             partial = place.with_suffix(f".{secrets.token_hex(4)}")
-            partial.write_text(base.output, encoding="utf-8", errors="replace")
+            partial.write_text(base.model_dump_json(), encoding="utf-8")
             partial.replace(place)
-        return place.read_text(encoding="utf-8")
+        return _AtBase.model_validate_json(place.read_bytes())
 
     def _failed(self, kind: FailureKind, detail: str, log: str = "") -> GateVerdict:
         status = GateStatus.FAILED

@@ -16,7 +16,7 @@ _ROOT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile
 def runs_on(context: GateContext, tree: RepoContext) -> str:
     """``EcosystemPlugin.runs_on``; empty where a manifest can't be read, so that nothing runs."""
     try:
-        return Environment(context, tree, ".").key
+        return Environment(context, tree, _folder(tree)).key
     except (RecipeError, RepositoryError):
         return ""
 
