@@ -82,9 +82,11 @@ class Tree(Frozen):
         """Write a new file, folders included.
 
         Raises FileExistsError where something is there, or where a file or a link stands in for a
-        folder on the way.
+        folder on the way; FileNotFoundError where the path leads out of the tree.
         """
         pure = PurePosixPath(path)
+        if pure.is_absolute() or ".." in pure.parts:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         top = self.layers[0]
         for folder in [*reversed(pure.parents)][1:]:
             found = self._there(folder)

@@ -30,6 +30,8 @@ def registry() -> Iterator[Registry]:
         .pypi("left", "1.0.0", files=module("left", "1.0.0"))
         .pypi("left", "1.0.1", files=module("left", "1.0.1"))
         .pypi("right", "1.0", files=module("right", "1.0"))
+        .pypi("right", "2.0", files=module("right", "2.0"))
+        .pypi("pytest", "8.0", ["right>=2"], files=module("pytest", "8.0"))
         .pypi("older", "1.0", ["left<1.0.1"], files=module("older", "1.0"))
         .pypi("source", "1.0", sdist_only=True)
         .pypi("both", "1.0", sdist_only=True)
@@ -105,7 +107,7 @@ PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n'
                 "pyproject.toml": PROJECT
                 + f'dependencies = ["left"]\n[dependency-groups]\ndocs = ["{GIT}"]\ntest = ["right"]\n'
             },
-            ["left==1.0.1", "right==1.0"],
+            ["left==1.0.1", "right==2.0"],
             {"as uv reads it": "from a checkout"},
             id="a docs group from git",
         ),
@@ -115,7 +117,7 @@ PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n'
                 "requirements/tests.txt": "left==1.0.0\n",
                 "requirements/tests38.txt": "left==1.0.1\n",
             },
-            ["left==1.0.0", "right==1.0"],
+            ["left==1.0.0", "right==2.0"],
             {"left==1.0.1": "left==1.0.0"},
             id="two files that contradict each other",
         ),
@@ -125,19 +127,19 @@ PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n'
                 "setup.py": "from setuptools import setup\n"
                 "setup(name='app', install_requires=['right'], extras_require={'full': ['left']})\n",
             },
-            ["left==1.0.1", "right==1.0"],
+            ["left==1.0.1", "right==2.0"],
             {},
             id="the project itself with an extra",
         ),
         pytest.param(
             {"requirements.txt": "left\nboth==1.0\n", "requirements-dev.txt": "source\nright\n"},
-            ["left==1.0.1", "right==1.0", "both==1.1"],
+            ["left==1.0.1", "right==2.0", "both==1.1"],
             {"both==1.0": "another release of it is installed", "source": "no usable wheels"},
             id="no wheel",
         ),
         pytest.param(
             {"requirements.txt": "left\n", "requirements-dev.txt": "absent-name\nright\n"},
-            ["left==1.0.1", "right==1.0"],
+            ["left==1.0.1", "right==2.0"],
             {"absent-name": "absent-name"},
             id="a name that the registry lacks",
         ),
@@ -157,9 +159,9 @@ PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n'
             {
                 "Pipfile": '[packages]\nleft = "*"\n',
                 "Pipfile.lock": '{"default": {"left": {"version": "==1.0.0"}},'
-                ' "develop": {"right": {"version": "==1.0"}}}',
+                ' "develop": {"right": {"version": "==2.0"}}}',
             },
-            ["left==1.0.0", "right==1.0"],
+            ["left==1.0.0", "right==2.0"],
             {},
             id="Pipfile.lock",
         ),
@@ -169,7 +171,7 @@ PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n'
                 "[options.extras_require]\ntest =\n    right\n",
                 "setup.py": "import setuptools\nsetuptools.setup()\n",
             },
-            ["left==1.0.1", "right==1.0"],
+            ["left==1.0.1", "right==2.0"],
             {},
             id="setup.cfg",
         ),
@@ -204,7 +206,7 @@ def test_a_locks_default_groups_and_the_projects_own_entry_are_left_out(place: P
     files = {"pyproject.toml": pyproject, "uv.lock": place.lock(pyproject)}
     found, held = place.install(files)
     assert found.level is Level.EVERYTHING, found.in_full
-    assert held == ["left==1.0.1", "right==1.0"]
+    assert held == ["left==1.0.1", "right==2.0"]
 
 
 def test_of_a_lock_that_can_not_be_had_the_pins_are(place: Place) -> None:
@@ -234,7 +236,7 @@ def test_what_a_project_is_tested_with_does_not_change_what_it_runs_with(place: 
         "requirements-dev.txt": "older\nright\nabsent-name\n",
     }
     found, held = place.install(files)
-    assert held == ["left==1.0.1", "right==1.0"]
+    assert held == ["left==1.0.1", "right==2.0"]
     assert set(dict(found.declined)) >= {"older", "absent-name"}
 
 
@@ -247,6 +249,70 @@ def test_a_module_that_only_a_build_writes_is_there(place: Place) -> None:
     assert place.run(files, "python", "-c", "import app; print(app.version)") == "0\n"
 
 
+def test_no_setup_script_runs_outside_the_sandbox_whatever_file_names_the_project(
+    place: Place,
+) -> None:
+    """uv builds what is editable in spite of ``--no-build``: it may find neither line nor script."""
+    witness = place.folder / "ran"
+    files = {
+        "requirements.txt": "left\n-r requirements/deep/base.txt\n",
+        "requirements/deep/base.txt": "-e .\n",
+        "setup.py": f"open({str(witness)!r}, 'w')\nfrom setuptools import setup\nsetup(name='app')\n",
+    }
+    _, held = place.install(files)
+    assert not witness.exists()
+    assert held == ["left==1.0.1"]
+
+
+def test_the_repository_itself_is_never_written(place: Place) -> None:
+    scm = '[project]\nname = "app"\ndynamic = ["version"]\n[tool.setuptools_scm]\n'
+    files = {"pyproject.toml": scm + 'version_file = "_version.py"\n', "requirements.txt": "left\n"}
+    with place.opened(files) as case:
+        for gate in PyPIEcosystem(place.clients).gates():
+            gate.judge(case.context)
+        assert not (case.context.repo.root / "_version.py").exists()
+
+
+@pytest.mark.parametrize("outside", ["../../outside.py", "{root}/outside.py"])
+def test_no_version_is_written_outside_the_tree(place: Place, outside: str) -> None:
+    named = outside.format(root=place.folder)
+    text = f'[project]\nname = "app"\n[tool.setuptools_scm]\nversion_file = "{named}"\n'
+    place.run({"pyproject.toml": text}, "python", "-c", "")
+    assert not list(place.folder.rglob("outside.py"))
+
+
+def test_a_test_runner_changes_nothing_that_is_installed(place: Place) -> None:
+    """The versions that are there are told as those that users get."""
+    files = {"requirements.txt": "right<2\n", "test_app.py": "import pytest\n"}
+    found, held = place.install(files)
+    assert "right==1.0" in held
+    assert "pytest" in dict(found.declined)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"setup.cfg": "[options]\ninstall_requires\n    left\n"},
+        {"poetry.lock": 'package = ["a"]\n'},
+        {"setup.py": 'setup(name="a", entry_points={"console_scripts": ["a=b", ["="]]})\n'},
+        {"requirements.txt": "left ; os_name == 'a\\x27b\\x22'\n"},
+        {"requirements.txt": "left ; os_name == 'a\"\\n-e .\\nbar ; os_name == \"b'\n"},
+        {"pyproject.toml": '[project]\nname = "a"\ndependencies = "left"\n[tool]\nuv = 1\n'},
+    ],
+)
+def test_what_is_written_oddly_is_no_crash(place: Place, files: dict[str, str]) -> None:
+    place.install(files)
+
+
+def test_a_file_that_can_not_be_read_declares_nothing(place: Place) -> None:
+    with place.opened({"requirements.txt": "left\n", "requirements-dev.txt": "right\n"}) as case:
+        repo = case.context.repo
+        (repo.root / "requirements-dev.txt").write_bytes("right\n".encode("utf-16"))
+        project = Environment(case.context, repo, ".")
+        assert project.install().level is Level.EVERYTHING
+        assert project.installed("left") == ("1.0.1",)
+
+
 @pytest.mark.parametrize("safeguard", [True, False])
 def test_no_line_leads_uv_out_of_the_repository(
     place: Place, monkeypatch: pytest.MonkeyPatch, safeguard: bool
@@ -255,6 +321,7 @@ def test_no_line_leads_uv_out_of_the_repository(
     outside.write_text("left==1.0.0\n")
     if not safeguard:
         monkeypatch.setattr(install_plan.Manifests, "strays", ())
+        monkeypatch.setattr(install_plan.Manifests, "_is_plain", True)
     found, held = place.install({"requirements.txt": f"-r {outside}\n"})
     assert (held == []) is safeguard
     assert bool(found.declined) is safeguard

@@ -96,6 +96,10 @@ class NotVulnerableGate:
         )
 
     def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
+        committed = f"node_modules/{package}/package.json"
+        if any(path == committed or path.endswith(f"/{committed}") for path in repo.tracked_files):
+            why = f"{package} is committed below node_modules, which covers what a lock says"
+            return gating.unread(self.name, why)
         held: dict[str, str] = {}
         levels = set()
         unknown = ""

@@ -193,7 +193,10 @@ def _pnpm_texts(inputs: Inputs) -> dict[str, str]:
     if moved := {key: content[key] for key in _MOVED if key in content}:
         path = in_folder(inputs.root, MANIFEST)
         facts = json.loads(texts[path])
-        texts[path] = json.dumps({**facts, "pnpm": {**facts.get("pnpm", {}), **moved}})
+        told = facts.get("pnpm")
+        texts[path] = json.dumps(
+            {**facts, "pnpm": {**(told if isinstance(told, dict) else {}), **moved}}
+        )
     return texts
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from fallback_plugins.gating import in_folder
 from fallback_plugins.pypi.groups import MAX_DEPTH, of_extra, of_group, table_of, texts
 from fallback_plugins.pypi.manifests import Kind, kind_of
+from fallback_plugins.pypi.metadata import own_name
 from fallback_plugins.pypi.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.poetry_tables import pipfile_entries, poetry_entries
 from fallback_plugins.pypi.pyproject import parse_toml
@@ -91,11 +92,24 @@ class _Project:
 
     def text(self, name: str) -> str:
         path = in_folder(self.folder, name)
-        return self.repo.read_text(path) if self.repo.has(path) else ""
+        return self.read(path) if self.repo.has(path) else ""
+
+    def read(self, path: str) -> str:
+        """A file that can't be read (UTF-16, a link) declares nothing."""
+        try:
+            return self.repo.read_text(path)
+        except RepositoryError:
+            return ""
 
     @property
     def pyproject(self) -> Mapping[str, Any]:
         return parse_toml("pyproject.toml", self.text("pyproject.toml"))
+
+    @property
+    def name(self) -> str:
+        """What it calls itself; empty where that can't be read."""
+        own = {name: self.text(name) for name in ("pyproject.toml", "setup.cfg", "setup.py")}
+        return own_name(own)
 
     @property
     def extras(self) -> Mapping[str, Any]:
@@ -116,20 +130,21 @@ def _readable(sources: Iterator[Source]) -> Iterator[Source]:
 def _locks(project: _Project) -> Iterator[Source]:
     for name, key in _PINNED.items():
         tables = parse_toml(name, project.text(name)).get(key)
-        pins = (
-            f"{table['name']}=={table['version']}"
+        pins = {
+            table["name"]: f"{table['name']}=={table['version']}"
             for table in (tables if isinstance(tables, list) else ())
-            if isinstance(table.get("name"), str)
+            if isinstance(table, dict)
+            and isinstance(table.get("name"), str)
             and isinstance(table.get("version"), str)
             and not isinstance(table.get("source"), dict)
-        )
-        yield _source(name, pins, pinned=True)
+        }  # of a package locked for several Pythons the last, which clients write for the newest
+        yield _source(name, pins.values(), pinned=True)
     if text := project.text("Pipfile.lock"):
         lock = PipfileLock("Pipfile.lock", text)
         for section in ("default", "develop"):
-            pins = (_pipfile_pin(name, entry) for name, entry in _items(lock.document, section))
+            locked = (_pipfile_pin(name, entry) for name, entry in _items(lock.document, section))
             yield _source(
-                f"Pipfile.lock [{section}]", pins, pinned=True, for_tests=section != "default"
+                f"Pipfile.lock [{section}]", locked, pinned=True, for_tests=section != "default"
             )
 
 
@@ -166,7 +181,7 @@ def _extras(project: _Project) -> Iterator[Source]:
     readable = table_of(project.pyproject, "project", "optional-dependencies")
     for name in sorted(TEST_GROUPS & extras.keys()):
         option = ("--extra", name) if name in readable else None
-        lines = of_extra(extras, name)
+        lines = of_extra(extras, name, project.name)
         yield _source(f"extra {name}", lines, for_tests=True, option=option)
 
 
@@ -177,7 +192,7 @@ def _hatch(project: _Project) -> Iterator[Source]:
         table = table_of(environments, name)
         lines = [*texts(table.get("dependencies")), *texts(table.get("extra-dependencies"))]
         for extra in texts(table.get("features")):
-            lines += of_extra(project.extras, extra)
+            lines += of_extra(project.extras, extra, project.name)
         plain = (line for line in lines if not set("{}") & set(line))
         yield _source(f"pyproject.toml, hatch environment {name}", plain, for_tests=True)
 
@@ -187,7 +202,7 @@ def _requirements(project: _Project) -> Iterator[Source]:
         if not is_wanted(path, project.folder, project.changed):
             continue
         runtime = PurePosixPath(path).name == "requirements.txt"
-        text = project.repo.read_text(path)
+        text = project.read(path)
         # To install the project itself uv would have to build it.
         named = any(is_itself(line) for line in logical_lines(text))
         option = None if named else ("-r", str(PurePosixPath(path).relative_to(project.folder)))
@@ -197,12 +212,12 @@ def _requirements(project: _Project) -> Iterator[Source]:
 
 def _requirement_lines(project: _Project, path: str, depth: int) -> Iterator[str]:
     """A file's requirements, with those of the files that it includes."""
-    text = project.repo.read_text(path)
+    text = project.read(path)
     for line in logical_lines(text):
         bare = _BEHIND.sub("", line).strip()
         if itself := _ITSELF.match(bare):
             for name in (itself["extras"] or "").split(","):
-                yield from of_extra(project.extras, name.strip())
+                yield from of_extra(project.extras, name.strip(), project.name)
         elif bare and not bare.startswith("-"):
             yield bare
     for other, constraints in includes(path, text):

@@ -89,7 +89,6 @@ class Environment:
 
         Raises ToolMissingError; ToolFailedError where no registry answers, or uv makes no environment.
         """
-        self._write_versions()
         return Installed.kept(self.place)
 
     def _make(self, made: Path) -> Installed:
@@ -155,6 +154,7 @@ class Environment:
 
     def sandboxed(self, arguments: Sequence[str]) -> CommandResult:
         """Run the environment's Python in this folder."""
+        self.write_versions()
         python = self.place / "bin" / "python"
         return self.context.sandbox.run(
             gating.command_in(self.folder, [str(python), *arguments]),
@@ -172,8 +172,11 @@ class Environment:
         places.append(self.place / _OWN_METADATA)
         return {"PYTHONPATH": os.pathsep.join(map(str, places))}
 
-    def _write_versions(self) -> None:
-        """Put the modules that a build would write into the tree, where nothing is in their place."""
+    def write_versions(self) -> None:
+        """Put the modules that a build would write into the tree, where nothing is in their place.
+
+        A tree that a command is to run in: the repository itself is never written.
+        """
         for path, text in version_files(self._manifests.own, self._tag).items():
             with suppress(OSError):
                 self._repo.tree.add(in_folder(self.folder, path), text.encode())

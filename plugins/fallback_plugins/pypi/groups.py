@@ -20,7 +20,7 @@ def of_group(groups: Mapping[str, Any], name: str, depth: int = 0) -> Iterator[s
             yield from of_group(groups, item["include-group"], depth + 1)
 
 
-def of_extra(extras: Mapping[str, Any], name: str, depth: int = 0) -> Iterator[str]:
+def of_extra(extras: Mapping[str, Any], name: str, project: str, depth: int = 0) -> Iterator[str]:
     """An extra with those of the project's own that it names (``lib[async]``)."""
     known = {canonicalize_name(key): value for key, value in extras.items()}
     for line in texts(known.get(canonicalize_name(name)) if name else None):
@@ -29,10 +29,11 @@ def of_extra(extras: Mapping[str, Any], name: str, depth: int = 0) -> Iterator[s
         except InvalidRequirement:
             yield line
             continue
+        is_own = bool(project) and canonicalize_name(asked.name) == canonicalize_name(project)
         own = [extra for extra in sorted(asked.extras) if canonicalize_name(extra) in known]
-        if own and not asked.specifier and depth < MAX_DEPTH:
+        if is_own and own and not asked.specifier and depth < MAX_DEPTH:
             for extra in own:
-                yield from of_extra(extras, extra, depth + 1)
+                yield from of_extra(extras, extra, project, depth + 1)
         else:
             yield line
 

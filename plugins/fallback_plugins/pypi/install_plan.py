@@ -18,7 +18,7 @@ from fallback_plugins.pypi.installing import Step
 from fallback_plugins.pypi.local_places import local_places
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pyproject import asking_nothing, harmless, parse_toml
-from fallback_plugins.pypi.requirements_files import includes
+from fallback_plugins.pypi.requirements_files import includes, is_plain
 from fallback_plugins.pypi.uv_settings import index_variables, leading_out
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
@@ -118,6 +118,8 @@ class Manifests:
         """Write them below a folder, without what uv should not act on. The project's folder there."""
         for path, text in self.texts.items():
             (scratch / path).parent.mkdir(parents=True, exist_ok=True)
+            if kind_of(path) in {Kind.SETUP_PY, Kind.SETUP_CFG}:
+                continue  # uv builds what is editable all the same: nothing is there to run
             if kind_of(path) is Kind.PYPROJECT:
                 text = asking_nothing(path, text) if self.strays else harmless(path, text)
             (scratch / path).write_bytes(text.encode())
@@ -135,7 +137,7 @@ class Manifests:
             # What is computed when the project is built can't be compared with the lock: nothing is built.
             yield Step("uv.lock as it stands", (["sync", "--frozen", *options],))
             return
-        if not self.strays and self.sources and all(source.option for source in self.sources):
+        if not self.strays and self.sources and self._is_plain:
             words = [word for source in self.sources for word in source.option or ()]
             yield Step("all of it, as uv reads it", (["pip", "install", *words],))
         if any(source.left_out for source in self.sources):
@@ -176,6 +178,14 @@ class Manifests:
                     yield f"{path}, line {number} leads out of the repository's requirements files"
 
     @property
+    def _is_plain(self) -> bool:
+        """Has uv the same to read in the files as was read here: requirements, each other, indexes?"""
+        requirements = (path for path in self.texts if kind_of(path) is Kind.REQUIREMENTS)
+        return all(source.option and not source.left_out for source in self.sources) and all(
+            is_plain(path, self.texts[path]) for path in requirements
+        )
+
+    @property
     def _members(self) -> list[str]:
         """A workspace's root is installed with all its members: their tests lie in the same repository."""
         uv = self._table("tool").get("uv")
@@ -206,22 +216,30 @@ def _read_by_uv(repo: RepoContext, folder: str, changed: Sequence[str]) -> dict[
     while wanted:
         path = wanted.pop()
         if path not in found and path in repo.tracked_files:
-            found[path] = repo.read_text(path)
-            wanted += [other for other, _ in includes(path, found[path])]
+            found |= _text(repo, path)
+            wanted += [other for other, _ in includes(path, found.get(path, ""))]
     found |= _manifests_at(repo, [folder, *map(str, PurePosixPath(folder).parents)])
     found |= _manifests_at(repo, local_places(repo, folder, found))
     if repo.has(tox := in_folder(folder, _TOX)):
-        found[tox] = repo.read_text(tox)
+        found |= _text(repo, tox)
     return found
 
 
 def _manifests_at(repo: RepoContext, folders: Collection[str]) -> dict[str, str]:
-    return {
-        path: repo.read_text(path)
-        for path in repo.tracked_files
-        if str(PurePosixPath(path).parent) in folders
-        and kind_of(path) not in {None, Kind.REQUIREMENTS}
-    }
+    found: dict[str, str] = {}
+    for path in repo.tracked_files:
+        other = kind_of(path) in {None, Kind.REQUIREMENTS}
+        if not other and str(PurePosixPath(path).parent) in folders:
+            found |= _text(repo, path)
+    return found
+
+
+def _text(repo: RepoContext, path: str) -> dict[str, str]:
+    """A file that can't be read declares nothing that could be had (UTF-16, a link)."""
+    try:
+        return {path: repo.read_text(path)}
+    except RepositoryError:
+        return {}
 
 
 def pins_of(exported: str) -> tuple[Source, ...]:

@@ -84,8 +84,10 @@ class _Climb:
 
     def climb(self) -> Installed:
         level = self._everything() or self._in_part()
-        # What is there satisfies the runner where it is declared.
+        # What is there satisfies the runner where it is declared, and the runner changes none of it: a
+        # verdict tells the versions that are there as those that users get.
         if (runner := self.plan.runner) is not None:
+            self.kept = tuple(self.plan.there())
             why = self._try(runner, asked=False)
             if why is not None:
                 self.declined.append((runner, why))

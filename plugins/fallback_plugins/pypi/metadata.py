@@ -13,7 +13,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.groups import table_of
+from fallback_plugins.pypi.groups import table_of, texts
 from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.setup_call import setup_call
 from fallback_plugins.pypi.setup_config import items, parsed
@@ -47,6 +47,12 @@ class _Own:
     name: str
     version: object = None
     points: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+def own_name(manifests: Mapping[str, str]) -> str:
+    """What a project calls itself; empty where that can't be read."""
+    told = (own for read in (_pyproject, _setup_files) for own in _readable(read, manifests))
+    return next((own.name for own in told if _PROJECT_NAME.fullmatch(own.name)), "")
 
 
 def own_metadata(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]:
@@ -119,10 +125,8 @@ def _setup_files(manifests: Mapping[str, str]) -> Iterator[_Own]:
     points = {group: value.split("\n") for group, value in items(parser, "options.entry_points")}
     told = said.get("entry_points")
     if isinstance(told, dict):
-        points |= {group: lines for group, lines in told.items() if isinstance(lines, list)}
-    good = {
-        group: [line for line in lines if line and "=" in line] for group, lines in points.items()
-    }
+        points |= {group: texts(lines) for group, lines in told.items()}
+    good = {group: [line for line in lines if "=" in line] for group, lines in points.items()}
     if isinstance(name := said.get("name") or written.get("name"), str):
         yield _Own(name, said.get("version") or written.get("version"), good)
 

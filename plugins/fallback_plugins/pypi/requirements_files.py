@@ -88,6 +88,17 @@ def requirement_lines(path: str, text: str) -> Iterator[str]:
         yield clean(path, _OPTIONS.sub("", line).strip())
 
 
+def is_plain(path: str, text: str) -> bool:
+    """Has every line nothing but a requirement, another file, an index or an option for a file?"""
+    try:
+        for line in logical_lines(text):
+            if not _OWN_INDEX.match(line) and not _LONG_INCLUDE.match(line):
+                list(requirement_lines(path, line))
+    except RecipeError:
+        return False
+    return True
+
+
 def with_requirement(text: str, package: str, version: str) -> str:
     """The file with a line for a package added at its end: a pin where every line is one."""
     lines = [line.strip() for line in logical_lines(text)]
@@ -106,7 +117,14 @@ def clean(path: str, requirement: str) -> str:
         raise unresolvable(path, requirement) from None
     if parsed.url:
         raise unresolvable(path, f"{canonicalize_name(parsed.name)} @ …")
-    return str(parsed)
+    try:
+        written = str(parsed)
+    except ValueError:  # a marker that can't be written again
+        raise unresolvable(path, requirement) from None
+    # Escapes in a marker are undone when it is parsed: no line may become several, or name a variable.
+    if len(written.splitlines()) > 1 or "\\" in requirement or _VARIABLE.search(written):
+        raise unresolvable(path, requirement)
+    return written
 
 
 def plain(path: str, requirement: str) -> str:

@@ -30,6 +30,7 @@ def run(
         found = project.install()
     except (RecipeError, RepositoryError) as error:
         return TargetRun(None, error.problem)
+    project.write_versions()
     told = found.in_words if found.declined else ""
     result = run_as_given(
         context,

@@ -10,7 +10,7 @@ def parsed(text: str) -> ConfigParser:
     parser = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
     try:
         parser.read_string(text)
-    except ConfigParserError:
+    except (ConfigParserError, AttributeError):  # a key without a value, and lines below it
         return ConfigParser()
     return parser
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fallback_plugins.installed import Level
 from fallback_plugins.pypi.declared import Source
+from fallback_plugins.pypi.groups import of_extra
 from fallback_plugins.pypi.installing import MAX_TRIES, Plan, Step, install, reason
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
@@ -82,6 +83,11 @@ def test_a_later_way_counts_and_the_earlier_one_is_told() -> None:
     found = install(Plan((first, second), tuple), uv.run, uv.write)
     assert found.level is Level.EVERYTHING
     assert found.declined == (("first", "left==1: no wheel of it"),)
+
+
+def test_an_extra_of_another_package_is_not_the_projects_own() -> None:
+    extras = {"toml": ["tomli"], "test": ["coverage[toml]", "app[toml]"]}
+    assert list(of_extra(extras, "test", "app")) == ["coverage[toml]", "tomli"]
 
 
 def test_a_runner_is_put_beside_what_is_declared() -> None:
