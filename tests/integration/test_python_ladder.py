@@ -262,11 +262,21 @@ def test_no_setup_script_runs_outside_the_sandbox_whatever_file_names_the_projec
     _, held = place.install(files)
     assert not witness.exists()
     assert held == ["left==1.0.1"]
+    # The registry here has no setuptools to build with: so what uv was given is looked at, too.
+    with place.opened(files) as case:
+        manifests = install_plan.Manifests(case.context.repo, ".")
+        steps = [step.name for step in manifests.everything(lambda _: place.folder / "lines.txt")]
+        manifests.copy_to(place.folder / "copies")
+    assert "all of it, as uv reads it" not in steps
+    assert not list(place.folder.glob("copies/setup.*"))
 
 
 def test_the_repository_itself_is_never_written(place: Place) -> None:
     scm = '[project]\nname = "app"\ndynamic = ["version"]\n[tool.setuptools_scm]\n'
-    files = {"pyproject.toml": scm + 'version_file = "_version.py"\n', "requirements.txt": "left\n"}
+    files = {
+        "pyproject.toml": scm + 'version_file = "_version.py"\n',
+        "requirements.txt": "absent-name\n",
+    }
     with place.opened(files) as case:
         for gate in PyPIEcosystem(place.clients).gates():
             gate.judge(case.context)
