@@ -259,14 +259,15 @@ def test_no_setup_script_runs_outside_the_sandbox_whatever_file_names_the_projec
         "requirements/deep/base.txt": "-e .\n",
         "setup.py": f"open({str(witness)!r}, 'w')\nfrom setuptools import setup\nsetup(name='app')\n",
     }
-    _, held = place.install(files)
-    assert not witness.exists()
-    assert held == ["left==1.0.1"]
-    # The registry here has no setuptools to build with: so what uv was given is looked at, too.
     with place.opened(files) as case:
+        project = Environment(case.context, case.context.repo, ".")
+        project.install()
+        assert project.installed("left") == ("1.0.1",)
+        # The registry here has no setuptools to build with: so what uv was given is looked at, too.
         manifests = install_plan.Manifests(case.context.repo, ".")
         steps = [step.name for step in manifests.everything(lambda _: place.folder / "lines.txt")]
         manifests.copy_to(place.folder / "copies")
+    assert not witness.exists()
     assert "all of it, as uv reads it" not in steps
     assert not list(place.folder.glob("copies/setup.*"))
 
