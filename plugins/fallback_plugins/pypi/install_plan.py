@@ -164,10 +164,11 @@ class Manifests:
 
         uv quotes a file that it can't read as requirements, and puts variables into addresses.
         """
+        requirements = frozenset(self._requirements)
         for path, text in self.texts.items():
             if kind_of(path) is Kind.PYPROJECT:
                 yield from leading_out(path, text)
-            if kind_of(path) is not Kind.REQUIREMENTS:
+            if path not in requirements:
                 continue
             for number, line in enumerate(text.splitlines(), start=1):
                 option = None if is_itself(line) else _PATH_OPTION.match(line)
@@ -180,10 +181,18 @@ class Manifests:
     @property
     def _is_plain(self) -> bool:
         """Has uv the same to read in the files as was read here: requirements, each other, indexes?"""
-        requirements = (path for path in self.texts if kind_of(path) is Kind.REQUIREMENTS)
         return all(source.option and not source.left_out for source in self.sources) and all(
-            is_plain(path, self.texts[path]) for path in requirements
+            is_plain(path, self.texts[path]) for path in self._requirements
         )
+
+    @property
+    def _requirements(self) -> list[str]:
+        """Requirements files, those of any name that they include as well."""
+        return [
+            path
+            for path in self.texts
+            if kind_of(path) in {None, Kind.REQUIREMENTS} and PurePosixPath(path).name != _TOX
+        ]
 
     @property
     def _members(self) -> list[str]:
