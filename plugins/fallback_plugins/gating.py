@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
+from fallback_plugins.installed import Installed, Level
 from fallback_tier.affected import Affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
 from fallback_tier.execution import CommandResult
@@ -97,6 +98,20 @@ def of_own_code(
         more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
         what += f"; not a part of it, and not changed: {told}{more}"
     return skipped(gate, what)
+
+
+def of_installed(
+    gate: str, client: str, found: Installed, base: Callable[[], Installed]
+) -> GateVerdict | None:
+    """Failed where less can be had than of the base commit, skipped where nothing can; None: some of it is
+    there. ``base``: asked only where something could not be had."""
+    if found.declined and found.lacks_beside(base()):
+        said = f"{client} can't install what it can at the base commit: {found.in_words}"
+        return failed(gate, FailureKind.RESOLUTION_FAILED, said, found.in_full)
+    if found.level is Level.METADATA:
+        why = f"{client} can't install the base commit either, so this tells nothing: {found.in_words}"
+        return skipped(gate, why, found.in_full)
+    return None
 
 
 def failed(gate: str, kind: FailureKind, detail: str, log: str = "") -> GateVerdict:

@@ -7,7 +7,7 @@ from fallback_audit.vocabulary import FailureKind, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.comparing import together
 from fallback_plugins.gating import in_folder
-from fallback_plugins.installed import Level, NotInstalled
+from fallback_plugins.installed import Installed, Level, NotInstalled
 from fallback_plugins.npm.checks import BuildGate, TypecheckGate
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.lockfile import installed_versions
@@ -59,14 +59,12 @@ class ResolvesGate:
         if not project.declares:
             return gating.skipped(self.name, f"{project.manifest} declares no dependencies")
         found = project.install()
-        if found.declined:
-            base = Installation(context, context.repo, project.folder).install()
-            if found.lacks_beside(base):
-                said = f"less can be installed than of the base commit: {found.in_words}"
-                return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, found.in_full)
-        if found.level is Level.METADATA:
-            why = f"the base commit can't be installed either, so this tells nothing: {found.in_words}"
-            return gating.skipped(self.name, why, found.in_full)
+
+        def base() -> Installed:
+            return Installation(context, context.repo, project.folder).install()
+
+        if (verdict := gating.of_installed(self.name, project.client, found, base)) is not None:
+            return verdict
         what = f"{project.client} installs {project.manifest}"
         if found.declined:
             what += f" {found.in_words}; not more at the base commit"

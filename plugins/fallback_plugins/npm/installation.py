@@ -4,11 +4,10 @@ Whatever downloads runs outside the sandbox, over copies of texts, with every sc
 is kept, and lies below the tree as a layer that nobody writes to; what runs in the tree runs inside.
 """
 
-import json
 import platform
 import sys
-from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 from fallback_plugins import gating
@@ -25,6 +24,7 @@ from fallback_plugins.npm.pnpm import PNPM
 from fallback_plugins.npm.provision import ClientStore
 from fallback_plugins.npm.yarn import YARN
 from fallback_plugins.store import InstalledStore
+from fallback_plugins.versions import version_of
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
@@ -124,17 +124,6 @@ class Installation:
     def key(self) -> str:
         """All that decides what is installed: texts, clients, node, and the machine."""
         clients = [client.label for client in (YARN, *BERRY.values(), *PNPM.values())]
-        here = [_versions(self.context.clients.run), sys.platform, platform.machine()]
+        asked = [version_of(tool, self.context.clients) for tool in ("npm", "node")]
+        here = [*asked, sys.platform, platform.machine()]
         return f"npm-{gating.content_key(_FORMAT, *self.inputs.identity, clients, *here)}"
-
-
-@lru_cache(maxsize=8)
-def _versions(run: Callable[..., CommandResult]) -> str:
-    """npm's and node's versions, asked once: what is installed depends on both."""
-    ask = ["version", "--json", "--loglevel=error"]
-    said = run("npm", ask, cwd=Path(sys.prefix), timeout_s=60.0)
-    try:
-        told = json.loads(said.output)
-    except ValueError:
-        return said.output
-    return f"npm {told.get('npm')}, node {told.get('node')}"

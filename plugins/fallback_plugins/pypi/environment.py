@@ -52,14 +52,10 @@ class Environment:
     ) -> None:
         self.context = context
         self.folder = folder
-        self._repo = repo
+        #: The tree that it is of.
+        self.repo = repo
         self._manifests = Manifests(repo, folder, context.application.files, runner)
         self._store = InstalledStore.of(context)
-
-    @property
-    def repo(self) -> RepoContext:
-        """The tree that it is of."""
-        return self._repo
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -158,7 +154,7 @@ class Environment:
         python = self.place / "bin" / "python"
         return self.context.sandbox.run(
             gating.command_in(self.folder, [str(python), *arguments]),
-            worktree=self._repo.tree,
+            worktree=self.repo.tree,
             timeout_s=self.context.timeout_s,
             env=self.variables(),
             readable=[self.place],
@@ -167,7 +163,7 @@ class Environment:
     def variables(self) -> dict[str, str]:
         """How Python finds the project itself, and others of the repository that it takes packages from:
         none is installed; flat, or below ``src``."""
-        roots = [self._repo.root / place for place in self._manifests.places]
+        roots = [self.repo.root / place for place in self._manifests.places]
         places = [place for root in roots for place in (root, root / "src")]
         places.append(self.place / _OWN_METADATA)
         return {"PYTHONPATH": os.pathsep.join(map(str, places))}
@@ -179,7 +175,7 @@ class Environment:
         """
         for path, text in version_files(self._manifests.own, self._tag).items():
             with suppress(OSError):
-                self._repo.tree.add(in_folder(self.folder, path), text.encode())
+                self.repo.tree.add(in_folder(self.folder, path), text.encode())
 
     @cached_property
     def _tag(self) -> str:

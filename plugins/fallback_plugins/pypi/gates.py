@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.comparing import together
-from fallback_plugins.installed import Level, NotInstalled
+from fallback_plugins.installed import Installed, Level, NotInstalled
 from fallback_plugins.pypi.checks import ImportsGate, TypecheckGate
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.install_plan import is_test
@@ -50,16 +50,12 @@ class ResolvesGate:
         if not project.declares:
             return gating.skipped(self.name, f"{project.folder!r} declares no dependencies")
         found = project.install()
-        if found.declined:
-            base = Environment(context, context.repo, project.folder).install()
-            if found.lacks_beside(base):
-                said = f"uv can't install what it can at the base commit: {found.in_words}"
-                return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, found.in_full)
-        if found.level is Level.METADATA:
-            why = (
-                f"uv can't install the base commit either, so this tells nothing: {found.in_words}"
-            )
-            return gating.skipped(self.name, why, found.in_full)
+
+        def base() -> Installed:
+            return Environment(context, context.repo, project.folder).install()
+
+        if (verdict := gating.of_installed(self.name, "uv", found, base)) is not None:
+            return verdict
         started = project.sandboxed(["-I", "-c", "import sys"])
         if started.timed_out:
             return gating.timed_out(self.name, started, context)

@@ -5,13 +5,10 @@ A name stands in ``[project]`` (PEP 621), ``[tool.poetry]``, ``[tool.flit.metada
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from configparser import ConfigParser
-from configparser import Error as ConfigParserError
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import distributions
 from pathlib import PurePosixPath
-from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -25,6 +22,8 @@ from fallback_plugins.identity import (
     texts,
     told_version,
 )
+from fallback_plugins.pypi import setup_config
+from fallback_plugins.pypi.groups import table_of
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.requirements import declaration_in
@@ -198,36 +197,33 @@ def _tellings(
 
 def _pyproject(path: str, text: str) -> Iterator[_Told]:
     document = parse_toml(path, text)
-    project = _table(document, "project")
+    project = table_of(document, "project")
     yield _Told(
         project.get("name"),
         project.get("version"),
-        texts(*_table(project, "urls").values()),
+        texts(*table_of(project, "urls").values()),
         project.get("classifiers"),
         project.get("dependencies"),
     )
-    poetry = _table(document, "tool", "poetry")
+    poetry = table_of(document, "tool", "poetry")
     pages = ("repository", "homepage", "documentation")
     yield _Told(
         poetry.get("name"),
         poetry.get("version"),
-        texts(*(poetry.get(page) for page in pages), *_table(poetry, "urls").values()),
+        texts(*(poetry.get(page) for page in pages), *table_of(poetry, "urls").values()),
         poetry.get("classifiers"),
-        [name for name, spec in _table(poetry, "dependencies").items() if isinstance(spec, str)],
+        [name for name, spec in table_of(poetry, "dependencies").items() if isinstance(spec, str)],
     )
-    flit = _table(document, "tool", "flit", "metadata")
+    flit = table_of(document, "tool", "flit", "metadata")
     yield _Told(flit.get("dist-name") or flit.get("module"), None, texts(flit.get("home-page")))
 
 
 def _setup_cfg(_path: str, text: str) -> Iterator[_Told]:
-    parser = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
-    try:
-        parser.read_string(text)
-    except ConfigParserError:
+    parser = setup_config.read(text)
+    if parser is None:
         yield _Told(None, hides_its_name=True)
         return
-    metadata = parser.items("metadata") if parser.has_section("metadata") else ()
-    said = {key: value or "" for key, value in metadata}
+    said = dict(setup_config.items(parser, "metadata"))
     version = said.get("version", "")
     computed = version.startswith(("attr:", "file:"))
     pages = (line.partition("=")[2].strip() for line in said.get("project_urls", "").splitlines())
@@ -265,10 +261,3 @@ def _asks_for(name: str, requires: object) -> bool:
         and "extra ==" not in line
         for line in lines
     )
-
-
-def _table(document: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    found: Any = document
-    for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}

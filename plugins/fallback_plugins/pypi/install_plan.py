@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from fallback_plugins.gating import in_folder
 from fallback_plugins.pypi.declared import TEST_GROUPS, Source, declared, is_itself, is_wanted
+from fallback_plugins.pypi.groups import table_of
 from fallback_plugins.pypi.installing import Step
 from fallback_plugins.pypi.local_places import local_places
 from fallback_plugins.pypi.manifests import Kind, kind_of
@@ -43,7 +43,7 @@ _OWN = ("pyproject.toml", "setup.cfg", "setup.py")
 #: Characters of a line that is only named.
 _SHOWN = 80
 
-#: One file's test requirements, written where every tool can read it.
+#: Writes lines to a file of ours, and says where.
 Write = Callable[[str], Path]
 
 
@@ -197,24 +197,19 @@ class Manifests:
     @property
     def _members(self) -> list[str]:
         """A workspace's root is installed with all its members: their tests lie in the same repository."""
-        uv = self._table("tool").get("uv")
-        return ["--all-packages"] if isinstance(uv, dict) and "workspace" in uv else []
+        return ["--all-packages"] if "workspace" in table_of(self._facts, "tool", "uv") else []
 
     @property
     def _groups(self) -> list[str]:
         """Options for the extras and dependency groups that tests need."""
         named: list[str] = []
         for option, table in (
-            ("--extra", self._table("project").get("optional-dependencies")),
-            ("--group", self._table("dependency-groups")),
+            ("--extra", table_of(self._facts, "project", "optional-dependencies")),
+            ("--group", table_of(self._facts, "dependency-groups")),
         ):
-            names = TEST_GROUPS.intersection(table if isinstance(table, dict) else ())
-            named += [word for name in sorted(names) for word in (option, name)]
+            names = sorted(TEST_GROUPS.intersection(table))
+            named += [word for name in names for word in (option, name)]
         return named
-
-    def _table(self, key: str) -> dict[str, Any]:
-        value = self._facts.get(key)
-        return value if isinstance(value, dict) else {}
 
 
 def _read_by_uv(repo: RepoContext, folder: str, changed: Sequence[str]) -> dict[str, str]:

@@ -51,8 +51,8 @@ class _Own:
 
 def own_name(manifests: Mapping[str, str]) -> str:
     """What a project calls itself; empty where that can't be read."""
-    told = (own for read in (_pyproject, _setup_files) for own in _readable(read, manifests))
-    return next((own.name for own in told if _PROJECT_NAME.fullmatch(own.name)), "")
+    own = _own(manifests)
+    return "" if own is None else own.name
 
 
 def own_metadata(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]:
@@ -61,8 +61,7 @@ def own_metadata(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]:
     ``manifests``: texts of pyproject.toml, setup.cfg and setup.py, by these names; ``tag``: the newest tag,
     which tells a version that is computed.
     """
-    told = (own for read in (_pyproject, _setup_files) for own in _readable(read, manifests))
-    own = next((own for own in told if _PROJECT_NAME.fullmatch(own.name)), None)
+    own = _own(manifests)
     if own is None:
         return {}
     version = own.version
@@ -99,6 +98,12 @@ def version_of(tag: str) -> str:
     """The version that a tag names (``v2.3.0``, ``lib-2.3.0``)."""
     found = _TAGGED.search(tag)
     return found[1] if found else DYNAMIC_VERSION
+
+
+def _own(manifests: Mapping[str, str]) -> _Own | None:
+    """What the first file that names the project says."""
+    told = (own for read in (_pyproject, _setup_files) for own in _readable(read, manifests))
+    return next((own for own in told if _PROJECT_NAME.fullmatch(own.name)), None)
 
 
 def _readable(read: Any, manifests: Mapping[str, str]) -> Iterator[_Own]:

@@ -5,14 +5,19 @@ from configparser import ConfigParser
 from configparser import Error as ConfigParserError
 
 
-def parsed(text: str) -> ConfigParser:
-    """The file, without filling anything in; empty where it can't be read."""
+def read(text: str) -> ConfigParser | None:
+    """The file, without filling anything in; None where it can't be read."""
     parser = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
     try:
         parser.read_string(text)
     except (ConfigParserError, AttributeError):  # a key without a value, and lines below it
-        return ConfigParser()
+        return None
     return parser
+
+
+def parsed(text: str) -> ConfigParser:
+    """The file; empty where it can't be read."""
+    return read(text) or ConfigParser()
 
 
 def items(parser: ConfigParser, section: str) -> Iterator[tuple[str, str]]:

@@ -375,3 +375,9 @@ def test_many_scripts_without_a_readable_name_are_read_once(tmp_path: Path) -> N
     many = tuple(f"src/m{number}/f{number}.py" for number in range(20_000))
     repo = repo.model_copy(update={"tracked_files": (*repo.tracked_files, *many)})
     assert pypi(FakeClients()).own_packages(repo, NAMES) == ()
+
+
+def test_a_setup_cfg_that_can_not_be_read_is_no_crash(tmp_path: Path) -> None:
+    """A key without a value, and lines below it: the parser itself ends with an AttributeError."""
+    text = "[metadata]\nname = lib\n[options]\ninstall_requires\n    requests\n"
+    assert named(tmp_path, {"setup.cfg": text, "lib.py": ""}) == {"lib": None}
