@@ -212,9 +212,9 @@ class EcosystemPlugin(Protocol):
         """
         ...
 
-    def runs_on(self, context: GateContext, tree: RepoContext) -> str:
-        """What ``run`` runs on in ``tree``: interpreters, and all that decides what is installed. Equal
-        where both are the same. Nothing is installed for it. Raises ToolMissingError."""
+    def runs_on(self, context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
+        """What ``run`` runs ``argv`` on in ``tree``: interpreters, and what is installed, to the byte.
+        Equal where both are the same. Raises as ``run`` does."""
         ...
 
     def tests_ran(self, output: str) -> int | None:

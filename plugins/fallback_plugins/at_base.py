@@ -29,8 +29,8 @@ def run_at_base(context: GateContext, run: Callable[[RepoContext], Seen]) -> See
 def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: object) -> Path:
     """Where is kept what a gate saw at the base commit, in one folder.
 
-    ``on``: the interpreter and what is installed there; another is another run. With the sandbox or
-    without: what fails for want of a network in the one excuses nothing in the other.
+    ``on``: the interpreter and what is installed there, to the byte; another is another run. With the
+    sandbox or without: what fails for want of a network in the one excuses nothing in the other.
     """
     where = type(context.sandbox).__qualname__
     commit = context.repo.base_commit

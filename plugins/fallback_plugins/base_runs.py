@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from fallback_plugins.at_base import keep, kept, place_of, run_at_base
@@ -16,6 +18,9 @@ from fallback_tier.repo import RepoContext
 
 #: Runs a suite in a tree, once its dependencies are there.
 Run = Callable[[RepoContext], SuiteRun | NotInstalled]
+
+#: What a suite runs on at the base commit (``place_of``): asked for only once that is installed.
+On = Callable[[], str]
 
 #: What differs between two runs that print the same: durations, seeds, addresses. Never a count.
 _VARYING = re.compile(r"0x[0-9a-f]+|\d+(?:[.:]\d+)+|\d+(?= ?(?:ms|s|m)\b)|\d{4,}")
@@ -58,15 +63,20 @@ class BaseRun:
 class BaseRuns:
     """The runs at the base commit of one suite in one folder, as many as somebody needs."""
 
-    def __init__(self, context: GateContext, gate: str, folder: str, run: Run, on: str) -> None:
+    def __init__(self, context: GateContext, gate: str, folder: str, run: Run, on: On) -> None:
         self._context = context
         self._run = run
-        self._place = place_of(context, gate, folder, on, run.__module__)
+        self._where = (gate, folder, on)
         self._runs: list[BaseRun] | None = None
         #: Why there is no run at all: nothing can be installed there.
         self.absent: NotInstalled | None = None
         #: Why there is none: the wall clock ended it. Not kept, it was perhaps for a passing reason.
         self.late: BaseRun | None = None
+
+    @cached_property
+    def _place(self) -> Path:
+        gate, folder, on = self._where
+        return place_of(self._context, gate, folder, on(), self._run.__module__)
 
     @property
     def made(self) -> list[BaseRun]:

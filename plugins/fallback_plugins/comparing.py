@@ -43,7 +43,7 @@ class Check:
     findings: Callable[[str], Sequence[Finding]] = lambda _: ()
     blocked: Callable[[CommandResult], bool] = lambda _: False
     inputs: Sequence[str] = ()
-    on: str = ""
+    on: Callable[[], str] = str
 
 
 def judge_check(gate: str, context: GateContext, folder: str, check: Check) -> GateVerdict:
@@ -91,7 +91,7 @@ class _Base:
 
 def _at_base(gate: str, context: GateContext, folder: str, check: Check) -> _Base | NotInstalled:
     """How the check ends at the base commit."""
-    place = place_of(context, gate, folder, check.on, check.label, check.inputs)
+    place = place_of(context, gate, folder, check.on(), check.label, check.inputs)
     before: dict[str, Any] | None = kept(place)
     if before is not None:
         return _Base(**before)

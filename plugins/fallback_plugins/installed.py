@@ -29,19 +29,27 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Installed:
-    """What is there. ``declined``: steps, files and lines that could not be had, and the client's words."""
+    """What is there. ``declined``: steps, files and lines that could not be had, and the client's words;
+    ``how``: where it was not had in the usual way (``on Python 3.10``)."""
 
     level: Level
     declined: tuple[tuple[str, str], ...] = ()
+    how: tuple[str, ...] = ()
 
     @property
     def in_words(self) -> str:
         """``in part; not: coverage==5.0.4 (no wheel …)``, one sentence of a verdict."""
+        level = ", ".join((self.level, *self.how))
         if not self.declined:
-            return self.level.value
+            return level
         told = "; ".join(f"{what} ({why})" for what, why in self.declined[:_TOLD])
         more = len(self.declined) - _TOLD
-        return f"{self.level}; not: {told}{f'; and {more} more' if more > 0 else ''}"
+        return f"{level}; not: {told}{f'; and {more} more' if more > 0 else ''}"
+
+    @property
+    def is_as_declared(self) -> bool:
+        """Is all of it there, in the usual way: is there nothing to tell?"""
+        return not self.declined and not self.how
 
     @property
     def in_full(self) -> str:
@@ -65,4 +73,4 @@ class Installed:
         """What was kept there."""
         found = json.loads((environment / RECORD).read_text(encoding="utf-8"))
         declined = tuple((what, why) for what, why in found["declined"])
-        return cls(Level(found["level"]), declined)
+        return cls(Level(found["level"]), declined, tuple(found.get("how", ())))

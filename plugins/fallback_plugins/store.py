@@ -83,6 +83,12 @@ class InstalledStore:
             self._use(key)
         return place / _CONTENT
 
+    @staticmethod
+    def digest(place: Path) -> str:
+        """Of every byte of an entry's folder, as it was made."""
+        mark = json.loads((place.parent / MARK).read_text(encoding="utf-8"))
+        return str(mark["content"])
+
     def _use(self, key: str) -> None:
         use = self._entries.use(key)
         if (before := self._uses.pop(key, None)) is not None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fallback_audit.vocabulary import FailureKind
-from fallback_plugins.base_runs import BaseRun, BaseRuns, Run, said
+from fallback_plugins.base_runs import BaseRun, BaseRuns, On, Run, said
 from fallback_plugins.flaky import PATCHED_RERUNS, Weighed, is_settled, weigh
 from fallback_plugins.gating import failed, passed, patched, skipped, timed_out
 from fallback_plugins.installed import NotInstalled
@@ -19,7 +19,7 @@ from fallback_plugins.suite_run import SuiteRun
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 
-def judge_tests(gate: str, context: GateContext, folder: str, run: Run, on: str) -> GateVerdict:
+def judge_tests(gate: str, context: GateContext, folder: str, run: Run, on: On) -> GateVerdict:
     """Run the base commit's tests on the patched files, and compare.
 
     ``run`` gets the tree to run in; ``on``: what it runs on at the base commit (``place_of``). Raises what

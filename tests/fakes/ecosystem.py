@@ -116,7 +116,7 @@ class FakeEcosystem:
         output = result.output.replace(f"{tree.root}/", "").replace(str(tree.root), ".")
         return TargetRun(result.model_copy(update={"output": output}))
 
-    def runs_on(self, context: GateContext, tree: RepoContext) -> str:
+    def runs_on(self, context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
         return self.on
 
     def tests_ran(self, output: str) -> int | None:

@@ -160,9 +160,11 @@ class Universe:
         *,
         sdist_only: bool = False,
         files: Mapping[str, str] | None = None,
+        tag: str = "py3-none-any",
     ) -> Self:
         """``yanked``: the reason. ``sdist_only``: no wheel, and an sdist whose requirements only a
-        build could tell (building it fails: nothing here may be built). ``files``: more of a wheel."""
+        build could tell (building it fails: nothing here may be built). ``files``: more of a wheel;
+        ``tag``: which Pythons it is for."""
         releases = self.pypi_packages.setdefault(canonicalize_name(name), {})
         metadata = _metadata(name, version, requires, requires_python, extras or {})
         stem = f"{canonicalize_name(name).replace('-', '_')}-{version}"
@@ -170,7 +172,7 @@ class Universe:
             texts = {"setup.py": 'raise SystemExit("built")\n', "PKG-INFO": _legacy(metadata)}
             file, content = f"{stem}.tar.gz", _tarball(stem, texts)
         else:
-            file, content = f"{stem}-py3-none-any.whl", _wheel(stem, metadata, files or {})
+            file, content = f"{stem}-{tag}.whl", _wheel(stem, metadata, files or {}, tag)
         releases[file] = PypiRelease(
             file,
             content,
@@ -278,14 +280,14 @@ def _legacy(metadata: str) -> str:
     return "\n".join(["Metadata-Version: 2.1", *kept[1:]]) + "\n"
 
 
-def _wheel(stem: str, metadata: str, files: Mapping[str, str]) -> bytes:
+def _wheel(stem: str, metadata: str, files: Mapping[str, str], tag: str) -> bytes:
     info = f"{stem}.dist-info"
     texts = {
         f"{stem.rpartition('-')[0]}/__init__.py": "",
         **files,
         f"{info}/METADATA": metadata,
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\n"
-        "Tag: py3-none-any\n",
+        f"Tag: {tag}\n",
     }
     record = [f"{name},sha256={_record_hash(text)},{len(text)}" for name, text in texts.items()]
     texts[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,"]) + "\n"

@@ -123,7 +123,7 @@ class ProofGate:
 
     def _base(self, context: GateContext) -> "_AtBase":
         """Asked once for a commit, a proof and what it runs on: what outlives attempts keeps the answer."""
-        on = self.plugin.runs_on(context, context.repo)
+        on = self.plugin.runs_on(context, context.repo, self.proof.command)
         # A failure for want of a network is no flaw outside.
         facts = [self.plugin.name, on, type(context.sandbox).__qualname__, self.proof.digest]
         digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]

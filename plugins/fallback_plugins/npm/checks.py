@@ -58,8 +58,9 @@ class TypecheckGate:
             )
             return result.model_copy(update={"output": gating.relative_log(result, tree.root)})
 
-        on = Installation(context, context.repo, folder).key
-        check = Check(f"tsc -p {config}", run, tsconfig.findings, tsconfig.is_blocked, on=on)
+        base = Installation(context, context.repo, folder)
+        told = (tsconfig.findings, tsconfig.is_blocked)
+        check = Check(f"tsc -p {config}", run, *told, on=base.contents)
         return judge_check(self.name, context, folder, check)
 
 
@@ -86,8 +87,8 @@ class BuildGate:
             why = _not_installed(target)
             return target.build() if why is None else NotInstalled(why)
 
-        on = Installation(context, context.repo, folder).key
-        check = Check("npm run build", run, on=on)
+        base = Installation(context, context.repo, folder)
+        check = Check("npm run build", run, on=base.contents)
         return judge_check(self.name, context, folder, check)
 
 

@@ -110,8 +110,13 @@ class NpmEcosystem:
 
         return running.run(context, tree, argv, timeout_s)
 
-    def runs_on(self, context: GateContext, tree: RepoContext) -> str:
-        """The key of what is installed."""
+    def runs_on(
+        self,
+        context: GateContext,
+        tree: RepoContext,
+        argv: Sequence[str],  # noqa: ARG002 (nothing more is installed for a command)
+    ) -> str:
+        """What is installed, to the byte."""
         from fallback_plugins.npm import running
 
         return running.runs_on(context, tree)

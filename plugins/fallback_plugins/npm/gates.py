@@ -176,8 +176,8 @@ class TestsGate:
             told = f"installed {found.in_words}" if found.declined else ""
             return run_tests(context, target, tree, told)
 
-        on = Installation(context, context.repo, folder).key
-        return judge_tests(self.name, context, folder, run, on)
+        base = Installation(context, context.repo, folder)
+        return judge_tests(self.name, context, folder, run, base.contents)
 
 
 def _held(

@@ -89,6 +89,12 @@ class Installation:
             return Installed(Level.EVERYTHING)
         return Installed.kept(self._store.entry(self.key, self._make))
 
+    def contents(self) -> str:
+        """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
+        if not self.declares:
+            return self.key
+        return f"{self.key} {self._store.digest(self._store.entry(self.key, self._make))}"
+
     def found(self) -> Installed | None:
         """What is installed already; None: nobody has tried."""
         place = self._store.find(self.key)

@@ -19,7 +19,7 @@ def runs_on(context: GateContext, tree: RepoContext) -> str:
     if not tree.has(MANIFEST):
         return version_of("node", context.clients)
     try:
-        return Installation(context, tree, ".").key
+        return Installation(context, tree, ".").contents()
     except (RecipeError, RepositoryError):
         return ""
 

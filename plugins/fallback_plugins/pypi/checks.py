@@ -92,10 +92,9 @@ class _PythonRun:
     folder: str
     arguments: Sequence[str]
 
-    @property
     def at_base(self) -> str:
         """What it runs on at the base commit."""
-        return Environment(self.context, self.context.repo, self.folder).key
+        return Environment(self.context, self.context.repo, self.folder).contents()
 
     def __call__(self, tree: RepoContext) -> CommandResult | NotInstalled:
         target = Environment(self.context, tree, self.folder)

@@ -104,11 +104,11 @@ class PyPIEcosystem:
 
         return running.run(context, tree, argv, timeout_s)
 
-    def runs_on(self, context: GateContext, tree: RepoContext) -> str:
-        """The key of its environment."""
+    def runs_on(self, context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
+        """Its environment, to the byte."""
         from fallback_plugins.pypi import running
 
-        return running.runs_on(context, tree)
+        return running.runs_on(context, tree, argv)
 
     def tests_ran(self, output: str) -> int | None:
         """By the last lines of pytest and unittest."""

@@ -1,17 +1,14 @@
 """A virtual environment of a project's dependencies, and its Python run in it.
 
-Everything that downloads runs outside the sandbox over copies of the manifests and takes wheels
-only (``--no-build``): no source distribution and no local project is built there, so no target's
-code runs. The environment lies in the cache, read-only to what runs inside.
+The environment lies in the cache, read-only to what runs inside; ``making`` makes it.
 """
 
 import os
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from importlib.metadata import distributions
-from itertools import count
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -19,26 +16,30 @@ from packaging.utils import canonicalize_name
 from fallback_plugins import gating
 from fallback_plugins.gating import in_folder
 from fallback_plugins.installed import Installed, Level
-from fallback_plugins.pypi.declared import Source
-from fallback_plugins.pypi.install_plan import Manifests, pins_of
-from fallback_plugins.pypi.installing import Plan, install
-from fallback_plugins.pypi.metadata import has_dynamic_version, own_metadata, version_files
+from fallback_plugins.pypi import pythons
+from fallback_plugins.pypi.install_plan import Manifests
+from fallback_plugins.pypi.making import Setting, make
+from fallback_plugins.pypi.metadata import (
+    asked_python,
+    has_dynamic_version,
+    own_metadata,
+    version_files,
+)
 from fallback_plugins.store import InstalledStore
 from fallback_plugins.versions import this_python, version_of
-from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
-#: No source distribution and no local project is built; compiling would start the new environment's Python,
-#: and every .pth file in it, out here.
-_NEVER_BUILT = ("--no-build", "--no-compile-bytecode")
-
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 5
+_FORMAT = 6
 
 #: git reads its own files.
 _GIT_TIMEOUT_S = 30.0
+
+#: A project whose last commit is older than this was tested with other releases than today's. Where its
+#: own code is at fault, those of its day are installed: today's break tests that tell nothing of the flaw.
+OF_ITS_DAY_AFTER = timedelta(days=180)
 
 #: Folder of an environment with the project's own metadata: the project itself is not installed.
 _OWN_METADATA = "own-metadata"
@@ -72,8 +73,13 @@ class Environment:
     @cached_property
     def key(self) -> str:
         """All that decides what is installed: manifests, uv, the Python that it is for, and the machine."""
-        by = (self._tag, version_of("uv", self.context.clients), *this_python())
+        settings = [(str(setting.python), setting.until) for setting in self._settings]
+        by = (self._tag, settings, version_of("uv", self.context.clients), *this_python())
         return f"python-{gating.content_key(_FORMAT, *self._manifests.identity, *by)}"
+
+    def contents(self) -> str:
+        """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
+        return f"{self.key} {self._store.digest(self.place)}"
 
     @cached_property
     def place(self) -> Path:
@@ -88,47 +94,11 @@ class Environment:
         return Installed.kept(self.place)
 
     def _make(self, made: Path) -> Installed:
-        with gating.scratch(self.context) as scratch:
-            found = self._installed_in(made, scratch)
+        found = make(self.context, self._manifests, made, self._settings)
         for path, text in own_metadata(self._manifests.own, self._tag).items():
             (made / _OWN_METADATA / path).parent.mkdir(parents=True, exist_ok=True)
             (made / _OWN_METADATA / path).write_bytes(text.encode())
         return found
-
-    def _installed_in(self, made: Path, scratch: Path) -> Installed:
-        """Climb the ladder in a new environment, from copies of the manifests."""
-        manifests = self._manifests
-        folder = manifests.copy_to(scratch)
-        make = ["venv", "--no-project", "--relocatable", "--python", str(_interpreter())]
-        result = self._uv([*make, str(made)], folder)
-        if not result.ok:
-            raise ToolFailedError(
-                f"uv makes no environment: {gating.in_short(result.output)}",
-                next_step="Check uv and the Python that it uses.",
-                output=result.output,
-            )
-        python = str(made / "bin" / "python")
-        numbers = count()
-
-        def uv(words: Sequence[str]) -> CommandResult:
-            done = self._uv([*words, *_NEVER_BUILT, "--python", python], folder, made)
-            return done.model_copy(update={"output": gating.relative_log(done, scratch)})
-
-        def write(lines: str) -> Path:
-            place = scratch / f"fallback-tier-{next(numbers)}.txt"
-            place.write_text(lines + "\n", encoding="utf-8")
-            return place
-
-        def sources() -> Sequence[Source]:
-            if not manifests.locked:
-                return manifests.sources
-            place = scratch / "exported.txt"
-            exported = self._uv(manifests.export(place), folder)
-            return pins_of(place.read_text("utf-8")) if exported.ok and place.exists() else ()
-
-        steps = tuple(manifests.everything(write))
-        plan = Plan(steps, sources, manifests.runner, manifests.strays, lambda: _pins_in(made))
-        return install(plan, uv, write)
 
     def installed(self, package: str) -> tuple[str, ...]:
         """Versions in the environment, if it was made; its metadata is read, nothing imported."""
@@ -157,8 +127,13 @@ class Environment:
             worktree=self.repo.tree,
             timeout_s=self.context.timeout_s,
             env=self.variables(),
-            readable=[self.place],
+            readable=self.readable,
         )
+
+    @property
+    def readable(self) -> list[Path]:
+        """What a sandbox must be able to read to run it. Raises as ``install`` does."""
+        return [self.place, *pythons.readable(self.place)]
 
     def variables(self) -> dict[str, str]:
         """How Python finds the project itself, and others of the repository that it takes packages from:
@@ -183,31 +158,30 @@ class Environment:
         own = self._manifests.own
         if not version_files(own) and not has_dynamic_version(own):
             return ""
-        words = ["describe", "--tags", "--abbrev=0", self.context.repo.base_commit]
+        return self._git("describe", "--tags", "--abbrev=0", self.context.repo.base_commit)
+
+    @cached_property
+    def _settings(self) -> Sequence[Setting]:
+        """How to make it, in the order in which it is tried: with our Python first."""
+        until = self._day
+        suited = pythons.suited(asked_python(self._manifests.own))
+        found = [Setting(python, until) for python in suited]
+        return [*found, Setting(suited[0])] if until else found
+
+    @cached_property
+    def _day(self) -> str:
+        """The base commit's day, where releases of its day are to be installed; else empty."""
+        affected = self.context.repo.affected
+        if affected is None or not affected.is_own or self._manifests.locked:
+            return ""
+        told = self._git("show", "-s", "--format=%cs", self.context.repo.base_commit)
+        with suppress(ValueError):
+            old = date.fromisoformat(told) + OF_ITS_DAY_AFTER < datetime.now(UTC).date()
+            return told if old else ""
+        return ""
+
+    def _git(self, *words: str) -> str:
+        """What git says of the repository; empty where it fails."""
         root = self.context.repo.root
         told = self.context.clients.run("git", words, cwd=root, timeout_s=_GIT_TIMEOUT_S)
         return told.output.strip() if told.ok else ""
-
-    def _uv(
-        self, arguments: Sequence[str], folder: Path, environment: Path | None = None
-    ) -> CommandResult:
-        env = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
-        # uv takes no --no-compile-bytecode beside this variable: without it, there is nothing to say no to.
-        env |= {"UV_COMPILE_BYTECODE": "", **self._manifests.variables}
-        env["UV_PROJECT_ENVIRONMENT"] = "" if environment is None else str(environment)
-        timeout_s = self.context.timeout_s
-        return self.context.clients.run("uv", arguments, cwd=folder, timeout_s=timeout_s, env=env)
-
-
-def _pins_in(environment: Path) -> list[str]:
-    """What is installed there; its metadata is read, nothing imported."""
-    places = [str(path) for path in environment.glob("lib/python*/site-packages")]
-    found = distributions(path=places) if places else ()
-    return [f"{one.metadata['Name']}=={one.version}" for one in found]
-
-
-def _interpreter() -> Path:
-    """The Python under ours: an environment made from a virtual environment would need that one."""
-    return (
-        Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-    )

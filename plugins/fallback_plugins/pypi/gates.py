@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.comparing import together
-from fallback_plugins.installed import Installed, Level, NotInstalled
+from fallback_plugins.installed import Installed, NotInstalled
 from fallback_plugins.pypi.checks import ImportsGate, TypecheckGate
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.install_plan import is_test
@@ -63,8 +63,10 @@ class ResolvesGate:
             said = f"Python does not start with these packages: {gating.in_short(started.output)}"
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, started.output)
         what = f"uv installs {', '.join(project.sources)}"
-        if found.level is Level.IN_PART:
+        if found.declined:
             what += f" {found.in_words}; so it is at the base commit"
+        elif found.how:
+            what += f", {', '.join(found.how)}"
         return gating.passed(self.name, what, found.in_full)
 
 
@@ -156,8 +158,8 @@ class TestsGate:
         def run(tree: RepoContext) -> SuiteRun | NotInstalled:
             return run_tests(Environment(context, tree, folder))
 
-        on = Environment(context, context.repo, folder).key
-        verdict = judge_tests(self.name, context, folder, run, on)
+        base = Environment(context, context.repo, folder)
+        verdict = judge_tests(self.name, context, folder, run, base.contents)
         if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"
             return gating.skipped(self.name, why, verdict.log)

@@ -4,6 +4,8 @@ Each in a process of its own: a module that ends the interpreter, or hangs, deci
 Usage: ``python -c TEXT SECONDS MODULE...``; exit code 1 where a module can't be imported.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import signal

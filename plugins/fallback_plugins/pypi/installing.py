@@ -68,6 +68,13 @@ def install(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed:
     return _Climb(plan, uv, write).climb()
 
 
+def install_whole(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed | None:
+    """Only all of it, and the runner; None where that can't be had. Raises as ``install`` does."""
+    climb = _Climb(plan, uv, write)
+    level = climb.everything()
+    return None if level is None else climb.with_runner(level)
+
+
 @dataclass
 class _Climb:
     """One ladder: what was had so far, and what could not be."""
@@ -83,7 +90,9 @@ class _Climb:
     tries: int = 0
 
     def climb(self) -> Installed:
-        level = self._everything() or self._in_part()
+        return self.with_runner(self.everything() or self._in_part())
+
+    def with_runner(self, level: Level) -> Installed:
         # What is there satisfies the runner where it is declared, and the runner changes none of it: a
         # verdict tells the versions that are there as those that users get.
         if (runner := self.plan.runner) is not None:
@@ -95,7 +104,7 @@ class _Climb:
                 level = Level.IN_PART
         return Installed(level, tuple(self.declined))
 
-    def _everything(self) -> Level | None:
+    def everything(self) -> Level | None:
         self.declined += self.plan.refused
         for step in self.plan.everything:
             whys = (self._run(command) for command in step.commands)

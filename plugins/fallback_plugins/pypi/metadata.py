@@ -47,6 +47,7 @@ class _Own:
     name: str
     version: object = None
     points: Mapping[str, list[str]] = field(default_factory=dict)
+    python: object = None
 
 
 def own_name(manifests: Mapping[str, str]) -> str:
@@ -75,6 +76,12 @@ def own_metadata(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]:
         f"{folder}/METADATA": f"Metadata-Version: 2.1\nName: {own.name}\nVersion: {version}\n",
         f"{folder}/entry_points.txt": points,
     }
+
+
+def asked_python(manifests: Mapping[str, str]) -> str:
+    """The Pythons that it asks for (``>=3.8``), as PEP 440 or Poetry writes it; empty: it says none."""
+    own = _own(manifests)
+    return own.python if own is not None and isinstance(own.python, str) else ""
 
 
 def has_dynamic_version(manifests: Mapping[str, str]) -> bool:
@@ -119,8 +126,9 @@ def _pyproject(manifests: Mapping[str, str]) -> Iterator[_Own]:
         own = table_of(document, *table.split("."))
         points = {group: _points(own.get(key)) for key, group in _SCRIPTS.items()}
         points |= {group: _points(told) for group, told in table_of(own, plugins).items()}
+        python = own.get("requires-python") or table_of(own, "dependencies").get("python")
         if isinstance(name := own.get("name"), str):
-            yield _Own(name, own.get("version"), points)
+            yield _Own(name, own.get("version"), points, python)
 
 
 def _setup_files(manifests: Mapping[str, str]) -> Iterator[_Own]:
@@ -132,8 +140,9 @@ def _setup_files(manifests: Mapping[str, str]) -> Iterator[_Own]:
     if isinstance(told, dict):
         points |= {group: texts(lines) for group, lines in told.items()}
     good = {group: [line for line in lines if "=" in line] for group, lines in points.items()}
+    python = said.get("python_requires") or dict(items(parser, "options")).get("python_requires")
     if isinstance(name := said.get("name") or written.get("name"), str):
-        yield _Own(name, said.get("version") or written.get("version"), good)
+        yield _Own(name, said.get("version") or written.get("version"), good, python)
 
 
 def _points(table: object) -> list[str]:

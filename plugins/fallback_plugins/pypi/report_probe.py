@@ -5,6 +5,8 @@ importable there. What a test does to ``os`` or ``json`` (a fake file system) do
 functions are bound before. A forked child tells nothing.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
@@ -76,7 +78,7 @@ class PytestReporter:
         if report.failed:
             self._count(report.nodeid, "uncollected")
 
-    def _count(self, name: str, was: "str | None") -> None:
+    def _count(self, name: str, was: str | None) -> None:
         if was is None:
             return
         self.ran += was != "skipped"
@@ -123,7 +125,7 @@ def unittest_runner(lines: Lines) -> type[unittest.TextTestRunner]:
     return type("Runner", (unittest.TextTestRunner,), {"resultclass": made, "run": run})
 
 
-def main(path: str, runner: str, arguments: "list[str]") -> None:
+def main(path: str, runner: str, arguments: list[str]) -> None:
     """Run it, and exit as it exits."""
     lines = Lines(path)
     if runner == "unittest":

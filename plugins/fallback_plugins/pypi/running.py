@@ -13,10 +13,10 @@ from fallback_tier.repo import RepoContext
 _ROOT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile")
 
 
-def runs_on(context: GateContext, tree: RepoContext) -> str:
+def runs_on(context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
     """``EcosystemPlugin.runs_on``; empty where a manifest can't be read, so that nothing runs."""
     try:
-        return Environment(context, tree, _folder(tree)).key
+        return Environment(context, tree, _folder(tree), _runner(argv)).contents()
     except (RecipeError, RepositoryError):
         return ""
 
@@ -31,7 +31,7 @@ def run(
     except (RecipeError, RepositoryError) as error:
         return TargetRun(None, error.problem)
     project.write_versions()
-    told = found.in_words if found.declined else ""
+    told = "" if found.is_as_declared else found.in_words
     result = run_as_given(
         context,
         tree,
@@ -39,7 +39,7 @@ def run(
         programs=project.place / "bin",
         timeout_s=timeout_s,
         env={"VIRTUAL_ENV": str(project.place), **project.variables()},
-        readable=[project.place],
+        readable=project.readable,
     )
     return TargetRun(result, told)
 

@@ -41,7 +41,8 @@ def run_tests(target: Environment) -> SuiteRun | NotInstalled:
     found = target.install()
     if found.level is Level.METADATA:
         return NotInstalled(found.in_words)
-    installed = "" if found.level is Level.EVERYTHING else f"installed {found.in_words}"
+    is_usual = found.level is Level.EVERYTHING and not found.how
+    installed = "" if is_usual else f"installed {found.in_words}"
     ours = _pytest(target, installed) if target.installed("pytest") else None
     if ours is None or (ours.count == 0 and not ours.result.timed_out):
         other = _run(target, "unittest", _discovery(target), installed)

@@ -43,7 +43,7 @@ def judge(
         asked.append(tree.tree.root.name)
         return ours if asked[-1] == "patched" else base
 
-    check = Check(label, run, findings, lambda one: "STOP" in one.output, on=on)
+    check = Check(label, run, findings, lambda one: "STOP" in one.output, on=lambda: on)
     return judge_check("typecheck", context(place), ".", check), asked
 
 

@@ -78,7 +78,7 @@ def context(place: Path) -> Any:
 
 
 def judge(place: Path, project: Project) -> GateVerdict:
-    return judge_tests("tests", context(place), ".", project, "an interpreter")
+    return judge_tests("tests", context(place), ".", project, lambda: "an interpreter")
 
 
 def test_a_test_that_never_fails_at_the_base_commit_fails_the_patch(tmp_path: Path) -> None:
@@ -196,17 +196,17 @@ def test_what_was_seen_in_another_sandbox_excuses_nothing(tmp_path: Path) -> Non
 
     inside = dataclasses.replace(context(tmp_path), sandbox=Inside())
     outside = dataclasses.replace(context(tmp_path), sandbox=Outside())
-    first = judge_tests("tests", inside, ".", Project([run(3, "a")], [run(3, "a")]), "")
-    second = judge_tests("tests", outside, ".", Project([run(3, "a")], [run(3)]), "")
+    first = judge_tests("tests", inside, ".", Project([run(3, "a")], [run(3, "a")]), lambda: "")
+    second = judge_tests("tests", outside, ".", Project([run(3, "a")], [run(3)]), lambda: "")
     assert first.status is GateStatus.PASSED
     assert second.failure_kind is FailureKind.TESTS_FAILED
 
 
 def test_what_was_seen_on_another_interpreter_or_set_excuses_nothing(tmp_path: Path) -> None:
     here = context(tmp_path)
-    first = judge_tests("tests", here, ".", Project([run(3, "a")], [run(3, "a")]), "20.1")
-    kept = judge_tests("tests", here, ".", Project([run(3, "a")], [run(3)]), "20.1")
-    other = judge_tests("tests", here, ".", Project([run(3, "a")], [run(3)]), "22.0")
+    first = judge_tests("tests", here, ".", Project([run(3, "a")], [run(3, "a")]), lambda: "20.1")
+    kept = judge_tests("tests", here, ".", Project([run(3, "a")], [run(3)]), lambda: "20.1")
+    other = judge_tests("tests", here, ".", Project([run(3, "a")], [run(3)]), lambda: "22.0")
     assert (first.status, kept.status) == (GateStatus.PASSED, GateStatus.PASSED)
     assert other.failure_kind is FailureKind.TESTS_FAILED
 

@@ -1,0 +1,165 @@
+"""With which Python, and releases of which day, a project is installed: real uv, Pythons and bubblewrap."""
+
+import os
+import pwd
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.vocabulary import AffectedCode, DecidedBy
+from fallback_plugins.installed import Level
+from fallback_plugins.pypi import pythons
+from fallback_plugins.pypi.environment import Environment
+from fallback_plugins.pypi.testing import run_tests
+from fallback_plugins.suite_run import SuiteRun
+from fallback_tier.affected import Affected
+from fallback_tier.gates.running.clients import SubprocessClients
+from tests.fakes import repository
+from tests.integration.gate_setup import advisory, needs_sandbox, patched
+from tests.registry import Registry, Universe, serve
+
+pytestmark = pytest.mark.sandbox
+
+MINE = sys.version_info.minor
+#: After the first release of a package in a made-up registry, before its second.
+THE_DAY = "2020-01-01"
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    universe = Universe().pypi("left", "1.0.0").pypi("left", "1.0.1")
+    for minor in range(pythons.OLDEST_MINOR, MINE):  # no wheel for ours
+        universe.pypi("earlier", "1.0", tag=f"cp3{minor}-none-any")
+    with serve(universe) as registry:
+        yield registry
+
+
+@pytest.fixture(autouse=True)
+def _sandbox() -> None:
+    needs_sandbox()
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another Python of this machine, older than ours: of the user's own home folder, not the tests'."""
+    here = pythons.installed(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    monkeypatch.setattr(pythons, "suited", partial(pythons.suited, here=lambda: here))
+    for python in here[1:]:
+        if pythons.minor_of(python) < MINE:
+            return python
+    pytest.skip("this machine has no other Python that is older than the one that runs the tests")
+
+
+@contextmanager
+def project(
+    place: Path,
+    registry: Registry,
+    files: Mapping[str, str],
+    code: AffectedCode = AffectedCode.OWN,
+) -> Iterator[Environment]:
+    clients = SubprocessClients(os.environ | registry.environ)
+    with patched(place, files, {"x": "1"}, about=advisory()) as case:
+        affected = Affected(code=code, decided_by=DecidedBy.MANIFEST)
+        repo = case.context.repo.model_copy(update={"affected": affected})
+        context = case.with_(clients=clients, repo=repo).context
+        yield Environment(context, repo.laid_out(context.worktree.tree), ".")
+
+
+def committed_on(monkeypatch: pytest.MonkeyPatch, day: str) -> None:
+    monkeypatch.setitem(repository.GIT_ENV, "GIT_COMMITTER_DATE", f"{day}T12:00:00Z")
+
+
+def test_own_code_of_long_ago_is_tested_with_releases_of_its_day(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed_on(monkeypatch, THE_DAY)
+    with project(tmp_path, registry, {"requirements.txt": "left\n"}) as made:
+        found = made.install()
+        assert made.installed("left") == ("1.0.0",)
+        assert found.in_words == f"everything, from releases up to {THE_DAY}"
+
+
+@pytest.mark.parametrize(
+    ("day", "code"),
+    [
+        pytest.param(THE_DAY, AffectedCode.DEPENDENCY, id="a dependency, whose fix came later"),
+        pytest.param("2099-01-01", AffectedCode.OWN, id="a commit of these days"),
+        pytest.param("1999-01-01", AffectedCode.OWN, id="older than every release"),
+    ],
+)
+def test_else_releases_of_today_are_taken(
+    tmp_path: Path,
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+    day: str,
+    code: AffectedCode,
+) -> None:
+    committed_on(monkeypatch, day)
+    with project(tmp_path, registry, {"requirements.txt": "left\n"}, code) as made:
+        assert made.install().is_as_declared
+        assert made.installed("left") == ("1.0.1",)
+
+
+def test_what_our_python_can_not_have_is_had_with_another(
+    tmp_path: Path, registry: Registry, other: Path
+) -> None:
+    files = {
+        "requirements.txt": "earlier\nleft\n",
+        "test_it.py": "import sys, unittest\nclass T(unittest.TestCase):\n"
+        "    def test_python(self):\n        import earlier\n"
+        f"        self.assertLess(sys.version_info, (3, {MINE}))\n",
+    }
+    with project(tmp_path, registry, files, AffectedCode.DEPENDENCY) as made:
+        found = made.install()
+        assert found.level is Level.EVERYTHING
+        assert found.how == (f"on Python 3.{pythons.minor_of(other)}",)
+        ran = run_tests(made)
+        assert isinstance(ran, SuiteRun)
+        assert (ran.result.exit_code, ran.count) == (0, 1), ran.result.output
+        assert ran.report is not None
+        assert found.in_words in ran.installed
+
+
+def test_a_project_that_asks_for_another_python_gets_it(
+    tmp_path: Path, registry: Registry, other: Path
+) -> None:
+    about = f'[project]\nname = "app"\nversion = "1"\nrequires-python = "<3.{MINE}"\n'
+    with project(
+        tmp_path, registry, {"pyproject.toml": f'{about}dependencies = ["left"]\n'}
+    ) as made:
+        assert made.install().how[0] == f"on Python 3.{pythons.minor_of(other)}"
+
+
+def test_where_nobody_has_it_our_python_has_the_rest(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "python3.9"
+    broken.write_text("no program")
+    broken.chmod(0o755)
+    committed_on(monkeypatch, "2099-01-01")
+    monkeypatch.setattr(pythons, "suited", lambda _: (pythons.ours(), broken))
+    with project(tmp_path, registry, {"requirements.txt": "earlier\nleft\n"}) as made:
+        found = made.install()
+        assert made.installed("left") == ("1.0.1",)
+        assert (found.level, found.how) == (Level.IN_PART, ())
+        assert "earlier" in dict(found.declined)
+
+
+def test_another_release_installed_later_is_another_thing_to_run_on(tmp_path: Path) -> None:
+    """What was seen at the base commit counts only on what it was seen on."""
+    universe = Universe().pypi("left", "1.0.0")
+    with (
+        serve(universe) as registry,
+        project(tmp_path, registry, {"requirements.txt": "left\n"}) as made,
+    ):
+        before = made.contents()
+        universe.pypi("left", "1.0.1")
+        other = made.context.cache / "elsewhere"
+        again = Environment(replace(made.context, cache=other), made.repo, ".")
+        assert (again.key, again.contents() == before) == (made.key, False)
+        assert Environment(made.context, made.repo, ".").contents() == before
