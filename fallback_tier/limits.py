@@ -13,6 +13,12 @@ MAX_PARALLEL_CALLS = 4
 #: Paths that self-RAG's beam may keep: each costs a critique a candidate and step.
 MAX_BEAM_WIDTH = 4
 
+#: A package's own code in a prompt where the model's window is small (docs/evaluation/own-code/room.md).
+SMALL_CODE_ROOM_BYTES = 12_000
+
+#: … and at most, in kilobytes: half of a window of 500,000 tokens.
+MAX_CODE_ROOM_KB = 1_000
+
 #: A distilled diagnosis, not a log: more is a typed error (UTF-8 bytes).
 MAX_FAILURE_SUMMARY_BYTES = 8_192
 

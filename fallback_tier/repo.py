@@ -27,7 +27,10 @@ class Settings(Frozen):
     """The part of our configuration that an attempt needs."""
 
     max_output_tokens: int = 2_048
+    #: Code in a prompt: what calls a dependency.
     snippet_budget_bytes: int = 12_000
+    #: … and the package's own, where that is at fault (docs/evaluation/own-code/room.md).
+    own_code_budget_bytes: int = 96_000
     strategy: Strategy = Strategy.STANDARD
     #: Paths that self-RAG keeps after each step; 1 is greedy search.
     beam_width: Annotated[int, Field(ge=1, le=MAX_BEAM_WIDTH)] = 1

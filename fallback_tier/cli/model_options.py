@@ -39,6 +39,13 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         help="self-rag: drafts kept after each edit (1 is greedy; at most 4)",
     )
     model.add_argument(
+        "--code-room",
+        type=int,
+        metavar="KB",
+        help="how much of a package's own code a prompt shows where that is at fault: what the model's "
+        "window has room for (default: 96, some 25,000 tokens; with local:FILE 12)",
+    )
+    model.add_argument(
         "--keep-prompts",
         action="store_true",
         help="keep every prompt as private evidence, encrypted (default: its digest only)",

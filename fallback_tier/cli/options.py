@@ -12,9 +12,10 @@ from fallback_tier.advisory import AdvisorySet, load_advisories
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.proof_options import gates_of, proof_of
 from fallback_tier.errors import AdvisoryError, ConfigurationError
-from fallback_tier.limits import MAX_BEAM_WIDTH
+from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_CODE_ROOM_KB, SMALL_CODE_ROOM_BYTES
 from fallback_tier.repo import Settings, Strategy
 from fallback_tier.wiring import Configuration, RecordSettings
+from fallback_tier.wiring.configuration import LOCAL_PREFIX
 from fallback_tier.wiring.trail import OnViolation
 
 #: The provider's key is never sent to another server: one behind --base-url has a variable of its own.
@@ -79,11 +80,26 @@ def settings(arguments: argparse.Namespace) -> Settings:
             next_step="Choose a width in this range.",
         )
     return Settings(
+        own_code_budget_bytes=_code_room(arguments),
         offline=arguments.offline,
         strategy=Strategy(getattr(arguments, "strategy", Strategy.STANDARD)),
         beam_width=width,
         whose_code=_whose_code(arguments),
     )
+
+
+def _code_room(arguments: argparse.Namespace) -> int:
+    """Bytes of own code in a prompt. A server that we start has a small window."""
+    kilobytes: int | None = getattr(arguments, "code_room", None)
+    if kilobytes is None:
+        is_local = (getattr(arguments, "model", None) or "").startswith(LOCAL_PREFIX)
+        return SMALL_CODE_ROOM_BYTES if is_local else Settings().own_code_budget_bytes
+    if not 1 <= kilobytes <= MAX_CODE_ROOM_KB:
+        raise ConfigurationError(
+            f"--code-room {kilobytes}: a prompt shows 1 to {MAX_CODE_ROOM_KB} KB of code.",
+            next_step="Choose what the model's window has room for, some 4 bytes a token.",
+        )
+    return kilobytes * 1_000
 
 
 def _whose_code(arguments: argparse.Namespace) -> AffectedCode | None:

@@ -123,7 +123,12 @@ class PromptBuilder:
             )
         examples = examples[:MAX_EXAMPLES]
         snippets = select_snippets(
-            advisory, repo, plugin, prior_attempts=prior_attempts, secrets=self._secrets
+            advisory,
+            repo,
+            plugin,
+            prior_attempts=prior_attempts,
+            secrets=self._secrets,
+            own_code=own_code,
         )
         variables = self._variables(advisory, plugin.name, snippets, examples, prior_attempts)
         variables["own_code"] = own_code

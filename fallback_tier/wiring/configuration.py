@@ -58,7 +58,9 @@ class Configuration(Frozen):
 
 _PATHS = ("script", "judge_script", "examples")
 _URLS = ("base_url", "judge_base_url")
-_LOCAL = "local:"
+
+#: What the name of a model on this machine begins with: ``local:FILE.gguf``.
+LOCAL_PREFIX = "local:"
 
 
 def _absolute(path: Path | None) -> Path | None:
@@ -67,9 +69,9 @@ def _absolute(path: Path | None) -> Path | None:
 
 
 def _local(model: str | None) -> str | None:
-    if model is None or not model.startswith(_LOCAL):
+    if model is None or not model.startswith(LOCAL_PREFIX):
         return model
-    return f"{_LOCAL}{Path(model.removeprefix(_LOCAL)).absolute()}"
+    return f"{LOCAL_PREFIX}{Path(model.removeprefix(LOCAL_PREFIX)).absolute()}"
 
 
 def _without_password(url: str | None) -> str | None:

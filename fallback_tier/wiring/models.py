@@ -11,7 +11,7 @@ from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.ports import LanguageModel, NonceSource, SolvedExampleRetriever
 from fallback_tier.repo import Strategy
-from fallback_tier.wiring.configuration import Configuration
+from fallback_tier.wiring.configuration import LOCAL_PREFIX, Configuration
 
 if TYPE_CHECKING:
     from fallback_tier.budget.meter import Meter
@@ -31,9 +31,6 @@ class _Role(NamedTuple):
 
 _AUTHOR = _Role("Model", "--model", "--base-url", "ANTHROPIC_API_KEY")
 _JUDGE = _Role("Judge", "--judge-model", "--judge-base-url", "ANTHROPIC_API_KEY")
-
-#: What the name of a model on this machine begins with: ``local:FILE.gguf``.
-LOCAL_PREFIX = "local:"
 
 #: Random bytes of a fence nonce (128 bit, DESIGN §6).
 NONCE_BYTES = 16

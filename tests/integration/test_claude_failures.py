@@ -63,7 +63,7 @@ def failure(server: Server, **options: Any) -> ModelError:
         (403, "permission_error", Kind.UNAUTHORISED, "answered 403", "ask for access"),
         (404, "not_found_error", Kind.UNKNOWN_MODEL, "the model 'some-model'", "before /v1"),
         (408, "x", Kind.TIMEOUT, "answered 408", "allow more time"),
-        (413, "request_too_large", Kind.CONTEXT_TOO_LONG, "413", "Lower snippet_budget_bytes"),
+        (413, "request_too_large", Kind.CONTEXT_TOO_LONG, "413", "Lower --code-room"),
         (418, "x", Kind.REJECTED, "answered 418", "refused the request"),
         (429, "rate_limit_error", Kind.RATE_LIMITED, "too many requests", "rate limit"),
         (500, "api_error", Kind.SERVER_ERROR, "answered 500", "try again later"),
@@ -115,7 +115,7 @@ def test_a_prompt_that_does_not_fit_is_known_by_any_servers_words(
     server.answers(status, body)
     error = failure(server)
     assert error.failure is Kind.CONTEXT_TOO_LONG
-    assert "snippet_budget_bytes" in error.next_step
+    assert "--code-room" in error.next_step
 
 
 @pytest.mark.parametrize("body", [b"<html>502</html>", b"", b"\xff", [], {"error": []}, None])

@@ -9,16 +9,18 @@ from pathlib import Path
 #: Source files opened per prompt: about half a second of reading; those nearest the root come first.
 MAX_SCANNED_FILES = 2_000
 
-#: Larger source files are generated or bundled as a rule.
-MAX_SOURCE_BYTES = 256 * 1024
+#: Larger source files are generated or bundled as a rule; the largest that people write (lodash.js) has
+#: half of it.
+MAX_SOURCE_BYTES = 1024 * 1024
 
-#: A line longer than this is minified code or data: nothing to copy an edit from.
+#: A line longer than this is minified code or data: nothing to copy an edit from. Where such lines are
+#: most of a file, a program wrote it; else they are shown as cut.
 MAX_LINE_CHARS = 1_000
 
-SOURCE_SUFFIXES = frozenset(
-    {".py", ".pyi", ".pyx", ".js", ".mjs", ".cjs", ".jsx"}
-    | {".ts", ".mts", ".cts", ".tsx", ".vue", ".svelte"}
-)
+PYTHON_SUFFIXES = frozenset({".py", ".pyi", ".pyx"})
+SOURCE_SUFFIXES = PYTHON_SUFFIXES | {
+    *(".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".vue", ".svelte")
+}
 #: Folders of other people's code and of built files.
 _NOT_OURS = frozenset(
     {"node_modules", "bower_components", "site-packages", "venv", ".venv", ".tox", ".yarn"}
@@ -26,19 +28,34 @@ _NOT_OURS = frozenset(
     | {"dist", "build", "out", "min", "coverage"}
 )
 _TEST = re.compile(r"(?:^|[/._-])(?:tests?|specs?|__tests__|__mocks__|fixtures?)(?:[/._-]|$)")
+#: Folders and files of a project that are no part of what it ships.
+_BESIDE = re.compile(
+    r"(?:^|/)(?:docs?|documentation|website|site|examples?|demos?|samples?|playground|bench(?:marks?)?|perf"
+    r"|scripts?|tools?|tutorials?|e2e|stories|\.[\w-]+)/"
+    r"|(?:^|/)(?:setup|noxfile|conftest|tasks|fabfile)\.py$"
+    r"|(?:^|/)(?:Gruntfile|gulpfile|\.[\w-]+|[\w.-]+\.conf(?:ig)?)\.[cm]?[jt]s$"
+    r"|\.d\.[cm]?ts$|\.stories\."
+)
 _LOCK = re.compile(r"(?:\.lock|[-_]lock\.(?:json|ya?ml)|npm-shrinkwrap\.json|\.lockb)$")
 
 
 def scannable(tracked: Sequence[str], named: Collection[str]) -> list[str]:
     """Source files of the project itself, at most MAX_SCANNED_FILES: named ones, then by depth."""
     ours = (path for path in tracked if _is_source(path))
-    order = sorted(ours, key=lambda path: (path not in named, is_test(path), path.count("/"), path))
+    order = sorted(
+        ours, key=lambda path: (path not in named, is_beside(path), path.count("/"), path)
+    )
     return order[:MAX_SCANNED_FILES]
 
 
 def is_test(path: str) -> bool:
     """Is it a test or test data, by its path?"""
     return _TEST.search(path) is not None
+
+
+def is_beside(path: str) -> bool:
+    """Is it beside the product, by its path: a test, documentation, an example, a tool's configuration?"""
+    return is_test(path) or _BESIDE.search(path) is not None
 
 
 def is_lock(path: str) -> bool:
@@ -72,7 +89,7 @@ class Reader:
                 os.close(file)
         except (OSError, ValueError):
             return None
-        return None if _is_written_by_a_program(text) else text
+        return _by_a_person(text)
 
     def _is_plain(self, folder: str) -> bool:
         """A real folder below the root, by its own name."""
@@ -82,9 +99,21 @@ class Reader:
         return self._folders[folder]
 
 
-def _is_written_by_a_program(text: str) -> bool:
+def _by_a_person(text: str) -> str | None:
+    """The text with its long lines cut; None where a program wrote most of it."""
     if "\0" in text:
-        return True
+        return None
+    if not _has_long_lines(text):
+        return text
+    lines = [
+        line if len(line) <= MAX_LINE_CHARS else f"<<<CUT a line of {len(line):,} characters>>>"
+        for line in text.split("\n")
+    ]
+    kept = "\n".join(lines)
+    return kept if 2 * len(kept) > len(text) else None
+
+
+def _has_long_lines(text: str) -> bool:
     start = 0
     # From a line's start to the last line end within reach: a look a kilobyte, not a look a line.
     while len(text) - start > MAX_LINE_CHARS:

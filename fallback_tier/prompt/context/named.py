@@ -35,7 +35,10 @@ _PATH_SUFFIXES = SOURCE_SUFFIXES | {".json", ".toml", ".txt", ".cfg", ".ini"}
 #: What follows a path where a tool or a trace names a line: ``a.py:12``, ``a.py", line 12``, ``a.js(12``.
 _LINE_NUMBER = re.compile(r"(?::|\", line |\()(\d{1,6})")
 _DEFINED_BEFORE = re.compile(r"(?:\bdef|\bclass|\bfunction\*?|\bconst|\blet|\bvar)\s+$")
+_ASSIGNED_AFTER = re.compile(r"\s*=(?![=>])")
 _DEFINED_AFTER = re.compile(r"\s*(?:[:=]\s*(?:async\s*)?(?:function|\()|\([^)\n]*\)\s*\{)")
+#: ``block.def``: its parts are often too short to be names of their own. No file (``a.js``) is meant.
+_WITH_DOTS = re.compile(r"(?<![\w.$/])[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)+(?![\w$/])")
 _CAMEL = re.compile(r"[a-z][A-Z]|[^_]_+[^_]")
 
 
@@ -103,6 +106,7 @@ def _module_tail(path: str) -> str:
 
 def _code_names(text: str) -> Iterator[str]:
     for quoted in _BACKTICKED.finditer(text):
+        yield from (name[0] for name in _WITH_DOTS.finditer(quoted[1]))
         yield from (name for name in _WORD.findall(quoted[1]) if _is_name(name))
     for word in _WORD.finditer(text):
         called = text.startswith("(", word.end())
@@ -141,4 +145,6 @@ def _is_part(text: str, at: int) -> bool:
 
 def _is_definition(text: str, at: int, end: int) -> bool:
     before = text[max(0, at - 40) : at].rpartition("\n")[2]
-    return bool(_DEFINED_BEFORE.search(before) or _DEFINED_AFTER.match(text, end, end + 200))
+    dotted = "." in text[at:end] and _ASSIGNED_AFTER.match(text, end, end + 20)
+    after = _DEFINED_AFTER.match(text, end, end + 200)
+    return bool(_DEFINED_BEFORE.search(before) or after or dotted)

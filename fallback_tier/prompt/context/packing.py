@@ -9,8 +9,10 @@ from pydantic import Field
 from fallback_audit.frozen import Frozen
 from fallback_tier.prompt.context.units import sizes_of
 
-#: Snippets in one prompt: more places than this are a list, not a context.
+#: Snippets in one prompt: more places than this are a list, not a context. Of a package's own code there
+#: are as many as fill the room of a large window.
 MAX_SNIPPETS = 12
+MAX_OWN_SNIPPETS = 60
 
 #: One snippet: a long function with its surroundings. The fence's cap is twice that.
 MAX_SNIPPET_BYTES = 4_000
@@ -45,12 +47,16 @@ class Snippet(Frozen):
 
 
 class Wanted(NamedTuple):
-    """Lines of a file (from 0, the end excluded), and the one that makes them worth showing."""
+    """Lines of a file (from 0, the end excluded), and the one that makes them worth showing.
+
+    ``rest``: where some of them are shown already, the others are wanted too.
+    """
 
     path: str
     start: int
     end: int
     focus: int
+    rest: bool = False
 
 
 @dataclass
@@ -63,8 +69,11 @@ class _Span:
 
 
 class _Packing:
-    def __init__(self, budget: int, lines: Callable[[str], Sequence[str]]) -> None:
+    def __init__(
+        self, budget: int, lines: Callable[[str], Sequence[str]], most: int = MAX_SNIPPETS
+    ) -> None:
         self._lines = lines
+        self._most = most
         self._sizes: dict[str, list[int]] = {}
         self.left = budget
         self.spans: list[_Span] = []
@@ -75,13 +84,15 @@ class _Packing:
 
     def add(self, wanted: Wanted) -> None:
         """Show it if it fits; of what no snippet can hold, the part around its line of interest."""
-        path, start, end, _ = wanted
+        path, start, end, _, rest = wanted
         if path not in self._sizes:
             self._sizes[path] = sizes_of(self._lines(path))
         if self._size(path, 0, None) <= MAX_SNIPPET_BYTES:
             start, end = 0, len(self._sizes[path])
         near = [span for span in self.spans if span.path == path]
         if any(span.start < end and start < span.end for span in near):
+            if rest:
+                self._add_rest(path, start, end, near)
             return
         if self._size(path, start, end) > MAX_SNIPPET_BYTES:
             start, end = self._window(wanted, min(MAX_SNIPPET_BYTES, self.left))
@@ -90,10 +101,23 @@ class _Packing:
         if start < end and not any(self._joined(span, start, end) for span in near):
             self._alone(path, start, end)
 
+    def _add_rest(self, path: str, start: int, end: int, near: Sequence[_Span]) -> None:
+        """What of some lines is not shown, a snippet's length at a time."""
+        shown = sorted((span.start, span.end) for span in near)
+        for first, after in [*shown, (end, end)]:
+            while start < min(first, end) and not self.full:
+                whole = Wanted(path, start, min(first, end), start)
+                start, upto = self._window(whole, min(MAX_SNIPPET_BYTES, self.left))
+                if start == upto:
+                    break
+                self.add(Wanted(path, start, upto, start))
+                start = upto
+            start = max(start, after)
+
     def _alone(self, path: str, start: int, end: int) -> None:
         size = self._size(path, start, end)
         blank = not "".join(self._lines(path)[start:end]).strip()
-        if size <= self.left and not blank and len(self.spans) < MAX_SNIPPETS:
+        if size <= self.left and not blank and len(self.spans) < self._most:
             self.spans.append(_Span(path, start, end))
             self.left -= size
 
@@ -122,7 +146,7 @@ class _Packing:
 
     def _window(self, wanted: Wanted, room: int) -> tuple[int, int]:
         """Whole lines around the line of interest, at most ``room`` bytes."""
-        path, first, last, focus = wanted
+        path, first, last, focus, _ = wanted
         start = max(first, min(focus, last - 1) - _LINES_BEFORE)
         # The line of interest must fit: near it comes before far from it.
         while start < focus and self._size(path, start, focus + 1) > room:
@@ -134,13 +158,16 @@ class _Packing:
 
 
 def pack(
-    wanted: Iterable[Wanted], lines: Callable[[str], Sequence[str]], budget: int
+    wanted: Iterable[Wanted],
+    lines: Callable[[str], Sequence[str]],
+    budget: int,
+    most: int = MAX_SNIPPETS,
 ) -> tuple[Snippet, ...]:
-    """At most MAX_SNIPPETS, together at most ``budget`` bytes of ``lines`` (a file's, without secrets).
+    """At most ``most``, together at most ``budget`` bytes of ``lines`` (a file's, without secrets).
 
     In the order in which their first lines were wanted. What is wanted is taken one at a time.
     """
-    packing = _Packing(budget, lines)
+    packing = _Packing(budget, lines, most)
     for place in wanted:
         packing.add(place)
         if packing.full:

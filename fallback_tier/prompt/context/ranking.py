@@ -1,7 +1,8 @@
 """Which units of the source are worth showing, best first.
 
 First every file by plain text (cheap: nothing is parsed), then the units of the best files. Both are
-scored by the same evidence, of which each piece counts the less the more files have it.
+scored by the same evidence, of which each piece counts the less the more files have it. Of a package's own
+code every unit is ranked: the flaw is in one of them.
 """
 
 import math
@@ -10,14 +11,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from fallback_tier.prompt.context.bm25 import bm25
-from fallback_tier.prompt.context.files import is_test
+from fallback_tier.prompt.context.files import is_beside, is_test
 from fallback_tier.prompt.context.named import defines, find_word
 from fallback_tier.prompt.context.sources import Sources
 from fallback_tier.prompt.context.units import Unit
+from fallback_tier.prompt.context.weaknesses import Sign
 from fallback_tier.prompt.context.words import WordSet
 
 #: Files whose units are ranked: those with the best score as a whole.
 MAX_RANKED_FILES = 12
+
+#: … of a package's own code.
+MAX_OWN_FILES = 200
 
 # What each piece of evidence counts; their order matters more than their size.
 _DEFINES = 4.0
@@ -26,6 +31,13 @@ _NAMED_FILE = 2.0
 _CALLS_PACKAGE = 2.0
 _ABOUT = 3.0
 _CALLS_FOUND = 1.0
+_TITLE = 3.0
+_SIGNS = 1.0
+
+#: What code counts that is not in the ecosystem's language (a Python package's browser part), and of a
+#: neighbour in the same repository.
+_OTHER_LANGUAGE = 0.5
+_NEIGHBOUR = 0.5
 
 #: A unit that only talks about the same things must do so at least this well, against the best one.
 _LEAST_ABOUT = 0.35
@@ -44,12 +56,25 @@ class Interest(NamedTuple):
     """What is looked for: ``words`` of a prose, ``symbols`` that it names, ``files`` that it names.
 
     ``imports(path, text)`` tells whether a text of that file imports the vulnerable package.
+    ``own``: only where the package's own code is looked through.
     """
 
     words: tuple[str, ...]
     symbols: tuple[str, ...]
     files: frozenset[str]
     imports: Callable[[str, str], bool]
+    own: "Own | None" = None
+
+
+class Own(NamedTuple):
+    """What tells of a flaw in a package's own code: the ``title`` of its advisory, in words, and ``signs``
+    of its kind of weakness. ``suffixes``: of the ecosystem's language; ``folders``: where the package's own
+    manifests are (``packages/core/``; empty: at the root)."""
+
+    title: tuple[str, ...]
+    signs: tuple[Sign, ...]
+    suffixes: frozenset[str]
+    folders: tuple[str, ...] = ("",)
 
 
 class Ranked(NamedTuple):
@@ -75,30 +100,40 @@ class _Evidence(NamedTuple):
 
 
 def ranked_units(interest: Interest, paths: Sequence[str], sources: Sources) -> list[Ranked]:
-    """Units of the given files that have something of what is looked for, best first, tests last."""
+    """Units of the given files that have something of what is looked for, best first, tests last.
+
+    Of own code all units, of at most MAX_OWN_FILES.
+    """
     files = _scanned(interest, paths, sources)
     weights = _weights(files)
     best = [
         file
         for file in files
-        if file.imports or file.symbols or file.words or file.path in interest.files
+        if file.imports or file.symbols or file.words or file.path in interest.files or interest.own
     ]
+    if interest.own:
+        weights = _where_defined(files, weights, sources)
     best.sort(key=_file_order(interest, weights, sources))
     found: list[tuple[Unit, float, int]] = []
-    for file in best[:MAX_RANKED_FILES]:
+    for file in best[: MAX_OWN_FILES if interest.own else MAX_RANKED_FILES]:
         callees = _package_names(file, interest, sources) if weights[""] > _OWN else frozenset()
         for unit in sources.units(file.path):
             found.append((unit, *_evidence(unit, file, callees, interest, weights, sources)))
     words = WordSet(interest.words)
-    about = bm25(
-        [(f"{unit.path} {' '.join(unit.names)}", sources.body(unit)) for unit, _, _ in found],
-        interest.words,
-    )
-    ranked = [
-        Ranked(unit, score + _ABOUT * near, focus)
-        for (unit, score, focus), near in zip(found, about, strict=True)
-        if score or (near >= _LEAST_ABOUT and _is_about(unit, words, sources))
-    ]
+    texts = [(f"{unit.path} {' '.join(unit.names)}", sources.body(unit)) for unit, _, _ in found]
+    about = bm25(texts, interest.words)
+    if interest.own:
+        titled = bm25(texts, interest.own.title)
+        ranked = [
+            Ranked(unit, score + _of_own(unit, near, of_title, interest.own, sources), focus)
+            for (unit, score, focus), near, of_title in zip(found, about, titled, strict=True)
+        ]
+    else:
+        ranked = [
+            Ranked(unit, score + _ABOUT * near, focus)
+            for (unit, score, focus), near in zip(found, about, strict=True)
+            if score or (near >= _LEAST_ABOUT and _is_about(unit, words, sources))
+        ]
     ranked.sort(key=_order)
     ranked = _with_callers(ranked, sources)
     ranked.sort(key=_order)
@@ -129,6 +164,37 @@ def _weights(files: Sequence[_File]) -> dict[str, float]:
     }
 
 
+def _where_defined(
+    files: Sequence[_File], weights: dict[str, float], sources: Sources
+) -> dict[str, float]:
+    """A name that one file defines tells of that file, however many others have it."""
+    definers = Counter(
+        name
+        for file in files
+        if not is_beside(file.path)
+        for name in file.symbols
+        if defines(sources.text(file.path) or "", name) is not None
+    )
+    return weights | {
+        _definition(name): max(weights[name], 1 / count) for name, count in definers.items()
+    }
+
+
+def _definition(name: str) -> str:
+    """What the weight of a name's definition is kept under."""
+    return f"def {name}"
+
+
+def _of_own(unit: Unit, near: float, of_title: float, own: Own, sources: Sources) -> float:
+    """How much a unit of the package's own code is about what the advisory says."""
+    body = sources.body(unit)
+    signs = sum(sign.search(body) is not None for sign in own.signs)
+    score = _ABOUT * near + _TITLE * of_title + _SIGNS * signs / max(1, len(own.signs))
+    if not unit.path.endswith(tuple(own.suffixes)):
+        score *= _OTHER_LANGUAGE
+    return score if unit.path.startswith(own.folders) else score * _NEIGHBOUR
+
+
 def _file_order(
     interest: Interest, weights: dict[str, float], sources: Sources
 ) -> Callable[[_File], tuple[bool, float, int, str]]:
@@ -137,13 +203,15 @@ def _file_order(
     def order(file: _File) -> tuple[bool, float, int, str]:
         text = sources.text(file.path) or ""
         score = math.fsum(
-            weights[name] * (_DEFINES if defines(text, name) is not None else _HAS)
+            _DEFINES * weights.get(_definition(name), weights[name])
+            if defines(text, name) is not None
+            else _HAS * weights[name]
             for name in file.symbols
         )
         score += _NAMED_FILE * (file.path in interest.files)
         score += _CALLS_PACKAGE * max(_OWN, weights[""]) * file.imports
         score += _ABOUT * math.fsum(weights[word] for word in file.words) / most
-        return is_test(file.path), -score, file.path.count("/"), file.path
+        return is_beside(file.path), -score, file.path.count("/"), file.path
 
     return order
 
@@ -173,7 +241,7 @@ def _evidence(
     for name in file.symbols:
         at = defines(body, name)
         if name in unit.names or at is not None:
-            score += _DEFINES * weights[name]
+            score += _DEFINES * weights.get(_definition(name), weights[name])
             defined.append(at or 0)
         elif (at := find_word(body, name)) is not None:
             score += _HAS * weights[name]
@@ -210,4 +278,4 @@ def _with_callers(ranked: Sequence[Ranked], sources: Sources) -> list[Ranked]:
 
 def _order(ranked: Ranked) -> tuple[bool, float, int, str, int]:
     unit = ranked.unit
-    return is_test(unit.path), -ranked.score, unit.path.count("/"), unit.path, unit.start
+    return is_beside(unit.path), -ranked.score, unit.path.count("/"), unit.path, unit.start

@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 from fallback_tier.advisory import Advisory
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.ports import EcosystemPlugin
-from fallback_tier.prompt.context.files import MAX_SOURCE_BYTES, is_lock, is_test, scannable
+from fallback_tier.prompt.context.files import (
+    MAX_SOURCE_BYTES,
+    PYTHON_SUFFIXES,
+    SOURCE_SUFFIXES,
+    is_beside,
+    is_lock,
+    scannable,
+)
 from fallback_tier.prompt.context.named import (
     code_names,
     failure_names,
@@ -14,16 +21,32 @@ from fallback_tier.prompt.context.named import (
     named_files,
     named_modules,
 )
-from fallback_tier.prompt.context.packing import MAX_SNIPPET_BYTES, Snippet, Wanted, pack
-from fallback_tier.prompt.context.ranking import Interest, ranked_units
+from fallback_tier.prompt.context.own import own_places
+from fallback_tier.prompt.context.packing import (
+    MAX_OWN_SNIPPETS,
+    MAX_SNIPPET_BYTES,
+    MAX_SNIPPETS,
+    Snippet,
+    Wanted,
+    pack,
+)
+from fallback_tier.prompt.context.ranking import Interest, Own, Ranked, ranked_units
 from fallback_tier.prompt.context.sources import Sources
 from fallback_tier.prompt.context.units import lines_of
+from fallback_tier.prompt.context.weaknesses import signs_of
 from fallback_tier.prompt.context.words import telling_words
 from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.repo import RepoContext
 
 #: Where a failure summary turns from what failed to what was tried.
 _TRIED = "\nWhat the patch tried:"
+
+#: Parts of an advisory that tell nothing of the flaw.
+_ASIDE = re.compile(
+    r"^#+ *(?:patch(?:es|ed)|workarounds?|acknowledge?ments?|credits?|references|resources|mitigations?"
+    r"|remediation|for more information)\b[^\n]*\n(?:(?!#)[^\n]*(?:\n|\Z))*",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 #: A name that more of the source files have tells nothing about where the build broke.
 _MAX_FILES_OF_A_NAME = 5
@@ -36,14 +59,18 @@ def select_snippets(
     *,
     prior_attempts: Sequence[AttemptSummary] = (),
     secrets: frozenset[str] = frozenset(),
+    own_code: bool = False,
 ) -> tuple[Snippet, ...]:
     """At most MAX_SNIPPETS, together at most ``repo.settings.snippet_budget_bytes`` (UTF-8).
+
+    ``own_code``: the flaw is in this repository. Then no manifest is shown, which a plan may not touch, and
+    its code fills ``own_code_budget_bytes``, in at most MAX_OWN_SNIPPETS.
 
     Ids are S1, S2 … in the order shown. A file that can't be read (binary, too large, a link) is
     skipped: what the prompt lacks, the gates don't.
     """
     summary = prior_attempts[-1].prior_failure_summary if prior_attempts else ""
-    selection = _Selection(advisory, repo, plugin)
+    selection = _Selection(advisory, repo, plugin, own_code=own_code)
     redacted: dict[str, list[str]] = {}
 
     def shown_lines(path: str) -> list[str]:
@@ -52,16 +79,23 @@ def select_snippets(
             redacted[path] = lines_of(redact_secrets(text, secrets)[0])
         return redacted[path]
 
-    return pack(selection.wanted(summary), shown_lines, repo.settings.snippet_budget_bytes)
+    settings = repo.settings
+    if own_code:
+        room, most = settings.own_code_budget_bytes, MAX_OWN_SNIPPETS
+    else:
+        room, most = settings.snippet_budget_bytes, MAX_SNIPPETS
+    return pack(selection.wanted(summary), shown_lines, room, most)
 
 
 class _Selection:
     """One prompt's search: what it looks for and what it has read."""
 
-    def __init__(self, advisory: Advisory, repo: RepoContext, plugin: EcosystemPlugin) -> None:
+    def __init__(
+        self, advisory: Advisory, repo: RepoContext, plugin: EcosystemPlugin, *, own_code: bool
+    ) -> None:
         self._repo = repo
         self.sources = Sources(repo, MAX_SNIPPET_BYTES)
-        text = advisory.text[:MAX_SOURCE_BYTES]
+        text = _ASIDE.sub("", advisory.text[:MAX_SOURCE_BYTES])
         packages = advisory.packages(plugin.name)
         own = {part for name in packages for part in re.findall(r"[\w$]+", name)}
         named = frozenset(named_files(text, repo.tracked_files))
@@ -69,7 +103,10 @@ class _Selection:
             words=telling_words(text),
             symbols=tuple(name for name in code_names(text) if name not in own),
             files=named | named_modules(text, repo.tracked_files),
-            imports=lambda path, code: any(plugin.mentions(name, path, code) for name in packages),
+            imports=lambda path, code: (
+                not own_code and any(plugin.mentions(name, path, code) for name in packages)
+            ),
+            own=_own(advisory, plugin, repo) if own_code else None,
         )
         self._paths = scannable(repo.tracked_files, self._interest.files)
         # "flask-login" is written flask_login in code and Flask.Login elsewhere (PEP 503).
@@ -85,9 +122,15 @@ class _Selection:
                 yield from self._failing(path, lines, names)
         if names:
             yield from self._using(names)
+        if self._interest.own:
+            yield from own_places(self._ranked(), self.sources)
+            return
         yield from self._manifests()
-        for unit, _, focus in ranked_units(self._interest, self._paths, self.sources):
+        for unit, _, focus in self._ranked():
             yield Wanted(*unit[:3], focus)
+
+    def _ranked(self) -> list[Ranked]:
+        return ranked_units(self._interest, self._paths, self.sources)
 
     def _failing(self, path: str, lines: Sequence[int], names: Sequence[str]) -> Iterator[Wanted]:
         """The units at the lines that a tool gave; without lines those that have its names."""
@@ -103,7 +146,7 @@ class _Selection:
 
     def _using(self, names: Sequence[str]) -> Iterator[Wanted]:
         """Source, no tests, that has a rare one of the names."""
-        ours = [path for path in self._paths if not is_test(path)]
+        ours = [path for path in self._paths if not is_beside(path)]
         for name in names:
             having = [path for path in ours if name in (self.sources.text(path) or "")]
             for path in having if len(having) <= _MAX_FILES_OF_A_NAME else ():
@@ -122,6 +165,17 @@ class _Selection:
             if match or len(text) <= MAX_SNIPPET_BYTES // 2:
                 line = text.count("\n", 0, match.start()) if match else 0
                 yield Wanted(path, 0, len(self.sources.lines(path)), line)
+
+
+def _own(advisory: Advisory, plugin: EcosystemPlugin, repo: RepoContext) -> Own:
+    text = advisory.text
+    title = telling_words(text.strip().partition("\n")[0])
+    python = plugin.name == "PyPI"
+    suffixes = PYTHON_SUFFIXES if python else SOURCE_SUFFIXES - PYTHON_SUFFIXES
+    packages = repo.affected.own if repo.affected else ()
+    folders = (package.manifest.rpartition("/")[0] for package in packages)
+    places = tuple(f"{folder}/" if folder else "" for folder in dict.fromkeys(folders)) or ("",)
+    return Own(title, signs_of(advisory.cwe, text), suffixes, places)
 
 
 def _first(text: str, names: Sequence[str]) -> int | None:

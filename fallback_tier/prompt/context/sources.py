@@ -11,7 +11,7 @@ MAX_READ_CHARS = 32 * 1024 * 1024
 
 #: Parsed for one prompt, in characters: about 3 MB a second. What is left over counts as having no
 #: definitions, and is parted at blank lines.
-MAX_PARSED_CHARS = 256 * 1024
+MAX_PARSED_CHARS = 1024 * 1024
 
 #: Steps of one parse. Code that a person wrote, MAX_PARSED_CHARS of it, takes less.
 _MAX_STEPS = 4_000

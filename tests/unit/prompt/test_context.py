@@ -124,7 +124,7 @@ def test_other_peoples_code_and_other_files_stay_out(tmp_path: Path, path: str) 
         b"import vulnerable\n\0",
         b"import vulnerable \xff\xfe",
         b"import vulnerable;" + b"x" * 2000,
-        b"import vulnerable\n" + b"y = 1\n" * 60_000,
+        b"import vulnerable\n" + b"y = 1\n" * 200_000,
     ],
     ids=["nul", "not UTF-8", "minified", "too large"],
 )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fallback_tier.prompt.context import MAX_SNIPPET_BYTES, MAX_SNIPPETS, Snippet, select_snippets
 from fallback_tier.prompt.context.files import MAX_LINE_CHARS, Reader
-from fallback_tier.prompt.context.packing import Wanted, pack
+from fallback_tier.prompt.context.packing import MAX_OWN_SNIPPETS, Wanted, pack
 from fallback_tier.prompt.context.units import lines_of, sizes_of, units_of
 from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.repo import Settings
@@ -54,30 +54,33 @@ _TEXTS = st.lists(
 
 
 def _chosen(
-    root: str, files: dict[str, str], details: str, summary: str, budget: int
+    root: str, files: dict[str, str], details: str, summary: str, budget: int, *, own: bool = False
 ) -> tuple[Snippet, ...]:
-    repo = context(Path(root), files).model_copy(
-        update={"settings": Settings(snippet_budget_bytes=budget)}
-    )
+    room = Settings(snippet_budget_bytes=budget, own_code_budget_bytes=budget)
+    repo = context(Path(root), files).model_copy(update={"settings": room})
     return select_snippets(
         advisory(details),
         repo,
         FakeEcosystem(),
         prior_attempts=failed(summary) if summary else (),
         secrets=frozenset({SECRET}),
+        own_code=own,
     )
 
 
-@settings(max_examples=60, deadline=None)
-@given(_FILES, _TEXTS, _TEXTS, st.sampled_from([0, 300, 5_000, 12_000, 50_000]))
-def test_every_selection(files: dict[str, str], details: str, summary: str, budget: int) -> None:
+@settings(max_examples=80, deadline=None)
+@given(_FILES, _TEXTS, _TEXTS, st.sampled_from([0, 300, 5_000, 12_000, 50_000]), st.booleans())
+def test_every_selection(
+    files: dict[str, str], details: str, summary: str, budget: int, own: bool
+) -> None:
     with tempfile.TemporaryDirectory() as root:
-        chosen = _chosen(root, files, details, summary, budget)
-        assert chosen == _chosen(root, dict(reversed(files.items())), details, summary, budget)
+        chosen = _chosen(root, files, details, summary, budget, own=own)
+        again = dict(reversed(files.items()))
+        assert chosen == _chosen(root, again, details, summary, budget, own=own)
     sizes = [len(snippet.text.encode()) for snippet in chosen]
     assert sum(sizes) <= budget
     assert max(sizes, default=0) <= MAX_SNIPPET_BYTES
-    assert len(chosen) <= MAX_SNIPPETS
+    assert len(chosen) <= (MAX_OWN_SNIPPETS if own else MAX_SNIPPETS)
     assert [snippet.id for snippet in chosen] == [f"S{n}" for n in range(1, len(chosen) + 1)]
     seen: set[tuple[str, int]] = set()
     for snippet in chosen:
@@ -90,10 +93,10 @@ def test_every_selection(files: dict[str, str], details: str, summary: str, budg
 
 
 @settings(max_examples=60, deadline=None)
-@given(_CODE, _TEXTS)
-def test_no_definition_that_fits_is_cut(text: str, details: str) -> None:
+@given(_CODE, _TEXTS, st.booleans())
+def test_no_definition_that_fits_is_cut(text: str, details: str, own: bool) -> None:
     with tempfile.TemporaryDirectory() as root:
-        chosen = _chosen(root, {"a.py": text}, details, "", 12_000)
+        chosen = _chosen(root, {"a.py": text}, details, "", 12_000, own=own)
     text = redact_secrets(text, frozenset({SECRET}))[0]
     lines = lines_of(text)
     for found in definitions(text, "python"):
@@ -139,9 +142,16 @@ def test_packing_keeps_the_first_wanted_and_the_budget(
 
 
 @given(st.lists(st.integers(0, 2_200), max_size=8), st.booleans())
-def test_a_line_is_too_long_by_its_length_alone(widths: list[int], ended: bool) -> None:
-    text = "\n".join("x" * width for width in widths) + "\n" * ended
+def test_a_line_is_cut_by_its_length_alone(widths: list[int], ended: bool) -> None:
+    lines = ["x" * width for width in widths]
+    text = "\n".join(lines) + "\n" * ended
     with tempfile.TemporaryDirectory() as root:
         Path(root, "a.py").write_text(text)
         read = Reader(Path(root)).read("a.py")
-    assert (read is None) == (max(widths, default=0) > MAX_LINE_CHARS)
+    long = [line for line in lines if len(line) > MAX_LINE_CHARS]
+    if read is None:  # most of it is in such lines
+        assert 2 * sum(map(len, long)) >= len(text) - 100 * len(long)
+    else:
+        shown = read.removesuffix("\n" * ended).split("\n")
+        for before, after in zip(lines or [""], shown, strict=True):
+            assert after.startswith("<<<CUT") if len(before) > MAX_LINE_CHARS else after == before

@@ -1,0 +1,190 @@
+"""A package's own code in a prompt: the room is filled, the likeliest place first."""
+
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.vocabulary import AffectedCode, DecidedBy
+from fallback_tier.advisory import Advisory, parse_advisory
+from fallback_tier.affected import Affected, OwnPackage
+from fallback_tier.prompt.context import MAX_SNIPPET_BYTES, Snippet, select_snippets
+from fallback_tier.repo import Settings
+from tests.fakes.ecosystem import FakeEcosystem
+from tests.fakes.repository import context
+
+PACKAGE = {"ecosystem": "PyPI", "name": "lib"}
+
+
+def advisory(summary: str, details: str = "", cwe: tuple[str, ...] = ()) -> Advisory:
+    body = Advisory.model_validate(
+        {
+            "id": "TEST-1",
+            "summary": summary,
+            "details": details,
+            "affected": [{"package": PACKAGE}],
+            "database_specific": {"cwe_ids": list(cwe)},
+        }
+    )
+    return parse_advisory(body.model_dump_json().encode(), "test")
+
+
+def chosen(
+    root: Path,
+    files: dict[str, str],
+    about: Advisory,
+    room: int = 96_000,
+    manifests: tuple[str, ...] = ("pyproject.toml",),
+) -> tuple[Snippet, ...]:
+    own = tuple(OwnPackage(name="lib", manifest=one) for one in manifests)
+    affected = Affected(code=AffectedCode.OWN, decided_by=DecidedBy.MANIFEST, own=own)
+    settings = Settings(own_code_budget_bytes=room)
+    repo = context(root, files).model_copy(update={"affected": affected, "settings": settings})
+    return select_snippets(about, repo, FakeEcosystem(), own_code=True)
+
+
+def paths(snippets: tuple[Snippet, ...]) -> list[str]:
+    return list(dict.fromkeys(snippet.path for snippet in snippets))
+
+
+def function(name: str, body: str = "return 1", lines: int = 1) -> str:
+    return f"def {name}(value):\n" + f"    {body}\n" * lines + "\n\n"
+
+
+def test_a_small_package_is_shown_whole_whatever_little_the_advisory_says(tmp_path: Path) -> None:
+    files = {
+        "deps.txt": "other 1.0\n",
+        "lib/a.py": function("one"),
+        "lib/b.py": function("two"),
+        "tests/test_a.py": function("test_one"),
+        "docs/conf.py": "x = 1\n",
+        "examples/use.py": "import lib\n",
+        "setup.py": "setup()\n",
+    }
+    found = chosen(tmp_path, files, advisory("Denial of service in lib"))
+    assert sorted(paths(found)) == ["lib/a.py", "lib/b.py"]
+
+
+def test_where_there_is_nothing_else_what_is_beside_the_product_is_shown(tmp_path: Path) -> None:
+    assert paths(chosen(tmp_path, {"examples/a.py": "x = 1\n"}, advisory("XSS in lib"))) == [
+        "examples/a.py"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("summary", "cwe", "code"),
+    [
+        ("Prototype pollution in lib", (), "target[name] = found"),
+        ("An issue in lib", ("CWE-1321",), "target[name] = found"),
+        ("ReDoS in lib", (), "found = re.match(r'(a+)+', value)"),
+        ("Zip slip", ("CWE-22",), "place = os.path.join(folder, value)"),
+        ("Command injection", (), "subprocess.run(value, shell=True)"),
+        ("SQL injection", (), "cursor.execute('SELECT ' + value)"),
+    ],
+)
+def test_its_kind_of_weakness_tells_where_to_look_first(
+    tmp_path: Path, summary: str, cwe: tuple[str, ...], code: str
+) -> None:
+    files = {f"lib/m{number}.py": function("other", "pass", 200) for number in range(9)}
+    files["lib/n.py"] = function("this", code, 20)
+    found = chosen(tmp_path, files, advisory(summary, cwe=cwe), room=3_000)
+    assert paths(found)[0] == "lib/n.py"
+
+
+def test_what_the_title_says_counts_more_than_what_follows(tmp_path: Path) -> None:
+    files = {
+        "lib/preview.py": function("render_preview", "check = 1", 20),
+        "lib/session.py": function("open_session", "login = cookie = token = account", 20),
+    }
+    details = (
+        "An account opens a session; login gives a cookie with a token to open the session again."
+    )
+    about = advisory("Missing check on previews", details)
+    assert paths(chosen(tmp_path, files, about, room=900)) == ["lib/preview.py"]
+
+
+def test_headings_that_every_advisory_has_tell_nothing(tmp_path: Path) -> None:
+    files = {
+        "lib/archive.py": function("unpack"),
+        "lib/support.py": function("ask_support_contact"),
+    }
+    files = {path: text * 20 for path, text in files.items()}
+    details = (
+        "### Impact\nAn archive is unpacked.\n### For more information\n"
+        "Ask our support; a support contact answers whoever asks: support@host.invalid\n"
+    )
+    found = chosen(tmp_path, files, advisory("", details), room=1_000)
+    assert paths(found) == ["lib/archive.py"]
+
+
+def test_what_is_called_there_is_shown_before_what_is_not(tmp_path: Path) -> None:
+    many = {f"lib/a{n}.py": function("write_elsewhere", "pass", 200) for n in range(20)}
+    guards = function("unrelated", "pass", 400) + function("is_inside", "pass", 230)
+    files = {
+        "lib/unpack.py": function("unpack_archive", "is_inside(value)", 80),
+        "lib/z.py": guards,
+        **many,
+    }
+    found = chosen(tmp_path, files, advisory("`unpack_archive()` writes elsewhere"), room=26_000)
+    assert found[0].path == "lib/unpack.py"
+    assert "def is_inside" in "".join(one.text for one in found if one.path == "lib/z.py")
+
+
+def test_the_rest_of_its_file_comes_before_other_files(tmp_path: Path) -> None:
+    """The pattern that a fix changes stands above the function that the advisory names."""
+    constants = "KEY_RE = 1\n" * 300
+    file = constants + function("set_header", "use(value)", 20) + function("end", "pass", 500)
+    other = {f"lib/a{n}.py": function("header", "header = value", 300) for n in range(20)}
+    found = chosen(tmp_path, {"lib/z.py": file, **other}, advisory("`set_header()` header"), 64_000)
+    shown = "".join(one.text for one in found if one.path == "lib/z.py")
+    assert shown.count("KEY_RE") == 300
+
+
+def test_a_long_function_is_shown_around_what_matters_and_then_its_rest(tmp_path: Path) -> None:
+    filler = "".join(f"    line_{number} = {number}\n" for number in range(800))
+    text = f"def long_one(value):\n{filler}    secret_check(value)\n{filler}\n"
+    about = advisory("`secret_check` is skipped")
+    few = chosen(tmp_path, {"lib/a.py": text}, about, room=4_000)
+    assert [len(few), "secret_check(value)" in few[0].text] == [1, True]
+    every = chosen(tmp_path, {"lib/a.py": text}, about)
+    assert "secret_check(value)" in every[0].text
+    lines = [n for one in every for n in range(one.start_line, one.end_line + 1)]
+    assert sorted(lines) == list(range(1, text.count("\n") + 1))
+    assert all(len(one.text.encode()) <= MAX_SNIPPET_BYTES for one in every)
+
+
+def test_a_file_of_half_a_megabyte_is_read_in_windows(tmp_path: Path) -> None:
+    filler = "".join(function(f"f{number}", "pass", 3) for number in range(8_000))
+    text = filler + function("baseUnset", "return 2") + filler
+    assert len(text) > 512 * 1024
+    found = chosen(tmp_path, {"lib/main.py": text}, advisory("`baseUnset` goes too far"))
+    assert "def baseUnset" in found[0].text
+
+
+def test_one_long_line_hides_no_file(tmp_path: Path) -> None:
+    text = function("login") * 60 + f"ICON = '{'x' * 2_000}'\n" + function("logout") * 60
+    found = chosen(tmp_path, {"lib/a.py": text}, advisory("CSRF"))
+    shown = "".join(snippet.text for snippet in found)
+    assert "def login" in shown
+    assert "def logout" in shown
+    assert "<<<CUT a line of 2,009 characters>>>" in shown
+
+
+def test_a_name_with_dots_is_found_where_it_is_given_a_value(tmp_path: Path) -> None:
+    files = {f"lib/a{n}.py": function("x", "use(block.def)", 300) for n in range(9)}
+    files["lib/rules.py"] = "other = 1\n" * 500 + "block.def = edit('x')\n" + "last = 2\n" * 500
+    found = chosen(tmp_path, files, advisory("ReDoS", "The regular expression `block.def` …"))
+    assert found[0].path == "lib/rules.py"
+    assert "block.def = edit" in found[0].text
+
+
+def test_the_affected_package_comes_before_its_neighbours(tmp_path: Path) -> None:
+    text = function("merge_deep", "target[key] = value", 30)
+    files = {"packages/a/x.py": text, "packages/b/x.py": text, "packages/c/x.py": text}
+    about = advisory("Prototype pollution in merge_deep")
+    found = chosen(tmp_path, files, about, 900, manifests=("packages/b/pyproject.toml",))
+    assert paths(found) == ["packages/b/x.py"]
+
+
+def test_code_in_the_ecosystems_language_comes_first(tmp_path: Path) -> None:
+    files = {"lib/a.js": "render(page)\n" * 40, "lib/b.py": "render(page)\n" * 40}
+    assert paths(chosen(tmp_path, files, advisory("Render flaw in page"), 600)) == ["lib/b.py"]

@@ -1,0 +1,35 @@
+"""How much own code a prompt may show: by the options, and by the model."""
+
+import argparse
+
+import pytest
+
+from fallback_tier.cli.main import build_parser
+from fallback_tier.cli.options import settings
+from fallback_tier.errors import ConfigurationError
+
+
+def parsed(*options: str) -> argparse.Namespace:
+    return build_parser().parse_args(["fix", "REPO", "--advisory", "FILE", *options])
+
+
+@pytest.mark.parametrize(
+    ("options", "room"),
+    [
+        ((), 96_000),
+        (("--model", "claude"), 96_000),
+        (("--model", "local:small.gguf"), 12_000),
+        (("--model", "local:small.gguf", "--code-room", "24"), 24_000),
+        (("--code-room", "1000"), 1_000_000),
+    ],
+)
+def test_the_room_is_what_the_window_has(options: tuple[str, ...], room: int) -> None:
+    assert settings(parsed(*options)).own_code_budget_bytes == room
+
+
+@pytest.mark.parametrize("room", ["0", "-4", "1001"])
+def test_another_room_is_refused_by_name(room: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match=f"--code-room {room}: a prompt shows 1 to 1000 KB"
+    ):
+        settings(parsed("--code-room", room))
