@@ -55,9 +55,10 @@ def check_plan(
     """Every problem of a plan, one sentence each that a model can act on; empty: the plan is valid.
 
     ``snippet_ids`` (``S1`` …) and ``example_ids`` (``E1`` …) are what the prompt offered for
-    citation, beside the advisory's own id. Never raises for a bad plan.
+    citation, beside the advisory's own id and its aliases. Never raises for a bad plan.
     """
-    problems = [*_citations(plan, snippet_ids | example_ids | {advisory.id}), *_rationale(plan)]
+    offered = snippet_ids | example_ids | {advisory.id, *advisory.aliases}
+    problems = [*_citations(plan, offered), *_rationale(plan)]
     if isinstance(plan, Refuse):
         if not plan.reason.strip():
             problems.append("`reason` is empty: say in one sentence why no safe fix can be made.")

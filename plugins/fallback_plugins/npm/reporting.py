@@ -44,15 +44,8 @@ class Reporting:
 def reporting(scripts: Mapping[str, str], place: str, cache: Path) -> Reporting | None:
     """How ``scripts["test"]`` is made to report in the file ``place``; None where nobody knows how."""
     runner = plain_runner(scripts.get("test", ""))
-    if runner == "jest":
-        return Reporting(["--json", f"--outputFile={place}", "--bail=0"], read=read_jest)
-    if runner == "vitest":
-        options = ["--reporter=default", "--reporter=json", f"--outputFile.json={place}"]
-        return Reporting([*options, "--bail=0"], read=read_jest)
     if runner is not None:
-        reporter = _laid_out(cache, "mocha.cjs")
-        env = {"FALLBACK_TIER_REPORT": place}
-        return Reporting(["--reporter", str(reporter)], env, [reporter.parent])
+        return _of_runner(runner, place, cache)
     told = " && ".join(scripts.values())
     if not _NODE_TEST.search(told) or _REPORTER in told:
         return None
@@ -62,6 +55,27 @@ def reporting(scripts: Mapping[str, str], place: str, cache: Path) -> Reporting 
     options += [f"{_REPORTER}=data:text/javascript;base64,{source}"]
     options += [f'"{_REPORTER}-destination={quoted}"']
     return Reporting(env={"NODE_OPTIONS": " ".join(options)})
+
+
+def reporting_part(script: str, place: str, cache: Path) -> tuple[str, Reporting] | None:
+    """A command of a script of several that plainly calls a runner, and how it is made to report when it
+    runs by itself; None where there is none."""
+    for part in map(str.strip, script.split("&&")):
+        if (runner := plain_runner(part)) is not None:
+            asked = _of_runner(runner, place, cache)
+            return f"{part} {shlex.join(asked.arguments)}", asked
+    return None
+
+
+def _of_runner(runner: str, place: str, cache: Path) -> Reporting:
+    if runner == "jest":
+        return Reporting(["--json", f"--outputFile={place}", "--bail=0"], read=read_jest)
+    if runner == "vitest":
+        options = ["--reporter=default", "--reporter=json", f"--outputFile.json={place}"]
+        return Reporting([*options, "--bail=0"], read=read_jest)
+    reporter = _laid_out(cache, "mocha.cjs")
+    env = {"FALLBACK_TIER_REPORT": place}
+    return Reporting(["--reporter", str(reporter)], env, [reporter.parent])
 
 
 def plain_runner(script: str) -> str | None:

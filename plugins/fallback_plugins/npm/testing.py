@@ -1,12 +1,15 @@
 """An npm project's tests: its own test script, made to report where its runner can."""
 
+from dataclasses import dataclass
+
 from fallback_plugins import gating
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.manifest import parse_manifest
-from fallback_plugins.npm.reporting import Reporting, reporting
+from fallback_plugins.npm.reporting import Reporting, reporting, reporting_part
 from fallback_plugins.npm.summaries import summary
-from fallback_plugins.reports import ReportFile, report_in
+from fallback_plugins.reports import Report, ReportFile, report_in
 from fallback_plugins.suite_run import SuiteRun
+from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
@@ -16,37 +19,57 @@ _PLAINLY = Reporting(read=lambda _: None)
 def run_tests(
     context: GateContext, target: Installation, tree: RepoContext, installed: str = ""
 ) -> SuiteRun:
-    """Run ``npm test``. A runner that fails and reports nothing may not know what was asked of it: then it
-    runs once more, as the project calls it. Raises SandboxError."""
+    """Run ``npm test``.
+
+    A runner that fails and reports nothing may not know what was asked of it: then it runs once more, as
+    the project calls it. Where a script of several commands fails, its runner alone runs once more, to say
+    which tests that was about: the end is still the script's. Raises SandboxError.
+    """
+    scripts = _scripts(tree, target.manifest)
     with report_in(tree.tree) as file:
-        asked = reporting(_scripts(tree, target.manifest), file.path, context.cache)
-        run, reported = _run(context, target, tree, asked or _PLAINLY, file, installed)
-        if asked is None or reported or run.result.ok or run.result.timed_out:
-            return run
-        return _run(context, target, tree, _PLAINLY, file, installed)[0]
+        suite = _Suite(context, target, tree, file)
+        asked = reporting(scripts, file.path, context.cache)
+        result, report = suite.npm_test(asked or _PLAINLY)
+        untold = report is None and not (result.ok or result.timed_out)
+        if untold and asked is not None:
+            result, report = suite.npm_test(_PLAINLY)
+        elif untold:
+            report = suite.part(scripts.get("test", ""))
+    return SuiteRun.told(result, summary(result.output), report, installed)
 
 
-def _run(
-    context: GateContext,
-    target: Installation,
-    tree: RepoContext,
-    asked: Reporting,
-    file: ReportFile,
-    installed: str,
-) -> tuple[SuiteRun, bool]:
-    command = ["npm", "test", *(["--", *asked.arguments] if asked.arguments else [])]
-    result = context.sandbox.run(
-        gating.command_in(target.folder, command),
-        worktree=target.tree,
-        timeout_s=context.timeout_s,
-        env=asked.env,
-        readable=asked.readable,
-    )
-    output = gating.relative_log(result, tree.root)
-    # Where a report lies is another place each time, and no part of what was run.
-    result = result.model_copy(update={"argv": ("npm", "test"), "output": output})
-    report = asked.read(file.read())
-    return SuiteRun.told(result, summary(output), report, installed), report is not None
+@dataclass(frozen=True)
+class _Suite:
+    context: GateContext
+    target: Installation
+    tree: RepoContext
+    file: ReportFile
+
+    def npm_test(self, asked: Reporting) -> tuple[CommandResult, Report | None]:
+        """The script, with what makes it report."""
+        more = ["--", *asked.arguments] if asked.arguments else []
+        return self._run(["npm", "test", *more], asked)
+
+    def part(self, script: str) -> Report | None:
+        """What the runner in a script of several commands reports when it runs by itself."""
+        found = reporting_part(script, self.file.path, self.context.cache)
+        if found is None:
+            return None
+        command, asked = found
+        return self._run(["npm", "exec", "--no", "--offline", "--call", command], asked)[1]
+
+    def _run(self, command: list[str], asked: Reporting) -> tuple[CommandResult, Report | None]:
+        result = self.context.sandbox.run(
+            gating.command_in(self.target.folder, command),
+            worktree=self.target.tree,
+            timeout_s=self.context.timeout_s,
+            env=asked.env,
+            readable=asked.readable,
+        )
+        output = gating.relative_log(result, self.tree.root)
+        # Where a report lies is another place each time, and no part of what was run.
+        result = result.model_copy(update={"argv": ("npm", "test"), "output": output})
+        return result, asked.read(self.file.read())
 
 
 def _scripts(tree: RepoContext, manifest: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ from fallback_tier.outcome import (
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import context
 
-ADVISORY = b"""{"id": "TEST-1", "affected": [
+ADVISORY = b"""{"id": "TEST-1", "aliases": ["CVE-2026-1"], "affected": [
   {"package": {"ecosystem": "PyPI", "name": "Vulner.able"}, "ranges": [{"type": "ECOSYSTEM",
     "events": [{"introduced": "1.0"}, {"fixed": "1.4.2"}, {"introduced": "2.0"}, {"fixed": "2.1"}]}]},
   {"package": {"ecosystem": "PyPI", "name": "never-fixed"}, "ranges": [{"type": "ECOSYSTEM",
@@ -79,6 +79,7 @@ def bump(version: str, package: str = "vulner-able", **fields: Any) -> dict[str,
             edit(), rationale="é" * (MAX_RATIONALE_BYTES // 2), citations=["S1"] * MAX_CITATIONS
         ),
         source(edit(old="  one \n", new="  1\n")),
+        source(edit(), citations=["TEST-1", "CVE-2026-1"]),
         bump("2.1.post1", package="VULNER_able"),
         {"action": "refuse", "reason": "The fix needs a decision."},
     ],
