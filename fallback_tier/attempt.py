@@ -1,7 +1,7 @@
 """What one attempt works on, what it makes, and how it leaves evidence."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, AuditEvent
@@ -10,7 +10,11 @@ from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.vocabulary import PromptShape, ProofLevel, RefusalReason, Tier
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import AttemptHistoryError, FallbackError
-from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES, MAX_RETRIES
+from fallback_tier.limits import (
+    MAX_FAILURE_SUMMARY_BYTES,
+    MAX_RETRIES,
+    SMALL_CODE_ROOM_BYTES,
+)
 from fallback_tier.outcome import (
     AttemptSummary,
     CallUsage,
@@ -94,6 +98,16 @@ class Task:
             isinstance(self.selection, NotApplicable)
             and self.selection.reason is RefusalReason.OWN_CODE
         )
+
+    @property
+    def with_less_code(self) -> "Task | None":
+        """The same with as much of the package's own code as a small window has room for; None: it has
+        no more than that."""
+        settings = self.repo.settings
+        if settings.own_code_budget_bytes <= SMALL_CODE_ROOM_BYTES:
+            return None
+        less = settings.model_copy(update={"own_code_budget_bytes": SMALL_CODE_ROOM_BYTES})
+        return replace(self, repo=self.repo.model_copy(update={"settings": less}))
 
     @property
     def shape(self) -> PromptShape:

@@ -6,17 +6,14 @@ more under the strict instruction, and if that doesn't mend it, handed on with a
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fallback_audit.events import (
-    MAX_EXCERPT_CHARS,
-    BudgetReached,
     GroundingNotEvaluated,
-    LowConfidenceFlagged,
 )
 from fallback_audit.ports import EvidenceStore
-from fallback_audit.vocabulary import CallType, FailureKind, ModelFailureKind, RefusalReason
+from fallback_audit.vocabulary import CallType, FailureKind, RefusalReason
 from fallback_tier.answers.plan import plan_schema, read_plan
 from fallback_tier.attempt import (
     Draft,
@@ -36,11 +33,17 @@ from fallback_tier.checks import Invalid, check
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Judgement
 from fallback_tier.judging import Judge
-from fallback_tier.outcome import LowConfidence
+from fallback_tier.leaf_ends import (
+    Doubted,
+    flagged,
+    is_too_much,
+    out_of_calls,
+    stopped,
+    unanswered,
+)
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.ports import LanguageModel, ModelRequest
 from fallback_tier.prompt.builder import Conversation, Prompt, PromptBuilder
-from fallback_tier.prompt.redact import excerpt
 from fallback_tier.repo import Strategy
 from fallback_tier.retrieval import FewShot
 
@@ -49,15 +52,6 @@ if TYPE_CHECKING:
     from fallback_tier.selfrag import SelfRag
 
 _NO_JUDGE = "no judge is configured"
-
-
-@dataclass(frozen=True)
-class _Doubted:
-    """A valid plan that the judge found unsupported, and how many such there were by then."""
-
-    proposal: Proposal
-    judgement: Judgement
-    attempts: int
 
 
 class LlmLeaf:
@@ -106,10 +100,10 @@ class LlmLeaf:
         try:
             proposal = yield from self._generate(task, examples, record, caller)
         except OverBudget as over:
-            yield record(_stopped(over, task))
+            yield record(stopped(over, task))
             raise Refusal(RefusalReason.BUDGET_EXHAUSTED, str(over), caller.usage) from over
         except ModelError as error:
-            raise Refusal(_unanswered(error), str(error), caller.usage) from error
+            raise Refusal(unanswered(error), str(error), caller.usage) from error
         except Refusal as refusal:
             raise Refusal(refusal.reason, refusal.sentence, caller.usage) from refusal
         return replace(proposal, usage=caller.usage)
@@ -121,11 +115,12 @@ class LlmLeaf:
         conversation = self._prompts.first(prompt)
         ceiling = CallCeiling()
         invalid: Invalid | None = None
-        doubted: _Doubted | None = None
+        doubted: Doubted | None = None
         while ceiling.take() is not None:
             strict = doubted is not None
-            if ceiling.taken == 1 and self._searches(task):
-                draft = yield from self._search(task, prompt, examples, record, caller)
+            if ceiling.taken == 1:
+                opened = yield from self._open(task, prompt, examples, record, caller, ceiling)
+                task, prompt, draft = opened
             else:
                 draft = yield from self._ask(task, prompt, conversation, caller, strict=strict)
             verdict = check(draft, prompt, task)
@@ -144,14 +139,14 @@ class LlmLeaf:
                 break  # Nobody looked anew: the doubt about these very edits stands.
             if judgement is None or judgement.supported:
                 return replace(verdict, grounding=_grounding(judgement))
-            doubted = _Doubted(verdict, judgement, doubted.attempts + 1 if doubted else 1)
+            doubted = Doubted(verdict, judgement, doubted.attempts + 1 if doubted else 1)
             if strict or not ceiling.left:
                 break
             yield _discarded(draft, task, judgement.unsupported)
             conversation = self._prompts.regenerate(prompt, draft.text, judgement.unsupported)
         if doubted is not None:
-            return (yield from _flagged(doubted, task, record))
-        raise _out_of_calls(invalid, ceiling.limit)
+            return (yield from flagged(doubted, task, record))
+        raise out_of_calls(invalid, ceiling.limit)
 
     def _prompt(self, task: Task, examples: Sequence[FewShot]) -> Prompt:
         return self._prompts.build(
@@ -162,6 +157,41 @@ class LlmLeaf:
             prior_attempts=task.prior_attempts,
             own_code=task.is_own_code,
         )
+
+    def _open(
+        self,
+        task: Task,
+        prompt: Prompt,
+        examples: Sequence[FewShot],
+        record: Recorder,
+        caller: Caller,
+        ceiling: CallCeiling,
+    ) -> Generator[TierEvent, None, tuple[Task, Prompt, Draft]]:
+        """The first draft. Where the prompt is more than the model's window or a cap has room for, once
+        more with less of the package's own code in it."""
+        try:
+            return task, prompt, (yield from self._draft(task, prompt, examples, record, caller))
+        except (OverBudget, ModelError) as error:
+            less = task.with_less_code
+            small = prompt if less is None else self._prompt(less, examples)
+            if less is None or small.byte_count >= prompt.byte_count or not is_too_much(error):
+                raise
+            if isinstance(error, ModelError):  # it was sent; what a cap holds back was not
+                ceiling.take()
+        return less, small, (yield from self._draft(less, small, examples, record, caller))
+
+    def _draft(
+        self,
+        task: Task,
+        prompt: Prompt,
+        examples: Sequence[FewShot],
+        record: Recorder,
+        caller: Caller,
+    ) -> Generator[TierEvent, None, Draft]:
+        if self._searches(task):
+            return (yield from self._search(task, prompt, examples, record, caller))
+        conversation = self._prompts.first(prompt)
+        return (yield from self._ask(task, prompt, conversation, caller, strict=False))
 
     def _searches(self, task: Task) -> bool:
         return self._self_rag is not None and task.repo.settings.strategy is Strategy.SELF_RAG
@@ -245,50 +275,3 @@ def _grounding(judgement: Judgement | None) -> Grounding:
 
 def _same_edits(one: Proposal, other: Proposal) -> bool:
     return edit_digest(one.changes) == edit_digest(other.changes)
-
-
-def _flagged(
-    doubted: _Doubted, task: Task, record: Recorder
-) -> Generator[TierEvent, None, Proposal]:
-    """Handed on, saying what to double-check: the gates prove behaviour, not reasons."""
-    judgement = doubted.judgement
-    reason = (
-        f"{len(judgement.unsupported)} of {len(judgement.claims)} claims of this plan are not supported "
-        "by the advisory and the code that the model was shown"
-    )
-    yield record(
-        LowConfidenceFlagged(
-            attempt=task.number,
-            reason=excerpt(reason, MAX_EXCERPT_CHARS),
-            attempts=doubted.attempts,
-        )
-    )
-    flag = LowConfidence(
-        reason=reason,
-        attempts=doubted.attempts,
-        double_check=tuple(excerpt(claim, MAX_EXCERPT_CHARS) for claim in judgement.unsupported),
-    )
-    return replace(
-        doubted.proposal,
-        grounding=Grounding(False, judgement.faithfulness_score, flag),
-    )
-
-
-def _out_of_calls(invalid: Invalid | None, limit: int) -> Refusal:
-    assert invalid is not None  # noqa: S101 (the ceiling is at least one call)
-    return Refusal(
-        invalid.reason,
-        f"The model gave no usable plan in {limit} calls: {' '.join(invalid.problems)}",
-    )
-
-
-def _stopped(over: OverBudget, task: Task) -> BudgetReached:
-    return BudgetReached(
-        attempt=task.number, limit=over.limit, cap=over.cap, used=over.used, wanted=over.wanted
-    )
-
-
-def _unanswered(error: ModelError) -> RefusalReason:
-    if error.failure is ModelFailureKind.CONTEXT_TOO_LONG:
-        return RefusalReason.CONTEXT_TOO_LONG
-    return RefusalReason.MODEL_UNAVAILABLE

@@ -232,7 +232,7 @@ def test_only_the_advisory_can_be_cited_where_no_snippet_was_offered(tmp_path: P
         snippet_ids=frozenset(),
         example_ids=frozenset(),
     )
-    assert found == ("Citation 'S1' does not exist; those that do: TEST-1.",)
+    assert found == ("Citation 'S1' does not exist; those that do: TEST-1, CVE-2026-1.",)
 
 
 NPM = b"""{"id": "TEST-1", "affected": [{"package": {"ecosystem": "npm", "name": "p"}, "ranges":

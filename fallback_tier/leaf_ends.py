@@ -1,0 +1,78 @@
+"""How the LLM tier's work on one attempt ends where no supported plan came of it."""
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+
+from fallback_audit.events import MAX_EXCERPT_CHARS, BudgetReached, LowConfidenceFlagged
+from fallback_audit.vocabulary import ModelFailureKind, RefusalReason
+from fallback_tier.attempt import Grounding, Proposal, Recorder, Refusal, Task, TierEvent
+from fallback_tier.budget.meter import OverBudget
+from fallback_tier.checks import Invalid
+from fallback_tier.errors import ModelError
+from fallback_tier.grounding.support import Judgement
+from fallback_tier.outcome import LowConfidence
+from fallback_tier.prompt.redact import excerpt
+
+
+@dataclass(frozen=True)
+class Doubted:
+    """A valid plan that the judge found unsupported, and how many such there were by then."""
+
+    proposal: Proposal
+    judgement: Judgement
+    attempts: int
+
+
+def flagged(doubted: Doubted, task: Task, record: Recorder) -> Generator[TierEvent, None, Proposal]:
+    """Handed on, saying what to double-check: the gates prove behaviour, not reasons."""
+    judgement = doubted.judgement
+    reason = (
+        f"{len(judgement.unsupported)} of {len(judgement.claims)} claims of this plan are not supported "
+        "by the advisory and the code that the model was shown"
+    )
+    yield record(
+        LowConfidenceFlagged(
+            attempt=task.number,
+            reason=excerpt(reason, MAX_EXCERPT_CHARS),
+            attempts=doubted.attempts,
+        )
+    )
+    flag = LowConfidence(
+        reason=reason,
+        attempts=doubted.attempts,
+        double_check=tuple(excerpt(claim, MAX_EXCERPT_CHARS) for claim in judgement.unsupported),
+    )
+    return replace(
+        doubted.proposal,
+        grounding=Grounding(False, judgement.faithfulness_score, flag),
+    )
+
+
+def out_of_calls(invalid: Invalid | None, limit: int) -> Refusal:
+    """No answer was a valid plan."""
+    assert invalid is not None  # noqa: S101 (the ceiling is at least one call)
+    return Refusal(
+        invalid.reason,
+        f"The model gave no usable plan in {limit} calls: {' '.join(invalid.problems)}",
+    )
+
+
+def stopped(over: OverBudget, task: Task) -> BudgetReached:
+    """The cap that held the next call back, on record."""
+    return BudgetReached(
+        attempt=task.number, limit=over.limit, cap=over.cap, used=over.used, wanted=over.wanted
+    )
+
+
+def is_too_much(error: OverBudget | ModelError) -> bool:
+    """Would a shorter prompt be another matter?"""
+    if isinstance(error, OverBudget):
+        return bool(error.wanted)
+    return error.failure is ModelFailureKind.CONTEXT_TOO_LONG
+
+
+def unanswered(error: ModelError) -> RefusalReason:
+    """Why an attempt ends where no answer came."""
+    if error.failure is ModelFailureKind.CONTEXT_TOO_LONG:
+        return RefusalReason.CONTEXT_TOO_LONG
+    return RefusalReason.MODEL_UNAVAILABLE

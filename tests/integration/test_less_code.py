@@ -1,0 +1,72 @@
+"""A prompt that is more than the window or a cap has room for is asked once more with less code in it."""
+
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.events import ModelCalled, ModelFailed
+from fallback_audit.vocabulary import RefusalReason
+from fallback_tier.limits import MAX_AUTHOR_CALLS
+from fallback_tier.outcome import Applied, Refused
+from fallback_tier.repo import Settings
+from tests.integration.leaf_sequences import Case, Desk
+
+MORE = {f"more/m{number:02}.py": "x = 1\n" * 500 for number in range(20)}
+
+
+def desk(place: Path, *words: str, cap: int | None = None, room: int = 96_000) -> Desk:
+    made = Desk(place, Case(words, None, ()), tokens_per_fix=cap)
+    for path, text in MORE.items():
+        (place / path).parent.mkdir(exist_ok=True)
+        (place / path).write_text(text)
+    tracked = tuple(sorted({*made.repo.tracked_files, *MORE}))
+    settings = Settings(own_code_budget_bytes=room)
+    made.repo = made.repo.model_copy(update={"tracked_files": tracked, "settings": settings})
+    return made
+
+
+def sizes(made: Desk) -> list[int]:
+    return [call.prompt_bytes for call in made.audit.of(ModelCalled)]
+
+
+def test_a_window_that_is_too_small_is_asked_with_less(tmp_path: Path) -> None:
+    made = desk(tmp_path, "context_too_long", "plan 0")
+    assert isinstance(made.run(), Applied)
+    made.check()
+    large, small = sizes(made)
+    assert large > 70_000
+    assert small < 25_000
+    assert len(made.audit.of(ModelFailed)) == 1
+
+
+def test_a_cap_holds_only_the_long_prompt_back(tmp_path: Path) -> None:
+    made = desk(tmp_path, "plan 0", cap=40_000)
+    assert isinstance(made.run(), Applied)
+    made.check()
+    assert [size < 25_000 for size in sizes(made)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("words", "cap", "room", "reason"),
+    [
+        (("context_too_long", "context_too_long"), None, 96_000, RefusalReason.CONTEXT_TOO_LONG),
+        (("context_too_long", "plan 0"), None, 12_000, RefusalReason.CONTEXT_TOO_LONG),
+        (("plan 0",), 10_000, 96_000, RefusalReason.BUDGET_EXHAUSTED),
+        (("unreachable", "plan 0"), None, 96_000, RefusalReason.MODEL_UNAVAILABLE),
+    ],
+)
+def test_once_and_for_these_reasons_alone(
+    tmp_path: Path, words: tuple[str, ...], cap: int | None, room: int, reason: RefusalReason
+) -> None:
+    made = desk(tmp_path, *words, cap=cap, room=room)
+    application = made.run()
+    made.check()
+    assert isinstance(application, Refused)
+    assert application.reason is reason
+
+
+def test_the_call_that_was_too_long_counts(tmp_path: Path) -> None:
+    made = desk(tmp_path, "context_too_long", *["no change"] * 5)
+    made.run()
+    made.check()
+    assert len(sizes(made)) == MAX_AUTHOR_CALLS
