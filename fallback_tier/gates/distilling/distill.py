@@ -6,6 +6,7 @@ has seen nothing of the attempt, human or model, and stays within MAX_FAILURE_SU
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -16,10 +17,12 @@ from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.distilling.diagnosis import (
     MAX_ASSERTIONS_BYTES,
     MAX_LINE_CHARS,
+    MAX_TESTS,
     Diagnosis,
     clean,
     diagnose,
 )
+from fallback_tier.gates.distilling.failures import of_tests
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 
@@ -106,8 +109,17 @@ def _lines(failures: Sequence[GateVerdict], application: Applied, attempt: int) 
         )
         yield clean(" ".join(verdict.detail.split()))[:MAX_LINE_CHARS]
         if verdict.log:
-            yield from _sections(diagnose(verdict.log))
+            yield from _sections(_diagnosis(verdict))
     yield from _section(_TRIED, _tried(application.diff))
+
+
+def _diagnosis(verdict: GateVerdict) -> Diagnosis:
+    """Of the tests that the patch broke alone, where they are known by name."""
+    if not verdict.broken:
+        return diagnose(verdict.log)
+    found = diagnose(of_tests(clean(verdict.log), verdict.broken))
+    names = (clean(test)[:MAX_LINE_CHARS] for test in verdict.broken[:MAX_TESTS])
+    return replace(found, tests=tuple(names))
 
 
 def _sections(diagnosis: Diagnosis) -> Iterator[str]:

@@ -284,3 +284,41 @@ def test_a_huge_log_stays_within_the_limit() -> None:
     assert summary.count("\n  ...") == 2
     assert "What the patch tried:" in summary
     assert all(len(line) <= MAX_LINE_CHARS + 2 for line in summary.split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "told", "untold"),
+    [
+        (
+            "pytest-short.txt",
+            "tests/test_paths.py::test_dict",
+            "tests/test_paths.py:21 in test_dict",
+            "app/paths.py",
+        ),
+        ("jest.txt", "test/a.test.js > calc > adds nothing", "test/a.test.js:4", "b.test.js"),
+        ("vitest.txt", "test/b.test.js > each 2", "test/b.test.js:2", "a.test.js:4"),
+        (
+            "unittest-python3.11.txt",
+            "test_missing (tests.test_paths.SafeJoin.test_missing)",
+            "tests/test_paths.py:19 in test_missing",
+            "app/paths.py",
+        ),
+    ],
+)
+def test_a_retry_is_not_told_of_tests_that_the_patch_did_not_break(
+    name: str, broken: str, told: str, untold: str
+) -> None:
+    verdict = failure(log(name)).model_copy(update={"broken": (broken,)})
+    text = distill([verdict], application=applied(DIFF), attempt=1).prior_failure_summary
+    said = text.partition("What the patch tried:")[0]
+    assert f"Failing tests:\n- {broken}\n" in said
+    assert told in said
+    assert untold not in said
+    everything = summary_of(log(name)).prior_failure_summary
+    assert untold in everything.partition("What the patch tried:")[0]
+
+
+def test_where_no_heading_names_what_broke_the_whole_log_is_read() -> None:
+    verdict = failure(log("mocha.txt")).model_copy(update={"broken": ("x > adds nothing",)})
+    text = distill([verdict], application=applied(DIFF), attempt=1).prior_failure_summary
+    assert "test/b.test.js:1" in text
