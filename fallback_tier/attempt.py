@@ -14,6 +14,7 @@ from fallback_tier.limits import (
     MAX_FAILURE_SUMMARY_BYTES,
     MAX_RETRIES,
     SMALL_CODE_ROOM_BYTES,
+    SMALL_OUTPUT_TOKENS,
 )
 from fallback_tier.outcome import (
     AttemptSummary,
@@ -100,13 +101,15 @@ class Task:
         )
 
     @property
-    def with_less_code(self) -> "Task | None":
-        """The same with as much of the package's own code as a small window has room for; None: it has
-        no more than that."""
-        settings = self.repo.settings
-        if settings.own_code_budget_bytes <= SMALL_CODE_ROOM_BYTES:
+    def with_less(self) -> "Task | None":
+        """The same with as much of the package's own code, and as long an answer, as a small window has
+        room for; None: it asks for no more than that."""
+        now = self.repo.settings
+        code = min(now.own_code_budget_bytes, SMALL_CODE_ROOM_BYTES)
+        answer = min(now.max_output_tokens, SMALL_OUTPUT_TOKENS)
+        less = now.model_copy(update={"own_code_budget_bytes": code, "max_output_tokens": answer})
+        if less == now:
             return None
-        less = settings.model_copy(update={"own_code_budget_bytes": SMALL_CODE_ROOM_BYTES})
         return replace(self, repo=self.repo.model_copy(update={"settings": less}))
 
     @property

@@ -167,14 +167,16 @@ class LlmLeaf:
         caller: Caller,
         ceiling: CallCeiling,
     ) -> Generator[TierEvent, None, tuple[Task, Prompt, Draft]]:
-        """The first draft. Where the prompt is more than the model's window or a cap has room for, once
-        more with less of the package's own code in it."""
+        """The first draft. Where prompt and answer are more than the model's window or a cap has room for,
+        once more with less of the package's own code, and a shorter answer."""
         try:
             return task, prompt, (yield from self._draft(task, prompt, examples, record, caller))
         except (OverBudget, ModelError) as error:
-            less = task.with_less_code
-            small = prompt if less is None else self._prompt(less, examples)
-            if less is None or small.byte_count >= prompt.byte_count or not is_too_much(error):
+            less = task.with_less
+            if less is None or not is_too_much(error):
+                raise
+            small = self._prompt(less, examples)
+            if small.byte_count >= prompt.byte_count and not _has_shorter_answers(less, task):
                 raise
             if isinstance(error, ModelError):  # it was sent; what a cap holds back was not
                 ceiling.take()
@@ -224,6 +226,7 @@ class LlmLeaf:
             max_output_tokens=task.repo.settings.max_output_tokens,
             answer_schema=plan_schema(declaring=_may_declare(task)),
             nonces=conversation.nonces,
+            effort=task.repo.settings.effort,
         )
         ask = Ask(request, example_ids=prompt.example_ids, strict=strict)
         answered = yield from caller.ask(self._author, ask)
@@ -255,6 +258,10 @@ class LlmLeaf:
             return None
         assert proposal.plan is not None  # noqa: S101 (a model's proposal has its plan)
         return (yield from self._judge.judge(proposal.plan, draft, task, prompt, record, caller))
+
+
+def _has_shorter_answers(less: Task, task: Task) -> bool:
+    return less.repo.settings.max_output_tokens < task.repo.settings.max_output_tokens
 
 
 def _may_declare(task: Task) -> bool:

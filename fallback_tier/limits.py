@@ -19,6 +19,15 @@ SMALL_CODE_ROOM_BYTES = 12_000
 #: … and at most, in kilobytes: half of a window of 500,000 tokens.
 MAX_CODE_ROOM_KB = 1_000
 
+#: An answer of a model that does not think first: a plan of several places is about 8 kB.
+SMALL_OUTPUT_TOKENS = 2_048
+
+#: An answer of a model that may think first: its thinking counts.
+OUTPUT_TOKENS = 16_000
+
+#: The longest answers that models write.
+MAX_OUTPUT_TOKENS = 128_000
+
 #: A distilled diagnosis, not a log: more is a typed error (UTF-8 bytes).
 MAX_FAILURE_SUMMARY_BYTES = 8_192
 

@@ -18,7 +18,7 @@ from fallback_tier.outcome import (
     RecipeSelection,
     Selected,
 )
-from fallback_tier.repo import RepoContext
+from fallback_tier.repo import Effort, RepoContext
 from fallback_tier.retrieval import Retrieval
 
 # --- Solved examples (RAG) ------------------------------------------------------------------------
@@ -61,6 +61,7 @@ class ModelRequest(Frozen):
     max_output_tokens: Annotated[int, Field(ge=1)]
     answer_schema: dict[str, Any] | None = None
     nonces: tuple[str, ...] = ()
+    effort: Effort | None = None
 
     @property
     def text(self) -> str:
@@ -72,6 +73,7 @@ class ModelRequest(Frozen):
         text = json.dumps(
             [model, self.call_type, self.max_output_tokens, self.system]
             + [[message.role, message.content] for message in self.messages]
+            + [self.effort] * (self.effort is not None)
         )
         for nonce in self.nonces:
             text = text.replace(nonce, "nonce")

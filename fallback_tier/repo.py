@@ -12,7 +12,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import AffectedCode
 from fallback_tier.affected import Affected
 from fallback_tier.errors import RepositoryError
-from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_FILE_BYTES
+from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_FILE_BYTES, SMALL_OUTPUT_TOKENS
 from fallback_tier.tree import Tree
 
 
@@ -23,10 +23,23 @@ class Strategy(StrEnum):
     SELF_RAG = "self-rag"
 
 
+class Effort(StrEnum):
+    """How much a model is to think and to write (the Messages API's ``output_config.effort``)."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    XHIGH = "xhigh"
+    MAX = "max"
+
+
 class Settings(Frozen):
     """The part of our configuration that an attempt needs."""
 
-    max_output_tokens: int = 2_048
+    #: Of one answer, thinking counted in.
+    max_output_tokens: int = SMALL_OUTPUT_TOKENS
+    #: None: as the model does by itself.
+    effort: Effort | None = None
     #: Code in a prompt: what calls a dependency.
     snippet_budget_bytes: int = 12_000
     #: … and the package's own, where that is at fault (docs/evaluation/own-code/room.md).

@@ -3,6 +3,7 @@
 import argparse
 
 from fallback_tier.cli.arguments import add_routing_floor
+from fallback_tier.repo import Effort
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +45,18 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         metavar="KB",
         help="how much of a package's own code a prompt shows where that is at fault: what the model's "
         "window has room for (default: 96, some 25,000 tokens; with local:FILE 12)",
+    )
+    model.add_argument(
+        "--max-output-tokens",
+        type=int,
+        metavar="N",
+        help="of one answer, its thinking counted in (default: 16000; with local:FILE 2048); booked before "
+        "a call is sent",
+    )
+    model.add_argument(
+        "--effort",
+        choices=tuple(Effort),
+        help="how much the model is to think, where its server knows that (default: the model's own)",
     )
     model.add_argument(
         "--keep-prompts",

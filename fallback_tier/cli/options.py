@@ -12,7 +12,14 @@ from fallback_tier.advisory import AdvisorySet, load_advisories
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.proof_options import gates_of, proof_of
 from fallback_tier.errors import AdvisoryError, ConfigurationError
-from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_CODE_ROOM_KB, SMALL_CODE_ROOM_BYTES
+from fallback_tier.limits import (
+    MAX_BEAM_WIDTH,
+    MAX_CODE_ROOM_KB,
+    MAX_OUTPUT_TOKENS,
+    OUTPUT_TOKENS,
+    SMALL_CODE_ROOM_BYTES,
+    SMALL_OUTPUT_TOKENS,
+)
 from fallback_tier.repo import Settings, Strategy
 from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.wiring.configuration import LOCAL_PREFIX
@@ -81,6 +88,8 @@ def settings(arguments: argparse.Namespace) -> Settings:
         )
     return Settings(
         own_code_budget_bytes=_code_room(arguments),
+        max_output_tokens=_output_tokens(arguments),
+        effort=getattr(arguments, "effort", None),
         offline=arguments.offline,
         strategy=Strategy(getattr(arguments, "strategy", Strategy.STANDARD)),
         beam_width=width,
@@ -92,14 +101,30 @@ def _code_room(arguments: argparse.Namespace) -> int:
     """Bytes of own code in a prompt. A server that we start has a small window."""
     kilobytes: int | None = getattr(arguments, "code_room", None)
     if kilobytes is None:
-        is_local = (getattr(arguments, "model", None) or "").startswith(LOCAL_PREFIX)
-        return SMALL_CODE_ROOM_BYTES if is_local else Settings().own_code_budget_bytes
+        return SMALL_CODE_ROOM_BYTES if _is_local(arguments) else Settings().own_code_budget_bytes
     if not 1 <= kilobytes <= MAX_CODE_ROOM_KB:
         raise ConfigurationError(
             f"--code-room {kilobytes}: a prompt shows 1 to {MAX_CODE_ROOM_KB} KB of code.",
             next_step="Choose what the model's window has room for, some 4 bytes a token.",
         )
     return kilobytes * 1_000
+
+
+def _output_tokens(arguments: argparse.Namespace) -> int:
+    """Of one answer."""
+    tokens: int | None = getattr(arguments, "max_output_tokens", None)
+    if tokens is None:
+        return SMALL_OUTPUT_TOKENS if _is_local(arguments) else OUTPUT_TOKENS
+    if not 1 <= tokens <= MAX_OUTPUT_TOKENS:
+        raise ConfigurationError(
+            f"--max-output-tokens {tokens}: an answer has 1 to {MAX_OUTPUT_TOKENS} tokens.",
+            next_step="Choose what the model may write, its thinking counted in.",
+        )
+    return tokens
+
+
+def _is_local(arguments: argparse.Namespace) -> bool:
+    return (getattr(arguments, "model", None) or "").startswith(LOCAL_PREFIX)
 
 
 def _whose_code(arguments: argparse.Namespace) -> AffectedCode | None:

@@ -31,6 +31,7 @@ class Try:
             example=shown(self.shot),
             max_output_tokens=ground.task.repo.settings.max_output_tokens,
         )
+        request = request.model_copy(update={"effort": ground.task.repo.settings.effort})
         return Ask(request, example_ids=self.example_ids, candidate=self.candidate)
 
     def critique(self, ground: Ground, segment: str) -> Ask:

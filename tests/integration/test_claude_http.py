@@ -13,6 +13,7 @@ from fallback_plugins.claude.model import PROVIDER_URL, ClaudeModel
 from fallback_tier.errors import ConfigurationError, ModelError
 from fallback_tier.outcome import plan_adapter
 from fallback_tier.ports import Message, Usage
+from fallback_tier.repo import Effort
 from tests.fakes.asking import REQUEST, hear
 from tests.fakes.messages_server import (
     PING,
@@ -93,6 +94,18 @@ def test_an_empty_turn_is_no_place_to_cache_up_to(server: Server) -> None:
     turns = (Message(role="user", content="", cache=True),)
     hear(model(server), REQUEST.model_copy(update={"messages": turns}))
     assert server.seen[0].body["messages"] == [{"role": "user", "content": ""}]
+
+
+def test_effort_is_sent_where_it_was_asked_for(server: Server) -> None:
+    server.streams(answer("x"))
+    server.streams(answer("x"))
+    hear(model(server), REQUEST.model_copy(update={"effort": Effort.XHIGH}))
+    hear(model(server))
+    asked, without = server.seen
+    assert asked.body["output_config"] == {"effort": "xhigh"}
+    assert "output_config" not in without.body
+    keys = {one.key("m") for one in (REQUEST, REQUEST.model_copy(update={"effort": Effort.LOW}))}
+    assert len(keys) == 2  # an answer of another effort is not found again
 
 
 def test_the_provider_is_asked_to_enforce_the_schema(

@@ -15,7 +15,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.e2e.command import osv, repository, run
 
-#: In a test that the model is shown, and so in no patch.
+#: In a file that the model is shown, and that no patch changes.
 PROMPTED = "the snippet that only a prompt quotes"
 #: In an answer that was rejected, and so in no patch.
 ANSWERED = "an answer that is no plan at all"
@@ -25,7 +25,8 @@ SECRET = "ghp_" + "a1B2" * 9
 OWN_CODE = {
     "pyproject.toml": '[project]\nname = "left"\nversion = "1.0.0"\n',
     "left.py": "def pad(text):\n    return eval(text)\n",
-    "test_left.py": f"import unittest\n\nimport left\n\n# {PROMPTED}\nTOKEN = '{SECRET}'\n\n\n"
+    "names.py": f"# {PROMPTED}\nTOKEN = '{SECRET}'\n",
+    "test_left.py": "import unittest\n\nimport left\n\n\n"
     "class LeftTest(unittest.TestCase):\n"
     "    def test_pad(self):\n        self.assertEqual(left.pad('1'), 1)\n",
 }

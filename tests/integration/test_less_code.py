@@ -65,6 +65,15 @@ def test_once_and_for_these_reasons_alone(
     assert application.reason is reason
 
 
+def test_a_cap_that_a_long_answer_alone_would_pass_gets_a_short_one(tmp_path: Path) -> None:
+    made = desk(tmp_path, "plan 0", cap=30_000, room=12_000)
+    settings = made.repo.settings.model_copy(update={"max_output_tokens": 16_000})
+    made.repo = made.repo.model_copy(update={"settings": settings})
+    assert isinstance(made.run(), Applied)
+    made.check()
+    assert [call.reserved.tokens < 30_000 for call in made.audit.of(ModelCalled)] == [True]
+
+
 def test_the_call_that_was_too_long_counts(tmp_path: Path) -> None:
     made = desk(tmp_path, "context_too_long", *["no change"] * 5)
     made.run()

@@ -1,4 +1,4 @@
-"""How much own code a prompt may show: by the options, and by the model."""
+"""How much own code a prompt may show, and how long an answer may be: by the options, and by the model."""
 
 import argparse
 
@@ -7,6 +7,7 @@ import pytest
 from fallback_tier.cli.main import build_parser
 from fallback_tier.cli.options import settings
 from fallback_tier.errors import ConfigurationError
+from fallback_tier.repo import Effort
 
 
 def parsed(*options: str) -> argparse.Namespace:
@@ -33,3 +34,28 @@ def test_another_room_is_refused_by_name(room: str) -> None:
         ConfigurationError, match=f"--code-room {room}: a prompt shows 1 to 1000 KB"
     ):
         settings(parsed("--code-room", room))
+
+
+@pytest.mark.parametrize(
+    ("options", "tokens"),
+    [
+        ((), 16_000),
+        (("--model", "local:small.gguf"), 2_048),
+        (("--model", "local:small.gguf", "--max-output-tokens", "4096"), 4_096),
+    ],
+)
+def test_a_model_that_may_think_first_has_room_for_it(
+    options: tuple[str, ...], tokens: int
+) -> None:
+    assert settings(parsed(*options)).max_output_tokens == tokens
+
+
+@pytest.mark.parametrize("tokens", ["0", "128001"])
+def test_another_length_is_refused_by_name(tokens: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"--max-output-tokens {tokens}: an answer has"):
+        settings(parsed("--max-output-tokens", tokens))
+
+
+def test_effort_is_passed_on_where_it_is_given() -> None:
+    assert settings(parsed()).effort is None
+    assert settings(parsed("--effort", "high")).effort is Effort.HIGH

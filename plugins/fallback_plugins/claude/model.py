@@ -13,7 +13,7 @@ from fallback_tier.ports import Message, ModelAnswer, ModelRequest
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
-    from anthropic.types import MessageParam, TextBlockParam
+    from anthropic.types import MessageParam, OutputConfigParam, TextBlockParam
 
 #: Where the SDK sends requests by default. Named here so that ANTHROPIC_BASE_URL, which the SDK would
 #: read by itself, can't redirect a request (and its key) behind our caller's back.
@@ -96,7 +96,7 @@ class ClaudeModel:
 
         from fallback_plugins.claude.stream import Limit, read_answer
 
-        schema = request.answer_schema if self._enforces_schema else None
+        config = self._output_config(request)
         limit = Limit(self._timeout_s)
         try:
             with self._client().messages.stream(
@@ -104,13 +104,20 @@ class ClaudeModel:
                 max_tokens=request.max_output_tokens,
                 system=[_cached(request.system)],
                 messages=_turns(request.messages),
-                output_config=omit
-                if schema is None
-                else {"format": {"type": "json_schema", "schema": enforced(schema)}},
+                output_config=config or omit,
             ) as stream:
                 return (yield from read_answer(stream, self._failures, limit))
         except AnthropicError as error:
             raise self._failures.of(error) from error
+
+    def _output_config(self, request: ModelRequest) -> "OutputConfigParam":
+        config: OutputConfigParam = {}
+        if request.answer_schema is not None and self._enforces_schema:
+            schema = enforced(request.answer_schema)
+            config["format"] = {"type": "json_schema", "schema": schema}
+        if request.effort is not None:
+            config["effort"] = request.effort.value
+        return config
 
     def _client(self) -> "Anthropic":
         from fallback_plugins.claude.client import make_client
