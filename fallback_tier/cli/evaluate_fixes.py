@@ -10,8 +10,6 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.arguments import add_budget
 from fallback_tier.cli.model_options import add_model
 from fallback_tier.cli.output import print_json
-from fallback_tier.errors import ConfigurationError
-from fallback_tier.repo import Settings
 
 if TYPE_CHECKING:
     from fallback_tier.evaluation.fixes import FixFolder
@@ -62,13 +60,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="",
         help="what serves the model and how, for the report (file and its hash, server, temperature)",
     )
-    parser.add_argument(
-        "--max-output-tokens",
-        type=int,
-        metavar="N",
-        default=Settings().max_output_tokens,
-        help="of one answer (default: %(default)s)",
-    )
     add_model(parser)
     add_budget(parser)
     parser.set_defaults(state_dir=None, offline=False)
@@ -94,23 +85,15 @@ def _run(arguments: argparse.Namespace, folder: "FixFolder") -> None:
     from fallback_tier.evaluating.projects import load_projects
     from fallback_tier.evaluation.fixes_report import page
 
-    if arguments.max_output_tokens < 1:
-        raise ConfigurationError(
-            f"--max-output-tokens {arguments.max_output_tokens}: an answer has at least one token.",
-            next_step="Give 1 or more.",
-        )
-
     def progress(what: str, done: int, total: int) -> None:
         """A run takes hours: who looks meanwhile finds the report of what is done."""
         folder.publish(page(folder.runs()))
         sys.stderr.write(f"{done}/{total} {visible(what)}\n")
 
-    found = configuration(arguments)
-    tokens = {"max_output_tokens": arguments.max_output_tokens}
     run_fixes(
         load_projects(Path(arguments.projects), arguments.only),
         folder,
-        found.model_copy(update={"settings": found.settings.model_copy(update=tokens)}),
+        configuration(arguments),
         FixOptions(arguments.seed, arguments.setup, arguments.rerun),
         progress,
     )

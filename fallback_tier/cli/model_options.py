@@ -3,7 +3,9 @@
 import argparse
 
 from fallback_tier.cli.arguments import add_routing_floor
-from fallback_tier.repo import Effort
+
+#: Those of ``repo.Effort``, which asking for help does not load.
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +57,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
     model.add_argument(
         "--effort",
-        choices=tuple(Effort),
+        choices=EFFORTS,
         help="how much the model is to think, where its server knows that (default: the model's own)",
     )
     model.add_argument(

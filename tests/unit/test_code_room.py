@@ -5,6 +5,7 @@ import argparse
 import pytest
 
 from fallback_tier.cli.main import build_parser
+from fallback_tier.cli.model_options import EFFORTS
 from fallback_tier.cli.options import settings
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.repo import Effort
@@ -59,3 +60,4 @@ def test_another_length_is_refused_by_name(tokens: str) -> None:
 def test_effort_is_passed_on_where_it_is_given() -> None:
     assert settings(parsed()).effort is None
     assert settings(parsed("--effort", "high")).effort is Effort.HIGH
+    assert tuple(Effort) == EFFORTS
