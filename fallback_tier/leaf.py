@@ -112,13 +112,13 @@ class LlmLeaf:
         self, task: Task, examples: Sequence[FewShot], record: Recorder, caller: Caller
     ) -> Generator[TierEvent, None, Proposal]:
         prompt = self._prompt(task, examples)
-        conversation = self._prompts.first(prompt)
+        conversation: Conversation | None = None
         ceiling = CallCeiling()
         invalid: Invalid | None = None
         doubted: Doubted | None = None
         while ceiling.take() is not None:
             strict = doubted is not None
-            if ceiling.taken == 1:
+            if conversation is None:
                 opened = yield from self._open(task, prompt, examples, record, caller, ceiling)
                 task, prompt, draft = opened
             else:

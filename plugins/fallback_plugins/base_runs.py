@@ -1,6 +1,5 @@
 """Runs of a suite at the base commit: made as they are needed, kept for the attempts that follow."""
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -12,7 +11,7 @@ from fallback_plugins.at_base import keep, kept, place_of, run_at_base
 from fallback_plugins.flaky import BASE_RUNS
 from fallback_plugins.installed import NotInstalled
 from fallback_plugins.reports import Report
-from fallback_plugins.suite_run import SuiteRun
+from fallback_plugins.suite_run import SuiteRun, steady_lines
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
@@ -21,9 +20,6 @@ Run = Callable[[RepoContext], SuiteRun | NotInstalled]
 
 #: What a suite runs on at the base commit (``place_of``): asked for only once that is installed.
 On = Callable[[], str]
-
-#: What differs between two runs that print the same: durations, seeds, addresses. Never a count.
-_VARYING = re.compile(r"0x[0-9a-f]+|\d+(?:[.:]\d+)+|\d+(?= ?(?:ms|s|m)\b)|\d{4,}")
 
 
 @dataclass(frozen=True)
@@ -38,12 +34,16 @@ class BaseRun:
     report: Report | None
     #: Digest of what the run printed, without what varies: for a runner that names no tests.
     said: str
+    #: Of a script of several commands, what the others said (``SuiteRun.others``).
+    others: str = ""
 
     @classmethod
     def of(cls, run: SuiteRun) -> "BaseRun":
         """Of a run that was made."""
         failing = None if run.failing is None else frozenset(run.failing)
-        return cls(run.result.exit_code, run.count, run.failed, failing, run.report, said(run))
+        return cls(
+            run.result.exit_code, run.count, run.failed, failing, run.report, said(run), run.others
+        )
 
     @property
     def tells(self) -> bool:
@@ -105,8 +105,8 @@ class BaseRuns:
 
 def said(run: SuiteRun) -> str:
     """A digest of a run's words."""
-    lines = {_VARYING.sub("0", line.strip()) for line in run.result.output.splitlines()}
-    return sha256("\n".join([str(run.result.exit_code), *sorted(lines)]).encode()).hexdigest()
+    words = [str(run.result.exit_code), *sorted(steady_lines(run.result.output))]
+    return sha256("\n".join(words).encode()).hexdigest()
 
 
 def _written(run: BaseRun) -> dict[str, Any]:

@@ -1,10 +1,17 @@
 """One run of a test suite, as its log and its report tell it."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fallback_plugins.reports import Report
 from fallback_tier.execution import CommandResult
+
+#: What differs between two runs that print the same: durations, seeds, addresses. Never a count.
+_VARYING = re.compile(r"0x[0-9a-f]+|\d+(?:[.:]\d+)+|\d+(?= ?(?:ms|s|m)\b)|\d{4,}")
+
+#: How long something took, which jest says only of what is slow.
+_LASTED = re.compile(r" \(\d[\d.]* ?m?s\)")
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,8 @@ class SuiteRun:
     #: Every test by name, where a report tells and the log agrees; of a run that the wall clock ended,
     #: what it told before.
     report: Report | None = None
+    #: Of a script of several commands: a digest of what the others printed, without what varies.
+    others: str = ""
     #: On what it ran, and how: what could not be installed, options that were left out. Empty: in order.
     installed: str = ""
 
@@ -70,6 +79,11 @@ class SuiteRun:
         return cls(
             result, summary.ran, passing, failing, summary.failed, report, installed=installed
         )
+
+
+def steady_lines(output: str) -> set[str]:
+    """The lines of a log without what differs between two runs that say the same."""
+    return {_VARYING.sub("0", _LASTED.sub("", line.strip())) for line in output.splitlines()}
 
 
 def numbered(names: Iterator[str]) -> tuple[str, ...]:

@@ -169,7 +169,10 @@ class _Suite:
             return run.report.failed
         # All pass, and the run fails: for want of coverage, say. Then it does so at the base commit.
         alike = any(
-            one.exit_code == run.result.exit_code and one.report and not one.report.failed
+            one.exit_code == run.result.exit_code
+            and one.others == run.others
+            and one.report
+            and not one.report.failed
             for one in self.base.made
         )
         return () if alike else None

@@ -94,3 +94,16 @@ def test_what_the_patch_breaks_behind_the_tests_fails(tmp_path: Path, registry: 
     )
     found = judge(tmp_path, registry, change, script)
     assert found.status is GateStatus.FAILED
+
+
+def test_another_failure_than_at_the_base_commit_behind_the_tests_fails(
+    tmp_path: Path, registry: Registry
+) -> None:
+    """The same exit code, and all tests of the runner pass: only the words tell."""
+    later = "console.log(require('./index.js')(1, 1) ? 'no network' : 'no password asked')"
+    script = f'jest && node -e "{later}; process.exit(1)"'
+    same = judge(tmp_path / "1", registry, GOOD, script)
+    assert same.status is GateStatus.PASSED, same.detail
+    change = "module.exports = (a, b) => (a === 1 && b === 1 ? 0 : a + b);\n"
+    other = judge(tmp_path / "2", registry, change, script)
+    assert other.status is GateStatus.FAILED

@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
-from fallback_audit.vocabulary import AffectedCode, DecidedBy
+from fallback_audit.vocabulary import AffectedCode, DecidedBy, GateStatus
 from fallback_plugins.installed import Level
 from fallback_plugins.pypi import pythons
 from fallback_plugins.pypi.environment import Environment
+from fallback_plugins.pypi.gates import ResolvesGate
 from fallback_plugins.pypi.testing import run_tests
 from fallback_plugins.suite_run import SuiteRun
 from fallback_tier.affected import Affected
@@ -33,6 +35,9 @@ THE_DAY = "2020-01-01"
 @pytest.fixture(scope="module")
 def registry() -> Iterator[Registry]:
     universe = Universe().pypi("left", "1.0.0").pypi("left", "1.0.1")
+    broken = {"pytest/__init__.py": "", "pytest/__main__.py": "raise SystemExit('too old')\n"}
+    good = {"pytest/__init__.py": "", "pytest/__main__.py": "print('pytest 8')\n"}
+    universe.pypi("pytest", "5.0", files=broken).pypi("pytest", "8.0", files=good)
     for minor in range(pythons.OLDEST_MINOR, MINE):  # no wheel for ours
         universe.pypi("earlier", "1.0", tag=f"cp3{minor}-none-any")
     with serve(universe) as registry:
@@ -61,9 +66,10 @@ def project(
     registry: Registry,
     files: Mapping[str, str],
     code: AffectedCode = AffectedCode.OWN,
+    changes: Mapping[str, str | None] = MappingProxyType({"x": "1"}),
 ) -> Iterator[Environment]:
     clients = SubprocessClients(os.environ | registry.environ)
-    with patched(place, files, {"x": "1"}, about=advisory()) as case:
+    with patched(place, files, changes, about=advisory()) as case:
         affected = Affected(code=code, decided_by=DecidedBy.MANIFEST)
         repo = case.context.repo.model_copy(update={"affected": affected})
         context = case.with_(clients=clients, repo=repo).context
@@ -163,3 +169,41 @@ def test_another_release_installed_later_is_another_thing_to_run_on(tmp_path: Pa
         again = Environment(replace(made.context, cache=other), made.repo, ".")
         assert (again.key, again.contents() == before) == (made.key, False)
         assert Environment(made.context, made.repo, ".").contents() == before
+
+
+def test_a_patch_is_installed_as_the_base_commit_was_or_not_at_all(
+    tmp_path: Path, registry: Registry, other: Path
+) -> None:
+    """Else tests would be compared over two Pythons, and what fails for the one would excuse the other."""
+    base, needs = {"requirements.txt": "left\n"}, "earlier\nleft\n"
+    with project(
+        *(tmp_path / "1", registry, base, AffectedCode.DEPENDENCY), {"requirements.txt": needs}
+    ) as made:
+        found = made.install()
+        assert (found.level, found.how) == (Level.IN_PART, ())
+        assert ResolvesGate().judge(made.context).status is GateStatus.FAILED
+    before = {"requirements.txt": "earlier\nleft==1.0.0\n"}
+    with project(
+        *(tmp_path / "2", registry, before, AffectedCode.DEPENDENCY), {"requirements.txt": "left\n"}
+    ) as made:
+        # It could be had with ours now; it is compared with what ran on the other.
+        assert made.install().how == (f"on Python 3.{pythons.minor_of(other)}",)
+        assert made.resolved("left") == ()  # users may get another
+
+
+def test_releases_of_its_day_that_do_not_start_here_are_not_taken(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed_on(monkeypatch, THE_DAY)
+    with project(tmp_path, registry, {"requirements.txt": "left\npytest\n"}) as made:
+        found = made.install()
+        assert found.how == ()
+        assert (made.installed("left"), made.installed("pytest")) == (("1.0.1",), ("8.0",))
+
+
+def test_a_commit_of_the_end_of_time_is_a_commit_of_these_days(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Environment, "_git", lambda *_: "9999-12-31")
+    with project(tmp_path, registry, {"requirements.txt": "left\n"}) as made:
+        assert made.install().is_as_declared

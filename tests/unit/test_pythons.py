@@ -63,14 +63,42 @@ def test_a_project_gets_one_that_it_asks_for(asked: str, expected: tuple[int, ..
     assert pythons.suited(asked, lambda: every) == paths(*expected)
 
 
-def test_only_another_pythons_own_folders_are_shown_to_a_sandbox(tmp_path: Path) -> None:
+def test_only_another_pythons_own_parts_are_shown_to_a_sandbox(tmp_path: Path) -> None:
+    """Its prefix may be somebody's home folder."""
     python = program(tmp_path / "there" / "bin" / "python3.9")
-    (tmp_path / "there" / "lib").mkdir()
-    (tmp_path / "there" / "secrets").mkdir()
+    library = tmp_path / "there" / "lib"
+    (library / "python3.9").mkdir(parents=True)
+    shared = program(library / "libpython3.9.so.1.0")
+    program(library / "secrets.txt")
+    program(tmp_path / "there" / "bin" / "own-tool")
     made = tmp_path / "made" / "bin"
     made.mkdir(parents=True)
     (made / "python").symlink_to(python)
-    assert pythons.readable(made.parent) == [python.parent, tmp_path / "there" / "lib"]
+    assert pythons.readable(made.parent) == [python, library / "python3.9", shared]
     (made / "python").unlink()
     (made / "python").symlink_to(pythons.ours())
     assert pythons.readable(made.parent) == []
+
+
+def test_what_is_kept_behind_a_link_is_found_where_it_is(home: Path) -> None:
+    """A sandbox is shown real paths: a link of uv's beside them leads nowhere there."""
+    kept = home / ".local/share/uv/python"
+    real = program(kept / "z-3.10.13" / "bin" / f"python3.{MINE - 1}")
+    (kept / "a-3.10").symlink_to(kept / "z-3.10.13")
+    other = kept / "pypy" / "bin"
+    program(other / "pypy3.9")
+    (other / "python3.9").symlink_to(other / "pypy3.9")
+    assert pythons.installed(home) == (pythons.ours(), real)
+
+
+def test_one_that_can_not_be_read_or_run_is_none(home: Path) -> None:
+    program(home / "bin" / f"python3.{MINE - 1}").chmod(0o644)
+    (home / "bin" / f"python3.{MINE - 2}").symlink_to(home / "gone")
+    assert pythons.installed(home) == (pythons.ours(),)
+
+
+def test_an_upgrade_in_its_place_is_another_python(tmp_path: Path) -> None:
+    python = program(tmp_path / "python3.9")
+    before = pythons.identity(python)
+    program(python, b"\x7fELF of another release")
+    assert pythons.identity(python) != before

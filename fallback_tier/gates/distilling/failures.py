@@ -17,9 +17,12 @@ _HEADING = re.compile(
 
 #: Where they end at the latest: the runner's own last words, which name every test.
 _END = re.compile(
-    r"=+ (?:short test summary|warnings summary|\d+ failed|[\w ,]*\d+ \w+ in ).*"
-    r"|Test Suites: .*|Summary of all failing tests|Ran \d+ tests? in .*"
+    r"=+ (?:short test summary|warnings summary)\b.*|Test Suites: .*|Summary of all failing tests"
+    r"|Ran \d+ tests? in .*"
 )
+
+#: No heading is longer.
+_READ_CHARS = 2_000
 
 
 def of_tests(log: str, tests: Sequence[str]) -> str:
@@ -32,11 +35,12 @@ def of_tests(log: str, tests: Sequence[str]) -> str:
     found = False
     is_others = False
     for line in log.split("\n"):
-        heading = _HEADING.fullmatch(line.rstrip())
+        read = line[:_READ_CHARS].rstrip()
+        heading = _HEADING.fullmatch(read)
         if heading is not None:
             is_ours = not names.isdisjoint(filter(None, heading.groups()))
             found, is_others = found or is_ours, not is_ours
-        elif _END.fullmatch(line.strip()):
+        elif _END.fullmatch(read.lstrip()):
             is_others = False
         if not is_others:
             kept.append(line)

@@ -40,9 +40,10 @@ _ENVIRONMENT_OF = {
     "uv": re.compile(r"UV_(?!PUBLISH_).+|PIP_.+"),
 }
 
-#: A repository is data to us. Hooks and file-system monitors are programs that it names; filters
-#: and aliases come from the user's or the system's configuration (an empty ``env`` value gives them
-#: back, see ``SubprocessClients.run``); replacements and lazy fetches change what a commit means.
+#: A repository is data to us. Hooks, file-system monitors and what verifies signatures are programs that
+#: it names; filters and aliases come from the user's or the system's configuration (an empty ``env`` value
+#: gives them back, see ``SubprocessClients.run``); replacements and lazy fetches change what a commit
+#: means.
 _GIT_CONFIGURATION = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
@@ -50,6 +51,7 @@ _GIT_CONFIGURATION = {
     "gc.auto": "0",
     "maintenance.auto": "false",
     "protocol.allow": "never",
+    "log.showSignature": "false",
 }
 _GIT_ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",

@@ -28,13 +28,13 @@ _NOT_OURS = frozenset(
     | {"dist", "build", "out", "min", "coverage"}
 )
 _TEST = re.compile(r"(?:^|[/._-])(?:tests?|specs?|__tests__|__mocks__|fixtures?)(?:[/._-]|$)")
-#: Folders and files of a project that are no part of what it ships.
+#: Folders and files at a project's root that are no part of what it ships; deeper, ``tools`` may be.
 _BESIDE = re.compile(
-    r"(?:^|/)(?:docs?|documentation|website|site|examples?|demos?|samples?|playground|bench(?:marks?)?|perf"
-    r"|scripts?|tools?|tutorials?|e2e|stories|\.[\w-]+)/"
-    r"|(?:^|/)(?:setup|noxfile|conftest|tasks|fabfile)\.py$"
-    r"|(?:^|/)(?:Gruntfile|gulpfile|\.[\w-]+|[\w.-]+\.conf(?:ig)?)\.[cm]?[jt]s$"
-    r"|\.d\.[cm]?ts$|\.stories\."
+    r"(?:docs?|documentation|website|site|examples?|demos?|samples?|playground|bench(?:marks?)?|perf"
+    r"|scripts?|tools?|tutorials?|e2e|stories)/"
+    r"|(?:setup|noxfile|tasks|fabfile)\.py$"
+    r"|(?:Gruntfile|gulpfile|[\w.-]+\.conf(?:ig)?)\.[cm]?[jt]s$"
+    r"|(?:.*/)?(?:\.[\w-]+/|conftest\.py$|\.[\w-]+\.[cm]?[jt]s$|[^/]*(?:\.d\.[cm]?ts|\.stories\.\w+)$)"
 )
 _LOCK = re.compile(r"(?:\.lock|[-_]lock\.(?:json|ya?ml)|npm-shrinkwrap\.json|\.lockb)$")
 
@@ -54,8 +54,9 @@ def is_test(path: str) -> bool:
 
 
 def is_beside(path: str) -> bool:
-    """Is it beside the product, by its path: a test, documentation, an example, a tool's configuration?"""
-    return is_test(path) or _BESIDE.search(path) is not None
+    """Is it beside the product, by its path below the project's root: a test, documentation, an example, a
+    tool's configuration?"""
+    return is_test(path) or _BESIDE.match(path) is not None
 
 
 def is_lock(path: str) -> bool:

@@ -11,9 +11,8 @@ A model that sees the place of a flaw is mostly right about it, so what there is
 import re
 from collections.abc import Iterator, Sequence
 
-from fallback_tier.prompt.context.files import is_beside
 from fallback_tier.prompt.context.packing import Wanted
-from fallback_tier.prompt.context.ranking import Ranked
+from fallback_tier.prompt.context.ranking import Interest, Ranked, is_behind
 from fallback_tier.prompt.context.sources import Sources
 from fallback_tier.prompt.context.units import Unit
 
@@ -30,12 +29,20 @@ _WHOLE_FILE_CHARS = 30_000
 _MAX_CALLED = 8
 _MAX_DEFINERS = 2
 
+#: … looked for in so many characters of a unit.
+_CALLED_CHARS = 20_000
+
 _CALLED = re.compile(r"([A-Za-z_$][\w$]{3,100})\s*\(")
 
 
-def own_places(ranked: Sequence[Ranked], sources: Sources) -> Iterator[Wanted]:
-    """The places of ranked units, best first; what is shown already is wanted again, for its rest."""
-    product = [found for found in ranked if not is_beside(found.unit.path)] or list(ranked)
+def own_places(ranked: Sequence[Ranked], sources: Sources, interest: Interest) -> Iterator[Wanted]:
+    """The places of ranked units, best first; what is shown already is wanted again, for its rest.
+
+    What lies beside the product is left out where there is anything else, unless the advisory names it.
+    """
+    product = [found for found in ranked if not is_behind(found.unit.path, interest)] or list(
+        ranked
+    )
     top = product[:_MOST_TELLING]
     for unit, _, focus in top:
         yield Wanted(*unit[:3], focus)
@@ -58,7 +65,7 @@ def _called(top: Sequence[Ranked], every: Sequence[Ranked], sources: Sources) ->
             definers.setdefault(name, []).append(found.unit)
     known = {found.unit for found in top}
     names = dict.fromkeys(
-        name for found in top for name in _CALLED.findall(sources.body(found.unit))
+        name for found in top for name in _CALLED.findall(sources.body(found.unit)[:_CALLED_CHARS])
     )
     called = dict.fromkeys(
         unit

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from pydantic import Field
@@ -12,7 +13,10 @@ from fallback_tier.prompt.context.units import sizes_of
 #: Snippets in one prompt: more places than this are a list, not a context. Of a package's own code there
 #: are as many as fill the room of a large window.
 MAX_SNIPPETS = 12
-MAX_OWN_SNIPPETS = 60
+
+#: … one for so many bytes of room: whatever the sizes of the files are, their fences take no more than half
+#: as much again.
+_ROOM_OF_A_SNIPPET = 400
 
 #: One snippet: a long function with its surroundings. The fence's cap is twice that.
 MAX_SNIPPET_BYTES = 4_000
@@ -74,6 +78,7 @@ class _Packing:
     ) -> None:
         self._lines = lines
         self._most = most
+        #: Of a file, the bytes before each line.
         self._sizes: dict[str, list[int]] = {}
         self.left = budget
         self.spans: list[_Span] = []
@@ -86,9 +91,10 @@ class _Packing:
         """Show it if it fits; of what no snippet can hold, the part around its line of interest."""
         path, start, end, _, rest = wanted
         if path not in self._sizes:
-            self._sizes[path] = sizes_of(self._lines(path))
-        if self._size(path, 0, None) <= MAX_SNIPPET_BYTES:
-            start, end = 0, len(self._sizes[path])
+            self._sizes[path] = [0, *accumulate(sizes_of(self._lines(path)))]
+        whole = len(self._sizes[path]) - 1
+        if self._size(path, 0, whole) <= MAX_SNIPPET_BYTES:
+            start, end = 0, whole
         near = [span for span in self.spans if span.path == path]
         if any(span.start < end and start < span.end for span in near):
             if rest:
@@ -141,8 +147,9 @@ class _Packing:
         self.left -= more
         return True
 
-    def _size(self, path: str, start: int, end: int | None) -> int:
-        return sum(self._sizes[path][start:end])
+    def _size(self, path: str, start: int, end: int) -> int:
+        sizes = self._sizes[path]
+        return sizes[min(end, len(sizes) - 1)] - sizes[min(start, len(sizes) - 1)]
 
     def _window(self, wanted: Wanted, room: int) -> tuple[int, int]:
         """Whole lines around the line of interest, at most ``room`` bytes."""
@@ -181,3 +188,8 @@ def pack(
         )
         for number, span in enumerate(packing.spans, start=1)
     )
+
+
+def most_of_own(room: int) -> int:
+    """Snippets of a package's own code that so many bytes of room may have."""
+    return max(MAX_SNIPPETS, room // _ROOM_OF_A_SNIPPET)

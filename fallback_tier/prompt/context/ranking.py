@@ -21,8 +21,9 @@ from fallback_tier.prompt.context.words import WordSet
 #: Files whose units are ranked: those with the best score as a whole.
 MAX_RANKED_FILES = 12
 
-#: … of a package's own code.
-MAX_OWN_FILES = 200
+#: … of a package's own code, and characters of them: about two seconds.
+MAX_OWN_FILES = 1_000
+MAX_OWN_CHARS = 3 * 1024 * 1024
 
 # What each piece of evidence counts; their order matters more than their size.
 _DEFINES = 4.0
@@ -115,7 +116,11 @@ def ranked_units(interest: Interest, paths: Sequence[str], sources: Sources) -> 
         weights = _where_defined(files, weights, sources)
     best.sort(key=_file_order(interest, weights, sources))
     found: list[tuple[Unit, float, int]] = []
+    left = MAX_OWN_CHARS
     for file in best[: MAX_OWN_FILES if interest.own else MAX_RANKED_FILES]:
+        left -= len(sources.text(file.path) or "")
+        if interest.own and left < 0 and found:
+            break
         callees = _package_names(file, interest, sources) if weights[""] > _OWN else frozenset()
         for unit in sources.units(file.path):
             found.append((unit, *_evidence(unit, file, callees, interest, weights, sources)))
@@ -134,9 +139,9 @@ def ranked_units(interest: Interest, paths: Sequence[str], sources: Sources) -> 
             for (unit, score, focus), near in zip(found, about, strict=True)
             if score or (near >= _LEAST_ABOUT and _is_about(unit, words, sources))
         ]
-    ranked.sort(key=_order)
+    ranked.sort(key=_order(interest))
     ranked = _with_callers(ranked, sources)
-    ranked.sort(key=_order)
+    ranked.sort(key=_order(interest))
     return ranked
 
 
@@ -211,7 +216,7 @@ def _file_order(
         score += _NAMED_FILE * (file.path in interest.files)
         score += _CALLS_PACKAGE * max(_OWN, weights[""]) * file.imports
         score += _ABOUT * math.fsum(weights[word] for word in file.words) / most
-        return is_beside(file.path), -score, file.path.count("/"), file.path
+        return is_behind(file.path, interest), -score, file.path.count("/"), file.path
 
     return order
 
@@ -276,6 +281,21 @@ def _with_callers(ranked: Sequence[Ranked], sources: Sources) -> list[Ranked]:
     ]
 
 
-def _order(ranked: Ranked) -> tuple[bool, float, int, str, int]:
-    unit = ranked.unit
-    return is_beside(unit.path), -ranked.score, unit.path.count("/"), unit.path, unit.start
+def _order(interest: Interest) -> Callable[[Ranked], tuple[bool, float, int, str, int]]:
+    def order(ranked: Ranked) -> tuple[bool, float, int, str, int]:
+        path, start = ranked.unit.path, ranked.unit.start
+        return is_behind(path, interest), -ranked.score, path.count("/"), path, start
+
+    return order
+
+
+def is_behind(path: str, interest: Interest) -> bool:
+    """Does it come after all else: what lies beside the product, by its path below the package's folder?
+
+    Of own code, what the advisory names does not.
+    """
+    if interest.own is None:
+        return is_beside(path)
+    folders = [one for one in interest.own.folders if path.startswith(one)]
+    inside = path[len(max(folders, key=len, default="")) :]
+    return path not in interest.files and is_beside(inside)

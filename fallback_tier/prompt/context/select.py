@@ -23,11 +23,11 @@ from fallback_tier.prompt.context.named import (
 )
 from fallback_tier.prompt.context.own import own_places
 from fallback_tier.prompt.context.packing import (
-    MAX_OWN_SNIPPETS,
     MAX_SNIPPET_BYTES,
     MAX_SNIPPETS,
     Snippet,
     Wanted,
+    most_of_own,
     pack,
 )
 from fallback_tier.prompt.context.ranking import Interest, Own, Ranked, ranked_units
@@ -64,7 +64,7 @@ def select_snippets(
     """At most MAX_SNIPPETS, together at most ``repo.settings.snippet_budget_bytes`` (UTF-8).
 
     ``own_code``: the flaw is in this repository. Then no manifest is shown, which a plan may not touch, and
-    its code fills ``own_code_budget_bytes``, in at most MAX_OWN_SNIPPETS.
+    its code fills ``own_code_budget_bytes``.
 
     Ids are S1, S2 … in the order shown. A file that can't be read (binary, too large, a link) is
     skipped: what the prompt lacks, the gates don't.
@@ -81,7 +81,8 @@ def select_snippets(
 
     settings = repo.settings
     if own_code:
-        room, most = settings.own_code_budget_bytes, MAX_OWN_SNIPPETS
+        room = settings.own_code_budget_bytes
+        most = most_of_own(room)
     else:
         room, most = settings.snippet_budget_bytes, MAX_SNIPPETS
     return pack(selection.wanted(summary), shown_lines, room, most)
@@ -123,7 +124,7 @@ class _Selection:
         if names:
             yield from self._using(names)
         if self._interest.own:
-            yield from own_places(self._ranked(), self.sources)
+            yield from own_places(self._ranked(), self.sources, self._interest)
             return
         yield from self._manifests()
         for unit, _, focus in self._ranked():

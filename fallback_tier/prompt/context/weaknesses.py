@@ -19,7 +19,7 @@ class Sign(Protocol):
 
 
 class Weakness(NamedTuple):
-    """``cwe``: its numbers; ``said``: how a prose names it; ``code``: what code that can have it has."""
+    """``cwe``: its numbers; ``said``: how advisories name it; ``code``: what code that can have it has."""
 
     cwe: frozenset[int]
     said: re.Pattern[str]
@@ -143,5 +143,5 @@ def signs_of(cwe: Iterable[str], text: str) -> tuple[Sign, ...]:
 def _compiled(code: str) -> Sign:
     import re2
 
-    compiled: Sign = re2.compile(code)
+    compiled: Sign = re2.compile(f"(?m){code}")
     return compiled

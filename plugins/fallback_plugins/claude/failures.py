@@ -60,7 +60,7 @@ _NEXT_STEP: Final = {
     Kind.TIMEOUT: "Check that the server is not overloaded, or allow more time, and resume.",
     Kind.UNREACHABLE: "Check the base URL and that the server is running.",
     Kind.BROKEN_STREAM: "Check the server's log and what lies between (proxy, gateway), and resume.",
-    Kind.CONTEXT_TOO_LONG: "Lower --code-room, or use a model (or server setting) with a "
+    Kind.CONTEXT_TOO_LONG: "Lower --code-room (own code), or use a model (or server setting) with a "
     "larger context.",
     Kind.UNKNOWN_MODEL: "Check the model's name and that the base URL ends before /v1.",
     Kind.SERVER_ERROR: "The server failed after all retries; try again later and resume.",

@@ -1,6 +1,7 @@
 """An npm project's tests: its own test script, made to report where its runner can."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 
 from fallback_plugins import gating
 from fallback_plugins.npm.installation import Installation
@@ -8,7 +9,7 @@ from fallback_plugins.npm.manifest import parse_manifest
 from fallback_plugins.npm.reporting import Reporting, reporting, reporting_part
 from fallback_plugins.npm.summaries import summary
 from fallback_plugins.reports import Report, ReportFile, report_in
-from fallback_plugins.suite_run import SuiteRun
+from fallback_plugins.suite_run import SuiteRun, steady_lines
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
@@ -23,19 +24,23 @@ def run_tests(
 
     A runner that fails and reports nothing may not know what was asked of it: then it runs once more, as
     the project calls it. Where a script of several commands fails, its runner alone runs once more, to say
-    which tests that was about: the end is still the script's. Raises SandboxError.
+    which tests that was about: the end is still the script's, and what its other commands print must be as
+    at the base commit. Raises SandboxError.
     """
     scripts = _scripts(tree, target.manifest)
     with report_in(tree.tree) as file:
         suite = _Suite(context, target, tree, file)
         asked = reporting(scripts, file.path, context.cache)
         result, report = suite.npm_test(asked or _PLAINLY)
+        others: set[str] = set()
         untold = report is None and not (result.ok or result.timed_out)
         if untold and asked is not None:
             result, report = suite.npm_test(_PLAINLY)
         elif untold:
-            report = suite.part(scripts.get("test", ""))
-    return SuiteRun.told(result, summary(result.output), report, installed)
+            alone, report = suite.part(scripts.get("test", ""))
+            others = steady_lines(result.output) - steady_lines(alone)
+    run = SuiteRun.told(result, summary(result.output), report, installed)
+    return replace(run, others=sha256("\n".join(sorted(others)).encode()).hexdigest())
 
 
 @dataclass(frozen=True)
@@ -50,13 +55,15 @@ class _Suite:
         more = ["--", *asked.arguments] if asked.arguments else []
         return self._run(["npm", "test", *more], asked)
 
-    def part(self, script: str) -> Report | None:
-        """What the runner in a script of several commands reports when it runs by itself."""
+    def part(self, script: str) -> tuple[str, Report | None]:
+        """What the runner in a script of several commands prints and reports when it runs by itself."""
         found = reporting_part(script, self.file.path, self.context.cache)
         if found is None:
-            return None
+            return "", None
         command, asked = found
-        return self._run(["npm", "exec", "--no", "--offline", "--call", command], asked)[1]
+        words = ["npm", "exec", "--no", "--offline", "--call", command]
+        result, report = self._run(words, asked)
+        return result.output, report
 
     def _run(self, command: list[str], asked: Reporting) -> tuple[CommandResult, Report | None]:
         result = self.context.sandbox.run(

@@ -34,11 +34,15 @@ from fallback_tier.repo import RepoContext
 #: Changed with how an environment is made, options included: one of an older version is not taken.
 _FORMAT = 6
 
+#: A runner that only says its version.
+_START_TIMEOUT_S = 60.0
+
 #: git reads its own files.
 _GIT_TIMEOUT_S = 30.0
 
 #: A project whose last commit is older than this was tested with other releases than today's. Where its
-#: own code is at fault, those of its day are installed: today's break tests that tell nothing of the flaw.
+#: own code is at fault, those of its day are installed: with today's, tests fail for reasons that have
+#: nothing to do with the flaw.
 OF_ITS_DAY_AFTER = timedelta(days=180)
 
 #: Folder of an environment with the project's own metadata: the project itself is not installed.
@@ -55,6 +59,7 @@ class Environment:
         self.folder = folder
         #: The tree that it is of.
         self.repo = repo
+        self._runner = runner
         self._manifests = Manifests(repo, folder, context.application.files, runner)
         self._store = InstalledStore.of(context)
 
@@ -73,7 +78,7 @@ class Environment:
     @cached_property
     def key(self) -> str:
         """All that decides what is installed: manifests, uv, the Python that it is for, and the machine."""
-        settings = [(str(setting.python), setting.until) for setting in self._settings]
+        settings = [(pythons.identity(one.python), one.until) for one in self._settings]
         by = (self._tag, settings, version_of("uv", self.context.clients), *this_python())
         return f"python-{gating.content_key(_FORMAT, *self._manifests.identity, *by)}"
 
@@ -94,7 +99,7 @@ class Environment:
         return Installed.kept(self.place)
 
     def _make(self, made: Path) -> Installed:
-        found = make(self.context, self._manifests, made, self._settings)
+        found = make(self.context, self._manifests, made, self._settings, self._starts)
         for path, text in own_metadata(self._manifests.own, self._tag).items():
             (made / _OWN_METADATA / path).parent.mkdir(parents=True, exist_ok=True)
             (made / _OWN_METADATA / path).write_bytes(text.encode())
@@ -112,10 +117,11 @@ class Environment:
         )
 
     def resolved(self, package: str) -> tuple[str, ...]:
-        """Versions in the environment where all that is declared was resolved together, else none: what is
-        installed in part may be another version than users get."""
+        """Versions in the environment where all that is declared was resolved together, in the usual way,
+        else none: what is installed in part, or for another Python, may be no version that users get."""
         made = self._store.find(self.key)
-        whole = made is not None and Installed.kept(made).level is Level.EVERYTHING
+        found = None if made is None else Installed.kept(made)
+        whole = found is not None and found.level is Level.EVERYTHING and not found.how
         return self.installed(package) if whole else ()
 
     def sandboxed(self, arguments: Sequence[str]) -> CommandResult:
@@ -162,11 +168,31 @@ class Environment:
 
     @cached_property
     def _settings(self) -> Sequence[Setting]:
-        """How to make it, in the order in which it is tried: with our Python first."""
+        """How to make it, in the order in which it is tried: with our Python first.
+
+        Where a patch changes what is declared: as the base commit's was made, and in no other way. What is
+        compared runs on the same Python, on releases of the same day.
+        """
+        base = Environment(self.context, self.context.repo, self.folder, self._runner)
+        if base._manifests.identity != self._manifests.identity:
+            how = base.install().how
+            return [one for one in base._settings if one.how == how][:1] or base._settings
         until = self._day
         suited = pythons.suited(asked_python(self._manifests.own))
         found = [Setting(python, until) for python in suited]
         return [*found, Setting(suited[0])] if until else found
+
+    def _starts(self, made: Path) -> bool:
+        """Does pytest start in an environment in the making? Where it has none, nothing need start."""
+        if not any(made.glob("lib/python*/site-packages/pytest/__init__.py")):
+            return True
+        asked = [str(made / "bin" / "python"), "-I", "-m", "pytest", "--version"]
+        return self.context.sandbox.run(
+            asked,
+            worktree=self.repo.tree,
+            timeout_s=_START_TIMEOUT_S,
+            readable=[made, *pythons.readable(made)],
+        ).ok
 
     @cached_property
     def _day(self) -> str:
@@ -175,7 +201,7 @@ class Environment:
         if affected is None or not affected.is_own or self._manifests.locked:
             return ""
         told = self._git("show", "-s", "--format=%cs", self.context.repo.base_commit)
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):  # no date, or one at the end of time
             old = date.fromisoformat(told) + OF_ITS_DAY_AFTER < datetime.now(UTC).date()
             return told if old else ""
         return ""

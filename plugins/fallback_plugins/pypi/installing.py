@@ -69,7 +69,8 @@ def install(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed:
 
 
 def install_whole(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed | None:
-    """Only all of it, and the runner; None where that can't be had. Raises as ``install`` does."""
+    """Only all that is declared, and the runner if it can be had; None where not all can. Raises as
+    ``install`` does."""
     climb = _Climb(plan, uv, write)
     level = climb.everything()
     return None if level is None else climb.with_runner(level)

@@ -4,7 +4,7 @@ Everything here runs outside the sandbox over copies of the manifests and takes 
 (``--no-build``): no source distribution and no local project is built, so no target's code runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import distributions
@@ -41,15 +41,20 @@ class Setting:
 
 
 def make(
-    context: GateContext, manifests: Manifests, made: Path, settings: Sequence[Setting]
+    context: GateContext,
+    manifests: Manifests,
+    made: Path,
+    settings: Sequence[Setting],
+    starts: Callable[[Path], bool],
 ) -> Installed:
     """All of it in the first setting where all can be had; else what can be had in the first.
 
-    ``made``: a folder of ours. Raises ToolMissingError; ToolFailedError where no registry answers, or uv
-    makes no environment.
+    ``made``: a folder of ours. ``starts``: does the test runner in it start? Asked of what is unusual: old
+    releases may not run on today's Python. Raises ToolMissingError; ToolFailedError where no registry
+    answers, or uv makes no environment.
     """
     with gating.scratch(context) as scratch:
-        return _Making(context, manifests, made, scratch).make(settings)
+        return _Making(context, manifests, made, scratch).make(settings, starts)
 
 
 class _Making:
@@ -65,23 +70,30 @@ class _Making:
         self._folder = manifests.copy_to(scratch)
         self._numbers = count()
 
-    def make(self, settings: Sequence[Setting]) -> Installed:
+    def make(self, settings: Sequence[Setting], starts: Callable[[Path], bool]) -> Installed:
         first = settings[0]
         plan = self._plan()
         for setting in settings if plan.everything else ():
-            try:
-                found = install_whole(plan, self._start(setting), self._write)
-            except ToolFailedError:
-                if setting is first:
-                    raise
-                continue  # another Python that does not work is none that is here
-            if found is not None:
+            found = self._whole(plan, setting, is_first=setting is first)
+            if found is not None and (not setting.how or starts(self._made)):
                 return replace(found, how=setting.how)
-        found = install(plan, self._start(first), self._write)
-        if found.level is Level.METADATA and first.until:  # a registry that tells no days
-            first = replace(first, until="")
-            found = install(plan, self._start(first), self._write)
-        return replace(found, how=first.how)
+        dated = [first] if first.until else []
+        for setting in dated:
+            found = install(plan, self._start(setting), self._write)
+            # A registry may tell no days, and what was right on that day may not run on today's Python.
+            if found.level is not Level.METADATA and starts(self._made):
+                return replace(found, how=setting.how)
+        today = replace(first, until="")
+        found = install(plan, self._start(today), self._write)
+        return replace(found, how=today.how)
+
+    def _whole(self, plan: Plan, setting: Setting, *, is_first: bool) -> Installed | None:
+        try:
+            return install_whole(plan, self._start(setting), self._write)
+        except ToolFailedError:
+            if is_first:
+                raise
+            return None  # a Python that does not work is treated as not installed
 
     def _start(self, setting: Setting) -> Uv:
         """A new environment, and what runs uv on it."""

@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from fallback_plugins.pypi.poetry_constraints import admits
@@ -35,7 +36,7 @@ def installed(home: Path | None = None) -> tuple[Path, ...]:
     """Ours, then one of each other minor version that is here, the nearest to ours first."""
     mine = sys.version_info.minor
     others: dict[int, Path] = {}
-    for path in _here(Path.home() if home is None else home):
+    for path in _here(_home() if home is None else home):
         minor = minor_of(path)
         if OLDEST_MINOR <= minor != mine:
             others.setdefault(minor, path)
@@ -60,24 +61,49 @@ def _fits(asked: str, minor: int) -> bool:
     return any(admits(asked, f"3.{minor}.{patch}") for patch in (0, 99))
 
 
+def identity(python: Path) -> tuple[str, ...]:
+    """Another Python's file as it is now: an upgrade may leave its path as it was."""
+    place = python.resolve()
+    found = place.stat()
+    return str(place), str(found.st_size), str(found.st_mtime_ns)
+
+
 def readable(environment: Path) -> list[Path]:
-    """What a sandbox must be able to read to run an environment whose Python is not ours."""
-    home = (environment / "bin" / "python").resolve().parent
-    if home == ours().resolve().parent:
+    """What a sandbox must be able to read to run an environment whose Python is not ours: the program and
+    its own library, nothing else of the folders that they lie in."""
+    python = (environment / "bin" / "python").resolve()
+    if python == ours().resolve() or python.is_relative_to("/usr"):
         return []
-    places = [home, home.parent / "lib", home.parent / "lib64"]
-    return [place for place in places if place.is_dir() and not place.is_relative_to("/usr")]
+    version, prefix = f"python3.{minor_of(python)}", python.parent.parent
+    libraries = [prefix / name / version for name in ("lib", "lib64")]
+    return [
+        python,
+        *(place for place in libraries if place.is_dir()),
+        *sorted((prefix / "lib").glob("libpython3*")),
+    ]
 
 
-def _here(home: Path) -> Iterator[Path]:
-    """Programs, no scripts: what pyenv puts on the path only sometimes leads to a Python."""
-    for minor in range(OLDEST_MINOR, _NEWEST_MINOR):
-        found = shutil.which(f"python3.{minor}")
-        if found is not None and Path(found).is_absolute():
-            path = Path(found).resolve()
-            with path.open("rb") as file:
-                is_script = file.read(2) == b"#!"
-            if minor_of(path) == minor and not is_script:
-                yield path
-    for pattern in _KEPT:
-        yield from (path for path in sorted(home.glob(pattern)) if os.access(path, os.X_OK))
+def _here(home: Path | None) -> Iterator[Path]:
+    """Programs by their real paths, no scripts: what pyenv puts on the path only sometimes leads to a
+    Python. PyPy's have another name."""
+    found = (shutil.which(f"python3.{minor}") for minor in range(OLDEST_MINOR, _NEWEST_MINOR))
+    kept = [] if home is None else [path for one in _KEPT for path in sorted(home.glob(one))]
+    for path in (*(Path(one) for one in found if one is not None), *kept):
+        with suppress(OSError):
+            place = path.resolve(strict=True)
+            if path.is_absolute() and minor_of(place) >= 0 and _is_program(place):
+                yield place
+
+
+def _is_program(path: Path) -> bool:
+    if not os.access(path, os.X_OK):
+        return False
+    with path.open("rb") as file:
+        return file.read(2) != b"#!"
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None

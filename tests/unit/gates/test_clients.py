@@ -200,6 +200,26 @@ def test_git_runs_no_hook_monitor_or_filter(tmp_path: Path) -> None:
     assert ran.exists()
 
 
+def test_git_verifies_no_signature(tmp_path: Path) -> None:
+    """The repository's own configuration may name the program that does."""
+    write(tmp_path, {"a.txt": "a\n"})
+    commit_all(tmp_path)
+    marker, program = tmp_path / "ran", tmp_path / "verifier"
+    program.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    program.chmod(0o755)
+    git(tmp_path, "config", "log.showSignature", "true")
+    git(tmp_path, "config", "gpg.program", str(program))
+    head, _, message = git(tmp_path, "cat-file", "commit", "HEAD").partition("\n\n")
+    signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----"
+    (tmp_path / "commit").write_text(f"{head}\n{signature}\n\n{message}")
+    signed = git(tmp_path, "hash-object", "-t", "commit", "-w", "commit").strip()
+    for words in (["show", "-s", "--format=%cs"], ["log", "-1", "--format=%s"]):
+        assert SubprocessClients().run("git", [*words, signed], cwd=tmp_path, timeout_s=30).ok
+    assert not marker.exists()
+    git(tmp_path, "show", "-s", signed)  # anybody else's git runs it
+    assert marker.exists()
+
+
 def test_git_fetches_from_nowhere(tmp_path: Path) -> None:
     write(tmp_path / "one", {"a": "x"})
     commit_all(tmp_path / "one")

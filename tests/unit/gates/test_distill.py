@@ -20,6 +20,7 @@ from fallback_audit.vocabulary import (
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.distilling.diagnosis import MAX_LINE_CHARS, clean, diagnose
 from fallback_tier.gates.distilling.distill import distill, failure_signature
+from fallback_tier.gates.distilling.failures import of_tests
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 from tests.integration.gate_setup import applied
@@ -322,3 +323,9 @@ def test_where_no_heading_names_what_broke_the_whole_log_is_read() -> None:
     verdict = failure(log("mocha.txt")).model_copy(update={"broken": ("x > adds nothing",)})
     text = distill([verdict], application=applied(DIFF), attempt=1).prior_failure_summary
     assert "test/b.test.js:1" in text
+
+
+def test_a_line_of_a_megabyte_takes_no_time() -> None:
+    """It took an hour with a pattern that tried every place again."""
+    text = f"FAILED tests/a.py::test_a\n= {'1' * 1_000_000}\n{'_' * 500_000} x {'_' * 500_000}"
+    assert of_tests(text, ["tests/a.py::test_a"])

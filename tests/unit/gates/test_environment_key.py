@@ -29,9 +29,10 @@ class Uv:
 
 
 def key(place: Path, files: Mapping[str, str] = FILES, uv: Uv | None = None) -> str:
-    found = replace(context(place), clients=uv or Uv(), application=applied())
     number = len(list(place.iterdir())) if place.exists() else 0
-    return Environment(found, repository(place / f"repo-{number}", files), ".").key
+    repo = repository(place / f"repo-{number}", files)
+    found = replace(context(place), clients=uv or Uv(), application=applied(), repo=repo)
+    return Environment(found, repo, ".").key
 
 
 def test_equal_things_share_one(tmp_path: Path) -> None:

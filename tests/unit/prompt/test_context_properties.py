@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fallback_tier.prompt.context import MAX_SNIPPET_BYTES, MAX_SNIPPETS, Snippet, select_snippets
 from fallback_tier.prompt.context.files import MAX_LINE_CHARS, Reader
-from fallback_tier.prompt.context.packing import MAX_OWN_SNIPPETS, Wanted, pack
+from fallback_tier.prompt.context.packing import Wanted, most_of_own, pack
 from fallback_tier.prompt.context.units import lines_of, sizes_of, units_of
 from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.repo import Settings
@@ -80,7 +80,7 @@ def test_every_selection(
     sizes = [len(snippet.text.encode()) for snippet in chosen]
     assert sum(sizes) <= budget
     assert max(sizes, default=0) <= MAX_SNIPPET_BYTES
-    assert len(chosen) <= (MAX_OWN_SNIPPETS if own else MAX_SNIPPETS)
+    assert len(chosen) <= (most_of_own(budget) if own else MAX_SNIPPETS)
     assert [snippet.id for snippet in chosen] == [f"S{n}" for n in range(1, len(chosen) + 1)]
     seen: set[tuple[str, int]] = set()
     for snippet in chosen:

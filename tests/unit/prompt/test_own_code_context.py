@@ -188,3 +188,35 @@ def test_the_affected_package_comes_before_its_neighbours(tmp_path: Path) -> Non
 def test_code_in_the_ecosystems_language_comes_first(tmp_path: Path) -> None:
     files = {"lib/a.js": "render(page)\n" * 40, "lib/b.py": "render(page)\n" * 40}
     assert paths(chosen(tmp_path, files, advisory("Render flaw in page"), 600)) == ["lib/b.py"]
+
+
+def test_what_the_advisory_names_is_never_beside_the_product(tmp_path: Path) -> None:
+    files = {"tools/run.py": function("run_it"), "lib/a.py": function("one")}
+    found = chosen(tmp_path, files, advisory("Code injection", "in tools/run.py, when run"))
+    assert paths(found)[0] == "tools/run.py"
+
+
+def test_only_at_the_packages_root_a_folder_is_beside_it(tmp_path: Path) -> None:
+    files = {
+        "packages/b/tools/run.py": function("tool"),
+        "packages/b/lib/tools/python.py": function("eval_it"),
+        "packages/b/lib/other.py": function("other"),
+    }
+    found = chosen(
+        tmp_path, files, advisory("RCE in lib"), manifests=("packages/b/pyproject.toml",)
+    )
+    assert sorted(paths(found)) == ["packages/b/lib/other.py", "packages/b/lib/tools/python.py"]
+
+
+def test_many_small_files_fill_the_room_too(tmp_path: Path) -> None:
+    files = {f"lib/m{number:03}.py": function(f"f{number}", "pass", 40) for number in range(300)}
+    found = chosen(tmp_path, files, advisory("XSS in lib"))
+    assert sum(len(one.text) for one in found) > 90_000
+
+
+def test_a_table_that_is_filled_below_is_found(tmp_path: Path) -> None:
+    """A sign at a line's end, with more lines behind it."""
+    files = {f"lib/m{n}.py": function("other", "pass", 100) for n in range(9)}
+    files["lib/n.py"] = "index = {}\n" + function("this", "pass", 40)
+    found = chosen(tmp_path, files, advisory("Prototype pollution"), room=700)
+    assert paths(found) == ["lib/n.py"]
