@@ -41,6 +41,9 @@ from fallback_tier.repo import RepoContext
 #: Where a failure summary turns from what failed to what was tried.
 _TRIED = "\nWhat the patch tried:"
 
+#: A root manifest that is shown beside a package's own code.
+_SHORT_MANIFEST_CHARS = 800
+
 #: Parts of an advisory that tell nothing of the flaw.
 _ASIDE = re.compile(
     r"^#+ *(?:patch(?:es|ed)|workarounds?|acknowledge?ments?|credits?|references|resources|mitigations?"
@@ -63,8 +66,8 @@ def select_snippets(
 ) -> tuple[Snippet, ...]:
     """At most MAX_SNIPPETS, together at most ``repo.settings.snippet_budget_bytes`` (UTF-8).
 
-    ``own_code``: the flaw is in this repository. Then no manifest is shown, which a plan may not touch, and
-    its code fills ``own_code_budget_bytes``.
+    ``own_code``: the flaw is in this repository. Then no manifest is shown but a short one at the root,
+    behind the code: a plan may not touch it. The code fills ``own_code_budget_bytes``.
 
     Ids are S1, S2 … in the order shown. A file that can't be read (binary, too large, a link) is
     skipped: what the prompt lacks, the gates don't.
@@ -125,10 +128,19 @@ class _Selection:
             yield from self._using(names)
         if self._interest.own:
             yield from own_places(self._ranked(), self.sources, self._interest)
+            yield from self._root_manifest()
             return
         yield from self._manifests()
         for unit, _, focus in self._ranked():
             yield Wanted(*unit[:3], focus)
+
+    def _root_manifest(self) -> Iterator[Wanted]:
+        """What the package is, where that is said in few words and there is room behind its code."""
+        for path in sorted(self._repo.manifests):
+            text = None if "/" in path or is_lock(path) else self.sources.text(path)
+            if text is not None and len(text) <= _SHORT_MANIFEST_CHARS:
+                yield Wanted(path, 0, len(self.sources.lines(path)), 0)
+                return
 
     def _ranked(self) -> list[Ranked]:
         return ranked_units(self._interest, self._paths, self.sources)

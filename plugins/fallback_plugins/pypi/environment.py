@@ -200,6 +200,8 @@ class Environment:
         affected = self.context.repo.affected
         if affected is None or not affected.is_own or self._manifests.locked:
             return ""
+        if not self.declares and self._manifests.runner is None:
+            return ""  # nothing is installed, of any day
         told = self._git("show", "-s", "--format=%cs", self.context.repo.base_commit)
         with suppress(ValueError, OverflowError):  # no date, or one at the end of time
             old = date.fromisoformat(told) + OF_ITS_DAY_AFTER < datetime.now(UTC).date()

@@ -61,7 +61,8 @@ def test_a_small_package_is_shown_whole_whatever_little_the_advisory_says(tmp_pa
         "setup.py": "setup()\n",
     }
     found = chosen(tmp_path, files, advisory("Denial of service in lib"))
-    assert sorted(paths(found)) == ["lib/a.py", "lib/b.py"]
+    assert sorted(paths(found)[:-1]) == ["lib/a.py", "lib/b.py"]
+    assert paths(found)[-1] == "deps.txt"
 
 
 def test_where_there_is_nothing_else_what_is_beside_the_product_is_shown(tmp_path: Path) -> None:
@@ -220,3 +221,11 @@ def test_a_table_that_is_filled_below_is_found(tmp_path: Path) -> None:
     files["lib/n.py"] = "index = {}\n" + function("this", "pass", 40)
     found = chosen(tmp_path, files, advisory("Prototype pollution"), room=700)
     assert paths(found) == ["lib/n.py"]
+
+
+def test_of_manifests_a_short_one_at_the_root_comes_behind_the_code(tmp_path: Path) -> None:
+    files = {"deps.txt": "other 1.0\n", "lib/a.py": function("one")}
+    found = chosen(tmp_path / "1", files, advisory("XSS in lib"))
+    assert paths(found) == ["lib/a.py", "deps.txt"]
+    long = files | {"deps.txt": "other 1.0\n" * 100}
+    assert paths(chosen(tmp_path / "2", long, advisory("XSS in lib"))) == ["lib/a.py"]
