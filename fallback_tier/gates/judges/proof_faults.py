@@ -31,6 +31,8 @@ _FAULTS = tuple(
             r"^_+ ERROR collecting |^ERROR .*- (?:\w+\.)*(?:Import|ModuleNotFound|Syntax)Error",
             "import",
         ),
+        (r"^ImportError while loading conftest '", "import"),
+        (r"^INTERNALERROR> ", "start"),
         (r"^!+ Interrupted: \d+ errors? during collection", "import"),
         (r"^ERROR: (?:file or directory )?not found: ", "start"),
         (r"^=*\s*no tests ran in |^NO TESTS RAN", "no test"),

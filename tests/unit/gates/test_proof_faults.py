@@ -48,6 +48,20 @@ def told(tmp_path: Path, argv: tuple[str, ...], files: dict[str, str]) -> str | 
         ((sys.executable, "p.py"), {"p.py": "def broken(:\n"}),
         (PYTEST, {"test_p.py": "import absent_module\n\ndef test_it():\n    assert 0\n"}),
         (PYTEST, {"test_p.py": "def broken(:\n"}),
+        (
+            (*PYTEST, "test_p.py"),
+            {
+                "conftest.py": "import absent_module\n",
+                "test_p.py": "def test_it():\n    assert 0\n",
+            },
+        ),
+        (
+            PYTEST,
+            {
+                "conftest.py": "def pytest_collection_modifyitems():\n    raise ValueError('no')\n",
+                "test_p.py": "def test_it():\n    assert 0\n",
+            },
+        ),
         (PYTEST, {"app.py": ""}),
         ((*PYTEST, "absent.py"), {}),
         ((*PYTEST, "test_p.py::test_absent"), {"test_p.py": "def test_it():\n    assert 0\n"}),
