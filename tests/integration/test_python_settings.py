@@ -17,6 +17,7 @@ from fallback_plugins.installed import Level
 from fallback_plugins.pypi import pythons
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.gates import ResolvesGate
+from fallback_plugins.pypi.gates import TestsGate as PythonTests
 from fallback_plugins.pypi.testing import run_tests
 from fallback_plugins.suite_run import SuiteRun
 from fallback_tier.affected import Affected
@@ -182,11 +183,22 @@ def test_a_patch_is_installed_as_the_base_commit_was_or_not_at_all(
         found = made.install()
         assert (found.level, found.how) == (Level.IN_PART, ())
         assert ResolvesGate().judge(made.context).status is GateStatus.FAILED
-    before = {"requirements.txt": "earlier\nleft==1.0.0\n"}
+    test = {
+        "test_it.py": "import unittest\nclass T(unittest.TestCase):\n    def test(self): pass\n"
+    }
+    before = {"requirements.txt": "earlier\nleft==1.0.0\n", **test}
     with project(
         *(tmp_path / "2", registry, before, AffectedCode.DEPENDENCY), {"requirements.txt": "left\n"}
     ) as made:
-        # It could be had with ours now; it is compared with what ran on the other.
+        assert made.install().how == ()  # it can be had with ours now …
+        verdict = PythonTests().judge(made.context)
+        assert (
+            verdict.status is GateStatus.SKIPPED
+        )  # … and is not compared with what ran on the other
+        assert "the tests would run in two settings" in verdict.detail
+    before |= {"requirements-dev.txt": "left\n"}
+    change = {"requirements-dev.txt": "left==1.0.0\n"}
+    with project(tmp_path / "3", registry, before, AffectedCode.DEPENDENCY, change) as made:
         assert made.install().how == (f"on Python 3.{pythons.minor_of(other)}",)
         assert made.resolved("left") == ()  # users may get another
 

@@ -11,7 +11,8 @@ import pytest
 
 from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
 from fallback_plugins.claude.scripted import ScriptedModel
-from fallback_plugins.pypi import environment
+from fallback_plugins.pypi import making
+from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.gates import build_gates
 from fallback_plugins.pypi.pyproject import harmless
 from fallback_tier.errors import PatchError
@@ -93,7 +94,7 @@ def test_installing_starts_no_python_of_the_target(
     }.items():
         monkeypatch.setenv(name, value)
     if not safeguard:
-        monkeypatch.setattr(environment, "_NEVER_BUILT", ("--no-build", "--compile-bytecode"))
+        monkeypatch.setattr(making, "_NEVER_BUILT", ("--no-build", "--compile-bytecode"))
     files = {"requirements.txt": "innocent==1.0\n", "app.py": "x = 1\n"}
     with patched(
         tmp_path / "case", files, {"app.py": "x = 2\n"}, about=advisory("innocent", "PyPI")
@@ -121,7 +122,7 @@ def test_requirements_lead_uv_nowhere_else(tmp_path: Path, line: str) -> None:
     with patched(
         tmp_path, files, {"app.py": "x = 2\n"}, about=advisory("innocent", "PyPI")
     ) as case:
-        project = environment.Environment(case.context, case.context.repo, ".")
+        project = Environment(case.context, case.context.repo, ".")
         told = project.install().in_full
     assert "requirements.txt, line 1 leads out" in told
     assert "hostname" not in told.replace(line, "")

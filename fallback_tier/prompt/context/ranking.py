@@ -186,8 +186,7 @@ def _where_defined(
 
 
 def _definition(name: str) -> str:
-    """What the weight of a name's definition is kept under."""
-    return f"def {name}"
+    return f"def {name}"  # under which the weight of a name's definition is kept
 
 
 def _of_own(unit: Unit, near: float, of_title: float, own: Own, sources: Sources) -> float:

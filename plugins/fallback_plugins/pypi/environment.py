@@ -79,7 +79,8 @@ class Environment:
     def key(self) -> str:
         """All that decides what is installed: manifests, uv, the Python that it is for, and the machine."""
         settings = [(pythons.identity(one.python), one.until) for one in self._settings]
-        by = (self._tag, settings, version_of("uv", self.context.clients), *this_python())
+        base = "" if self._base is None else self._base.key
+        by = (self._tag, settings, base, version_of("uv", self.context.clients), *this_python())
         return f"python-{gating.content_key(_FORMAT, *self._manifests.identity, *by)}"
 
     def contents(self) -> str:
@@ -99,7 +100,8 @@ class Environment:
         return Installed.kept(self.place)
 
     def _make(self, made: Path) -> Installed:
-        found = make(self.context, self._manifests, made, self._settings, self._starts)
+        settings = self._settings if self._base is None else self._settings[:1]
+        found = make(self.context, self._manifests, made, settings, self._starts, self._as_base)
         for path, text in own_metadata(self._manifests.own, self._tag).items():
             (made / _OWN_METADATA / path).parent.mkdir(parents=True, exist_ok=True)
             (made / _OWN_METADATA / path).write_bytes(text.encode())
@@ -168,19 +170,23 @@ class Environment:
 
     @cached_property
     def _settings(self) -> Sequence[Setting]:
-        """How to make it, in the order in which it is tried: with our Python first.
-
-        Where a patch changes what is declared: as the base commit's was made, and in no other way. What is
-        compared runs on the same Python, on releases of the same day.
-        """
-        base = Environment(self.context, self.context.repo, self.folder, self._runner)
-        if base._manifests.identity != self._manifests.identity:
-            how = base.install().how
-            return [one for one in base._settings if one.how == how][:1] or base._settings
+        """How to make it, in the order in which it is tried: with our Python first."""
         until = self._day
         suited = pythons.suited(asked_python(self._manifests.own))
         found = [Setting(python, until) for python in suited]
         return [*found, Setting(suited[0])] if until else found
+
+    @cached_property
+    def _base(self) -> "Environment | None":
+        """The base commit's, where the patch changes what is declared."""
+        base = Environment(self.context, self.context.repo, self.folder, self._runner)
+        return None if base._manifests.identity == self._manifests.identity else base
+
+    def _as_base(self) -> Sequence[Setting]:
+        """As the base commit's was made, where that took more than our Python: a patched tree is installed
+        so, or not at all, since what is compared must run on the same one."""
+        how = () if self._base is None else self._base.install().how
+        return [one for one in self._settings if how and one.how == how]
 
     def _starts(self, made: Path) -> bool:
         """Does pytest start in an environment in the making? Where it has none, nothing need start."""

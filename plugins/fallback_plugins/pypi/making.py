@@ -46,15 +46,18 @@ def make(
     made: Path,
     settings: Sequence[Setting],
     starts: Callable[[Path], bool],
+    instead: Callable[[], Sequence[Setting]] = tuple,
 ) -> Installed:
     """All of it in the first setting where all can be had; else what can be had in the first.
+
+    ``instead``: settings to take where all can be had in none of those; asked for only then.
 
     ``made``: a folder of ours. ``starts``: does the test runner in it start? Asked of what is unusual: old
     releases may not run on today's Python. Raises ToolMissingError; ToolFailedError where no registry
     answers, or uv makes no environment.
     """
     with gating.scratch(context) as scratch:
-        return _Making(context, manifests, made, scratch).make(settings, starts)
+        return _Making(context, manifests, made, scratch).make(settings, starts, instead)
 
 
 class _Making:
@@ -70,20 +73,35 @@ class _Making:
         self._folder = manifests.copy_to(scratch)
         self._numbers = count()
 
-    def make(self, settings: Sequence[Setting], starts: Callable[[Path], bool]) -> Installed:
-        first = settings[0]
+    def make(
+        self,
+        settings: Sequence[Setting],
+        starts: Callable[[Path], bool],
+        instead: Callable[[], Sequence[Setting]],
+    ) -> Installed:
         plan = self._plan()
+        found = self._first_whole(plan, settings, starts)
+        if found is None and (others := instead()):
+            settings = others
+            found = self._first_whole(plan, settings, starts)
+        return found or self._part(plan, settings[0], starts)
+
+    def _first_whole(
+        self, plan: Plan, settings: Sequence[Setting], starts: Callable[[Path], bool]
+    ) -> Installed | None:
         for setting in settings if plan.everything else ():
-            found = self._whole(plan, setting, is_first=setting is first)
+            found = self._whole(plan, setting, is_first=setting is settings[0])
             if found is not None and (not setting.how or starts(self._made)):
                 return replace(found, how=setting.how)
-        dated = [first] if first.until else []
-        for setting in dated:
+        return None
+
+    def _part(self, plan: Plan, setting: Setting, starts: Callable[[Path], bool]) -> Installed:
+        if setting.until:
             found = install(plan, self._start(setting), self._write)
             # A registry may tell no days, and what was right on that day may not run on today's Python.
             if found.level is not Level.METADATA and starts(self._made):
                 return replace(found, how=setting.how)
-        today = replace(first, until="")
+        today = replace(setting, until="")
         found = install(plan, self._start(today), self._write)
         return replace(found, how=today.how)
 
