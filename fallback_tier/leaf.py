@@ -9,9 +9,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fallback_audit.events import (
-    GroundingNotEvaluated,
-)
+from fallback_audit.events import GroundingNotEvaluated
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import CallType, FailureKind, RefusalReason
 from fallback_tier.answers.plan import plan_schema, read_plan
@@ -190,25 +188,11 @@ class LlmLeaf:
         record: Recorder,
         caller: Caller,
     ) -> Generator[TierEvent, None, Draft]:
-        if self._searches(task):
-            return (yield from self._search(task, prompt, examples, record, caller))
+        """By one answer, or by self-RAG's beam; what follows on it is the same for every strategy."""
+        if self._self_rag is not None and task.repo.settings.strategy is Strategy.SELF_RAG:
+            return (yield from self._self_rag.draft(task, prompt, examples, record, caller))
         conversation = self._prompts.first(prompt)
         return (yield from self._ask(task, prompt, conversation, caller, strict=False))
-
-    def _searches(self, task: Task) -> bool:
-        return self._self_rag is not None and task.repo.settings.strategy is Strategy.SELF_RAG
-
-    def _search(
-        self,
-        task: Task,
-        prompt: Prompt,
-        examples: Sequence[FewShot],
-        record: Recorder,
-        caller: Caller,
-    ) -> Generator[TierEvent, None, Draft]:
-        """The first draft by self-RAG's beam; what follows on it is the same for every strategy."""
-        assert self._self_rag is not None  # noqa: S101 (_searches)
-        return (yield from self._self_rag.draft(task, prompt, examples, record, caller))
 
     def _ask(
         self,

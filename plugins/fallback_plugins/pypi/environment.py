@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
-from importlib.metadata import distributions
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -18,7 +17,7 @@ from fallback_plugins.gating import in_folder
 from fallback_plugins.installed import Installed, Level
 from fallback_plugins.pypi import pythons
 from fallback_plugins.pypi.install_plan import Manifests
-from fallback_plugins.pypi.making import Setting, make
+from fallback_plugins.pypi.making import Setting, distributions_in, make
 from fallback_plugins.pypi.metadata import (
     asked_python,
     has_dynamic_version,
@@ -110,12 +109,11 @@ class Environment:
     def installed(self, package: str) -> tuple[str, ...]:
         """Versions in the environment, if it was made; its metadata is read, nothing imported."""
         made = self._store.find(self.key)
-        places = [str(path) for path in made.glob("lib/python*/site-packages")] if made else []
         name = canonicalize_name(package)
         return tuple(
             found.version
-            for found in distributions(path=places)
-            if places and canonicalize_name(found.metadata["Name"]) == name
+            for found in (distributions_in(made) if made else ())
+            if canonicalize_name(found.metadata["Name"]) == name
         )
 
     def resolved(self, package: str) -> tuple[str, ...]:
@@ -179,6 +177,8 @@ class Environment:
     @cached_property
     def _base(self) -> "Environment | None":
         """The base commit's, where the patch changes what is declared."""
+        if self.repo is self.context.repo:
+            return None  # it is the base commit's
         base = Environment(self.context, self.context.repo, self.folder, self._runner)
         return None if base._manifests.identity == self._manifests.identity else base
 

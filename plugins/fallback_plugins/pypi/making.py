@@ -4,10 +4,10 @@ Everything here runs outside the sandbox over copies of the manifests and takes 
 (``--no-build``): no source distribution and no local project is built, so no target's code runs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import distributions
+from importlib.metadata import Distribution, distributions
 from itertools import count
 from pathlib import Path
 
@@ -135,7 +135,7 @@ class _Making:
     def _plan(self) -> Plan:
         manifests = self._manifests
         steps = tuple(manifests.everything(self._write))
-        there = partial(pins_in, self._made)
+        there = partial(_pins_in, self._made)
         return Plan(steps, self._sources, manifests.runner, manifests.strays, there)
 
     def _sources(self) -> Sequence[Source]:
@@ -164,8 +164,11 @@ class _Making:
         )
 
 
-def pins_in(environment: Path) -> list[str]:
+def distributions_in(environment: Path) -> Iterable[Distribution]:
     """What is installed there; its metadata is read, nothing imported."""
     places = [str(path) for path in environment.glob("lib/python*/site-packages")]
-    found = distributions(path=places) if places else ()
-    return [f"{one.metadata['Name']}=={one.version}" for one in found]
+    return distributions(path=places) if places else ()
+
+
+def _pins_in(environment: Path) -> list[str]:
+    return [f"{one.metadata['Name']}=={one.version}" for one in distributions_in(environment)]
