@@ -33,6 +33,13 @@ class Effort(StrEnum):
     MAX = "max"
 
 
+class AnswerForm(StrEnum):
+    """How a model is to write its plan: one JSON object, or plain text with search/replace blocks."""
+
+    JSON = "json"
+    BLOCKS = "blocks"
+
+
 class Settings(Frozen):
     """The part of our configuration that an attempt needs."""
 
@@ -45,6 +52,8 @@ class Settings(Frozen):
     #: … and the package's own, where that is at fault (docs/evaluation/own-code/room.md).
     own_code_budget_bytes: int = 96_000
     strategy: Strategy = Strategy.STANDARD
+    #: How a plan is asked for and read; a self-RAG search knows JSON alone.
+    answer_form: AnswerForm = AnswerForm.JSON
     #: Paths that self-RAG keeps after each step; 1 is greedy search.
     beam_width: Annotated[int, Field(ge=1, le=MAX_BEAM_WIDTH)] = 1
     #: Ask no registry where the files alone suffice: a yanked release can't be noticed then.

@@ -3,21 +3,27 @@
 from functools import lru_cache
 from typing import Any
 
+from fallback_tier.answers.blocks import read_blocks
 from fallback_tier.answers.reading import parse_one, read_one
 from fallback_tier.outcome import Plan, plan_adapter
 from fallback_tier.ports import ModelAnswer
+from fallback_tier.repo import AnswerForm
 
 #: What every plan has, and little else in an answer.
 _KEY = "action"
 
 
-def read_plan(answer: ModelAnswer) -> tuple[Plan | None, tuple[str, ...]]:
+def read_plan(
+    answer: ModelAnswer, form: AnswerForm = AnswerForm.JSON
+) -> tuple[Plan | None, tuple[str, ...]]:
     """The plan in an answer, or what is wrong with it: exactly one of the two. Never raises."""
+    if form is AnswerForm.BLOCKS:
+        return read_blocks(answer)
     return read_one(answer, _KEY, plan_adapter)
 
 
 def parse_plan(text: str) -> tuple[Plan | None, tuple[str, ...]]:
-    """As ``read_plan``, of the text alone."""
+    """As ``read_plan`` of JSON, of the text alone."""
     return parse_one(text, _KEY, plan_adapter)
 
 

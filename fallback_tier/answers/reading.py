@@ -29,7 +29,7 @@ _ONE_OBJECT: Final = "Answer with exactly one JSON object and nothing else."
 
 #: How local servers pass on a model's thinking: in front of the answer, in the same text; its opening is
 #: missing where the template of the prompt has it.
-_THINKING: Final = ("<think>", "</think>")
+THINKING: Final = ("<think>", "</think>")
 
 #: Longest key that a problem quotes.
 _SHOWN_CHARS: Final = 40
@@ -49,16 +49,41 @@ def read_one(
     A cut answer is never used, however whole its beginning looks: what was cut is unknown. Each problem
     is one sentence that a model can act on. Never raises.
     """
-    if answer.stop_reason in _CUT_SHORT:
-        tokens = answer.usage.output_tokens
-        cut = f"The answer was cut after {tokens:,} tokens ({answer.stop_reason})"
-        return None, (f"{cut}: give a shorter one.",)
-    if answer.stop_reason == "refusal":
-        return None, ("The model's safety system ended the answer (refusal): answer as asked.",)
-    if not answer.text.strip():
-        spent = f"{answer.usage.output_tokens:,} tokens went into something else, such as thinking"
-        return None, (f"The answer has no text ({spent}). {_ONE_OBJECT}",)
+    if problem := no_text(answer, _ONE_OBJECT):
+        return None, (problem,)
     return parse_one(answer.text, key, adapter)
+
+
+def no_text(answer: ModelAnswer, wanted: str) -> str:
+    """Why an answer has no text that may be read, as a problem; empty where it has one.
+
+    ``wanted``: what was asked for, as a sentence.
+    """
+    tokens = f"{answer.usage.output_tokens:,} tokens"
+    if answer.stop_reason in _CUT_SHORT:
+        return f"The answer was cut after {tokens} ({answer.stop_reason}): give a shorter one."
+    if answer.stop_reason == "refusal":
+        return "The model's safety system ended the answer (refusal): answer as asked."
+    if not answer.text.strip():
+        spent = f"{tokens} went into something else, such as thinking"
+        return f"The answer has no text ({spent}). {wanted}"
+    return ""
+
+
+def said_after_thinking(text: str, wanted: str) -> tuple[str, str]:
+    """What a text says after the thinking that it begins with, or a problem: one of the two is empty.
+
+    A text that is too long to be an answer is a problem too.
+    """
+    if len(text) > MAX_ANSWER_CHARS:
+        return "", f"The answer is longer than {MAX_ANSWER_CHARS:,} characters. {wanted}"
+    opening, closing = THINKING
+    if not text.lstrip().startswith(opening):
+        return text, ""
+    _, closed, said = text.partition(closing)
+    return (
+        (said, "") if closed else ("", f"The answer ends inside its thinking ({opening}). {wanted}")
+    )
 
 
 def parse_one(
@@ -70,22 +95,18 @@ def parse_one(
     in one answer are a problem, the same one repeated is not; neither is one that can't be read passed over
     for another. A problem quotes at most a few words of the answer.
     """
-    if len(text) > MAX_ANSWER_CHARS:
-        return None, (f"The answer is longer than {MAX_ANSWER_CHARS:,} characters. {_ONE_OBJECT}",)
-    opening, closing = _THINKING
-    if text.lstrip().startswith(opening):
-        _, closed, text = text.partition(closing)
-        if not closed:
-            return None, (f"The answer ends inside its thinking ({opening}). {_ONE_OBJECT}",)
+    text, problem = said_after_thinking(text, _ONE_OBJECT)
+    if problem:
+        return None, (problem,)
     try:
         found = {canonical(candidate): candidate for candidate in _candidates(text, key)}
     except LenientJsonError as error:
-        return None, (f"The answer is not valid JSON: {_shown(str(error))}.",)
+        return None, (f"The answer is not valid JSON: {shown(str(error))}.",)
     if len(found) > 1:
         return None, (f"The answer has {len(found)} different objects. {_ONE_OBJECT}",)
     if not found:
         return None, (f'The answer has no JSON object with the key "{key}". {_ONE_OBJECT}',)
-    return _validated(next(iter(found)), adapter)
+    return validated(next(iter(found)), adapter)
 
 
 def _candidates(text: str, key: str) -> list[dict[str, Value]]:
@@ -101,7 +122,7 @@ def _candidates(text: str, key: str) -> list[dict[str, Value]]:
     while True:
         start = _OBJECT_START.search(text, at)
         between = text[at : start.start() if start else len(text)]
-        if broken is None and _THINKING[1] in between:
+        if broken is None and THINKING[1] in between:
             found.clear()
         if start is None:
             break
@@ -138,9 +159,8 @@ def _holders(value: Value, key: str) -> Iterator[dict[str, Value]]:
             yield from _holders(inner, key)
 
 
-def _validated(
-    document: str, adapter: TypeAdapter[ValueT]
-) -> tuple[ValueT | None, tuple[str, ...]]:
+def validated(document: str, adapter: TypeAdapter[ValueT]) -> tuple[ValueT | None, tuple[str, ...]]:
+    """The value of a JSON document, or a sentence for each of its faults (MAX_PROBLEMS are told)."""
     try:
         return adapter.validate_json(document, strict=True), ()
     except ValidationError as error:
@@ -168,10 +188,10 @@ def _sentence(detail: ErrorDetails) -> str:
         place += f"[{part}]" if isinstance(part, int) else f".{_name(part)}"
     where = f"At {place.lstrip('.')}: " if place else ""
     said = _SAID.get(detail["type"], detail["msg"])
-    return f"{where}{_shown(said)[:MAX_PROBLEM_CHARS].rstrip('.')}."
+    return f"{where}{shown(said)[:MAX_PROBLEM_CHARS].rstrip('.')}."
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """A sentence that may quote the answer, as one line without invisible characters."""
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
@@ -180,5 +200,5 @@ def _shown(text: str) -> str:
 
 def _name(key: str) -> str:
     """A key as the model typed it; one that is no name, quoted."""
-    shown = key[:_SHOWN_CHARS]
-    return shown if shown.isidentifier() else repr(shown)
+    start = key[:_SHOWN_CHARS]
+    return start if start.isidentifier() else repr(start)

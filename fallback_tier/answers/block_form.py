@@ -1,0 +1,116 @@
+"""How a plan looks as plain text: ``key: value`` lines, and a search/replace block for each edit.
+
+::
+
+    action: source_edit
+    rationale: Names that lead outside are refused.
+    citations: S1, GHSA-1
+    path: pkg/file.py
+    ```
+    <<<<<<< SEARCH
+        return os.path.join(folder, name)
+    =======
+        return inside(folder, name)
+    >>>>>>> REPLACE
+    ```
+
+Nothing is escaped: what stands between the markers is the code itself. A text is its lines joined by
+``\\n``, without one at its end. Where no line stands for the new text, the old lines go with the last
+one's end: they are deleted, not emptied.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from fallback_tier.answers.reading import THINKING
+from fallback_tier.outcome import Plan, Refuse, SearchReplace
+
+SEARCH, DIVIDER, REPLACE = "<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE"
+
+#: Models miscount a marker's characters, or indent it: no line of code looks like these two.
+_SEARCH_LINE: Final = re.compile(r"[ \t]{0,8}<{5,9}[ \t]?SEARCH[ \t:]*", re.IGNORECASE)
+_REPLACE_LINE: Final = re.compile(r"[ \t]{0,8}>{5,9}[ \t]?REPLACE[ \t:]*", re.IGNORECASE)
+
+#: Lines of text may look like this one (a heading's underline), so it counts only where no exact one is.
+_NEARLY_DIVIDER: Final = re.compile(r"[ \t]{0,8}={5,9}[ \t]*")
+
+#: What models put around a word: quotes, and Markdown's marks.
+_AROUND: Final = "`\"'* \t"
+
+
+def opens(line: str) -> bool:
+    """Does a block begin with this line?"""
+    return _SEARCH_LINE.fullmatch(line) is not None
+
+
+def closes(line: str) -> bool:
+    """Does a block end with this line?"""
+    return _REPLACE_LINE.fullmatch(line) is not None
+
+
+def dividers(lines: Sequence[str]) -> list[int]:
+    """Which of a block's lines may part old from new: one, or the block has no single reading."""
+    exact = [number for number, line in enumerate(lines) if line.rstrip() == DIVIDER]
+    return exact or [number for number, line in enumerate(lines) if _NEARLY_DIVIDER.fullmatch(line)]
+
+
+def parted(lines: Sequence[str], divider: int) -> tuple[str, str]:
+    """A block's old and new text."""
+    old, new = lines[:divider], lines[divider + 1 :]
+    return "\n".join(old) + "\n" * (bool(old) and not new), "\n".join(new)
+
+
+def word(value: str) -> str:
+    """A value that is one word, without what models put around it."""
+    return value.strip().strip(_AROUND)
+
+
+def words(value: str) -> list[str]:
+    """A list of words, with commas or blanks between them, as in ``S1, S2`` or ``["S1", "S2"]``."""
+    parts = re.split(r"[,;\s]+", value.strip(_AROUND + "[]"))
+    return [part for part in map(word, parts) if part]
+
+
+def write_blocks(plan: Plan) -> str:
+    """A plan in this form. Raises ValueError for one that can't be said in it: a line of code that is a
+    marker, a rationale of several lines, a name that would be read as another one."""
+    if words(", ".join(plan.citations)) != [*plan.citations]:
+        raise ValueError("a citation would be read as another one")
+    lines = [f"{key}: {_checked(key, value)}" for key, value in _head(plan)]
+    edits = () if isinstance(plan, Refuse) else plan.edits
+    return "\n".join([*lines, *map(write_edit, edits)]) + "\n"
+
+
+def write_edit(edit: SearchReplace) -> str:
+    """One edit in this form. Raises ValueError as ``write_blocks`` does."""
+    _checked("path", edit.path)
+    old, new = edit.old.split("\n"), edit.new.split("\n")
+    if not edit.new and not old[-1]:
+        old, new = old[:-1], []
+    for line in (*old, *new):
+        if opens(line) or closes(line) or line.rstrip() == DIVIDER or line.endswith("\r"):
+            raise ValueError(f"a line of an edit of {edit.path!r} is a marker, or ends with one")
+    block = [SEARCH, *old, DIVIDER, *new, REPLACE]
+    return "\n".join([f"path: {edit.path}", "```", *block, "```"])
+
+
+def _head(plan: Plan) -> Iterator[tuple[str, str]]:
+    """The keys that have a value. What every plan has may be left out where it is empty."""
+    own = plan.model_dump(include={"action", "reason", "package", "version"})
+    yield "action", own.pop("action")
+    yield from own.items()
+    if plan.rationale:
+        yield "rationale", plan.rationale
+    for key, listed in (("citations", plan.citations), ("capabilities", plan.capabilities)):
+        if listed:
+            yield key, ", ".join(listed)
+
+
+def _checked(key: str, value: str) -> str:
+    """The value, where it is read as it is written."""
+    is_text = key in {"rationale", "reason"}
+    read = value.strip() if is_text else word(value)
+    if not value or value != read or "\n" in value or THINKING[1] in value:
+        raise ValueError(f"`{key}` would be read as another text")
+    return value

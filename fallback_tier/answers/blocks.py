@@ -1,0 +1,196 @@
+"""From plain text with search/replace blocks to a plan: one pass over the lines, nothing guessed.
+
+Forgiven is what has one reading: prose and code fences around, Markdown's marks on a key or a path, a
+path that stands bare above its block, the keys in any order, several blocks in a row under one path. A
+block whose own lines are markers, a path without a block, a key given twice: these are asked again.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from fallback_tier.answers.block_form import (
+    DIVIDER,
+    REPLACE,
+    SEARCH,
+    closes,
+    dividers,
+    opens,
+    parted,
+    word,
+    words,
+)
+from fallback_tier.answers.lenient_json import Value, canonical
+from fallback_tier.answers.reading import (
+    MAX_PROBLEMS,
+    THINKING,
+    no_text,
+    said_after_thinking,
+    shown,
+    validated,
+)
+from fallback_tier.outcome import Plan, plan_adapter
+from fallback_tier.ports import ModelAnswer
+
+_ONE_PLAN: Final = "Answer with exactly one plan, in the form that was asked for, and nothing else."
+
+#: ``key: value``, as models decorate it: ``**Action:** `refuse```, ``- path: a.py``, ``"version": "1.2"``.
+_KEYED: Final = re.compile(
+    r"[-*#>\s\"'`]{0,8}"
+    r"(action|package|version|reason|rationale|citations|capabilities|path)"
+    r"[*\s\"'`]{0,8}:(.*)",
+    re.IGNORECASE,
+)
+
+_FENCE: Final = re.compile(r"\s{0,8}(```|~~~).*")
+
+#: What stands around a path that is alone on its line, as above a block in many a manual.
+_AROUND_A_PATH: Final = "*#>`\"': \t"
+
+#: Longest piece of an answer that a problem quotes.
+_QUOTED_CHARS: Final = 80
+
+
+def read_blocks(answer: ModelAnswer) -> tuple[Plan | None, tuple[str, ...]]:
+    """The plan in an answer, or what is wrong with it: exactly one of the two. Never raises.
+
+    As ``plan.read_plan`` of JSON: a cut answer is never used, each problem is a sentence to act on.
+    """
+    if problem := no_text(answer, _ONE_PLAN):
+        return None, (problem,)
+    return parse_blocks(answer.text)
+
+
+def parse_blocks(text: str) -> tuple[Plan | None, tuple[str, ...]]:
+    """As ``read_blocks``, of the text alone. Two different plans are a problem, the same one repeated is
+    not."""
+    text, problem = said_after_thinking(text, _ONE_PLAN)
+    if problem:
+        return None, (problem,)
+    reader = _Reader()
+    for line in text.split("\n"):
+        _, thought, after = line.rpartition(THINKING[1])
+        if thought and reader.block is None:
+            # A template that opened the thinking in the prompt: what came before is no answer.
+            reader, line = _Reader(), after
+        reader.feed(line.removesuffix("\r"))
+    if problems := reader.end():
+        more = len(problems) - MAX_PROBLEMS
+        told = [f"There are {more} more problems of this kind."] * (more > 0)
+        return None, (*problems[:MAX_PROBLEMS], *told)
+    found = {canonical(draft): draft for draft in reader.drafts}
+    if len(found) > 1:
+        return None, (f"The answer has {len(found)} different plans. {_ONE_PLAN}",)
+    document, draft = next(iter(found.items()))
+    if "action" not in draft:
+        return None, (f"The answer has no line `action: …`. {_ONE_PLAN}",)
+    if draft["action"] == "source_edit" and "edits" not in draft:
+        return None, ("The plan has no edit: write a line `path: FILE` and a block for each.",)
+    return validated(document, plan_adapter)
+
+
+@dataclass
+class _Reader:
+    """What the lines so far say. ``block``: the lines of the block that is open, None outside."""
+
+    drafts: list[dict[str, Value]] = field(default_factory=lambda: [{}])
+    problems: list[str] = field(default_factory=list)
+    block: list[str] | None = None
+    #: Blocks of the last draft, sound or not: the number that a problem names.
+    blocks: int = 0
+    path: str = ""
+    #: The path was given by its key, and no block has followed yet.
+    is_waiting: bool = False
+
+    def feed(self, line: str) -> None:
+        """One line. Inside a block nothing but its end, or another beginning, is more than code."""
+        if self.block is not None:
+            self._inside(self.block, line)
+            return
+        if opens(line):
+            self._begin()
+        elif closes(line):
+            self._problem(f"A line `{REPLACE}` belongs to no block", _NO_MARKERS)
+        elif keyed := _KEYED.fullmatch(line):
+            self._keyed(keyed[1].lower(), keyed[2].strip())
+        elif line.strip() and not _FENCE.fullmatch(line):
+            self._prose(line)
+
+    def end(self) -> list[str]:
+        """Every problem of the text."""
+        if self.block is not None:
+            self._problem(f"Edit {self.blocks} is not closed", f"end it with a line `{REPLACE}`")
+        self._leave_path()
+        return self.problems
+
+    def _begin(self) -> None:
+        self.block = []
+        self.blocks += 1
+
+    def _inside(self, block: list[str], line: str) -> None:
+        if opens(line):
+            self._problem(f"Edit {self.blocks} has a line `{SEARCH}` of its own", _NO_MARKERS)
+            self._begin()
+        elif closes(line):
+            self._finish(block)
+        else:
+            block.append(line)
+
+    def _finish(self, block: list[str]) -> None:
+        self.block, self.is_waiting = None, False
+        found = dividers(block)
+        if not found:
+            between = f"put one between its old and its new lines, and `{REPLACE}` after these"
+            self._problem(f"Edit {self.blocks} has no line `{DIVIDER}`", between)
+        elif len(found) > 1:
+            self._problem(f"Edit {self.blocks} has {len(found)} lines `{DIVIDER}`", _NO_MARKERS)
+        elif not self.path:
+            self._problem(f"Edit {self.blocks} has no path", "write a line `path: FILE` before it")
+        else:
+            old, new = parted(block, found[0])
+            edits = self.drafts[-1].setdefault("edits", [])
+            assert isinstance(edits, list)  # noqa: S101 (nobody else writes this key)
+            edits.append({"path": self.path, "old": old, "new": new})
+
+    def _keyed(self, key: str, value: str) -> None:
+        """A line of the plan's head; one without a value says nothing."""
+        read: Value = value
+        if key in {"citations", "capabilities"}:
+            read = [*words(value)]
+        elif key not in {"rationale", "reason"}:
+            read = word(value)
+        if not read:
+            return
+        if key == "path":
+            self._leave_path(read)
+            self.path, self.is_waiting = str(read), True
+            return
+        if key == "action" and key in self.drafts[-1]:
+            self._leave_path()
+            self.drafts.append({})
+            self.path, self.blocks = "", 0
+        if self.drafts[-1].setdefault(key, read) != read:
+            self._problem(f"`{key}` is given twice", "say it once, on one line")
+
+    def _prose(self, line: str) -> None:
+        """A path that stands bare, or words that end what a path was for."""
+        if self.is_waiting:
+            return
+        bare = line.strip(_AROUND_A_PATH)
+        is_path = ("/" in bare or "." in bare) and not re.search(r"\s", bare)
+        self.path = bare if is_path else ""
+
+    def _leave_path(self, other: Value = None) -> None:
+        if self.is_waiting and self.path != other:
+            quoted = shown(self.path[:_QUOTED_CHARS])
+            self._problem(f"No block follows the path {quoted!r}", "give its edit, or leave it out")
+        self.is_waiting = False
+
+    def _problem(self, what: str, to_do: str) -> None:
+        self.problems.append(f"{what}: {to_do}.")
+
+
+_NO_MARKERS: Final = (
+    f"close each block before the next, and choose lines for an edit that are no `{SEARCH}`, "
+    f"`{DIVIDER}` or `{REPLACE}` themselves"
+)
