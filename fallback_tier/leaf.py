@@ -7,7 +7,7 @@ more under the strict instruction, and if that doesn't mend it, handed on with a
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fallback_audit.events import GroundingNotEvaluated
 from fallback_audit.ports import EvidenceStore
@@ -42,7 +42,7 @@ from fallback_tier.leaf_ends import (
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.ports import LanguageModel, ModelRequest
 from fallback_tier.prompt.builder import Conversation, Prompt, PromptBuilder
-from fallback_tier.repo import Strategy
+from fallback_tier.repo import AnswerForm, Strategy
 from fallback_tier.retrieval import FewShot
 
 if TYPE_CHECKING:
@@ -208,13 +208,13 @@ class LlmLeaf:
             system=prompt.system,
             messages=conversation.messages,
             max_output_tokens=task.repo.settings.max_output_tokens,
-            answer_schema=plan_schema(declaring=_may_declare(task)),
+            answer_schema=_schema(task),
             nonces=conversation.nonces,
             effort=task.repo.settings.effort,
         )
         ask = Ask(request, example_ids=prompt.example_ids, strict=strict)
         answered = yield from caller.ask(self._author, ask)
-        plan, problems = read_plan(answered.answer)
+        plan, problems = read_plan(answered.answer, prompt.answer_form)
         text = answered.answer.text
         return Draft(
             call=answered.call,
@@ -246,6 +246,13 @@ class LlmLeaf:
 
 def _has_shorter_answers(less: Task, task: Task) -> bool:
     return less.repo.settings.max_output_tokens < task.repo.settings.max_output_tokens
+
+
+def _schema(task: Task) -> dict[str, Any] | None:
+    """What a server may enforce; plain text has no schema."""
+    if task.repo.settings.answer_form is not AnswerForm.JSON:
+        return None
+    return plan_schema(declaring=_may_declare(task))
 
 
 def _may_declare(task: Task) -> bool:

@@ -49,7 +49,8 @@ class Message(Frozen):
 
 
 class ModelRequest(Frozen):
-    """What a model is asked. ``system`` is the stable, cacheable part: byte-identical per ecosystem.
+    """What a model is asked. ``system`` is the stable, cacheable part: byte-identical per ecosystem and
+    form of the answer.
 
     ``answer_schema``: JSON schema (pydantic's) that a server may enforce; the answer is validated by us
     in any case. ``nonces`` are the random parts of the messages.

@@ -6,7 +6,7 @@ of one record that is shown to a model, with the scores that brought it there. A
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Literal
 
@@ -78,12 +78,20 @@ class FewShot(Frozen):
 
 
 def edit_line(edit: SearchReplace) -> str:
-    """An edit as a prompt shows it: in the answer's own form, on one line."""
+    """An edit as a prompt shows it: as in an answer in JSON, on one line."""
     return json.dumps(edit.model_dump(), ensure_ascii=False)
 
 
-def example_text(example: SolvedExample, text: str, edits: Sequence[SearchReplace]) -> str:
-    """What a prompt says of a record, before it is fenced. Edits come last: a cut keeps the end."""
+def example_text(
+    example: SolvedExample,
+    text: str,
+    edits: Sequence[SearchReplace],
+    write: Callable[[SearchReplace], str] = edit_line,
+) -> str:
+    """What a prompt says of a record, before it is fenced. Edits come last: a cut keeps the end.
+
+    ``write``: an edit in the form in which an answer is wanted.
+    """
     left_out = len(example.edits) - len(edits)
     return "\n".join(
         (
@@ -91,7 +99,7 @@ def example_text(example: SolvedExample, text: str, edits: Sequence[SearchReplac
             text,
             *([f"what the fix does: {example.fix_summary}"] if example.fix_summary else []),
             "edits that fixed it:",
-            *map(edit_line, edits),
+            *map(write, edits),
             *([f"({left_out} of {len(example.edits)} not shown: too long)"] if left_out else []),
         )
     )

@@ -4,8 +4,9 @@ import argparse
 
 from fallback_tier.cli.arguments import add_routing_floor
 
-#: Those of ``repo.Effort``, which asking for help does not load.
+#: Those of ``repo.Effort`` and ``repo.AnswerForm``, which asking for help does not load.
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
+ANSWER_FORMS = ("json", "blocks")
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +60,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--effort",
         choices=EFFORTS,
         help="how much the model is to think, where its server knows that (default: the model's own)",
+    )
+    model.add_argument(
+        "--answer-form",
+        choices=ANSWER_FORMS,
+        help="how a plan is to be written: one JSON object, or plain text with search/replace blocks, for "
+        "models that do not write JSON well (default: json, which local:FILE is held to by a grammar)",
     )
     model.add_argument(
         "--keep-prompts",

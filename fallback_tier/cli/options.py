@@ -20,9 +20,9 @@ from fallback_tier.limits import (
     SMALL_CODE_ROOM_BYTES,
     SMALL_OUTPUT_TOKENS,
 )
-from fallback_tier.repo import Settings, Strategy
+from fallback_tier.repo import AnswerForm, Settings, Strategy
 from fallback_tier.wiring import Configuration, RecordSettings
-from fallback_tier.wiring.configuration import LOCAL_PREFIX
+from fallback_tier.wiring.configuration import LOCAL_PREFIX, answer_form_for
 from fallback_tier.wiring.trail import OnViolation
 
 #: The provider's key is never sent to another server: one behind --base-url has a variable of its own.
@@ -90,6 +90,7 @@ def settings(arguments: argparse.Namespace) -> Settings:
         own_code_budget_bytes=_code_room(arguments),
         max_output_tokens=_output_tokens(arguments),
         effort=getattr(arguments, "effort", None),
+        answer_form=_answer_form(arguments),
         offline=arguments.offline,
         strategy=Strategy(getattr(arguments, "strategy", Strategy.STANDARD)),
         beam_width=width,
@@ -121,6 +122,11 @@ def _output_tokens(arguments: argparse.Namespace) -> int:
             next_step="Choose what the model may write, its thinking counted in.",
         )
     return tokens
+
+
+def _answer_form(arguments: argparse.Namespace) -> AnswerForm:
+    form: str | None = getattr(arguments, "answer_form", None)
+    return AnswerForm(form) if form else answer_form_for(getattr(arguments, "model", None))
 
 
 def _is_local(arguments: argparse.Namespace) -> bool:

@@ -1,17 +1,18 @@
 """From an advisory, a repository and a history to the text that a model is asked with.
 
-The template's ``system`` block is rendered with no variable at all, so that it is byte-identical
-across the fixes of an ecosystem (prompt cache); its ``user`` block has everything that differs.
+The template's ``system`` block is rendered with the form of the answer, a setting, and no other variable,
+so that it is byte-identical across the fixes of an ecosystem (prompt cache); its ``user`` block has
+everything that differs.
 What comes from outside enters as a fence (``fence``), never as bare text.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import PromptShape
-from fallback_tier.advisory import Advisory, fixed_versions
+from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.limits import MAX_EXAMPLES
 from fallback_tier.outcome import AttemptSummary
@@ -19,15 +20,13 @@ from fallback_tier.ports import EcosystemPlugin, Message, NonceSource
 from fallback_tier.prompt.context import Snippet, select_snippets
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.prompt.render import render
-from fallback_tier.repo import RepoContext
-from fallback_tier.retrieval import FewShot, example_text
+from fallback_tier.prompt.shown import advisory_text, check_tells, example_shown
+from fallback_tier.repo import AnswerForm, RepoContext
+from fallback_tier.retrieval import FewShot
 
 #: The assistant's turn in place of a rejected answer: chat templates want turns to alternate, and
 #: what the model wrote is quoted in the next turn, as data.
 REJECTED_TURN = "(This answer was rejected. The next message quotes it.)"
-
-#: Fixed versions listed per package, lowest first: release lines beyond these are seldom alive.
-MAX_FIXED_VERSIONS = 20
 
 _FIX_TEMPLATE = "Correct skills/leaf-llm-instruction.md of this ecosystem's plugin."
 
@@ -40,7 +39,7 @@ What was wrong with it:
 The rejected answer:
 {answer}
 
-Answer my first message again, with what was wrong corrected: one JSON object, nothing else.
+Answer my first message again, with what was wrong corrected: {one}, nothing else.
 """
 
 _DOUBT = """\
@@ -53,8 +52,14 @@ What is not supported:
 The answer:
 {answer}
 
-Answer my first message again: one JSON object, nothing else.
+Answer my first message again: {one}, nothing else.
 """
+
+#: What an answer is, in the words of a turn that asks for it again.
+_ONE: Final = {
+    AnswerForm.JSON: "one JSON object",
+    AnswerForm.BLOCKS: "one plan in the form that was told",
+}
 
 #: Never on a first generation: it makes a model refuse, and name less of what it knows (DESIGN §6).
 STRICT_INSTRUCTION = """\
@@ -88,6 +93,7 @@ class Prompt(Frozen):
     examples: tuple[str, ...]
     failure_summary: str | None
     example_ids: tuple[str, ...]
+    answer_form: AnswerForm = AnswerForm.JSON
     sha256: str
     byte_count: int
 
@@ -130,12 +136,15 @@ class PromptBuilder:
             secrets=self._secrets,
             own_code=own_code,
         )
-        variables = self._variables(advisory, plugin.name, snippets, examples, prior_attempts)
-        variables["own_code"] = own_code
+        form = repo.settings.answer_form
+        texts = tuple(example_shown(shot, form) for shot in examples)
+        variables = self._variables(advisory, plugin.name, snippets, texts, prior_attempts)
+        variables |= {"own_code": own_code, "answer_form": form.value}
         template = plugin.instruction_template()
-        system = render(template, "system", {}, next_step=_FIX_TEMPLATE)
+        system = render(template, "system", {"answer_form": form.value}, next_step=_FIX_TEMPLATE)
         user = render(template, "user", variables, next_step=_FIX_TEMPLATE)
         _check_shows_all(user, variables)
+        check_tells(system, form, next_step=_FIX_TEMPLATE)
         whole = (system + user).encode()
         return Prompt(
             system=system,
@@ -144,9 +153,10 @@ class PromptBuilder:
             shape=PromptShape.RETRY if prior_attempts else PromptShape.INITIAL,
             advisory=advisory_text(advisory, plugin.name),
             snippets=snippets,
-            examples=tuple(_example_text(shot) for shot in examples),
+            examples=texts,
             failure_summary=prior_attempts[-1].prior_failure_summary if prior_attempts else None,
             example_ids=tuple(shot.example.example_id for shot in examples),
+            answer_form=form,
             sha256=hashlib.sha256(whole).hexdigest(),
             byte_count=len(whole),
         )
@@ -184,6 +194,7 @@ class PromptBuilder:
         listed = "\n".join(f"- {problem}" for problem in problems)
         again = template.format(
             nonce=nonce,
+            one=_ONE[prompt.answer_form],
             problems=self._fence(listed, SourceKind.PREVIOUS_ANSWER, nonce),
             answer=self._fence(answer_text, SourceKind.PREVIOUS_ANSWER, nonce),
         )
@@ -203,7 +214,7 @@ class PromptBuilder:
         advisory: Advisory,
         ecosystem: str,
         snippets: Sequence[Snippet],
-        examples: Sequence[FewShot],
+        examples: Sequence[str],
         prior_attempts: Sequence[AttemptSummary],
     ) -> dict[str, Any]:
         """What the ``user`` block may use. One nonce serves a whole message: no author knows it."""
@@ -222,9 +233,9 @@ class PromptBuilder:
             "examples": [
                 {
                     "id": f"E{number}",
-                    "text": self._fence(_example_text(shot), SourceKind.SOLVED_EXAMPLE, nonce),
+                    "text": self._fence(text, SourceKind.SOLVED_EXAMPLE, nonce),
                 }
-                for number, shot in enumerate(examples, start=1)
+                for number, text in enumerate(examples, start=1)
             ],
             # Numbers and closed vocabulary only: the rest of a summary is a foreign host's text.
             "prior_attempts": [
@@ -242,21 +253,6 @@ class PromptBuilder:
 
 def _first_turn(prompt: Prompt) -> Message:
     return Message(role="user", content=prompt.user, cache=True)
-
-
-def advisory_text(advisory: Advisory, ecosystem: str) -> str:
-    """An advisory as a model is told of it: what is structured first, then its text."""
-    lines = [f"id: {', '.join((advisory.id, *advisory.aliases))}"]
-    for package in advisory.packages(ecosystem):
-        fixed = fixed_versions(advisory, ecosystem, package)[:MAX_FIXED_VERSIONS]
-        lines.append(f"package: {package}; fixed in: {', '.join(fixed) or 'no version named'}")
-    if advisory.cwe:
-        lines.append(f"weakness: {', '.join(advisory.cwe)}")
-    return "\n".join((*lines, "", advisory.text))
-
-
-def _example_text(shot: FewShot) -> str:
-    return example_text(shot.example, shot.text, shot.edits)
 
 
 def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:

@@ -31,6 +31,7 @@ from fallback_tier.wiring.models import (
     build_judge,
     build_leaf,
     build_retriever,
+    check_forms,
     check_prices,
     random_nonce,
 )
@@ -256,6 +257,7 @@ def wire(
 ) -> Services:
     """Put the parts together. ``author`` stands in for the configured model (demo, tests). ``asks`` False:
     gates alone are run, so no model is made and no memory opened, whatever is configured."""
+    check_forms(configuration)
     clients, plugins = clients_and_plugins()
     judge = None
     if asks:

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.ports import LanguageModel, NonceSource, SolvedExampleRetriever
-from fallback_tier.repo import Strategy
+from fallback_tier.repo import AnswerForm, Strategy
 from fallback_tier.wiring.configuration import LOCAL_PREFIX, Configuration
 
 if TYPE_CHECKING:
@@ -48,7 +48,14 @@ def build_author(configuration: Configuration) -> LanguageModel | None:
     """
     if configuration.script is not None:
         return _script(configuration.script)
-    return _model(configuration.model, configuration.base_url, configuration.api_key, _AUTHOR)
+    return _model(
+        configuration.model,
+        configuration.base_url,
+        configuration.api_key,
+        _AUTHOR,
+        # Self-RAG asks its author for several things, and at the same time.
+        holds_to_schema=configuration.settings.strategy is Strategy.STANDARD,
+    )
 
 
 def build_judge(configuration: Configuration) -> LanguageModel | None:
@@ -161,6 +168,17 @@ def check_prices(configuration: Configuration, models: Iterable[LanguageModel]) 
             )
 
 
+def check_forms(configuration: Configuration) -> None:
+    """Self-RAG asks for single edits, in JSON alone. Raises ConfigurationError for another form."""
+    settings = configuration.settings
+    if settings.strategy is Strategy.SELF_RAG and settings.answer_form is not AnswerForm.JSON:
+        raise ConfigurationError(
+            f"--strategy {settings.strategy.value} writes its plan edit by edit in JSON, and "
+            f"--answer-form {settings.answer_form.value} asks for another form.",
+            next_step=f"Leave one of the two out, or use --answer-form {AnswerForm.JSON.value}.",
+        )
+
+
 def _script(path: Path) -> LanguageModel:
     from fallback_plugins.claude.scripted import load_script
 
@@ -168,7 +186,12 @@ def _script(path: Path) -> LanguageModel:
 
 
 def _model(
-    model: str | None, base_url: str | None, api_key: SecretStr | None, role: _Role
+    model: str | None,
+    base_url: str | None,
+    api_key: SecretStr | None,
+    role: _Role,
+    *,
+    holds_to_schema: bool = False,
 ) -> LanguageModel | None:
     if model is None:
         if base_url is not None:
@@ -178,7 +201,7 @@ def _model(
             )
         return None
     if model.startswith(LOCAL_PREFIX):
-        return _local(model.removeprefix(LOCAL_PREFIX), base_url, role)
+        return _local(model.removeprefix(LOCAL_PREFIX), base_url, role, holds_to_schema)
     if base_url is None and api_key is None:
         raise ConfigurationError(
             f"{role.what} {model!r} needs a key, and {role.key_variable} is not set.",
@@ -194,7 +217,7 @@ def _model(
     )
 
 
-def _local(file: str, base_url: str | None, role: _Role) -> LanguageModel:
+def _local(file: str, base_url: str | None, role: _Role, holds_to_schema: bool) -> LanguageModel:
     if base_url is not None:
         raise ConfigurationError(
             f"{role.model_option} {LOCAL_PREFIX}{file} serves itself; {role.url_option} names another "
@@ -203,4 +226,4 @@ def _local(file: str, base_url: str | None, role: _Role) -> LanguageModel:
         )
     from fallback_plugins.claude.local import LocalModel
 
-    return LocalModel(Path(file))
+    return LocalModel(Path(file), holds_to_schema=holds_to_schema)

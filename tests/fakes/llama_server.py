@@ -1,16 +1,31 @@
 """A stand-in for llama.cpp's server, as a program: /health, and one answer on /v1/messages.
 
-Run by the tests as ``llama-server`` on PATH; it takes the same options. FAKE_* lines of the file that
-``--model`` names say how it behaves.
+Run by the tests as ``llama-server`` on PATH; it takes the same options, and refuses what the packaged one
+refuses. FAKE_* lines of the file that ``--model`` names say how it behaves. Its answer tells what it was
+started with.
 """
 
+import argparse
 import json
 import os
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-ANSWER = '{"action": "refuse", "reason": "the environment has %s"}'
+
+def parsed() -> argparse.Namespace:
+    """Its options: an unknown one ends it."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    for option in ("--model", "--host", "--grammar-file", "--json-schema"):
+        parser.add_argument(option)
+    for option in ("--port", "--ctx-size", "--parallel"):
+        parser.add_argument(option, type=int)
+    parser.add_argument("--jinja", action="store_true")
+    return parser.parse_args()
+
+
+OPTIONS = parsed()
+GRAMMAR = Path(OPTIONS.grammar_file).read_text() if OPTIONS.grammar_file else "none"
 
 
 def events() -> list[dict[str, object]]:
@@ -20,7 +35,9 @@ def events() -> list[dict[str, object]]:
         "id": "m", "type": "message", "role": "assistant", "content": [], "model": "fake",
         "stop_reason": None, "stop_sequence": None, "usage": usage,
     }  # fmt: skip
-    text = ANSWER % ("a key" if "ANTHROPIC_API_KEY" in os.environ else "no key")
+    key = "a key" if "ANTHROPIC_API_KEY" in os.environ else "no key"
+    told = f"the environment has {key}; pid {os.getpid()}; grammar: {GRAMMAR}"
+    text = json.dumps({"action": "refuse", "reason": told})
     return [
         {"type": "message_start", "message": message},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
@@ -49,12 +66,13 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False))
-    wish = Path(options["--model"]).read_bytes().decode("utf-8", "replace")
+    wish = Path(OPTIONS.model).read_bytes().decode("utf-8", "replace")
     if "FAKE_FAIL" in wish:
         sys.exit("the model has an unknown architecture")
+    if OPTIONS.json_schema:
+        sys.exit("Failed to initialize samplers")
     print(f"pid {os.getpid()}", flush=True)
-    ThreadingHTTPServer((options["--host"], int(options["--port"])), Handler).serve_forever()
+    ThreadingHTTPServer((OPTIONS.host, OPTIONS.port), Handler).serve_forever()
 
 
 if __name__ == "__main__":

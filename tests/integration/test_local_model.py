@@ -1,23 +1,28 @@
 """``--model local:FILE``: the server lives as long as the run, and what is missing is said clearly."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fallback_audit.vocabulary import CallType, ModelFailureKind
 from fallback_plugins.claude import local_server
+from fallback_plugins.claude.grammar import grammar_of
 from fallback_plugins.claude.local import LocalModel
 from fallback_plugins.claude.local_server import LocalServer
+from fallback_tier.answers.plan import plan_schema
 from fallback_tier.errors import ConfigurationError, ModelError, ToolMissingError
 from fallback_tier.ports import Message, ModelRequest
+from fallback_tier.repo import Settings, Strategy
 from fallback_tier.wiring import Configuration
-from fallback_tier.wiring.models import build_author
+from fallback_tier.wiring.models import build_author, build_judge
 
 FAKE = Path(__file__).parents[1] / "fakes" / "llama_server.py"
 #: Longest wait for a process to end; a healthy one takes milliseconds.
@@ -173,3 +178,58 @@ def test_a_local_model_has_no_address(model: Path, server: Path, tmp_path: Path)
         build_author(
             Configuration(state_dir=tmp_path, model=f"local:{model}", base_url="http://127.0.0.1:9")
         )
+
+
+# --- A grammar for its answers ------------------------------------------------------------------------
+
+PLAN = REQUEST.model_copy(update={"answer_schema": plan_schema()})
+DECLARING = REQUEST.model_copy(update={"answer_schema": plan_schema(declaring=True)})
+
+
+def told(model: LocalModel, request: ModelRequest) -> tuple[str, str]:
+    """The process that answered, and the grammar that it was started with."""
+    reason = json.loads("".join(model.ask(request)))["reason"]
+    _, process, grammar = reason.split("; ", 2)
+    return process, grammar.removeprefix("grammar: ")
+
+
+def test_a_server_of_ours_is_held_to_the_plan(model: Path, server: Path, tmp_path: Path) -> None:
+    with closing(LocalModel(model, holds_to_schema=True)) as local:
+        process, grammar = told(local, PLAN)
+        assert grammar == grammar_of(plan_schema())
+        assert "capabilities" not in grammar
+        assert told(local, PLAN)[0] == process
+
+
+def test_another_schema_is_another_server(model: Path, server: Path) -> None:
+    """A retry that may declare capabilities; plain text, which has no schema."""
+    with closing(LocalModel(model, holds_to_schema=True)) as local:
+        answers = [told(local, request) for request in (PLAN, DECLARING, DECLARING, REQUEST)]
+    processes, grammars = zip(*answers, strict=True)
+    assert len(set(processes)) == 3
+    assert "capabilities" in grammars[1]
+    assert grammars[3] == "none"
+
+
+def test_a_model_that_thinks_first_is_left_room_for_it(model: Path, server: Path) -> None:
+    model.write_bytes(b"GGUF ... tokens ... <think> ...")
+    with closing(LocalModel(model, holds_to_schema=True)) as local:
+        assert told(local, PLAN)[1] == "none"
+
+
+@pytest.mark.parametrize(("strategy", "is_held"), [("standard", True), ("self-rag", False)])
+def test_the_author_of_whole_plans_alone_is_held(
+    model: Path, server: Path, tmp_path: Path, strategy: str, is_held: bool
+) -> None:
+    """Self-RAG asks its author for critiques too; a judge answers in a shape of its own."""
+    configuration = Configuration(
+        state_dir=tmp_path,
+        model=f"local:{model}",
+        judge_model=f"local:{model}",
+        settings=Settings(strategy=Strategy(strategy)),
+    )
+    for build, held in ((build_author, is_held), (build_judge, False)):
+        local = build(configuration)
+        assert isinstance(local, LocalModel)
+        with closing(local):
+            assert (told(local, PLAN)[1] != "none") == held

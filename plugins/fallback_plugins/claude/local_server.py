@@ -48,11 +48,21 @@ _WATCHED: Final = (
 
 
 class LocalServer:
-    """One llama-server on a free loopback port. Raises ToolMissingError where none is installed,
-    ConfigurationError for a missing file, ModelError where it doesn't become healthy."""
+    """One llama-server on a free loopback port. ``grammar`` (GBNF): what it holds every answer to.
 
-    def __init__(self, model: Path, *, start_timeout_s: float = START_TIMEOUT_S) -> None:
+    Raises ToolMissingError where none is installed, ConfigurationError for a missing file, ModelError
+    where it doesn't become healthy.
+    """
+
+    def __init__(
+        self,
+        model: Path,
+        *,
+        grammar: str | None = None,
+        start_timeout_s: float = START_TIMEOUT_S,
+    ) -> None:
         self._model = model
+        self._grammar = grammar
         self._deadline = time.monotonic() + start_timeout_s
         self._folder = Path(tempfile.mkdtemp(prefix="fallback-tier-local-model-"))
         self._process: subprocess.Popen[bytes] | None = None
@@ -91,10 +101,16 @@ class LocalServer:
     def _run(self, server: Path, libraries: Path | None) -> str | int:
         """The server's address once it is healthy, or the status with which it ended."""
         port = _free_port()
+        command = _command(server, self._model, port)
+        if self._grammar is not None:
+            # As a file: the schema itself (-j) keeps the packaged server from starting.
+            place = self._folder / "answers.gbnf"
+            place.write_text(self._grammar, encoding="utf-8")
+            command += ["--grammar-file", str(place)]
         log: IO[bytes]
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _WATCHED, "sh", *_command(server, self._model, port)],
+                ["/bin/sh", "-c", _WATCHED, "sh", *command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

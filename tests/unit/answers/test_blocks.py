@@ -1,4 +1,4 @@
-"""Plans as plain text with search/replace blocks: what is written is read, what is unclear is asked again."""
+"""Plans as plain text with search/replace blocks: what is written is read, what is unclear is asked."""
 
 import json
 import time
@@ -46,9 +46,9 @@ lines = st.one_of(
 )
 code = st.lists(lines, min_size=1, max_size=5).map("\n".join)
 edits = st.builds(SearchReplace, path=names, old=code.filter(bool), new=code)
-sentences = st.lists(st.sampled_from("It is `so`: why? é </b> 'x' S1".split()), max_size=6).map(
-    " ".join
-)
+sentences = st.lists(
+    st.sampled_from(["It", "is", "`so`:", "why?", "é", "</b>", "S1"]), max_size=6
+).map(" ".join)
 about = {
     "rationale": sentences,
     "citations": st.lists(names, max_size=3).map(tuple),
@@ -258,8 +258,10 @@ def test_the_form_decides_how_an_answer_is_read() -> None:
 
 pieces = st.lists(
     st.sampled_from(
-        [SEARCH, DIVIDER, REPLACE, "```", "\n", "path: ", "a.py", "action: ", "refuse", "<think>"]
-        + ["</think>", "citations: ", "]", "\r\n", EDIT, REFUSE]
+        [
+            *(SEARCH, DIVIDER, REPLACE, "```", "\n", "path: ", "a.py", "action: ", "refuse"),
+            *("<think>", "</think>", "citations: ", "]", "\r\n", EDIT, REFUSE),
+        ]
     )
     | st.text(max_size=5),
     max_size=30,
