@@ -152,6 +152,7 @@ def _run(
         model=listening.model,
         provenance=listening.provenance,
         setup=options.setup,
+        answer_form=configuration.settings.answer_form,
         tool_version=version("fallback-tier"),
         facts=facts_of(events_of(told)),
         transcript_sha256=hashlib.sha256(transcript).hexdigest(),

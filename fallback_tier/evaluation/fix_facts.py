@@ -42,13 +42,15 @@ class CallFacts(Frozen):
 
 class AttemptFacts(Frozen):
     """One attempt. ``failure_kind`` None: it was verified. ``why``: the failing gate's own words, or
-    the reasons for which no patch came of it. ``rejected``: invalid or repeated answers, in order."""
+    the reasons for which no patch came of it. ``rejected``: invalid or repeated answers, in order;
+    ``invalid_calls``: those of them that were no valid plan, by the numbers of their calls."""
 
     attempt: int
     shape: PromptShape
     failure_kind: FailureKind | None = None
     failing_gates: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
+    invalid_calls: tuple[int, ...] = ()
     unsupported: int = 0
     why: str = ""
     gates_ms: int = 0
@@ -66,6 +68,18 @@ class FixFacts(Frozen):
     def verified_at(self) -> int | None:
         """The number of the attempt that was verified."""
         return self.attempts[-1].attempt if self.outcome == "verified" else None
+
+    @property
+    def first_answers(self) -> tuple[int, int]:
+        """Of the attempts whose first call was answered: in how many that was a valid plan, and how many
+        they are. A repeated plan and a refusal are valid; the novelty of a plan is another matter."""
+        answered = {
+            one.attempt
+            for one in self.calls
+            if (one.call, one.call_type, one.failure) == (1, CallType.AUTHOR, "")
+        }
+        invalid = {one.attempt for one in self.attempts if 1 in one.invalid_calls}
+        return len(answered - invalid), len(answered)
 
     def tokens(self, call_type: CallType | None = None) -> tuple[int, int]:
         """Tokens read (from a cache too) and written, of one call type or of all."""
@@ -119,14 +133,16 @@ def _attempt(number: int, trail: Sequence[AuditEvent]) -> AttemptFacts:
     own = [event for event in trail if getattr(event, "attempt", None) == number]
     shape, why, failed = PromptShape.NONE, "", None
     rejected: list[str] = []
+    invalid: list[int] = []
     for event in own:
         match event:
             case PatchProposed(prompt_shape=found):
                 shape = found
             case AttemptRefused(prompt_shape=found, sentence=sentence):
                 shape, why = found, sentence
-            case PlanRejected(problems=problems):
+            case PlanRejected(problems=problems, call=call):
                 rejected.append(" ".join(problems))
+                invalid.append(call)
             case RepeatedPatchRejected(repeats_attempt=earlier):
                 rejected.append(f"the same edits as in attempt {earlier}")
             case GateJudged(failure_kind=kind, detail=detail) if kind is not None:
@@ -141,6 +157,7 @@ def _attempt(number: int, trail: Sequence[AuditEvent]) -> AttemptFacts:
         failure_kind=failed.failure_kind if failed else None,
         failing_gates=failed.failing_gates if failed else (),
         rejected=tuple(rejected),
+        invalid_calls=tuple(invalid),
         unsupported=sum(isinstance(one, GroundingJudged) and not one.supported for one in own),
         why=why,
         gates_ms=sum(one.duration_ms for one in own if isinstance(one, GateJudged)),

@@ -25,6 +25,7 @@ from fallback_audit.vocabulary import Provenance
 from fallback_tier.errors import first_fault
 from fallback_tier.evaluation.fix_facts import FixFacts, facts_of
 from fallback_tier.evaluation.results import EvaluationError
+from fallback_tier.repo import AnswerForm
 
 RUNS, TRANSCRIPTS, REPORT = "runs.jsonl", "transcripts", "report.md"
 
@@ -44,6 +45,7 @@ class FixRun(Frozen):
     model: str
     provenance: Provenance
     setup: str
+    answer_form: AnswerForm = AnswerForm.JSON
     tool_version: str
     facts: FixFacts
     transcript_sha256: Digest

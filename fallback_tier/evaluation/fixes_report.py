@@ -7,6 +7,7 @@ from fallback_audit.vocabulary import CallType
 from fallback_tier.evaluation.document import Document, Section, Table, markdown
 from fallback_tier.evaluation.fix_facts import AttemptFacts
 from fallback_tier.evaluation.fixes import FixRun
+from fallback_tier.repo import AnswerForm
 
 #: Of a failing gate's words, or of a reason, as much as a table's cell can hold.
 _CELL_CHARS = 160
@@ -115,6 +116,9 @@ def _ceiling(runs: Sequence[FixRun]) -> Iterator[str]:
     if kinds:
         told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
         yield f"{sum(kinds.values())} of {len(attempts)} attempts failed: {told}."
+    valid, first = (sum(run.facts.first_answers[side] for run in runs) for side in (0, 1))
+    share = _share(valid, first)
+    yield f"{valid} of {first} attempts began with a first answer that was a valid plan ({share})."
     rejected = sum(len(one.rejected) for one in attempts)
     calls = sum(len(run.facts.calls) for run in runs)
     yield f"{rejected} of {calls} answers were rejected before any gate (invalid, or a repetition)."
@@ -160,10 +164,11 @@ def _cost(runs: Sequence[FixRun]) -> Table:
 
 
 def _method(runs: Sequence[FixRun]) -> Iterator[str]:
-    for model, provenance, setup in dict.fromkeys(
-        (run.model, run.provenance.value, run.setup) for run in runs
+    for model, provenance, form, setup in dict.fromkeys(
+        (run.model, run.provenance.value, run.answer_form, run.setup) for run in runs
     ):
-        yield f"Model `{model}` ({provenance})" + (f": {setup}" if setup else ".")
+        how = f"{provenance}, asked for {form.value}" if form is not AnswerForm.JSON else provenance
+        yield f"Model `{model}` ({how})" + (f": {setup}" if setup else ".")
     dates = sorted({run.date for run in runs})
     if dates:
         when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
@@ -179,6 +184,10 @@ def _method(runs: Sequence[FixRun]) -> Iterator[str]:
         "repositories of the world. `transcripts/` has every prompt, answer, event, patch and gate log; "
         "the rows of `runs.jsonl` are computed from their events (`fallback-tier eval fixes --check`)."
     )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "-"
 
 
 def _short(text: str) -> str:

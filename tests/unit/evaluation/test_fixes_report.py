@@ -30,6 +30,7 @@ from fallback_audit.vocabulary import (
 from fallback_tier.evaluation.fix_facts import FixFacts, facts_of
 from fallback_tier.evaluation.fixes import FixRun
 from fallback_tier.evaluation.fixes_report import page
+from fallback_tier.repo import AnswerForm
 
 DIGEST = "0" * 64
 
@@ -190,6 +191,27 @@ def test_a_call_without_an_answer_is_a_call() -> None:
     first, second = facts_of(NEVER).calls
     assert first.failure == "the stream broke"
     assert second.output_tokens == 60
+
+
+def test_valid_first_answers_are_counted() -> None:
+    """A first call that failed has no answer; what call 2 says is not one; a repetition is valid."""
+    assert facts_of(MENDED).first_answers == (1, 2)
+    assert facts_of(MENDED).attempts[0].invalid_calls == (1,)
+    assert facts_of(NEVER).first_answers == (0, 0)
+    later = (*MENDED[:2], PlanRejected(attempt=1, call=2, problems=("x",)), *MENDED[3:])
+    assert facts_of(later).first_answers == (2, 2)
+    again = RepeatedPatchRejected(attempt=1, call=1, edit_digest=DIGEST, repeats_attempt=1)
+    assert facts_of((*MENDED[:2], again, *MENDED[3:])).first_answers == (2, 2)
+    said = "attempts began with a first answer that was a valid plan"
+    assert f"1 of 2 {said} (50%)." in page([run("mended", MENDED), run("never", NEVER)])
+    assert f"0 of 0 {said} (-)." in page([run("never", NEVER)])
+
+
+def test_the_form_that_was_asked_for_is_told() -> None:
+    assert "Model `small` (live): a server" in page([run("mended", MENDED)])
+    blocks = run("mended", MENDED, answer_form=AnswerForm.BLOCKS)
+    assert "Model `small` (live, asked for blocks): a server" in page([blocks])
+    assert run("mended", MENDED).model_dump(exclude_defaults=True).get("answer_form") is None
 
 
 def test_what_a_gate_said_cannot_break_the_table() -> None:

@@ -244,8 +244,8 @@ def test_the_two_templates_share_their_wording() -> None:
     user = {text.partition("{% block user %}")[2] for text in TEMPLATES.values()}
     assert len(user) == 1
     npm, pypi = (set(text.split("\n")) for text in TEMPLATES.values())
-    # The ecosystem's words, how it imports, and its worked example.
-    assert len(pypi - npm) <= 9
+    # The words of the ecosystem, how it imports, its worked example: one line of JSON, eight of blocks.
+    assert len(pypi - npm) <= 9 + 8
 
 
 def without(block: str) -> str:

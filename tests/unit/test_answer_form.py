@@ -1,0 +1,68 @@
+"""Which form of an answer is asked for: by the option, and by the kind of model."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.cli.main import build_parser
+from fallback_tier.cli.model_options import ANSWER_FORMS
+from fallback_tier.cli.options import settings
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.repo import AnswerForm, Settings, Strategy
+from fallback_tier.wiring import Configuration, wire
+from fallback_tier.wiring import configuration as defaults
+from tests.fakes.answering import AnsweringModel
+
+
+def parsed(*options: str) -> argparse.Namespace:
+    return build_parser().parse_args(["fix", "REPO", "--advisory", "FILE", *options])
+
+
+def form(*options: str) -> AnswerForm:
+    return settings(parsed(*options)).answer_form
+
+
+def test_json_where_nobody_says() -> None:
+    """No measurement speaks for another form yet: who changes a default publishes its figures."""
+    assert tuple(AnswerForm) == ANSWER_FORMS
+    assert form() is form("--model", "claude") is form("--model", "local:m.gguf") is AnswerForm.JSON
+    assert Settings().answer_form is AnswerForm.JSON
+
+
+@pytest.mark.parametrize("model", [(), ("--model", "claude"), ("--model", "local:m.gguf")])
+@pytest.mark.parametrize("name", ANSWER_FORMS)
+def test_as_it_is_said(model: tuple[str, ...], name: str) -> None:
+    assert form(*model, "--answer-form", name) is AnswerForm(name)
+
+
+def test_a_model_on_this_machine_may_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(defaults, "LOCAL_ANSWER_FORM", AnswerForm.BLOCKS)
+    assert form("--model", "local:m.gguf") is AnswerForm.BLOCKS
+    assert form("--model", "claude") is form() is AnswerForm.JSON
+    assert form("--model", "local:m.gguf", "--answer-form", "json") is AnswerForm.JSON
+
+
+def test_another_form_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed("--answer-form", "yaml")
+    assert "--answer-form" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", [["fix", "R", "--advisory", "F"], ["attempt"], ["eval", "fixes"]]
+)
+def test_every_command_that_asks_a_model_has_it(command: list[str]) -> None:
+    said = build_parser().parse_args([*command, "--answer-form", "blocks"])
+    assert said.answer_form == "blocks"
+
+
+def test_self_rag_knows_json_alone(tmp_path: Path) -> None:
+    """Said before a store is opened, naming both options."""
+    chosen = Settings(strategy=Strategy.SELF_RAG, answer_form=AnswerForm.BLOCKS)
+    configuration = Configuration(state_dir=tmp_path / "state", settings=chosen)
+    with pytest.raises(ConfigurationError) as error:
+        wire(configuration, author=AnsweringModel(lambda _: ""))
+    assert "--strategy self-rag" in error.value.problem
+    assert "--answer-form blocks" in error.value.problem
+    assert not (tmp_path / "state").exists()
