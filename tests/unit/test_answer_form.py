@@ -9,10 +9,12 @@ from fallback_tier.cli.main import build_parser
 from fallback_tier.cli.model_options import ANSWER_FORMS
 from fallback_tier.cli.options import settings
 from fallback_tier.errors import ConfigurationError
+from fallback_tier.limits import MAX_AUTHOR_CALLS
 from fallback_tier.repo import AnswerForm, Settings, Strategy
 from fallback_tier.wiring import Configuration, wire
 from fallback_tier.wiring import configuration as defaults
 from tests.fakes.answering import AnsweringModel
+from tests.fixtures.retry_case import Simulator
 
 
 def parsed(*options: str) -> argparse.Namespace:
@@ -66,3 +68,14 @@ def test_self_rag_knows_json_alone(tmp_path: Path) -> None:
     assert "--strategy self-rag" in error.value.problem
     assert "--answer-form blocks" in error.value.problem
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("asked", AnswerForm)
+def test_a_schema_goes_with_json_alone(tmp_path: Path, asked: AnswerForm) -> None:
+    """A server that enforces one would refuse every answer in blocks."""
+    author = AnsweringModel(lambda _: "action: refuse\nreason: no")
+    Simulator(tmp_path, settings=Settings(answer_form=asked)).run(author)
+    assert {request.answer_schema is None for request in author.requests} == {
+        asked is AnswerForm.BLOCKS
+    }
+    assert len(author.requests) == (1 if asked is AnswerForm.BLOCKS else MAX_AUTHOR_CALLS)
