@@ -21,6 +21,7 @@ from fallback_audit.events import (
     ModelCalled,
     ModelFailed,
     PatchProposed,
+    MoreCodeShown,
     PlanRejected,
     RagSkippedOnRetry,
     RecipeEvaluated,
@@ -157,6 +158,9 @@ def describe(event: TierEvent) -> str | None:
             return f"  model      [red]no answer[/]: {safe(reason)}"
         case PlanRejected(problems=problems):
             return f"  plan       [yellow]invalid[/], asked again: {safe(' '.join(problems))}"
+        case MoreCodeShown(files=files, byte_count=size):
+            named = safe(", ".join(files))
+            return f"  plan       declined for want of code, {size:,} bytes more shown: {named}"
         case RepeatedPatchRejected(repeats_attempt=number):
             return f"  plan       [yellow]repeats attempt {number}[/], asked again"
         case AnswerReused(call=call, call_type=kind):

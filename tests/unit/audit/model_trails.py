@@ -12,6 +12,7 @@ from fallback_audit.events import (
     ModelAnswered,
     ModelCalled,
     ModelFailed,
+    MoreCodeShown,
     RetrievalQueried,
     RetrieveDecided,
     SegmentScored,
@@ -157,6 +158,24 @@ def proved(*events: AuditEvent) -> Events:
 
 def supported() -> Events:
     return proved(*exchange(1), *judged(1, supported=True), proposed(True))
+
+
+def more_code(call: int) -> AuditEvent:
+    return MoreCodeShown(attempt=1, call=call, files=("lib/guards.js",), byte_count=2_000)
+
+
+def more_code_then_supported() -> Events:
+    return proved(
+        *exchange(1), more_code(1), *exchange(2), *judged(2, supported=True), proposed(True)
+    )
+
+
+def more_code_in_vain() -> Events:
+    """It declines again."""
+    return [
+        *(t.fix_started(), *begun(), *exchange(1), more_code(1), *exchange(2)),
+        *t.REFUSED,
+    ]
 
 
 def doubted_then_supported() -> Events:
