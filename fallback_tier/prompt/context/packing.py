@@ -169,10 +169,12 @@ def pack(
     lines: Callable[[str], Sequence[str]],
     budget: int,
     most: int = MAX_SNIPPETS,
+    *,
+    first: int = 1,
 ) -> tuple[Snippet, ...]:
     """At most ``most``, together at most ``budget`` bytes of ``lines`` (a file's, without secrets).
 
-    In the order in which their first lines were wanted. What is wanted is taken one at a time.
+    Numbered from ``first``, in the order in which their first lines were wanted. What is wanted is taken one at a time.
     """
     packing = _Packing(budget, lines, most)
     for place in wanted:
@@ -186,7 +188,7 @@ def pack(
             start_line=span.start + 1,
             text="".join(lines(span.path)[span.start : span.end]),
         )
-        for number, span in enumerate(packing.spans, start=1)
+        for number, span in enumerate(packing.spans, start=first)
     )
 
 

@@ -31,11 +31,9 @@ from fallback_tier.prompt.context.packing import (
     pack,
 )
 from fallback_tier.prompt.context.ranking import Interest, Own, Ranked, ranked_units
-from fallback_tier.prompt.context.sources import Sources
-from fallback_tier.prompt.context.units import lines_of
+from fallback_tier.prompt.context.sources import Sources, without_secrets
 from fallback_tier.prompt.context.weaknesses import signs_of
 from fallback_tier.prompt.context.words import telling_words
-from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.repo import RepoContext
 
 #: Where a failure summary turns from what failed to what was tried.
@@ -74,21 +72,15 @@ def select_snippets(
     """
     summary = prior_attempts[-1].prior_failure_summary if prior_attempts else ""
     selection = _Selection(advisory, repo, plugin, own_code=own_code)
-    redacted: dict[str, list[str]] = {}
-
-    def shown_lines(path: str) -> list[str]:
-        if path not in redacted:
-            text = selection.sources.text(path) or ""
-            redacted[path] = lines_of(redact_secrets(text, secrets)[0])
-        return redacted[path]
-
     settings = repo.settings
     if own_code:
         room = settings.own_code_budget_bytes
         most = most_of_own(room)
     else:
         room, most = settings.snippet_budget_bytes, MAX_SNIPPETS
-    return pack(selection.wanted(summary), shown_lines, room, most)
+    return pack(
+        selection.wanted(summary), without_secrets(selection.sources, secrets), room, most
+    )
 
 
 class _Selection:
