@@ -127,8 +127,10 @@ class PlanRejected(Frozen):
 
 
 class MoreCodeShown(Frozen):
-    """The author declined in answer ``call`` and named code that it had not been shown: once an attempt it is
-    asked again, with ``files`` of the repository (so many ``byte_count`` of them) beside the first prompt."""
+    """The author declined in answer ``call`` and named code that it had not been shown.
+
+    Once an attempt it is asked again, with ``byte_count`` bytes of ``files`` beside the first prompt.
+    """
 
     kind: Literal["MoreCodeShown"] = "MoreCodeShown"
     attempt: Attempt

@@ -86,7 +86,7 @@ def rejections_act(trail: Trail) -> Iterator[Finding]:
 
 
 def reasks_have_reasons(trail: Trail) -> Iterator[Finding]:
-    """The author is asked again only after a rejected or doubted answer, a failed call, or for want of code."""
+    """The author is asked again after a rejected or doubted answer, a failed call, or for want of code."""
     for run in trail.runs:
         if len(run.author_asked) < 2:
             continue
@@ -111,7 +111,8 @@ def more_code_was_asked_for(trail: Trail) -> Iterator[Finding]:
             yield seq, "more code was shown twice in one attempt"
         for seq, event in shown:
             before = [one.event for one in run.author_asked if one.seq < seq]
-            if not before or before[-1].call != event.call or before[-1].candidate is not None:
+            last = [one.call for one in before if one.candidate or one is before[-1]]
+            if event.call not in last:
                 yield seq, f"answer {event.call} is not what the author said last"
             proposed = any(at > seq for at, _ in run.of(PatchProposed))
             if proposed and not any(one.seq > seq for one in run.author_asked):

@@ -66,7 +66,7 @@ MODEL_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "reasks-have-reasons",
-        "The author is asked again only after a rejected or doubted answer, a failed call, or for want of code.",
+        "The author is asked again after a rejected or doubted answer, a failed call, or for want of code.",
         "DESIGN §2",
         model.reasks_have_reasons,
         breaches=(

@@ -28,8 +28,8 @@ from fallback_tier.prompt.context.units import Unit
 from fallback_tier.prompt.context.words import MAX_WORDS, telling_words
 from fallback_tier.repo import RepoContext
 
-#: Shown on top of the first prompt, at most (UTF-8 bytes): some functions with their files' rest. A room for
-#: code that is smaller than this holds here too.
+#: Shown on top of the first prompt, at most (UTF-8 bytes): some functions with their files' rest. A room
+#: for code that is smaller than this holds here too.
 MAX_MORE_BYTES = 24_000
 
 #: Of a reason so much is read: who names more names nothing.
@@ -79,12 +79,14 @@ class _Search:
         modules = named_modules(reason, repo.tracked_files)
         paths = scannable(repo.tracked_files, frozenset(named) | modules)
         self._paths = [path for path in paths if not _SECRET.search(path)]
-        self._files = {path: named.get(path, ()) for path in [*named, *sorted(modules - set(named))]}
+        self._files = {
+            path: named.get(path, ()) for path in [*named, *sorted(modules - set(named))]
+        }
         self._names = tuple(dict.fromkeys((*code_names(reason), *failure_names(reason))))
         self._words = telling_words(reason)
 
     def places(self) -> Iterator[Wanted]:
-        """Best first: the lines of a file that are named, what defines a name, then the named files' rest."""
+        """Best first: lines of a file that are named, what defines a name, then the named files' rest."""
         files = [path for path in self._files if path in set(self._paths)]
         for path in files:
             yield from self._lines_of(path, self._files[path])
@@ -134,7 +136,7 @@ class _Search:
         return defines(self.sources.text(path) or "", name) is not None
 
     def _by_plain_words(self) -> Iterator[Wanted]:
-        """"the merge function is not shown": a word that one file of the product defines."""
+        """ "the merge function is not shown": a word that one file of the product defines."""
         for word in self._words[:MAX_WORDS]:
             defining = [
                 path for path in self._paths if not is_beside(path) and self._defines(path, word)

@@ -174,7 +174,8 @@ def pack(
 ) -> tuple[Snippet, ...]:
     """At most ``most``, together at most ``budget`` bytes of ``lines`` (a file's, without secrets).
 
-    Numbered from ``first``, in the order in which their first lines were wanted. What is wanted is taken one at a time.
+    Numbered from ``first``, in the order in which their first lines were wanted. What is wanted is taken
+    one at a time.
     """
     packing = _Packing(budget, lines, most)
     for place in wanted:

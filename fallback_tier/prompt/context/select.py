@@ -78,9 +78,7 @@ def select_snippets(
         most = most_of_own(room)
     else:
         room, most = settings.snippet_budget_bytes, MAX_SNIPPETS
-    return pack(
-        selection.wanted(summary), without_secrets(selection.sources, secrets), room, most
-    )
+    return pack(selection.wanted(summary), without_secrets(selection.sources, secrets), room, most)
 
 
 class _Selection:

@@ -20,6 +20,7 @@ from fallback_audit.events import (
     ModelAnswered,
     ModelCalled,
     ModelFailed,
+    MoreCodeShown,
     PatchProposed,
     PlanRejected,
     RepeatedPatchRejected,
@@ -100,6 +101,13 @@ MODEL_MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: changed(m.doubted_twice(), GroundingJudged, which=0, supported=True),
         lambda: without(m.raised_and_verified(), PlanRejected),
         lambda: without(m.self_rag_degraded(), PlanRejected),
+        lambda: without(m.more_code_then_supported(), MoreCodeShown),
+    ],
+    "more-code-was-asked-for": [
+        lambda: before(m.more_code_then_supported(), ModelCalled, m.more_code(1)),
+        lambda: changed(m.more_code_then_supported(), MoreCodeShown, call=2),
+        lambda: before(m.more_code_then_supported(), GroundingJudged, m.more_code(2)),
+        lambda: before(m.supported(), PatchProposed, m.more_code(1)),
     ],
     "author-calls-bounded": [
         lambda: before(

@@ -6,6 +6,7 @@ from fallback_audit.events import (
     BudgetRaised,
     BudgetReached,
     ConsumerLeft,
+    FixRefused,
     GroundingJudged,
     GroundingNotEvaluated,
     LowConfidenceFlagged,
@@ -172,10 +173,10 @@ def more_code_then_supported() -> Events:
 
 def more_code_in_vain() -> Events:
     """It declines again."""
-    return [
-        *(t.fix_started(), *begun(), *exchange(1), more_code(1), *exchange(2)),
-        *t.REFUSED,
-    ]
+    reason = RefusalReason.MODEL_REFUSED
+    refused = t.refused(1, reason)
+    end = FixRefused(attempt=1, reason=reason, sentence="It declined.")
+    return [t.fix_started(), *begun(), *exchange(1), more_code(1), *exchange(2), refused, end]
 
 
 def doubted_then_supported() -> Events:
@@ -505,6 +506,8 @@ def self_rag_taken_up_again() -> Events:
 
 MODEL_VALID = (
     supported,
+    more_code_then_supported,
+    more_code_in_vain,
     doubted_then_supported,
     doubted_twice,
     doubted_then_invalid,

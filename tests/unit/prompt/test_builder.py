@@ -19,14 +19,10 @@ from fallback_tier.limits import (
 )
 from fallback_tier.outcome import AttemptSummary, SearchReplace, plan_adapter
 from fallback_tier.prompt import injection
-from fallback_tier.prompt.builder import (
-    STRICT_INSTRUCTION,
-    Conversation,
-    Prompt,
-    PromptBuilder,
-)
+from fallback_tier.prompt.builder import Prompt, PromptBuilder
 from fallback_tier.prompt.characters import show_hidden
 from fallback_tier.prompt.fence import MAX_FENCED_EXAMPLE_BYTES, PREFIX
+from fallback_tier.prompt.turns import STRICT_INSTRUCTION, Conversation
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import FewShot, SolvedExample
 from tests.fakes.ecosystem import FakeEcosystem
@@ -374,7 +370,7 @@ def test_the_strict_instruction_stands_in_regenerations_alone(repo: RepoContext)
         return any(STRICT_INSTRUCTION in turn.content for turn in conversation.messages)
 
     assert STRICT_INSTRUCTION not in prompt.system + prompt.user
-    assert not says(builder.first(prompt))
+    assert not says(prompt.opening)
     assert not says(builder.repair(prompt, "answer", ["wrong"]))
     assert says(builder.regenerate(prompt, "answer", ["not said"]))
     assert says(builder.repair(prompt, "answer", ["wrong"], strict=True))
@@ -384,7 +380,7 @@ def test_whatever_is_asked_again_begins_as_the_first_turn_did(repo: RepoContext)
     """So that a cache that holds the first turn serves every later one."""
     builder = PromptBuilder(Nonces())
     prompt = builder.build(advisory(), repo, FakeEcosystem())
-    (first,) = builder.first(prompt).messages
+    (first,) = prompt.opening.messages
     assert first.cache
     for again in (builder.repair(prompt, "a", ["b"]), builder.regenerate(prompt, "a", ["b"])):
         assert again.messages[0] == first
