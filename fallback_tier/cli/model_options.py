@@ -61,6 +61,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         help="how much the model is to think, where its server knows that (default: the model's own)",
     )
     model.add_argument(
+        "--recall-attempts",
+        action="store_true",
+        help="tell a retry also, in a line each, how the attempts before the last one failed (default: the "
+        "last failure alone)",
+    )
+    model.add_argument(
         "--keep-prompts",
         action="store_true",
         help="keep every prompt as private evidence, encrypted (default: its digest only)",

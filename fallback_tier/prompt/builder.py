@@ -20,6 +20,7 @@ from fallback_tier.prompt import turns
 from fallback_tier.prompt.context import Snippet, asked_for, select_snippets
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.prompt.render import render
+from fallback_tier.prompt.retry_words import retry_advice
 from fallback_tier.prompt.turns import Conversation
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import FewShot, example_text
@@ -50,6 +51,7 @@ class Prompt(Frozen):
     example_ids: tuple[str, ...]
     sha256: str
     byte_count: int
+    retry_advice: str | None = None
     more: Conversation | None = None
 
     @property
@@ -113,6 +115,7 @@ class PromptBuilder:
             snippets=snippets,
             examples=tuple(_example_text(shot) for shot in examples),
             failure_summary=prior_attempts[-1].prior_failure_summary if prior_attempts else None,
+            retry_advice=variables["retry_advice"],
             example_ids=tuple(shot.example.example_id for shot in examples),
             sha256=hashlib.sha256(whole).hexdigest(),
             byte_count=len(whole),
@@ -205,6 +208,7 @@ class PromptBuilder:
                 {"attempt": prior.attempt, "failure_kind": prior.failure_kind.value}
                 for prior in prior_attempts
             ],
+            "retry_advice": None if last is None else retry_advice(last.failure_kind),
             "prior_failure_summary": None
             if last is None
             else self._fence(last.prior_failure_summary, SourceKind.PRIOR_ATTEMPT_SUMMARY, nonce),
@@ -245,6 +249,7 @@ def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:
         "snippets": [snippet["text"] for snippet in variables["snippets"]],
         "examples": [example["text"] for example in variables["examples"]],
         "prior_failure_summary": [variables["prior_failure_summary"] or ""],
+        "retry_advice": [variables["retry_advice"] or ""],
     }
     for name, texts in expected.items():
         if not all(text in user for text in texts):

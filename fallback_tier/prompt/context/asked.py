@@ -18,9 +18,9 @@ from fallback_tier.prompt.context.named import (
 )
 from fallback_tier.prompt.context.packing import (
     MAX_SNIPPET_BYTES,
+    Room,
     Snippet,
     Wanted,
-    most_of_own,
     pack,
 )
 from fallback_tier.prompt.context.sources import Sources, without_secrets
@@ -62,12 +62,12 @@ def asked_for(
     seen: dict[str, list[tuple[int, int]]] = {}
     for snippet in shown:
         seen.setdefault(snippet.path, []).append((snippet.start_line - 1, snippet.end_line))
-    room = min(room, MAX_MORE_BYTES)
+    wanted = (
+        piece for place in search.places() for piece in _unseen(place, seen.get(place.path, ()))
+    )
     return pack(
-        (piece for place in search.places() for piece in _unseen(place, seen.get(place.path, ()))),
+        [(wanted, Room.of_own(min(room, MAX_MORE_BYTES)))],
         without_secrets(search.sources, secrets),
-        room,
-        most_of_own(room),
         first=len(shown) + 1,
     )
 
