@@ -159,6 +159,10 @@ MODEL_MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: without(m.doubted_then_invalid(), RepeatedPatchRejected),
         lambda: changed(m.doubted_then_the_same_not_judged(), PatchProposed, grounded=None),
         lambda: without(m.self_rag(), GroundingJudged),
+        lambda: changed(m.more_code_then_supported(), GroundingJudged, call=1),
+        lambda: before(
+            m.more_code_then_supported(), ModelCalled, m.verdict(1, supported=True), which=1
+        ),
         lambda: changed(t.recipe_verified(), PatchProposed, grounded=True),
     ],
     "grounding-acts": [
