@@ -35,13 +35,16 @@ from fallback_tier.leaf_ends import (
     Doubted,
     flagged,
     is_too_much,
+    more_code_shown,
     out_of_calls,
     stopped,
     unanswered,
 )
+from fallback_tier.outcome import Refuse
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.ports import LanguageModel, ModelRequest
-from fallback_tier.prompt.builder import Conversation, Prompt, PromptBuilder
+from fallback_tier.prompt.builder import Prompt, PromptBuilder
+from fallback_tier.prompt.turns import Conversation
 from fallback_tier.repo import AnswerForm, Strategy
 from fallback_tier.retrieval import FewShot
 
@@ -121,6 +124,11 @@ class LlmLeaf:
                 task, prompt, draft = opened
             else:
                 draft = yield from self._ask(task, prompt, conversation, caller, strict=strict)
+            if isinstance(draft.plan, Refuse) and not strict and ceiling.left:
+                more = yield from self._more_code(draft, draft.plan, prompt, task, record)
+                if more is not None:
+                    prompt, conversation = more, more.opening
+                    continue
             verdict = check(draft, prompt, task)
             # 1. Validity: asked again, never handed on.
             if isinstance(verdict, Invalid):
@@ -180,6 +188,18 @@ class LlmLeaf:
                 ceiling.take()
         return less, small, (yield from self._draft(less, small, examples, record, caller))
 
+    def _more_code(
+        self, draft: Draft, plan: Refuse, prompt: Prompt, task: Task, record: Recorder
+    ) -> Generator[TierEvent, None, Prompt | None]:
+        """Once an attempt, a model that declines is shown the code that it names (ADR-0044)."""
+        more = self._prompts.with_more_code(
+            prompt, plan.reason, task.repo, own_code=task.is_own_code
+        )
+        if more is not None:
+            yield record(more_code_shown(draft, more.snippets[len(prompt.snippets) :], task))
+            yield _discarded(draft, task, ["It declined for want of code."])
+        return more
+
     def _draft(
         self,
         task: Task,
@@ -191,8 +211,7 @@ class LlmLeaf:
         """By one answer, or by self-RAG's beam; what follows on it is the same for every strategy."""
         if self._self_rag is not None and task.repo.settings.strategy is Strategy.SELF_RAG:
             return (yield from self._self_rag.draft(task, prompt, examples, record, caller))
-        conversation = self._prompts.first(prompt)
-        return (yield from self._ask(task, prompt, conversation, caller, strict=False))
+        return (yield from self._ask(task, prompt, prompt.opening, caller, strict=False))
 
     def _ask(
         self,

@@ -1,16 +1,22 @@
-"""How the LLM tier's work on one attempt ends where no supported plan came of it."""
+"""What the LLM tier records, and how its work on one attempt ends, where no supported plan came of it."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 
-from fallback_audit.events import MAX_EXCERPT_CHARS, BudgetReached, LowConfidenceFlagged
+from fallback_audit.events import (
+    MAX_EXCERPT_CHARS,
+    BudgetReached,
+    LowConfidenceFlagged,
+    MoreCodeShown,
+)
 from fallback_audit.vocabulary import ModelFailureKind, RefusalReason
-from fallback_tier.attempt import Grounding, Proposal, Recorder, Refusal, Task, TierEvent
+from fallback_tier.attempt import Draft, Grounding, Proposal, Recorder, Refusal, Task, TierEvent
 from fallback_tier.budget.meter import OverBudget
 from fallback_tier.checks import Invalid
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Judgement
 from fallback_tier.outcome import LowConfidence
+from fallback_tier.prompt.context import Snippet
 from fallback_tier.prompt.redact import excerpt
 
 
@@ -61,6 +67,17 @@ def stopped(over: OverBudget, task: Task) -> BudgetReached:
     """The cap that held the next call back, on record."""
     return BudgetReached(
         attempt=task.number, limit=over.limit, cap=over.cap, used=over.used, wanted=over.wanted
+    )
+
+
+def more_code_shown(draft: Draft, snippets: Sequence[Snippet], task: Task) -> MoreCodeShown:
+    """A model declined and is asked again with these, on record."""
+    files = dict.fromkeys(snippet.path for snippet in snippets)
+    return MoreCodeShown(
+        attempt=task.number,
+        call=draft.call,
+        files=tuple(excerpt(path, MAX_EXCERPT_CHARS) for path in files),
+        byte_count=sum(len(snippet.text.encode()) for snippet in snippets),
     )
 
 

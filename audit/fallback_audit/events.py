@@ -37,6 +37,7 @@ from fallback_audit.model_events import (
     ModelAnswered,
     ModelCalled,
     ModelFailed,
+    MoreCodeShown,
     PlanRejected,
     RepeatedPatchRejected,
     RetrieveDecided,
@@ -91,6 +92,7 @@ __all__ = [
     "ModelAnswered",
     "ModelCalled",
     "ModelFailed",
+    "MoreCodeShown",
     "PatchDelivered",
     "PatchProposed",
     "PayloadRedacted",
@@ -112,7 +114,7 @@ __all__ = [
 ]
 
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 
 class AttemptStarted(Frozen):
@@ -224,6 +226,7 @@ AuditEvent = Annotated[
     | AnswerReused
     | ModelFailed
     | PlanRejected
+    | MoreCodeShown
     | RepeatedPatchRejected
     | GroundingNotEvaluated
     | GroundingJudged

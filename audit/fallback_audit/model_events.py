@@ -126,6 +126,19 @@ class PlanRejected(Frozen):
     problems: tuple[Excerpt, ...]
 
 
+class MoreCodeShown(Frozen):
+    """The author declined in answer ``call`` and named code that it had not been shown.
+
+    Once an attempt it is asked again, with ``byte_count`` bytes of ``files`` beside the first prompt.
+    """
+
+    kind: Literal["MoreCodeShown"] = "MoreCodeShown"
+    attempt: Attempt
+    call: Call
+    files: Annotated[tuple[Excerpt, ...], Field(min_length=1)]
+    byte_count: Annotated[int, Field(ge=1)]
+
+
 class RepeatedPatchRejected(Frozen):
     """The normalised edit set equals an earlier attempt's: asked again, never handed on."""
 

@@ -68,6 +68,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "models that do not write JSON well (default: json, which local:FILE is held to by a grammar)",
     )
     model.add_argument(
+        "--recall-attempts",
+        action="store_true",
+        help="tell a retry also, in a line each, how the attempts before the last one failed (default: the "
+        "last failure alone)",
+    )
+    model.add_argument(
         "--keep-prompts",
         action="store_true",
         help="keep every prompt as private evidence, encrypted (default: its digest only)",

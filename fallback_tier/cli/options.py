@@ -94,6 +94,7 @@ def settings(arguments: argparse.Namespace) -> Settings:
         offline=arguments.offline,
         strategy=Strategy(getattr(arguments, "strategy", Strategy.STANDARD)),
         beam_width=width,
+        recalls_attempts=getattr(arguments, "recall_attempts", False),
         whose_code=_whose_code(arguments),
     )
 

@@ -20,6 +20,7 @@ from fallback_audit.events import (
     ModelAnswered,
     ModelCalled,
     ModelFailed,
+    MoreCodeShown,
     PatchProposed,
     PlanRejected,
     RagSkippedOnRetry,
@@ -157,6 +158,9 @@ def describe(event: TierEvent) -> str | None:
             return f"  model      [red]no answer[/]: {safe(reason)}"
         case PlanRejected(problems=problems):
             return f"  plan       [yellow]invalid[/], asked again: {safe(' '.join(problems))}"
+        case MoreCodeShown(files=files, byte_count=size):
+            named = safe(", ".join(files))
+            return f"  plan       declined for want of code, {size:,} bytes more shown: {named}"
         case RepeatedPatchRejected(repeats_attempt=number):
             return f"  plan       [yellow]repeats attempt {number}[/], asked again"
         case AnswerReused(call=call, call_type=kind):

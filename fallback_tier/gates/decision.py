@@ -78,12 +78,19 @@ class Failure:
 Decision = Pass | OnlyTested | Refuse | Ask | Failure
 
 
-def decide(state: FixState, fix_id: str, code: AffectedCode = AffectedCode.DEPENDENCY) -> Decision:
+def decide(
+    state: FixState,
+    fix_id: str,
+    code: AffectedCode = AffectedCode.DEPENDENCY,
+    *,
+    recalls: bool = False,
+) -> Decision:
     """Strict AND of objective signals. The state must hold an application with its verdicts.
 
-    ``fix_id`` is what a person is told to name who wants the fix to go on; ``code``: whose is affected.
+    ``fix_id`` is what a person is told to name who wants the fix to go on; ``code``: whose is affected;
+    ``recalls``: a failure's summary has a line for each attempt before it.
     """
-    match _decide(state, fix_id, code):
+    match _decide(state, fix_id, code, recalls=recalls):
         case Ask() as ask:
             return told(ask, fix_id)
         case Failure(then=Ask() as ask) as failure:
@@ -104,16 +111,16 @@ def told(ask: Ask, fix_id: str) -> Ask:
     return replace(ask, question=f"{ask.question} {how_to_answer(fix_id)}")
 
 
-def _decide(state: FixState, fix_id: str, code: AffectedCode) -> Decision:
+def _decide(state: FixState, fix_id: str, code: AffectedCode, *, recalls: bool) -> Decision:
     application = state.application
     if application is None:
         raise AssertionError("a decision follows an attempt")
     if isinstance(application, Refused):
         if application.reason.is_attempt_failure:
-            return _failure(state, application)
+            return _failure(state, application, recalls=recalls)
         return _refusal(state, application, fix_id)
     if state.gates_with(GateStatus.FAILED):
-        return _failure(state, application)
+        return _failure(state, application, recalls=recalls)
     passed, skipped = state.gates_with(GateStatus.PASSED), state.gates_with(GateStatus.SKIPPED)
     if not SHOWING_GATES[code].isdisjoint(passed):
         return Pass(application, passed, skipped)
@@ -143,10 +150,15 @@ def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
     return Refuse(refused.reason, refused.sentence)
 
 
-def _failure(state: FixState, application: Applied | Refused) -> Failure:
+def _failure(state: FixState, application: Applied | Refused, *, recalls: bool) -> Failure:
     if state.failed is not None:  # on record: what was decided about it then is decided again
         return Failure(*state.failed, _instead_of_a_retry(state, *state.failed))
-    distilled = distill(state.verdicts, application=application, attempt=application.attempt)
+    distilled = distill(
+        state.verdicts,
+        application=application,
+        attempt=application.attempt,
+        earlier=state.prior_attempts if recalls else (),
+    )
     # Before it is signed, stored or handed on: a target's log may print what nobody should keep.
     text, _ = redact_secrets(distilled.prior_failure_summary)
     # Without a proof that passed they have simply found a mistake.

@@ -187,7 +187,9 @@ class _Fix:
             return self.record.carry_out(ask, state)
         affected = self._repo.affected
         code = affected.code if affected else AffectedCode.DEPENDENCY
-        return self.record.carry_out(decide(state, self._repo.fix_id, code), state)
+        recalls = self._repo.settings.recalls_attempts
+        decision = decide(state, self._repo.fix_id, code, recalls=recalls)
+        return self.record.carry_out(decision, state)
 
     def _attempt(self, state: FixState) -> FixState:
         if state.recorded is not None:

@@ -8,7 +8,7 @@ What comes from outside enters as a fence (``fence``), never as bare text.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import PromptShape
@@ -17,63 +17,17 @@ from fallback_tier.errors import ConfigurationError
 from fallback_tier.limits import MAX_EXAMPLES
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.ports import EcosystemPlugin, Message, NonceSource
-from fallback_tier.prompt.context import Snippet, select_snippets
+from fallback_tier.prompt import turns
+from fallback_tier.prompt.context import Snippet, asked_for, select_snippets
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.prompt.render import render
+from fallback_tier.prompt.retry_words import retry_advice
 from fallback_tier.prompt.shown import advisory_text, check_tells, example_shown
+from fallback_tier.prompt.turns import Conversation
 from fallback_tier.repo import AnswerForm, RepoContext
 from fallback_tier.retrieval import FewShot
 
-#: The assistant's turn in place of a rejected answer: chat templates want turns to alternate, and
-#: what the model wrote is quoted in the next turn, as data.
-REJECTED_TURN = "(This answer was rejected. The next message quotes it.)"
-
 _FIX_TEMPLATE = "Correct skills/leaf-llm-instruction.md of this ecosystem's plugin."
-
-_REPAIR = """\
-Your previous answer was rejected. The fence code of this message is {nonce}.
-
-What was wrong with it:
-{problems}
-
-The rejected answer:
-{answer}
-
-Answer my first message again, with what was wrong corrected: {one}, nothing else.
-"""
-
-_DOUBT = """\
-Your previous answer claims what nothing in my first message supports. The fence code of this message \
-is {nonce}.
-
-What is not supported:
-{problems}
-
-The answer:
-{answer}
-
-Answer my first message again: {one}, nothing else.
-"""
-
-#: What an answer is, in the words of a turn that asks for it again.
-_ONE: Final = {
-    AnswerForm.JSON: "one JSON object",
-    AnswerForm.BLOCKS: "one plan in the form that was told",
-}
-
-#: Never on a first generation: it makes a model refuse, and name less of what it knows (DESIGN §6).
-STRICT_INSTRUCTION = """\
-A stricter rule holds now. Use only what the advisory, the snippets and the failure summary state, and \
-prefer their wording: no name, version, path or behaviour that does not stand there, neither in the \
-rationale nor in an edit. If no fix can be made on that ground, refuse.
-"""
-
-
-class Conversation(Frozen):
-    """What is sent: turns that alternate, and the random parts in them."""
-
-    messages: tuple[Message, ...]
-    nonces: tuple[str, ...]
 
 
 class Prompt(Frozen):
@@ -81,7 +35,8 @@ class Prompt(Frozen):
 
     Its examples are cited as E1, E2 … in their order; ``example_ids`` are those of the memory.
     ``advisory``, ``snippets``, ``examples`` and ``failure_summary`` are what stands fenced in it, for
-    whoever fences it again (the judge).
+    whoever fences it again (the judge). ``more``: the conversation in which a model got more code
+    (``with_more_code``), which is among ``snippets``.
     """
 
     system: str
@@ -96,6 +51,14 @@ class Prompt(Frozen):
     answer_form: AnswerForm = AnswerForm.JSON
     sha256: str
     byte_count: int
+    retry_advice: str | None = None
+    more: Conversation | None = None
+
+    @property
+    def opening(self) -> Conversation:
+        """The first generation. The turn is marked for the cache: whatever is asked again begins so."""
+        first = Message(role="user", content=self.user, cache=True)
+        return self.more or Conversation(messages=(first,), nonces=(self.nonce,))
 
 
 class PromptBuilder:
@@ -155,15 +118,12 @@ class PromptBuilder:
             snippets=snippets,
             examples=texts,
             failure_summary=prior_attempts[-1].prior_failure_summary if prior_attempts else None,
+            retry_advice=variables["retry_advice"],
             example_ids=tuple(shot.example.example_id for shot in examples),
             answer_form=form,
             sha256=hashlib.sha256(whole).hexdigest(),
             byte_count=len(whole),
         )
-
-    def first(self, prompt: Prompt) -> Conversation:
-        """The first generation. The turn is marked for the cache: whatever is asked again begins so."""
-        return Conversation(messages=(_first_turn(prompt),), nonces=(prompt.nonce,))
 
     def repair(
         self, prompt: Prompt, answer_text: str, problems: Sequence[str], *, strict: bool = False
@@ -173,13 +133,38 @@ class PromptBuilder:
         Both are fenced: problems quote the answer, and an answer may repeat what it was told by the
         text that it read. ``strict``: the answer was already asked for under the strict instruction.
         """
-        return self._again(_REPAIR, prompt, answer_text, problems, strict=strict)
+        return self._again(turns.REPAIR, prompt, answer_text, problems, strict=strict)
 
     def regenerate(
         self, prompt: Prompt, answer_text: str, unsupported: Sequence[str]
     ) -> Conversation:
         """Ask again under the strict instruction: the judge found claims that nothing supports."""
-        return self._again(_DOUBT, prompt, answer_text, unsupported, strict=True)
+        return self._again(turns.DOUBT, prompt, answer_text, unsupported, strict=True)
+
+    def with_more_code(
+        self, prompt: Prompt, reason: str, repo: RepoContext, *, own_code: bool
+    ) -> Prompt | None:
+        """The prompt and, behind it, the code that a model's ``reason`` for declining names (ADR-0044).
+
+        None: it names nothing more that may be shown, or it was shown more already.
+        """
+        if prompt.more is not None:
+            return None
+        settings = repo.settings
+        room = settings.own_code_budget_bytes if own_code else settings.snippet_budget_bytes
+        found = asked_for(reason, prompt.snippets, repo, room=room, secrets=self._secrets)
+        if not found:
+            return None
+        nonce = self._nonces()
+        snippets = (f"{one['id']}:\n{one['text']}" for one in self._shown(found, nonce))
+        asked = turns.MORE.format(
+            nonce=nonce,
+            one=turns.ONE[prompt.answer_form],
+            reason=self._fence(reason, SourceKind.PREVIOUS_ANSWER, nonce),
+            snippets="\n\n".join(snippets),
+        )
+        more = prompt.opening.and_then(turns.DECLINED_TURN, asked, nonce)
+        return prompt.model_copy(update={"snippets": (*prompt.snippets, *found), "more": more})
 
     def _again(
         self,
@@ -194,20 +179,13 @@ class PromptBuilder:
         listed = "\n".join(f"- {problem}" for problem in problems)
         again = template.format(
             nonce=nonce,
-            one=_ONE[prompt.answer_form],
+            one=turns.ONE[prompt.answer_form],
             problems=self._fence(listed, SourceKind.PREVIOUS_ANSWER, nonce),
             answer=self._fence(answer_text, SourceKind.PREVIOUS_ANSWER, nonce),
         )
         if strict:
-            again += STRICT_INSTRUCTION
-        return Conversation(
-            messages=(
-                _first_turn(prompt),
-                Message(role="assistant", content=REJECTED_TURN),
-                Message(role="user", content=again),
-            ),
-            nonces=(prompt.nonce, nonce),
-        )
+            again += turns.STRICT_INSTRUCTION
+        return prompt.opening.and_then(turns.REJECTED_TURN, again, nonce)
 
     def _variables(
         self,
@@ -223,13 +201,7 @@ class PromptBuilder:
         return {
             "fence_code": nonce,
             "advisory": self._fence(advisory_text(advisory, ecosystem), SourceKind.ADVISORY, nonce),
-            "snippets": [
-                {
-                    "id": snippet.id,
-                    "text": self._fence(snippet.shown, SourceKind.REPOSITORY_SNIPPET, nonce),
-                }
-                for snippet in snippets
-            ],
+            "snippets": self._shown(snippets, nonce),
             "examples": [
                 {
                     "id": f"E{number}",
@@ -242,17 +214,23 @@ class PromptBuilder:
                 {"attempt": prior.attempt, "failure_kind": prior.failure_kind.value}
                 for prior in prior_attempts
             ],
+            "retry_advice": None if last is None else retry_advice(last.failure_kind),
             "prior_failure_summary": None
             if last is None
             else self._fence(last.prior_failure_summary, SourceKind.PRIOR_ATTEMPT_SUMMARY, nonce),
         }
 
+    def _shown(self, snippets: Sequence[Snippet], nonce: str) -> list[dict[str, str]]:
+        return [
+            {
+                "id": snippet.id,
+                "text": self._fence(snippet.shown, SourceKind.REPOSITORY_SNIPPET, nonce),
+            }
+            for snippet in snippets
+        ]
+
     def _fence(self, text: str, source_kind: SourceKind, nonce: str) -> str:
         return fence(text, source_kind=source_kind, nonce=nonce, secrets=self._secrets).text
-
-
-def _first_turn(prompt: Prompt) -> Message:
-    return Message(role="user", content=prompt.user, cache=True)
 
 
 def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:
@@ -262,6 +240,7 @@ def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:
         "snippets": [snippet["text"] for snippet in variables["snippets"]],
         "examples": [example["text"] for example in variables["examples"]],
         "prior_failure_summary": [variables["prior_failure_summary"] or ""],
+        "retry_advice": [variables["retry_advice"] or ""],
     }
     for name, texts in expected.items():
         if not all(text in user for text in texts):

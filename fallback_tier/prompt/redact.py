@@ -21,6 +21,9 @@ MIN_KNOWN_CHARS = 6
 
 #: Versions and version ranges (``"jsonwebtoken": "^9.0.0-beta.1"``) are not secrets.
 _VERSION = re.compile(rb"(?:npm:\S+@)?[\^~<>=!v ]*\d+(?:\.(?:\d+|[xX*]))+")
+#: The shell's working directory, expanded: ``"$PWD:./bin"`` gives no password its value.
+_WORKING_FOLDER = re.compile(rb"\$\{?(?:OLD)?PWD\b")
+_WORKING_FOLDER_BYTES = 5
 #: Code without quotes: a dotted or called name (``process.env.TOKEN_2``, ``config.token1``) …
 _DOTTED_NAME = re.compile(rb"[A-Za-z_]\w*(?:[.?]+[A-Za-z_]\w*)+")
 #: … or a plain one (``token_v2``, ``sha256``).
@@ -97,11 +100,18 @@ def _replace(rule: _CompiledRule, data: bytes) -> tuple[bytes, int]:
         start, stop = lead.end() if lead else start, stop - rule.tail_bytes
         if rule.judge is Judge.BARE and data[stop : stop + 1] in (b"(", b"["):
             continue
+        if _is_working_folder(data, match.start(), start):
+            continue
         if is_secret(data[start:stop]):
             pieces += (data[end:start], _stand_in(data[start:stop]))
             end, count = stop, count + 1
     pieces.append(data[end:])
     return b"".join(pieces), count
+
+
+def _is_working_folder(data: bytes, name: int, value: int) -> bool:
+    found = _WORKING_FOLDER.search(data, max(0, name - _WORKING_FOLDER_BYTES), value)
+    return found is not None and found.end() > name
 
 
 def _stand_in(secret: bytes) -> bytes:

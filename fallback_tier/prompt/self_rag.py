@@ -64,6 +64,7 @@ class SelfRagPrompts:
             ],
             "prior_failure_summary": summary
             and self._fence(summary, SourceKind.PRIOR_ATTEMPT_SUMMARY, nonce),
+            "retry_advice": prompt.retry_advice,
             "own_code": own_code,
         }
         return Situation(text=_render("context", "user", variables), nonce=nonce)

@@ -35,6 +35,10 @@ _DRAFTED = {
     "AttemptRefused",
 }
 _ASK = {"ModelCalled", "AnswerReused", "AttemptRefused"}
+_ANSWERED = {
+    *("PlanRejected", "RepeatedPatchRejected", "GroundingNotEvaluated", "MoreCodeShown"),
+    *_ASK,
+}
 
 #: What may follow what, within a fix that nobody interrupts; refined by ``Protocol.expected``.
 FOLLOWS: dict[str, set[str]] = {
@@ -45,9 +49,10 @@ FOLLOWS: dict[str, set[str]] = {
     "ExampleReplayed": {"PatchProposed"},
     "RagSkippedOnRetry": _ASK,
     "ModelCalled": {"ModelAnswered", "ModelFailed"},
-    "ModelAnswered": {"PlanRejected", "RepeatedPatchRejected", "GroundingNotEvaluated", *_ASK},
-    "AnswerReused": {"PlanRejected", "RepeatedPatchRejected", "GroundingNotEvaluated", *_ASK},
-    "ModelFailed": {"GroundingNotEvaluated", "LowConfidenceFlagged", "AttemptRefused"},
+    "ModelAnswered": _ANSWERED,
+    "AnswerReused": _ANSWERED,
+    "ModelFailed": {"GroundingNotEvaluated", "LowConfidenceFlagged", *_ASK},
+    "MoreCodeShown": _ASK,
     "PlanRejected": {"LowConfidenceFlagged", *_ASK},
     "RepeatedPatchRejected": {"LowConfidenceFlagged", *_ASK},
     "GroundingJudged": _DRAFTED,

@@ -65,8 +65,18 @@ INVALID: dict[str, Any] = {
     "half": json.dumps(plan(0))[:40],
 }
 REFUSE = {"action": "refuse", "reason": "I know no fix."}
+#: A file that no first prompt shows, and a model that declines for want of it.
+UNSEEN = {"tools/guards.py": "def is_inside(name):\n    return '..' not in name\n"}
+ASK_FOR_MORE = {"action": "refuse", "reason": "`is_inside` in tools/guards.py is not shown."}
 FAILURES = {kind.value: kind for kind in ModelFailureKind}
-AUTHOR_SAYS = (*VALID, *INVALID, "refuse", *FAILURES)
+AUTHOR_SAYS = (*VALID, *INVALID, "refuse", "ask", *FAILURES)
+
+#: Said by no random attempt: a plan for what the first prompt does not show.
+OF_UNSEEN = {
+    **plan(0),
+    "edits": [{"path": "tools/guards.py", "old": "'..'", "new": "'.'"}],
+    "citations": ["S3"],
+}
 
 #: A judge's words: a verdict on every claim, or none that counts.
 JUDGE_SAYS = ("supported", "doubted", "nothing supported", "prose", "another plan's", *FAILURES)
@@ -110,7 +120,13 @@ class Said:
 
 
 def author_tells(word: str) -> str:
-    said = REFUSE if word == "refuse" else {**VALID, **INVALID}[word]
+    said = {
+        **VALID,
+        **INVALID,
+        "refuse": REFUSE,
+        "ask": ASK_FOR_MORE,
+        "plan of what was unseen": OF_UNSEEN,
+    }[word]
     return said if isinstance(said, str) else json.dumps(said)
 
 
@@ -152,11 +168,15 @@ def attempt(author: Iterator[str], judge: Iterator[str] | None, repeats: Sequenc
     """DESIGN §6 once more, over words alone; takes those that it uses."""
     doubts: list[str] = []
     why = Outcome(None)
+    asked = False
     for number in range(1, MAX_AUTHOR_CALLS + 1):
         word = next(author, "unreachable")
         if word in FAILURES:
             return Outcome(None, reason=unanswered(word))
-        if word == "refuse":
+        if word == "ask" and not (asked or doubts) and number < MAX_AUTHOR_CALLS:
+            asked = True
+            continue
+        if word in ("refuse", "ask"):
             return Outcome(None, reason=RefusalReason.MODEL_REFUSED)
         if word in repeats:
             why = Outcome(None, reason=RefusalReason.REPEATED_PATCH, why=word)
@@ -199,7 +219,7 @@ class Desk:
         self.nonces = counting_nonces()
         self.author = Said(self.case.author, author_tells, "author")
         self.judge = Said(self.case.judge or (), judge_tells, "judge")
-        self.repo: RepoContext = context(self.root, FILES)
+        self.repo: RepoContext = context(self.root, {**FILES, **UNSEEN})
 
     def tier(self) -> FallbackTier:
         """New parts, as a new process would have; the models go on where they were."""

@@ -142,6 +142,7 @@ class SelfRagCase:
     meter: Meter | None = None
     judge: Callable[[ModelRequest], Said] | None = None
     with_journal: bool = False
+    more_files: dict[str, str] = field(default_factory=dict)
     selection: NotApplicable = field(
         default_factory=lambda: NotApplicable(
             reason=RefusalReason.RECIPE_UNSUPPORTED, sentence="No recipe."
@@ -158,7 +159,9 @@ class SelfRagCase:
     def stream(self, prior: Sequence[AttemptSummary] = ()) -> Generator[TierEvent, None, None]:
         """One attempt as it happens."""
         settings = Settings(strategy=Strategy.SELF_RAG, beam_width=self.beam_width)
-        repo = context(self.root, FILES).model_copy(update={"settings": settings})
+        repo = context(self.root, {**FILES, **self.more_files}).model_copy(
+            update={"settings": settings}
+        )
         advisory = parse_advisory(ADVISORY, "test")
         return self.tier().stream(advisory, repo, self.selection, prior_attempts=prior)
 

@@ -20,7 +20,7 @@ from fallback_audit.vocabulary import CallType, RefusalReason
 from fallback_tier.grounding.support import Judgement, claims_of
 from fallback_tier.limits import MAX_AUTHOR_CALLS
 from fallback_tier.outcome import Applied, Refused, plan_adapter
-from fallback_tier.prompt.builder import STRICT_INSTRUCTION
+from fallback_tier.prompt.turns import STRICT_INSTRUCTION
 from tests.fixtures.fallback_tier_callable import (
     OTHER_PLAN,
     PLAN,

@@ -6,7 +6,7 @@ from fallback_audit.events import GroundingJudged, ModelCalled
 from fallback_audit.vocabulary import CallType, Provenance
 from fallback_plugins.claude.model import ClaudeModel
 from fallback_tier.outcome import Applied
-from fallback_tier.prompt.builder import STRICT_INSTRUCTION
+from fallback_tier.prompt.turns import STRICT_INSTRUCTION
 from tests.cassettes.player import REPLAY_URL, use_cassette
 from tests.fakes.audit import MemoryAudit
 from tests.fixtures.judged_case import CASSETTE, play

@@ -81,6 +81,42 @@ def test_a_wrong_fix_fails_and_says_how(tmp_path: Path) -> None:
     assert "AssertionError: 43 != 42" in summary
 
 
+TWO = b"""\
+import unittest
+from app import answer
+
+class ProofTest(unittest.TestCase):
+    def test_the_answer(self):
+        self.assertEqual(answer(), 42)
+    def test_it_is_odd(self):
+        self.assertEqual(answer() % 2, 0)
+    def test_it_is_large(self):
+        self.assertGreater(answer(), 41)
+"""
+
+
+@pytest.mark.parametrize(
+    ("app", "mended"),
+    [
+        ("def answer():\n    return 43\n", ("test_it_is_large",)),
+        ("def answer():\n    return 44\n", ("test_it_is_large", "test_it_is_odd")),
+        ("def answer():\n    return 1\n", ()),
+        ("def answer(:\n", ()),  # nothing ran: nothing passes
+    ],
+)
+def test_what_of_the_proof_passes_now_is_said(
+    tmp_path: Path, app: str, mended: tuple[str, ...]
+) -> None:
+    proof = Proof(PROOF.command, {"proof/test_proof.py": TWO})
+    with case(tmp_path, {"app.py": app}) as found:
+        verdict = gate(proof).judge(found.context)
+    assert verdict.failure_kind is FailureKind.PROOF_FAILED
+    said = verdict.detail.partition("; of its tests these pass now: ")[2]
+    assert [name.split(" ")[0] for name in said.split(", ") if name] == list(mended)
+    summary = distill([verdict], application=applied(), attempt=1).prior_failure_summary
+    assert all(name in summary for name in mended)
+
+
 def test_a_proof_that_passes_at_the_base_is_no_pass(tmp_path: Path) -> None:
     """Nobody asked check_proof first: the gate itself must not count such a proof."""
     with case(tmp_path, RIGHT) as found:

@@ -120,6 +120,22 @@ def test_a_refusal_counts_only_where_nobody_has_an_edit(tmp_path: Path) -> None:
     assert not any(one.kept for one in scored(everyone))
 
 
+def test_where_everybody_declines_for_want_of_code_the_author_is_shown_it_once(
+    tmp_path: Path,
+) -> None:
+    refuse = json.dumps({"action": "refuse", "reason": "`is_inside` is not shown"})
+    edit = {key: READ[key] for key in ("path", "old", "new")}
+    plan = json.dumps({"action": "source_edit", "rationale": "so", "edits": [edit]})
+    guards = {"tools/guards.py": "def is_inside(name):\n    return '..' not in name\n"}
+
+    def author(request: ModelRequest) -> Said:
+        return plan if "def is_inside" in tail(request) else refuse
+
+    case = SelfRagCase(tmp_path, author, more_files=guards)
+    assert isinstance(case(), Applied)
+    assert len(case.recorded("MoreCodeShown")) == 1
+
+
 def test_done_ends_a_path_with_what_it_has(tmp_path: Path) -> None:
     def author(request: ModelRequest) -> Said:
         return '{"action": "done"}' if steps_taken(request) else json.dumps(READ)

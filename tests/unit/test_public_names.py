@@ -70,6 +70,7 @@ EVENT_KINDS = {
     "ModelAnswered",
     "ModelCalled",
     "ModelFailed",
+    "MoreCodeShown",
     "PatchDelivered",
     "PatchProposed",
     "PayloadRedacted",
@@ -96,7 +97,7 @@ def test_event_kinds() -> None:
     assert {one.model_fields["kind"].default for one in classes} == EVENT_KINDS
     assert {one.__name__ for one in classes} == EVENT_KINDS
     assert set(TERMINAL_KINDS) == {"FixEscalated", "FixPatched", "FixRefused", "FixVerified"}
-    assert SCHEMA_VERSION == 8
+    assert SCHEMA_VERSION == 9
 
 
 CLOSED = {

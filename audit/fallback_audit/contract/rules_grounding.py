@@ -12,17 +12,22 @@ from fallback_audit.events import (
     LowConfidenceFlagged,
     ModelAnswered,
     ModelCalled,
+    MoreCodeShown,
     PatchProposed,
     PlanRejected,
     RepeatedPatchRejected,
 )
 from fallback_audit.vocabulary import CallType, Tier
 
+#: What takes the draft in hand away.
+_NO_DRAFT = frozenset({PlanRejected, RepeatedPatchRejected, MoreCodeShown})
+
 _ABOUT_A_DRAFT = (
     ModelAnswered,
     AnswerReused,
     PlanRejected,
     RepeatedPatchRejected,
+    MoreCodeShown,
     GroundingJudged,
     GroundingNotEvaluated,
     LowConfidenceFlagged,
@@ -53,7 +58,7 @@ def _recorded(run: Run) -> Iterator[Finding]:
                     in_hand.clear()
                 in_hand.add(event.call)
                 judged = False
-        elif type(event) is PlanRejected or type(event) is RepeatedPatchRejected:
+        elif type(event) in _NO_DRAFT:
             in_hand.clear()
             judged = True
         elif type(event) is GroundingJudged or type(event) is GroundingNotEvaluated:

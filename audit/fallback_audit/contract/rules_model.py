@@ -21,6 +21,7 @@ from fallback_audit.events import (
     ModelAnswered,
     ModelCalled,
     ModelFailed,
+    MoreCodeShown,
     PatchProposed,
     PlanRejected,
     RepeatedPatchRejected,
@@ -85,14 +86,14 @@ def rejections_act(trail: Trail) -> Iterator[Finding]:
 
 
 def reasks_have_reasons(trail: Trail) -> Iterator[Finding]:
-    """The author is asked again only after a rejected or doubted answer, or a failed call."""
+    """The author is asked again after a rejected or doubted answer, a failed call, or for want of code."""
     for run in trail.runs:
         if len(run.author_asked) < 2:
             continue
         why = [
             seq
             for seq, event in run.any_of(
-                PlanRejected, RepeatedPatchRejected, ModelFailed, GroundingJudged
+                PlanRejected, RepeatedPatchRejected, ModelFailed, GroundingJudged, MoreCodeShown
             )
             if _is_authors(event) and not (isinstance(event, GroundingJudged) and event.supported)
         ]
@@ -100,6 +101,22 @@ def reasks_have_reasons(trail: Trail) -> Iterator[Finding]:
             reasons = bisect(why, later.seq) - bisect(why, earlier.seq)
             if later.event.candidate is None and not reasons:
                 yield later.seq, "the author was asked again without a rejected answer"
+
+
+def more_code_was_asked_for(trail: Trail) -> Iterator[Finding]:
+    """Once an attempt, for the author's last answer; and the author is asked again, or no patch comes."""
+    for run in trail.runs:
+        shown = run.of(MoreCodeShown)
+        for seq, _ in shown[1:]:
+            yield seq, "more code was shown twice in one attempt"
+        for seq, event in shown:
+            before = [one.event for one in run.author_asked if one.seq < seq]
+            last = [one.call for one in before if one.candidate or one is before[-1]]
+            if event.call not in last:
+                yield seq, f"answer {event.call} is not what the author said last"
+            proposed = any(at > seq for at, _ in run.of(PatchProposed))
+            if proposed and not any(one.seq > seq for one in run.author_asked):
+                yield seq, "a patch came of it without another answer"
 
 
 def author_calls_bounded(trail: Trail) -> Iterator[Finding]:

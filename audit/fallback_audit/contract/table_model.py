@@ -22,6 +22,7 @@ from fallback_audit.events import (
     ModelAnswered,
     ModelCalled,
     ModelFailed,
+    MoreCodeShown,
     PatchProposed,
     PlanRejected,
 )
@@ -65,14 +66,27 @@ MODEL_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "reasks-have-reasons",
-        "The author is asked again only after a rejected or doubted answer or a failed call.",
+        "The author is asked again after a rejected or doubted answer, a failed call, or for want of code.",
         "DESIGN §2",
         model.reasks_have_reasons,
         breaches=(
             Removed(PlanRejected),
             Removed(GroundingJudged),
+            Removed(MoreCodeShown),
         ),
         sees=frozenset({ModelCalled, AnswerReused}),
+        local=True,
+    ),
+    Rule(
+        "more-code-was-asked-for",
+        "More code is shown once an attempt, to an author who declined for want of it, and is acted upon.",
+        "ADR-0044",
+        model.more_code_was_asked_for,
+        breaches=(
+            Added(MoreCodeShown),
+            Altered(MoreCodeShown, "call"),
+        ),
+        sees=frozenset({MoreCodeShown, PatchProposed}),
         local=True,
     ),
     Rule(

@@ -66,6 +66,11 @@ def _verdict_sentence(event: events.AuditEvent) -> str:
     match event:
         case events.PlanRejected():
             return f"answer {event.call} rejected: not a valid plan"
+        case events.MoreCodeShown():
+            return (
+                f"answer {event.call} declined for want of code: shown {event.byte_count:,} bytes more,"
+                f" of {', '.join(event.files)}"
+            )
         case events.RepeatedPatchRejected():
             return f"answer {event.call} rejected: the edits of attempt {event.repeats_attempt}"
         case events.GroundingNotEvaluated():

@@ -35,6 +35,7 @@ _STYLES = {
     "AttemptFailed": "red",
     "PlanRejected": "yellow",
     "RepeatedPatchRejected": "yellow",
+    "MoreCodeShown": "cyan",
     "RagSkippedOnRetry": "cyan",
     "LowConfidenceFlagged": "bold yellow",
     "BudgetReached": "bold yellow",

@@ -30,6 +30,7 @@ _TESTS = "Failing tests:"
 _ASSERTIONS = "Assertions:"
 _FRAMES = "Frames inside the repository:"
 _DIAGNOSTICS = "Diagnostics:"
+_EARLIER = "Earlier attempts:"
 _TRIED = "What the patch tried:"
 
 #: UTF-8 bytes of each section. Together about what a retry's prompt can hold of a summary
@@ -39,8 +40,12 @@ _SECTION_BYTES = {
     _ASSERTIONS: MAX_ASSERTIONS_BYTES,
     _FRAMES: 500,
     _DIAGNOSTICS: 1_000,
+    _EARLIER: 780,
     _TRIED: 900,
 }
+
+#: One line about an earlier attempt: three of them fit their share.
+_LESSON_CHARS = 250
 
 #: Files whose changed lines a client wrote; that they changed is all that the patch "tried" there.
 _GENERATED = re.compile(r".*(?:[.-]lock(?:\.\w+)?|npm-shrinkwrap\.json|go\.sum)")
@@ -56,18 +61,23 @@ _UNSIGNED = re.compile(
 
 
 def distill(
-    verdicts: Sequence[GateVerdict], *, application: Applied | Refused, attempt: int
+    verdicts: Sequence[GateVerdict],
+    *,
+    application: Applied | Refused,
+    attempt: int,
+    earlier: Sequence[AttemptSummary] = (),
 ) -> AttemptSummary:
-    """Summarise one failed attempt.
+    """Summarise one failed attempt; of ``earlier`` ones a line each, so that none of them is undone.
 
     ``evidence`` stays empty: whoever stores the logs knows their digests. Raises ValueError where
     nothing failed (no failed verdict, or a refusal that a fresh context can't mend).
     """
     if isinstance(application, Refused):
         kind = FailureKind(application.reason.value)
-        text = f"Attempt {attempt} gave no patch: {kind.value}.\n{application.sentence}"
+        said = f"Attempt {attempt} gave no patch: {kind.value}.\n{application.sentence}"
+        text = "\n".join([clean(said), *_lessons(earlier)])
         return AttemptSummary(
-            attempt=attempt, failure_kind=kind, prior_failure_summary=_bounded(clean(text))
+            attempt=attempt, failure_kind=kind, prior_failure_summary=_bounded(text)
         )
     failures = [verdict for verdict in verdicts if verdict.status is GateStatus.FAILED]
     if not failures or failures[0].failure_kind is None:
@@ -78,7 +88,9 @@ def distill(
         edit_digest=application.edit_digest,
         failing_gates=tuple(verdict.gate for verdict in failures),
         failure_kind=failures[0].failure_kind,
-        prior_failure_summary=_bounded("\n".join(_lines(failures, application, attempt))),
+        prior_failure_summary=_bounded(
+            "\n".join(_lines(failures, application, attempt, list(_lessons(earlier))))
+        ),
         used_few_shot_ref=application.used_few_shot_ref,
     )
 
@@ -101,7 +113,9 @@ def failure_signature(summary: AttemptSummary) -> Digest:
     return sha256("\0".join(facts).encode("utf-8", "replace")).hexdigest()
 
 
-def _lines(failures: Sequence[GateVerdict], application: Applied, attempt: int) -> Iterator[str]:
+def _lines(
+    failures: Sequence[GateVerdict], application: Applied, attempt: int, lessons: Sequence[str]
+) -> Iterator[str]:
     for verdict in failures:
         kind = "" if verdict.failure_kind is None else verdict.failure_kind.value
         yield (
@@ -109,8 +123,32 @@ def _lines(failures: Sequence[GateVerdict], application: Applied, attempt: int) 
         )
         yield clean(" ".join(verdict.detail.split()))[:MAX_LINE_CHARS]
         if verdict.log:
-            yield from _sections(_diagnosis(verdict))
+            yield from _sections(_diagnosis(verdict), taken=sum(map(_size, lessons)))
+    yield from lessons
     yield from _section(_TRIED, _tried(application.diff))
+
+
+def _lessons(earlier: Sequence[AttemptSummary]) -> Iterator[str]:
+    if earlier:
+        yield from _section(_EARLIER, (f"- {_lesson(summary)}" for summary in earlier))
+
+
+def _lesson(summary: AttemptSummary) -> str:
+    """How an attempt failed, by its first test and assertion, and what it tried first."""
+    head, *lines = summary.prior_failure_summary.split("\n")
+    first: dict[str, str] = {}
+    section = ""
+    for line in lines:
+        if line.startswith("- "):
+            first.setdefault(section, line[2:])
+        elif line.startswith("  + "):
+            first.setdefault(_TRIED, line[4:].strip())
+        else:
+            section = line
+    told = [head, *(first[name] for name in (_TESTS, _ASSERTIONS, _DIAGNOSTICS) if name in first)]
+    tried = f" It tried: {first[_TRIED]}" if _TRIED in first else ""
+    how = clean(" ".join(told))
+    return f"{how[: _LESSON_CHARS - min(len(tried), _LESSON_CHARS // 2)]}{tried}"[:_LESSON_CHARS]
 
 
 def _diagnosis(verdict: GateVerdict) -> Diagnosis:
@@ -122,8 +160,11 @@ def _diagnosis(verdict: GateVerdict) -> Diagnosis:
     return replace(found, tests=tuple(names))
 
 
-def _sections(diagnosis: Diagnosis) -> Iterator[str]:
-    spare = 0  # a compiler's log has no tests: its diagnostics, the last section, get that room
+def _sections(diagnosis: Diagnosis, taken: int) -> Iterator[str]:
+    """``taken``: what earlier attempts take of the room, off the last section's share."""
+    spare = (
+        -taken
+    )  # a compiler's log has no tests: its diagnostics, the last section, get that room
     for heading, lines in (
         (_TESTS, diagnosis.tests),
         (_ASSERTIONS, diagnosis.assertions),
@@ -142,11 +183,15 @@ def _section(heading: str, lines: Iterator[str], extra: int = 0) -> Iterator[str
     yield heading
     left = _SECTION_BYTES[heading] + extra
     for line in lines:
-        left -= len(line.encode("utf-8", "replace")) + 1
+        left -= _size(line)
         if left < 0:
             yield "  ..."
             return
         yield line
+
+
+def _size(line: str) -> int:
+    return len(line.encode("utf-8", "replace")) + 1
 
 
 def _tried(diff: str) -> Iterator[str]:
@@ -166,8 +211,9 @@ def _tried(diff: str) -> Iterator[str]:
 
 
 def _without_attempt(text: str) -> str:
-    """Without the attempt's number and what it tried."""
-    return re.sub(r"^Attempt \d+", "Attempt", text.split(f"\n{_TRIED}")[0])
+    """Without the attempt's number, what it tried, and what came before it."""
+    failed = text.split(f"\n{_TRIED}")[0].split(f"\n{_EARLIER}")[0]
+    return re.sub(r"^Attempt \d+", "Attempt", failed)
 
 
 def _bounded(text: str) -> str:

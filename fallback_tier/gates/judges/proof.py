@@ -18,6 +18,7 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.entries import say_nothing
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
+from fallback_tier.gates.distilling.diagnosis import diagnose
 from fallback_tier.gates.judges.proof_faults import fault
 from fallback_tier.gates.judges.proof_given import PROOF, Proof, ProofError
 from fallback_tier.gates.trees.worktrees import Worktrees
@@ -30,6 +31,9 @@ __all__ = ["Proof", "ProofError", "ProofGate", "check_proof", "fresh_files"]
 
 #: Wall clock of installing what the base commit declares: as long as a gate may take.
 INSTALL_TIMEOUT_S = 600.0
+
+#: Tests of a proof that pass now and are named.
+_NAMED_TESTS = 3
 
 #: How much of the log an error about the proof itself quotes.
 _QUOTED_CHARS = 600
@@ -91,6 +95,7 @@ class ProofGate:
             return self._failed(FailureKind.GATE_TIMEOUT, said, result.output)
         if not result.ok:
             said = "the proof fails: the vulnerability is still there, or what it needs is gone"
+            said += self._mended(base.output, result.output)
             return self._failed(FailureKind.PROOF_FAILED, said, result.output)
         # A patched module that ends the process ends the proof too, and well.
         before, now = self.plugin.tests_ran(base.output), self.plugin.tests_ran(result.output) or 0
@@ -137,6 +142,21 @@ class ProofGate:
             partial.write_text(base.model_dump_json(), encoding="utf-8")
             partial.replace(place)
         return _AtBase.model_validate_json(place.read_bytes())
+
+    def _mended(self, base: str, now: str) -> str:
+        """Tests of the proof that fail at the base commit and pass now: the patch is on its way.
+
+        Known by their names alone, where no fewer ran than before.
+        """
+        ran, runs = self.plugin.tests_ran(base), self.plugin.tests_ran(now)
+        if not ran or not runs or runs < ran:
+            return ""
+        failing = set(diagnose(now).tests)
+        mended = [test for test in diagnose(base).tests if test not in failing]
+        if not mended or not failing:  # none that fails is named: nothing is told apart
+            return ""
+        more = f" and {len(mended) - _NAMED_TESTS} more" if len(mended) > _NAMED_TESTS else ""
+        return f"; of its tests these pass now: {', '.join(mended[:_NAMED_TESTS])}{more}"
 
     def _failed(self, kind: FailureKind, detail: str, log: str = "") -> GateVerdict:
         status = GateStatus.FAILED

@@ -10,6 +10,7 @@
 Work is bounded whatever the repository's size, and the order depends on nothing but the input.
 """
 
+from fallback_tier.prompt.context.asked import asked_for
 from fallback_tier.prompt.context.files import MAX_SCANNED_FILES
 from fallback_tier.prompt.context.packing import MAX_SNIPPET_BYTES, MAX_SNIPPETS, Snippet
 from fallback_tier.prompt.context.select import select_snippets
@@ -19,5 +20,6 @@ __all__ = [
     "MAX_SNIPPETS",
     "MAX_SNIPPET_BYTES",
     "Snippet",
+    "asked_for",
     "select_snippets",
 ]

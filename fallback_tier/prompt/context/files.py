@@ -17,6 +17,9 @@ MAX_SOURCE_BYTES = 1024 * 1024
 #: most of a file, a program wrote it; else they are shown as cut.
 MAX_LINE_CHARS = 1_000
 
+#: How what stands in such a line's place begins.
+CUT_LINE = "<<<CUT a line of"
+
 PYTHON_SUFFIXES = frozenset({".py", ".pyi", ".pyx"})
 SOURCE_SUFFIXES = PYTHON_SUFFIXES | {
     *(".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".vue", ".svelte")
@@ -107,7 +110,7 @@ def _by_a_person(text: str) -> str | None:
     if not _has_long_lines(text):
         return text
     lines = [
-        line if len(line) <= MAX_LINE_CHARS else f"<<<CUT a line of {len(line):,} characters>>>"
+        line if len(line) <= MAX_LINE_CHARS else f"{CUT_LINE} {len(line):,} characters>>>"
         for line in text.split("\n")
     ]
     kept = "\n".join(lines)

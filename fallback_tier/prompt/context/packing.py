@@ -1,6 +1,6 @@
 """Units, best first, into snippets: whole, merged with their neighbours, within the budget."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -8,7 +8,9 @@ from typing import NamedTuple
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
+from fallback_tier.prompt.context.files import CUT_LINE
 from fallback_tier.prompt.context.units import sizes_of
+from fallback_tier.prompt.redact import REDACTED
 
 #: Snippets in one prompt: more places than this are a list, not a context. Of a package's own code there
 #: are as many as fill the room of a large window.
@@ -47,7 +49,15 @@ class Snippet(Frozen):
     @property
     def shown(self) -> str:
         """As every prompt shows it, before the fence: where it stands, then its text."""
-        return f"{self.path}, lines {self.start_line}-{self.end_line}:\n{self.text}"
+        where = f"{self.path}, lines {self.start_line}-{self.end_line}"
+        hidden = ", ".join(map(str, self._hidden_lines()))
+        return f"{where}{f' (not to be edited: {hidden})' * bool(hidden)}:\n{self.text}"
+
+    def _hidden_lines(self) -> Iterator[int]:
+        """Lines that are not shown as they are: no edit can quote them."""
+        for number, line in enumerate(self.text.split("\n"), self.start_line):
+            if REDACTED in line or line.startswith(CUT_LINE):
+                yield number
 
 
 class Wanted(NamedTuple):
@@ -72,16 +82,38 @@ class _Span:
     end: int
 
 
+class Room(NamedTuple):
+    """Bytes that snippets may have together, and how many they may be."""
+
+    budget: int
+    most: int = MAX_SNIPPETS
+
+    @classmethod
+    def of_own(cls, budget: int) -> "Room":
+        """Of a package's own code there are as many as fill it."""
+        return cls(budget, max(MAX_SNIPPETS, budget // _ROOM_OF_A_SNIPPET))
+
+
 class _Packing:
-    def __init__(
-        self, budget: int, lines: Callable[[str], Sequence[str]], most: int = MAX_SNIPPETS
-    ) -> None:
+    def __init__(self, lines: Callable[[str], Sequence[str]]) -> None:
         self._lines = lines
-        self._most = most
+        self._most = 0
+        #: Of earlier fillings: who has an interest of its own in a place wants the rest of it too.
+        self._before: list[_Span] = []
         #: Of a file, the bytes before each line.
         self._sizes: dict[str, list[int]] = {}
-        self.left = budget
+        self.left = 0
         self.spans: list[_Span] = []
+
+    def fill(self, wanted: Iterable[Wanted], room: Room) -> None:
+        """As much as fits the room, beside what is there. What is wanted is taken one at a time."""
+        self._before = list(self.spans)
+        self.left = room.budget
+        self._most = len(self.spans) + room.most
+        for place in wanted:
+            self.add(place)
+            if self.full:
+                break
 
     @property
     def full(self) -> bool:
@@ -96,8 +128,9 @@ class _Packing:
         if self._size(path, 0, whole) <= MAX_SNIPPET_BYTES:
             start, end = 0, whole
         near = [span for span in self.spans if span.path == path]
-        if any(span.start < end and start < span.end for span in near):
-            if rest:
+        overlapping = [span for span in near if span.start < end and start < span.end]
+        if overlapping:
+            if rest or any(span is old for span in overlapping for old in self._before):
                 self._add_rest(path, start, end, near)
             return
         if self._size(path, start, end) > MAX_SNIPPET_BYTES:
@@ -165,20 +198,18 @@ class _Packing:
 
 
 def pack(
-    wanted: Iterable[Wanted],
+    fillings: Iterable[tuple[Iterable[Wanted], Room]],
     lines: Callable[[str], Sequence[str]],
-    budget: int,
-    most: int = MAX_SNIPPETS,
+    *,
+    first: int = 1,
 ) -> tuple[Snippet, ...]:
-    """At most ``most``, together at most ``budget`` bytes of ``lines`` (a file's, without secrets).
+    """What is wanted, each filling in its own room; ``lines``: those of a file, without secrets.
 
-    In the order in which their first lines were wanted. What is wanted is taken one at a time.
+    Numbered from ``first``, in the order in which their first lines were wanted.
     """
-    packing = _Packing(budget, lines, most)
-    for place in wanted:
-        packing.add(place)
-        if packing.full:
-            break
+    packing = _Packing(lines)
+    for wanted, room in fillings:
+        packing.fill(wanted, room)
     return tuple(
         Snippet(
             id=f"S{number}",
@@ -186,10 +217,5 @@ def pack(
             start_line=span.start + 1,
             text="".join(lines(span.path)[span.start : span.end]),
         )
-        for number, span in enumerate(packing.spans, start=1)
+        for number, span in enumerate(packing.spans, start=first)
     )
-
-
-def most_of_own(room: int) -> int:
-    """Snippets of a package's own code that so many bytes of room may have."""
-    return max(MAX_SNIPPETS, room // _ROOM_OF_A_SNIPPET)

@@ -24,18 +24,15 @@ from fallback_tier.prompt.context.named import (
 from fallback_tier.prompt.context.own import own_places
 from fallback_tier.prompt.context.packing import (
     MAX_SNIPPET_BYTES,
-    MAX_SNIPPETS,
+    Room,
     Snippet,
     Wanted,
-    most_of_own,
     pack,
 )
 from fallback_tier.prompt.context.ranking import Interest, Own, Ranked, ranked_units
-from fallback_tier.prompt.context.sources import Sources
-from fallback_tier.prompt.context.units import lines_of
+from fallback_tier.prompt.context.sources import Sources, without_secrets
 from fallback_tier.prompt.context.weaknesses import signs_of
 from fallback_tier.prompt.context.words import telling_words
-from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.repo import RepoContext
 
 #: Where a failure summary turns from what failed to what was tried.
@@ -50,6 +47,10 @@ _ASIDE = re.compile(
     r"|remediation|for more information)\b[^\n]*\n(?:(?!#)[^\n]*(?:\n|\Z))*",
     re.IGNORECASE | re.MULTILINE,
 )
+
+#: What a retry is shown more than a first attempt, as a part of that; at least two places in full.
+_SHARE_OF_A_FAILURE = 4
+MIN_FAILURE_BYTES = 2 * MAX_SNIPPET_BYTES
 
 #: A name that more of the source files have tells nothing about where the build broke.
 _MAX_FILES_OF_A_NAME = 5
@@ -66,6 +67,8 @@ def select_snippets(
 ) -> tuple[Snippet, ...]:
     """At most MAX_SNIPPETS, together at most ``repo.settings.snippet_budget_bytes`` (UTF-8).
 
+    A retry is shown what its failure names first, and what a first attempt is: it has room for both.
+
     ``own_code``: the flaw is in this repository. Then no manifest is shown but a short one at the root,
     behind the code: a plan may not touch it. The code fills ``own_code_budget_bytes``.
 
@@ -74,21 +77,15 @@ def select_snippets(
     """
     summary = prior_attempts[-1].prior_failure_summary if prior_attempts else ""
     selection = _Selection(advisory, repo, plugin, own_code=own_code)
-    redacted: dict[str, list[str]] = {}
-
-    def shown_lines(path: str) -> list[str]:
-        if path not in redacted:
-            text = selection.sources.text(path) or ""
-            redacted[path] = lines_of(redact_secrets(text, secrets)[0])
-        return redacted[path]
-
     settings = repo.settings
+    room = Room(settings.snippet_budget_bytes)
     if own_code:
-        room = settings.own_code_budget_bytes
-        most = most_of_own(room)
-    else:
-        room, most = settings.snippet_budget_bytes, MAX_SNIPPETS
-    return pack(selection.wanted(summary), shown_lines, room, most)
+        room = Room.of_own(settings.own_code_budget_bytes)
+    of_failure = min(room.budget, max(MIN_FAILURE_BYTES, room.budget // _SHARE_OF_A_FAILURE))
+    return pack(
+        [(selection.failing(summary), Room.of_own(of_failure)), (selection.wanted(), room)],
+        without_secrets(selection.sources, secrets),
+    )
 
 
 class _Selection:
@@ -117,8 +114,8 @@ class _Selection:
         spelled = ("[-_.]+".join(map(re.escape, re.split(r"[-_.]+", p))) for p in packages)
         self._package = re.compile(rf"(?<![\w$])(?:{'|'.join(spelled) or '(?!)'})(?![\w$])")
 
-    def wanted(self, summary: str) -> Iterator[Wanted]:
-        """Places, best first. They may overlap; the first one counts."""
+    def failing(self, summary: str) -> Iterator[Wanted]:
+        """What a failure names: files at their lines, then code that has its symbols."""
         failed = summary.partition(_TRIED)[0]
         names = failure_names(failed)
         for path, lines in named_files(summary, self._repo.tracked_files).items():
@@ -126,6 +123,9 @@ class _Selection:
                 yield from self._failing(path, lines, names)
         if names:
             yield from self._using(names)
+
+    def wanted(self) -> Iterator[Wanted]:
+        """Places, best first. They may overlap; the first one counts."""
         if self._interest.own:
             yield from own_places(self._ranked(), self.sources, self._interest)
             yield from self._root_manifest()

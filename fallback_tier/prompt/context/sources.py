@@ -1,7 +1,11 @@
 """The files of one prompt: each read, parsed and parted once, and never kept for the next prompt."""
 
+from collections.abc import Callable
+from functools import cache
+
 from fallback_tier.prompt.context.files import Reader
 from fallback_tier.prompt.context.units import Unit, lines_of, units_of
+from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.repo import RepoContext
 from fallback_tier.syntax import Structure, grammar_of, structure
 
@@ -76,3 +80,13 @@ class Sources:
             return Structure()
         self._left -= len(text)
         return structure(text, grammar, max_steps=_MAX_STEPS) or Structure()
+
+
+def without_secrets(sources: Sources, secrets: frozenset[str]) -> Callable[[str], list[str]]:
+    """The lines of a file as they may be shown, each file looked through once."""
+
+    @cache
+    def lines(path: str) -> list[str]:
+        return lines_of(redact_secrets(sources.text(path) or "", secrets)[0])
+
+    return lines

@@ -46,6 +46,7 @@ _CLEAN = frozenset(
         "ModelAnswered",
         "ModelFailed",
         "PlanRejected",
+        "MoreCodeShown",
         "RepeatedPatchRejected",
         "GroundingNotEvaluated",
         "PatchProposed",

@@ -20,6 +20,7 @@ from fallback_audit.events import (
     ModelAnswered,
     ModelCalled,
     ModelFailed,
+    MoreCodeShown,
     PatchProposed,
     PlanRejected,
     RepeatedPatchRejected,
@@ -100,6 +101,13 @@ MODEL_MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: changed(m.doubted_twice(), GroundingJudged, which=0, supported=True),
         lambda: without(m.raised_and_verified(), PlanRejected),
         lambda: without(m.self_rag_degraded(), PlanRejected),
+        lambda: without(m.more_code_then_supported(), MoreCodeShown),
+    ],
+    "more-code-was-asked-for": [
+        lambda: before(m.more_code_then_supported(), ModelCalled, m.more_code(1)),
+        lambda: changed(m.more_code_then_supported(), MoreCodeShown, call=2),
+        lambda: before(m.more_code_then_supported(), GroundingJudged, m.more_code(2)),
+        lambda: before(m.supported(), PatchProposed, m.more_code(1)),
     ],
     "author-calls-bounded": [
         lambda: before(
@@ -151,6 +159,10 @@ MODEL_MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: without(m.doubted_then_invalid(), RepeatedPatchRejected),
         lambda: changed(m.doubted_then_the_same_not_judged(), PatchProposed, grounded=None),
         lambda: without(m.self_rag(), GroundingJudged),
+        lambda: changed(m.more_code_then_supported(), GroundingJudged, call=1),
+        lambda: before(
+            m.more_code_then_supported(), ModelCalled, m.verdict(1, supported=True), which=1
+        ),
         lambda: changed(t.recipe_verified(), PatchProposed, grounded=True),
     ],
     "grounding-acts": [

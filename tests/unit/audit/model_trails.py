@@ -6,12 +6,14 @@ from fallback_audit.events import (
     BudgetRaised,
     BudgetReached,
     ConsumerLeft,
+    FixRefused,
     GroundingJudged,
     GroundingNotEvaluated,
     LowConfidenceFlagged,
     ModelAnswered,
     ModelCalled,
     ModelFailed,
+    MoreCodeShown,
     RetrievalQueried,
     RetrieveDecided,
     SegmentScored,
@@ -157,6 +159,24 @@ def proved(*events: AuditEvent) -> Events:
 
 def supported() -> Events:
     return proved(*exchange(1), *judged(1, supported=True), proposed(True))
+
+
+def more_code(call: int) -> AuditEvent:
+    return MoreCodeShown(attempt=1, call=call, files=("lib/guards.js",), byte_count=2_000)
+
+
+def more_code_then_supported() -> Events:
+    return proved(
+        *exchange(1), more_code(1), *exchange(2), *judged(2, supported=True), proposed(True)
+    )
+
+
+def more_code_in_vain() -> Events:
+    """It declines again."""
+    reason = RefusalReason.MODEL_REFUSED
+    refused = t.refused(1, reason)
+    end = FixRefused(attempt=1, reason=reason, sentence="It declined.")
+    return [t.fix_started(), *begun(), *exchange(1), more_code(1), *exchange(2), refused, end]
 
 
 def doubted_then_supported() -> Events:
@@ -486,6 +506,8 @@ def self_rag_taken_up_again() -> Events:
 
 MODEL_VALID = (
     supported,
+    more_code_then_supported,
+    more_code_in_vain,
     doubted_then_supported,
     doubted_twice,
     doubted_then_invalid,

@@ -116,7 +116,15 @@ def test_the_forms_are_different_requests(repo: RepoContext) -> None:
 )
 def test_asked_again_it_is_the_same_form(repo: RepoContext, form: AnswerForm, asked: str) -> None:
     prompt, builder = build(repo, form), PromptBuilder(Nonces(50))
-    for turn in (builder.repair(prompt, "?", ["No."]), builder.regenerate(prompt, "?", ["No."])):
+    bare = prompt.model_copy(update={"snippets": ()})
+    shown = builder.with_more_code(bare, "app.py is not shown", repo, own_code=False)
+    assert shown is not None
+    asked_again = (
+        builder.repair(prompt, "?", ["No."]),
+        builder.regenerate(prompt, "?", ["No."]),
+        shown.opening,
+    )
+    for turn in asked_again:
         again = turn.messages[-1].content
         assert asked in again
         assert ("JSON" in again) == (form is AnswerForm.JSON)

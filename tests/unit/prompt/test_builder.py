@@ -19,14 +19,10 @@ from fallback_tier.limits import (
 )
 from fallback_tier.outcome import AttemptSummary, SearchReplace, plan_adapter
 from fallback_tier.prompt import injection
-from fallback_tier.prompt.builder import (
-    STRICT_INSTRUCTION,
-    Conversation,
-    Prompt,
-    PromptBuilder,
-)
+from fallback_tier.prompt.builder import Prompt, PromptBuilder
 from fallback_tier.prompt.characters import show_hidden
 from fallback_tier.prompt.fence import MAX_FENCED_EXAMPLE_BYTES, PREFIX
+from fallback_tier.prompt.turns import STRICT_INSTRUCTION, Conversation
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import FewShot, SolvedExample
 from tests.fakes.ecosystem import FakeEcosystem
@@ -189,6 +185,45 @@ def test_a_retry_has_the_last_summary_fenced_and_no_example(repo: RepoContext) -
     assert "ex-1" not in prompt.user
     assert "solved_example" not in prompt.user
     assert prompt.example_ids == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (FailureKind.TESTS_FAILED, "Find what in that change caused this failure"),
+        (FailureKind.BUILD_FAILED, "Find what in that change caused this failure"),
+        (FailureKind.PROOF_FAILED, "what of that change is right, and what was missing"),
+        (FailureKind.STILL_VULNERABLE, "what of that change is right, and what was missing"),
+        (FailureKind.PLAN_INVALID, "No patch came of that answer"),
+        (FailureKind.REPEATED_PATCH, "works in another way"),
+        (FailureKind.UNDECLARED_CAPABILITY, "or declare it"),
+    ],
+)
+def test_what_to_do_is_told_by_the_kind_of_failure(
+    kind: FailureKind, told: str, repo: RepoContext
+) -> None:
+    prior = failed("what happened").model_copy(update={"failure_kind": kind})
+    for template in TEMPLATES.values():
+        prompt = build(repo, prior_attempts=[failed("an older one"), prior], template=template)
+        advice = outside_fences(prompt.user)
+        assert told in advice
+        assert told in (prompt.retry_advice or "")
+        assert "That change was undone" in advice
+        assert ("caused this failure" in advice) is told.startswith("Find")
+
+
+def test_a_template_without_its_advice_is_an_error(repo: RepoContext) -> None:
+    template = TEMPLATES["npm"].replace("{{ retry_advice }}", "")
+    with pytest.raises(ConfigurationError, match="retry_advice"):
+        build(repo, template=template, prior_attempts=[failed("x")])
+
+
+def test_lines_that_no_edit_can_quote_are_named(tmp_path: Path) -> None:
+    long = "x" * 2_000
+    text = f"import vulnerable\nPASSWORD = 'hunter2-Tr0ub'\na = 1\n# {long}\n" + "b = 2\n" * 800
+    user = build(context(tmp_path, {"app.py": text})).user
+    assert re.search(r"\| app.py, lines 1-\d+ \(not to be edited: 2, 4\):\n", user)
+    assert "hunter2" not in user
 
 
 def test_a_first_prompt_says_nothing_of_a_failure(repo: RepoContext) -> None:
@@ -374,7 +409,7 @@ def test_the_strict_instruction_stands_in_regenerations_alone(repo: RepoContext)
         return any(STRICT_INSTRUCTION in turn.content for turn in conversation.messages)
 
     assert STRICT_INSTRUCTION not in prompt.system + prompt.user
-    assert not says(builder.first(prompt))
+    assert not says(prompt.opening)
     assert not says(builder.repair(prompt, "answer", ["wrong"]))
     assert says(builder.regenerate(prompt, "answer", ["not said"]))
     assert says(builder.repair(prompt, "answer", ["wrong"], strict=True))
@@ -384,7 +419,7 @@ def test_whatever_is_asked_again_begins_as_the_first_turn_did(repo: RepoContext)
     """So that a cache that holds the first turn serves every later one."""
     builder = PromptBuilder(Nonces())
     prompt = builder.build(advisory(), repo, FakeEcosystem())
-    (first,) = builder.first(prompt).messages
+    (first,) = prompt.opening.messages
     assert first.cache
     for again in (builder.repair(prompt, "a", ["b"]), builder.regenerate(prompt, "a", ["b"])):
         assert again.messages[0] == first

@@ -6,9 +6,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallback_tier.prompt.context import MAX_SNIPPET_BYTES, MAX_SNIPPETS, Snippet, select_snippets
+from fallback_tier.prompt.context import MAX_SNIPPET_BYTES, Snippet, select_snippets
 from fallback_tier.prompt.context.files import MAX_LINE_CHARS, Reader
-from fallback_tier.prompt.context.packing import Wanted, most_of_own, pack
+from fallback_tier.prompt.context.packing import Room, Wanted, pack
+from fallback_tier.prompt.context.select import MIN_FAILURE_BYTES
 from fallback_tier.prompt.context.units import lines_of, sizes_of, units_of
 from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.repo import Settings
@@ -78,9 +79,11 @@ def test_every_selection(
         again = dict(reversed(files.items()))
         assert chosen == _chosen(root, again, details, summary, budget, own=own)
     sizes = [len(snippet.text.encode()) for snippet in chosen]
-    assert sum(sizes) <= budget
+    room = Room.of_own(budget) if own else Room(budget)
+    more = Room.of_own(min(budget, max(MIN_FAILURE_BYTES, budget // 4))) if summary else Room(0, 0)
+    assert sum(sizes) <= room.budget + more.budget
     assert max(sizes, default=0) <= MAX_SNIPPET_BYTES
-    assert len(chosen) <= (most_of_own(budget) if own else MAX_SNIPPETS)
+    assert len(chosen) <= room.most + more.most
     assert [snippet.id for snippet in chosen] == [f"S{n}" for n in range(1, len(chosen) + 1)]
     seen: set[tuple[str, int]] = set()
     for snippet in chosen:
@@ -135,7 +138,7 @@ def test_packing_keeps_the_first_wanted_and_the_budget(
         Wanted("a.py", min(start, len(lines) - 1), min(start + count, len(lines)), start)
         for start, count in places
     ]
-    packed = pack(wanted, lambda _: lines, budget)
+    packed = pack([(wanted, Room(budget))], lambda _: lines)
     assert sum(len(snippet.text) for snippet in packed) <= budget
     if wanted and sum(map(len, lines)) <= min(budget, MAX_SNIPPET_BYTES) and any(widths):
         assert [snippet.text for snippet in packed] == ["".join(lines)]

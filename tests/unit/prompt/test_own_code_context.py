@@ -7,10 +7,12 @@ import pytest
 from fallback_audit.vocabulary import AffectedCode, DecidedBy
 from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.affected import Affected, OwnPackage
+from fallback_tier.outcome import AttemptSummary
 from fallback_tier.prompt.context import MAX_SNIPPET_BYTES, Snippet, select_snippets
 from fallback_tier.repo import Settings
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import context
+from tests.unit.prompt.context_cases import failed
 
 PACKAGE = {"ecosystem": "PyPI", "name": "lib"}
 
@@ -34,12 +36,13 @@ def chosen(
     about: Advisory,
     room: int = 96_000,
     manifests: tuple[str, ...] = ("pyproject.toml",),
+    prior: tuple[AttemptSummary, ...] = (),
 ) -> tuple[Snippet, ...]:
     own = tuple(OwnPackage(name="lib", manifest=one) for one in manifests)
     affected = Affected(code=AffectedCode.OWN, decided_by=DecidedBy.MANIFEST, own=own)
     settings = Settings(own_code_budget_bytes=room)
     repo = context(root, files).model_copy(update={"affected": affected, "settings": settings})
-    return select_snippets(about, repo, FakeEcosystem(), own_code=True)
+    return select_snippets(about, repo, FakeEcosystem(), own_code=True, prior_attempts=prior)
 
 
 def paths(snippets: tuple[Snippet, ...]) -> list[str]:
@@ -115,6 +118,29 @@ def test_headings_that_every_advisory_has_tell_nothing(tmp_path: Path) -> None:
     )
     found = chosen(tmp_path, files, advisory("", details), room=1_000)
     assert paths(found) == ["lib/archive.py"]
+
+
+@pytest.mark.parametrize("room", [3_000, 12_000, 40_000])
+def test_a_retry_shows_what_failed_and_no_less_than_a_first_attempt(
+    tmp_path: Path, room: int
+) -> None:
+    files = {
+        f"lib/m{number}.py": function(f"part_{number}", "check = 1", 300) for number in range(30)
+    }
+    files["tests/test_part.py"] = function("test_part", "assert part_3(1)", 3)
+    about = advisory("Missing check in part_20", "The function `part_20` does not check.")
+    first = shown_lines(chosen(tmp_path, files, about, room))
+    again = shown_lines(
+        chosen(tmp_path, files, about, room, prior=failed("tests/test_part.py:2: in test_part"))
+    )
+    assert first <= again
+    assert ("tests/test_part.py", 2) in again - first
+
+
+def shown_lines(snippets: tuple[Snippet, ...]) -> set[tuple[str, int]]:
+    return {
+        (one.path, line) for one in snippets for line in range(one.start_line, one.end_line + 1)
+    }
 
 
 def test_what_is_called_there_is_shown_before_what_is_not(tmp_path: Path) -> None:

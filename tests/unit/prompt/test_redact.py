@@ -181,10 +181,20 @@ def test_private_keys_do_not_survive_whole_or_cut(kind: str, form: object) -> No
         "The token: a string. Password: see below.",
         '<input type="password" name="password1">',
         "naïve — 中文 😀",
+        'PATH="$PWD:./node_modules/.bin:$PATH"',
+        "-v ${PWD}:./app-1:2 -w $OLDPWD:x1@y",
     ],
 )
 def test_ordinary_text_comes_through(text: str) -> None:
     assert redact_secrets(text) == (text, 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["PWD: SECRET", 'cd $PWD password="SECRET"', "$PWD_TOKEN:SECRET", "cd $PWD; pwd: SECRET"],
+)
+def test_a_password_beside_the_shells_working_folder_goes(text: str) -> None:
+    assert "hunter2" not in redact_secrets(text.replace("SECRET", "hunter2-Tr0ub"))[0]
 
 
 def test_a_secret_beside_one_that_is_already_out_goes_too() -> None:
