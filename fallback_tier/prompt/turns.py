@@ -35,7 +35,7 @@ Answer my first message again, with what was wrong corrected: one JSON object, n
 """
 
 DOUBT = """\
-Your previous answer claims what nothing in my first message supports. The fence code of this message \
+Your previous answer claims what nothing that I gave you supports. The fence code of this message \
 is {nonce}.
 
 What is not supported:
