@@ -36,7 +36,7 @@ def check(draft: Draft, prompt: Prompt, task: Task) -> Proposal | Invalid:
     """
     plan = draft.plan
     if isinstance(plan, Refuse):
-        raise Refusal(RefusalReason.MODEL_REFUSED, f"The model declined: {plan.reason}")
+        raise declining(plan)
     if plan is None:
         return _rejected(draft, draft.problems, task)
     problems = check_plan(
@@ -56,6 +56,11 @@ def check(draft: Draft, prompt: Prompt, task: Task) -> Proposal | Invalid:
     except (EditError, RecipeError, RepositoryError, ToolError) as error:
         return _rejected(draft, (str(error),), task)
     return _repeated(proposal, draft, task) or proposal
+
+
+def declining(plan: Refuse) -> Refusal:
+    """The model's own word ends the attempt."""
+    return Refusal(RefusalReason.MODEL_REFUSED, f"The model declined: {plan.reason}")
 
 
 def _turned_into_changes(

@@ -39,6 +39,7 @@ from fallback_tier.leaf_ends import (
     out_of_calls,
     stopped,
     unanswered,
+    unless_too_much,
 )
 from fallback_tier.outcome import Refuse
 from fallback_tier.patch.normalise import edit_digest
@@ -117,17 +118,20 @@ class LlmLeaf:
         ceiling = CallCeiling()
         invalid: Invalid | None = None
         doubted: Doubted | None = None
+        declined: Refuse | None = None
         while ceiling.take() is not None:
             strict = doubted is not None
             if conversation is None:
                 opened = yield from self._open(task, prompt, examples, record, caller, ceiling)
                 task, prompt, draft = opened
             else:
-                draft = yield from self._ask(task, prompt, conversation, caller, strict=strict)
+                again = self._ask(task, prompt, conversation, caller, strict=strict)
+                draft = yield from (again if declined is None else unless_too_much(again, declined))
+            declined = None
             if isinstance(draft.plan, Refuse) and not strict and ceiling.left:
                 more = yield from self._more_code(draft, draft.plan, prompt, task, record)
                 if more is not None:
-                    prompt, conversation = more, more.opening
+                    prompt, conversation, declined = more, more.opening, draft.plan
                     continue
             verdict = check(draft, prompt, task)
             # 1. Validity: asked again, never handed on.

@@ -12,10 +12,10 @@ from fallback_audit.events import (
 from fallback_audit.vocabulary import ModelFailureKind, RefusalReason
 from fallback_tier.attempt import Draft, Grounding, Proposal, Recorder, Refusal, Task, TierEvent
 from fallback_tier.budget.meter import OverBudget
-from fallback_tier.checks import Invalid
+from fallback_tier.checks import Invalid, declining
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Judgement
-from fallback_tier.outcome import LowConfidence
+from fallback_tier.outcome import LowConfidence, Refuse
 from fallback_tier.prompt.context import Snippet
 from fallback_tier.prompt.redact import excerpt
 
@@ -79,6 +79,19 @@ def more_code_shown(draft: Draft, snippets: Sequence[Snippet], task: Task) -> Mo
         files=tuple(excerpt(path, MAX_EXCERPT_CHARS) for path in files),
         byte_count=sum(len(snippet.text.encode()) for snippet in snippets),
     )
+
+
+def unless_too_much(
+    asking: Generator[TierEvent, None, Draft], declined: Refuse
+) -> Generator[TierEvent, None, Draft]:
+    """The answer of a model that was shown more code. What nothing has room for was our own idea: then it
+    has declined. Raises Refusal."""
+    try:
+        return (yield from asking)
+    except (OverBudget, ModelError) as error:
+        if not is_too_much(error):
+            raise
+        raise declining(declined) from error
 
 
 def is_too_much(error: OverBudget | ModelError) -> bool:

@@ -31,7 +31,7 @@ _FIX_TEMPLATE = "Correct skills/leaf-llm-instruction.md of this ecosystem's plug
 
 
 class Prompt(Frozen):
-    """A first turn. ``sha256`` and ``byte_count`` are of ``system`` + ``user`` in UTF-8.
+    """What an author is asked first. ``sha256`` and ``byte_count`` are of ``system`` + ``user`` in UTF-8.
 
     Its examples are cited as E1, E2 … in their order; ``example_ids`` are those of the memory.
     ``advisory``, ``snippets``, ``examples`` and ``failure_summary`` are what stands fenced in it, for

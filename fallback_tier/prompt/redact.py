@@ -21,9 +21,10 @@ MIN_KNOWN_CHARS = 6
 
 #: Versions and version ranges (``"jsonwebtoken": "^9.0.0-beta.1"``) are not secrets.
 _VERSION = re.compile(rb"(?:npm:\S+@)?[\^~<>=!v ]*\d+(?:\.(?:\d+|[xX*]))+")
-#: The shell's working directory, expanded: ``"$PWD:./bin"`` gives no password its value.
-_WORKING_FOLDER = re.compile(rb"\$\{?(?:OLD)?PWD\b")
-_WORKING_FOLDER_BYTES = 5
+#: What stands behind the shell's working folder: ``"$PWD:./bin:$PATH"`` gives no password its value.
+_WORKING_FOLDER = re.compile(rb"\$(?:OLD)?PWD:|\$\{(?:OLD)?PWD\}:")
+_WORKING_FOLDER_BYTES = len("${OLDPWD}:")
+_PATHS = re.compile(rb"\.{0,2}/[\w./@-]*(?::[\w./@-]*)*")
 #: Code without quotes: a dotted or called name (``process.env.TOKEN_2``, ``config.token1``) …
 _DOTTED_NAME = re.compile(rb"[A-Za-z_]\w*(?:[.?]+[A-Za-z_]\w*)+")
 #: … or a plain one (``token_v2``, ``sha256``).
@@ -98,9 +99,9 @@ def _replace(rule: _CompiledRule, data: bytes) -> tuple[bytes, int]:
         # The group is found in the few bytes of the match: re2 with groups is four times slower.
         lead = rule.lead.match(data, start, stop)
         start, stop = lead.end() if lead else start, stop - rule.tail_bytes
-        if rule.judge is Judge.BARE and data[stop : stop + 1] in (b"(", b"["):
-            continue
-        if _is_working_folder(data, match.start(), start):
+        if rule.judge is Judge.BARE and (
+            data[stop : stop + 1] in (b"(", b"[") or _is_below_working_folder(data, start, stop)
+        ):
             continue
         if is_secret(data[start:stop]):
             pieces += (data[end:start], _stand_in(data[start:stop]))
@@ -109,9 +110,12 @@ def _replace(rule: _CompiledRule, data: bytes) -> tuple[bytes, int]:
     return b"".join(pieces), count
 
 
-def _is_working_folder(data: bytes, name: int, value: int) -> bool:
-    found = _WORKING_FOLDER.search(data, max(0, name - _WORKING_FOLDER_BYTES), value)
-    return found is not None and found.end() > name
+def _is_below_working_folder(data: bytes, start: int, stop: int) -> bool:
+    before = data[max(0, start - _WORKING_FOLDER_BYTES) : start]
+    named = next(
+        (found for found in _WORKING_FOLDER.finditer(before) if found.end() == len(before)), None
+    )
+    return named is not None and _PATHS.fullmatch(data, start, stop) is not None
 
 
 def _stand_in(secret: bytes) -> bytes:

@@ -5,10 +5,8 @@ A patch that broke something and a patch that does too little call for opposite 
 
 from fallback_audit.vocabulary import FailureKind
 
-_UNDONE = (
-    "That change was undone: the files are as the snippets show them, and `old` is copied from the "
-    "snippets."
-)
+_UNDONE = "That change was undone: the files are as the snippets show them."
+_NOT_MADE = "No patch came of that answer: the files are as the snippets show them."
 _BROKE = (
     "Find what in that change caused this failure, and plan one that closes the flaw without it."
 )
@@ -16,13 +14,13 @@ _TOO_LITTLE = (
     "The flaw is still there: that change does too little, or it is not where the flaw is. Plan the whole "
     "fix: what of that change is right, and what was missing."
 )
-_NO_PATCH = "No patch came of that answer. Plan the fix, with what was wrong corrected."
+_CORRECTED = "Plan the fix, with what was wrong corrected."
 
 _BY_KIND = {
     FailureKind.PROOF_FAILED: _TOO_LITTLE,
     FailureKind.STILL_VULNERABLE: _TOO_LITTLE,
-    FailureKind.PLAN_INVALID: _NO_PATCH,
-    FailureKind.PATCH_DOES_NOT_APPLY: _NO_PATCH,
+    FailureKind.PLAN_INVALID: _CORRECTED,
+    FailureKind.PATCH_DOES_NOT_APPLY: _CORRECTED,
     FailureKind.REPEATED_PATCH: (
         "Those edits were tried before and failed. Plan a fix that works in another way."
     ),
@@ -32,6 +30,14 @@ _BY_KIND = {
 }
 
 
+_NO_PATCH = {
+    FailureKind.PLAN_INVALID,
+    FailureKind.PATCH_DOES_NOT_APPLY,
+    FailureKind.REPEATED_PATCH,
+}
+
+
 def retry_advice(kind: FailureKind) -> str:
     """The next step after a failure of this kind, in a few sentences of ours alone."""
-    return f"{_UNDONE} {_BY_KIND.get(kind, _BROKE)}"
+    begin = _NOT_MADE if kind in _NO_PATCH else _UNDONE
+    return f"{begin} {_BY_KIND.get(kind, _BROKE)}"

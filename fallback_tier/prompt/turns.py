@@ -44,7 +44,7 @@ Answer my first message again, with what was wrong corrected: {one}, nothing els
 """
 
 DOUBT = """\
-Your previous answer claims what nothing in my first message supports. The fence code of this message \
+Your previous answer claims what nothing that I gave you supports. The fence code of this message \
 is {nonce}.
 
 What is not supported:

@@ -19,13 +19,15 @@ class Summary:
     """What a test runner's log tells: tests that ran, that failed, and names of those that failed.
 
     Skipped tests did not run. Two tests of one name are told apart by the order in which they fail.
-    ``report``: every test by name, where the log itself is a structured one (TAP).
+    ``expected``: of those that ran, tests that failed and said so beforehand. ``report``: every test by
+    name, where the log itself is a structured one (TAP).
     """
 
     ran: int
     failed: int
     names: tuple[str, ...] = ()
     report: Report | None = None
+    expected: int = 0
 
     @property
     def failing(self) -> tuple[str, ...] | None:

@@ -121,7 +121,8 @@ class FakeEcosystem:
 
     def tests_ran(self, output: str) -> int | None:
         found = re.findall(r"^Ran (\d+) tests? in ", output, re.MULTILINE)
-        return int(found[-1]) if found else None
+        skipped = re.findall(r"skipped=(\d+)", output)
+        return int(found[-1]) - sum(map(int, skipped)) if found else None
 
     def instruction_template(self) -> str:
         return self.template_text

@@ -168,13 +168,16 @@ def attempt(author: Iterator[str], judge: Iterator[str] | None, repeats: Sequenc
     """DESIGN §6 once more, over words alone; takes those that it uses."""
     doubts: list[str] = []
     why = Outcome(None)
-    asked = False
+    asked = just_asked = False
     for number in range(1, MAX_AUTHOR_CALLS + 1):
         word = next(author, "unreachable")
         if word in FAILURES:
+            if just_asked and word == ModelFailureKind.CONTEXT_TOO_LONG:
+                return Outcome(None, reason=RefusalReason.MODEL_REFUSED)
             return Outcome(None, reason=unanswered(word))
+        just_asked = False
         if word == "ask" and not (asked or doubts) and number < MAX_AUTHOR_CALLS:
-            asked = True
+            asked = just_asked = True
             continue
         if word in ("refuse", "ask"):
             return Outcome(None, reason=RefusalReason.MODEL_REFUSED)

@@ -39,6 +39,7 @@ def test_what_it_was_shown_may_be_edited_and_cited_and_is_judged_by(tmp_path: Pa
         (("no change", "nothing", "ask"), None),  # no call is left
         (("plan 0", "ask"), ("doubted",)),  # under the strict instruction
         (("refuse",), None),  # it names nothing
+        (("ask", "context_too_long"), None),  # more code than there is room for
     ],
 )
 def test_else_it_has_declined(
@@ -50,6 +51,15 @@ def test_else_it_has_declined(
     assert isinstance(application, Refused)
     assert application.reason is RefusalReason.MODEL_REFUSED
     assert len(made.audit.of(ModelCalled)) >= len(words)
+
+
+def test_a_cap_that_has_no_room_for_more_code_leaves_the_models_word(tmp_path: Path) -> None:
+    made = Desk(tmp_path, Case(("ask", "plan 0"), None, ()), tokens_per_fix=13_000)
+    application = made.run()
+    made.check()
+    assert isinstance(application, Refused)
+    assert application.reason is RefusalReason.MODEL_REFUSED
+    assert len(made.author.heard) == 1
 
 
 def test_an_answer_that_was_paid_for_is_found_again(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ class ProofTest(unittest.TestCase):
         ("def answer():\n    return 44\n", ("test_it_is_large", "test_it_is_odd")),
         ("def answer():\n    return 1\n", ()),
         ("def answer(:\n", ()),  # nothing ran: nothing passes
+        ("import unittest\ndef answer():\n    raise unittest.SkipTest('no')\n", ()),
     ],
 )
 def test_what_of_the_proof_passes_now_is_said(

@@ -17,6 +17,7 @@ from fallback_audit.events import (
     ConsumerLeft,
     GateJudged,
     GroundingJudged,
+    GroundingNotEvaluated,
     LowConfidenceFlagged,
     ModelAnswered,
     ModelCalled,
@@ -38,6 +39,13 @@ MAX_CANDIDATE_CALLS = 64
 _ASKED = frozenset({ModelCalled, AnswerReused})
 _REJECTED = frozenset({PlanRejected, RepeatedPatchRejected, ModelFailed})
 _SETTLED = frozenset({LowConfidenceFlagged, AttemptRefused, ConsumerLeft})
+_VERDICTS = (
+    PlanRejected,
+    RepeatedPatchRejected,
+    GroundingJudged,
+    GroundingNotEvaluated,
+    PatchProposed,
+)
 _OUTCOMES = frozenset({PatchProposed, GateJudged, AttemptFailed, *TERMINALS})
 
 
@@ -104,19 +112,44 @@ def reasks_have_reasons(trail: Trail) -> Iterator[Finding]:
 
 
 def more_code_was_asked_for(trail: Trail) -> Iterator[Finding]:
-    """Once an attempt, for the author's last answer; and the author is asked again, or no patch comes."""
+    """Once an attempt, on the author's last answer, of which nothing else came; a patch needs another."""
     for run in trail.runs:
         shown = run.of(MoreCodeShown)
         for seq, _ in shown[1:]:
             yield seq, "more code was shown twice in one attempt"
         for seq, event in shown:
-            before = [one.event for one in run.author_asked if one.seq < seq]
-            last = [one.call for one in before if one.candidate or one is before[-1]]
-            if event.call not in last:
+            if (since := _answered_last(run, event.call, seq)) is None:
                 yield seq, f"answer {event.call} is not what the author said last"
-            proposed = any(at > seq for at, _ in run.of(PatchProposed))
-            if proposed and not any(one.seq > seq for one in run.author_asked):
-                yield seq, "a patch came of it without another answer"
+                continue
+            for at, verdict in run.any_of(*_VERDICTS):
+                if since < at < seq:
+                    yield seq, f"answer {event.call} has its verdict: {verdict.kind}"
+            again = min((one.seq for one in run.author_asked if one.seq > seq), default=None)
+            for at, _ in run.of(PatchProposed):
+                if at > seq and (again is None or at < again):
+                    yield seq, "a patch came of it without another answer"
+
+
+def _answered_last(run: Run, call: int, before: int) -> int | None:
+    """Where the author was asked for this answer, if it came, and it was asked nothing since; of a search's
+    candidates any may be the last. Not under the strict instruction."""
+    asked = [one for one in run.author_asked if one.seq < before]
+    plain = [one for one in asked if not one.event.candidate]
+    last = [one for one in asked if one.event.candidate and not plain] or plain[-1:]
+    answers = {one.event.call for one in run.of(AnswerReused) if _is_authors(one.event)}
+    answers |= {
+        one.event.call
+        for one in run.of(ModelAnswered)
+        if one.seq < before and _is_authors(one.event)
+    }
+    return next(
+        (
+            one.seq
+            for one in last
+            if one.event.call == call and call in answers and not one.event.strict
+        ),
+        None,
+    )
 
 
 def author_calls_bounded(trail: Trail) -> Iterator[Finding]:

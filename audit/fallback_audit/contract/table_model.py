@@ -79,7 +79,7 @@ MODEL_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "more-code-was-asked-for",
-        "More code is shown once an attempt, to an author who declined for want of it, and is acted upon.",
+        "More code is shown once an attempt, on the author's last answer; a patch needs another one.",
         "ADR-0044",
         model.more_code_was_asked_for,
         breaches=(

@@ -44,8 +44,8 @@ _SECTION_BYTES = {
     _TRIED: 900,
 }
 
-#: One line about an earlier attempt: three of them fit their share.
-_LESSON_CHARS = 250
+#: One line about an earlier attempt, in bytes: three of them fit their share.
+_LESSON_BYTES = 250
 
 #: Files whose changed lines a client wrote; that they changed is all that the patch "tried" there.
 _GENERATED = re.compile(r".*(?:[.-]lock(?:\.\w+)?|npm-shrinkwrap\.json|go\.sum)")
@@ -145,10 +145,10 @@ def _lesson(summary: AttemptSummary) -> str:
             first.setdefault(_TRIED, line[4:].strip())
         else:
             section = line
-    told = [head, *(first[name] for name in (_TESTS, _ASSERTIONS, _DIAGNOSTICS) if name in first)]
-    tried = f" It tried: {first[_TRIED]}" if _TRIED in first else ""
-    how = clean(" ".join(told))
-    return f"{how[: _LESSON_CHARS - min(len(tried), _LESSON_CHARS // 2)]}{tried}"[:_LESSON_CHARS]
+    told = [first[name] for name in (_TESTS, _ASSERTIONS, _DIAGNOSTICS) if name in first]
+    how = clean(" ".join([head, *(told or lines[:1])]))
+    tried = _cut(f" It tried: {first[_TRIED]}" if _TRIED in first else "", _LESSON_BYTES // 2)
+    return _cut(how, _LESSON_BYTES - _size(tried)) + tried
 
 
 def _diagnosis(verdict: GateVerdict) -> Diagnosis:
@@ -190,6 +190,11 @@ def _section(heading: str, lines: Iterator[str], extra: int = 0) -> Iterator[str
         yield line
 
 
+def _cut(line: str, size: int) -> str:
+    """At most so many bytes of UTF-8, cut between characters."""
+    return line.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
+
+
 def _size(line: str) -> int:
     return len(line.encode("utf-8", "replace")) + 1
 
@@ -217,6 +222,4 @@ def _without_attempt(text: str) -> str:
 
 
 def _bounded(text: str) -> str:
-    """At most MAX_FAILURE_SUMMARY_BYTES of UTF-8, cut between characters."""
-    content = text.encode("utf-8", "replace")
-    return content[:MAX_FAILURE_SUMMARY_BYTES].decode("utf-8", "ignore")
+    return _cut(text, MAX_FAILURE_SUMMARY_BYTES)

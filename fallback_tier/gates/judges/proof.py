@@ -6,6 +6,7 @@ patched index for the run only, so that no other gate, and no diff, ever sees th
 """
 
 import hashlib
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.entries import say_nothing
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
-from fallback_tier.gates.distilling.diagnosis import diagnose
+from fallback_tier.gates.distilling.diagnosis import MAX_TESTS, diagnose
 from fallback_tier.gates.judges.proof_faults import fault
 from fallback_tier.gates.judges.proof_given import PROOF, Proof, ProofError
 from fallback_tier.gates.trees.worktrees import Worktrees
@@ -31,6 +32,9 @@ __all__ = ["Proof", "ProofError", "ProofGate", "check_proof", "fresh_files"]
 
 #: Wall clock of installing what the base commit declares: as long as a gate may take.
 INSTALL_TIMEOUT_S = 600.0
+
+#: How many tests a runner says that it skipped.
+_SKIPS = re.compile(r"(?:\bskipped[=:]? ?|# skip(?:ped)? )(\d+)|(\d+) (?:skipped|pending)\b")
 
 #: Tests of a proof that pass now and are named.
 _NAMED_TESTS = 3
@@ -149,11 +153,12 @@ class ProofGate:
         Known by their names alone, where no fewer ran than before.
         """
         ran, runs = self.plugin.tests_ran(base), self.plugin.tests_ran(now)
-        if not ran or not runs or runs < ran:
+        if not ran or not runs or runs < ran or _SKIPS.findall(now) != _SKIPS.findall(base):
             return ""
-        failing = set(diagnose(now).tests)
-        mended = [test for test in diagnose(base).tests if test not in failing]
-        if not mended or not failing:  # none that fails is named: nothing is told apart
+        failed, failing = diagnose(base).tests, diagnose(now).tests
+        mended = [test for test in failed if test not in failing]
+        # None that fails is named, or not every one: nothing is told apart.
+        if not failing or MAX_TESTS in {len(failed), len(failing)} or not mended:
             return ""
         more = f" and {len(mended) - _NAMED_TESTS} more" if len(mended) > _NAMED_TESTS else ""
         return f"; of its tests these pass now: {', '.join(mended[:_NAMED_TESTS])}{more}"

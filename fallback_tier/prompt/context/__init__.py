@@ -7,6 +7,8 @@
    names, call the vulnerable package, are about what it says (BM25), or call what was found. Tests come
    last: they may explain, but must not be edited.
 
+What a model that declines asks for besides is found by what it names (``asked``).
+
 Work is bounded whatever the repository's size, and the order depends on nothing but the input.
 """
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from fallback_tier.prompt.context.files import is_beside, scannable
 from fallback_tier.prompt.context.named import (
+    MAX_TERMS,
     code_names,
     defines,
     failure_names,
@@ -22,10 +23,10 @@ from fallback_tier.prompt.context.packing import (
     Snippet,
     Wanted,
     pack,
+    unseen,
 )
-from fallback_tier.prompt.context.sources import Sources, without_secrets
+from fallback_tier.prompt.context.sources import Showable, Sources
 from fallback_tier.prompt.context.units import Unit
-from fallback_tier.prompt.context.words import MAX_WORDS, telling_words
 from fallback_tier.repo import RepoContext
 
 #: Shown on top of the first prompt, at most (UTF-8 bytes): some functions with their files' rest. A room
@@ -35,13 +36,22 @@ MAX_MORE_BYTES = 24_000
 #: Of a reason so much is read: who names more names nothing.
 _READ_CHARS = 4_000
 
+#: A plain word that is said to be code: "the merge function", "class Session".
+_KIND = r"(?:function|method|class|helper|definition of)"
+_CALLED_SO = re.compile(rf"\b(?:([A-Za-z_$]\w{{2,60}}) {_KIND}|{_KIND} ([A-Za-z_$]\w{{2,60}}))\b")
+
 #: A name that more files define, or have, says nothing about which of them is meant.
 _MAX_FILES_OF_A_NAME = 3
 
-#: Source files that are kept for their secrets, whatever is asked.
+#: … and of so many files that have it none is looked at closely: a hostile repository has it everywhere.
+_MAX_LOOKED_AT = 200
+
+#: A file or a folder that is kept for its secrets, by its name, whatever is asked. Code about secrets (a
+#: package's ``credentials.py``) can be of this name too: an attempt that needs it is a person's.
 _SECRET = re.compile(
-    r"(?:^|/)[\w-]*(?:secrets?|credentials?|passwords?|(?:private|api)[-_]?keys?)\.\w+$"
-    r"|(?:^|/)(?:local[-_]settings|settings[-_]local)\.\w+$|(?:^|/)\.(?:secrets?|ssh|aws|gnupg)/",
+    r"(?:^|[/._-])(?:secrets?|credentials?|passwords|(?:private|service|api)[-_]?(?:account)?[-_]?keys?"
+    r"|id_(?:rsa|dsa|ecdsa|ed25519)|local[-_]settings|settings[-_]local)(?=[/._-])"
+    r"|(?:^|/)\.(?:env|aws|ssh|gnupg)(?=[/._-])|(?:^|/)config/keys\.",
     re.IGNORECASE,
 )
 
@@ -59,16 +69,13 @@ def asked_for(
     Ids go on after ``shown``. Empty: it names nothing that can be shown.
     """
     search = _Search(reason[:_READ_CHARS], repo)
-    seen: dict[str, list[tuple[int, int]]] = {}
-    for snippet in shown:
-        seen.setdefault(snippet.path, []).append((snippet.start_line - 1, snippet.end_line))
-    wanted = (
-        piece for place in search.places() for piece in _unseen(place, seen.get(place.path, ()))
-    )
+    files = Showable(search.sources, secrets)
     return pack(
-        [(wanted, Room.of_own(min(room, MAX_MORE_BYTES)))],
-        without_secrets(search.sources, secrets),
+        unseen(search.places(), shown),
+        files.lines,
+        Room.of_own(min(room, MAX_MORE_BYTES)),
         first=len(shown) + 1,
+        hidden=files.hidden,
     )
 
 
@@ -79,25 +86,21 @@ class _Search:
         modules = named_modules(reason, repo.tracked_files)
         paths = scannable(repo.tracked_files, frozenset(named) | modules)
         self._paths = [path for path in paths if not _SECRET.search(path)]
-        self._files = {
-            path: named.get(path, ()) for path in [*named, *sorted(modules - set(named))]
-        }
-        self._names = tuple(dict.fromkeys((*code_names(reason), *failure_names(reason))))
-        self._words = telling_words(reason)
+        ours = frozenset(self._paths)
+        files = [*named, *sorted(modules - set(named))]
+        self._files = {path: named.get(path, ()) for path in files if path in ours}
+        called = (found[1] or found[2] for found in _CALLED_SO.finditer(reason))
+        names = (*code_names(reason), *failure_names(reason), *called)
+        self._names = tuple(dict.fromkeys(names))[:MAX_TERMS]
 
     def places(self) -> Iterator[Wanted]:
         """Best first: lines of a file that are named, what defines a name, then the named files' rest."""
-        files = [path for path in self._files if path in set(self._paths)]
-        for path in files:
-            yield from self._lines_of(path, self._files[path])
-        found = False
+        for path, lines in self._files.items():
+            yield from self._lines_of(path, lines)
         for name in self._names:
-            for unit, at in self._having(name, files):
-                found = True
+            for unit, at in self._having(name):
                 yield Wanted(*unit[:3], at)
-        if not found and not files:
-            yield from self._by_plain_words()
-        for path in files:
+        for path in self._files:
             for unit in self.sources.units(path):
                 yield Wanted(*unit[:3], unit.start)
 
@@ -107,23 +110,22 @@ class _Search:
                 if unit.start < line <= unit.end:
                     yield Wanted(*unit[:3], line - 1)
 
-    def _having(self, name: str, files: Sequence[str]) -> Iterator[tuple[Unit, int]]:
-        """Where the named files have the name; else where it is defined; else where it is used."""
-        mentions = [path for path in self._paths if name in (self.sources.text(path) or "")]
-        here = [path for path in mentions if path in files]
-        defining = [path for path in mentions if self._defines(path, name)]
-        for group in (here, defining, mentions):
+    def _having(self, name: str) -> Iterator[tuple[Unit, int]]:
+        """Where the named files have the name; and where it is defined, else used, in few files."""
+        having = [path for path in self._paths if name in (self.sources.text(path) or "")]
+        yield from self._units_with(name, [path for path in having if path in self._files])
+        looked_at = having[:_MAX_LOOKED_AT]
+        defining = [path for path in looked_at if defines(self.sources.text(path) or "", name)]
+        for group in (defining, having):
             product = [path for path in group if not is_beside(path)] or group
             if 0 < len(product) <= _MAX_FILES_OF_A_NAME:
-                units = [unit for path in product for unit in self.sources.units(path)]
-                yield from self._units_with(name, units)
-                if group is not here:
-                    return
+                yield from self._units_with(name, product)
+                return
 
-    def _units_with(self, name: str, units: Sequence[Unit]) -> Iterator[tuple[Unit, int]]:
+    def _units_with(self, name: str, paths: Sequence[str]) -> Iterator[tuple[Unit, int]]:
         """Definitions first."""
         having = []
-        for unit in units:
+        for unit in (unit for path in paths for unit in self.sources.units(path)):
             body = self.sources.body(unit)
             at = defines(body, name)
             place = find_word(body, name) if at is None else at
@@ -131,27 +133,3 @@ class _Search:
                 having.append((at is None, unit, unit.start + body.count("\n", 0, place)))
         for _, unit, line in sorted(having, key=lambda one: one[0]):
             yield unit, line
-
-    def _defines(self, path: str, name: str) -> bool:
-        return defines(self.sources.text(path) or "", name) is not None
-
-    def _by_plain_words(self) -> Iterator[Wanted]:
-        """ "the merge function is not shown": a word that one file of the product defines."""
-        for word in self._words[:MAX_WORDS]:
-            defining = [
-                path for path in self._paths if not is_beside(path) and self._defines(path, word)
-            ]
-            if len(defining) == 1:
-                for unit, at in self._units_with(word, self.sources.units(defining[0])):
-                    yield Wanted(*unit[:3], at)
-                    break
-
-
-def _unseen(place: Wanted, seen: Sequence[tuple[int, int]]) -> Iterator[Wanted]:
-    """The lines of a place that stand in no snippet."""
-    start = place.start
-    for first, after in [*sorted(seen), (place.end, place.end)]:
-        end = min(first, place.end)
-        if start < end:
-            yield place._replace(start=start, end=end, focus=min(max(place.focus, start), end - 1))
-        start = max(start, after)

@@ -1,6 +1,6 @@
 """Units, best first, into snippets: whole, merged with their neighbours, within the budget."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -8,9 +8,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.prompt.context.files import CUT_LINE
 from fallback_tier.prompt.context.units import sizes_of
-from fallback_tier.prompt.redact import REDACTED
 
 #: Snippets in one prompt: more places than this are a list, not a context. Of a package's own code there
 #: are as many as fill the room of a large window.
@@ -40,24 +38,26 @@ class Snippet(Frozen):
     path: str
     start_line: int = Field(ge=1)
     text: str
+    #: Numbers of lines that are not shown as they are: no edit can quote them.
+    hidden: tuple[int, ...] = ()
 
     @property
     def end_line(self) -> int:
         """The last line shown."""
         return self.start_line + max(0, self.text.removesuffix("\n").count("\n"))
 
+    def overlaps(self, place: "Wanted") -> bool:
+        """Is a line of the place shown here?"""
+        return (
+            place.path == self.path and place.start < self.end_line and self.start_line <= place.end
+        )
+
     @property
     def shown(self) -> str:
         """As every prompt shows it, before the fence: where it stands, then its text."""
         where = f"{self.path}, lines {self.start_line}-{self.end_line}"
-        hidden = ", ".join(map(str, self._hidden_lines()))
+        hidden = ", ".join(map(str, self.hidden))
         return f"{where}{f' (not to be edited: {hidden})' * bool(hidden)}:\n{self.text}"
-
-    def _hidden_lines(self) -> Iterator[int]:
-        """Lines that are not shown as they are: no edit can quote them."""
-        for number, line in enumerate(self.text.split("\n"), self.start_line):
-            if REDACTED in line or line.startswith(CUT_LINE):
-                yield number
 
 
 class Wanted(NamedTuple):
@@ -95,25 +95,13 @@ class Room(NamedTuple):
 
 
 class _Packing:
-    def __init__(self, lines: Callable[[str], Sequence[str]]) -> None:
+    def __init__(self, lines: Callable[[str], Sequence[str]], room: Room) -> None:
         self._lines = lines
-        self._most = 0
-        #: Of earlier fillings: who has an interest of its own in a place wants the rest of it too.
-        self._before: list[_Span] = []
+        self._most = room.most
         #: Of a file, the bytes before each line.
         self._sizes: dict[str, list[int]] = {}
-        self.left = 0
-        self.spans: list[_Span] = []
-
-    def fill(self, wanted: Iterable[Wanted], room: Room) -> None:
-        """As much as fits the room, beside what is there. What is wanted is taken one at a time."""
-        self._before = list(self.spans)
         self.left = room.budget
-        self._most = len(self.spans) + room.most
-        for place in wanted:
-            self.add(place)
-            if self.full:
-                break
+        self.spans: list[_Span] = []
 
     @property
     def full(self) -> bool:
@@ -128,9 +116,8 @@ class _Packing:
         if self._size(path, 0, whole) <= MAX_SNIPPET_BYTES:
             start, end = 0, whole
         near = [span for span in self.spans if span.path == path]
-        overlapping = [span for span in near if span.start < end and start < span.end]
-        if overlapping:
-            if rest or any(span is old for span in overlapping for old in self._before):
+        if any(span.start < end and start < span.end for span in near):
+            if rest:
                 self._add_rest(path, start, end, near)
             return
         if self._size(path, start, end) > MAX_SNIPPET_BYTES:
@@ -197,25 +184,49 @@ class _Packing:
         return start, end
 
 
+def unseen(wanted: Iterable[Wanted], shown: Iterable[Snippet]) -> Iterator[Wanted]:
+    """The same places without the lines that stand in a snippet already."""
+    seen: dict[str, list[tuple[int, int]]] = {}
+    for snippet in shown:
+        seen.setdefault(snippet.path, []).append((snippet.start_line - 1, snippet.end_line))
+    for place in wanted:
+        start = place.start
+        for first, after in [*sorted(seen.get(place.path, ())), (place.end, place.end)]:
+            end = min(first, place.end)
+            if start < end:
+                focus = min(max(place.focus, start), end - 1)
+                yield place._replace(start=start, end=end, focus=focus)
+            start = max(start, after)
+
+
 def pack(
-    fillings: Iterable[tuple[Iterable[Wanted], Room]],
+    wanted: Iterable[Wanted],
     lines: Callable[[str], Sequence[str]],
+    room: Room,
     *,
     first: int = 1,
+    hidden: Callable[[str], Collection[int]] = lambda _: (),
 ) -> tuple[Snippet, ...]:
-    """What is wanted, each filling in its own room; ``lines``: those of a file, without secrets.
+    """What is wanted, as far as there is room; ``lines``: those of a file, without secrets; ``hidden``:
+    the numbers (from 1) of those that are not as the file has them.
 
-    Numbered from ``first``, in the order in which their first lines were wanted.
+    Numbered from ``first``, in the order in which their first lines were wanted. What is wanted is taken
+    one at a time.
     """
-    packing = _Packing(lines)
-    for wanted, room in fillings:
-        packing.fill(wanted, room)
+    packing = _Packing(lines, room)
+    for place in wanted:
+        packing.add(place)
+        if packing.full:
+            break
     return tuple(
         Snippet(
             id=f"S{number}",
             path=span.path,
             start_line=span.start + 1,
             text="".join(lines(span.path)[span.start : span.end]),
+            hidden=tuple(
+                line for line in range(span.start + 1, span.end + 1) if line in hidden(span.path)
+            ),
         )
         for number, span in enumerate(packing.spans, start=first)
     )

@@ -28,9 +28,10 @@ from fallback_tier.prompt.context.packing import (
     Snippet,
     Wanted,
     pack,
+    unseen,
 )
 from fallback_tier.prompt.context.ranking import Interest, Own, Ranked, ranked_units
-from fallback_tier.prompt.context.sources import Sources, without_secrets
+from fallback_tier.prompt.context.sources import Showable, Sources
 from fallback_tier.prompt.context.weaknesses import signs_of
 from fallback_tier.prompt.context.words import telling_words
 from fallback_tier.repo import RepoContext
@@ -65,9 +66,10 @@ def select_snippets(
     secrets: frozenset[str] = frozenset(),
     own_code: bool = False,
 ) -> tuple[Snippet, ...]:
-    """At most MAX_SNIPPETS, together at most ``repo.settings.snippet_budget_bytes`` (UTF-8).
+    """A first attempt's: at most MAX_SNIPPETS, together ``repo.settings.snippet_budget_bytes`` (UTF-8).
 
-    A retry is shown what its failure names first, and what a first attempt is: it has room for both.
+    A retry is shown what a first attempt is, and before that what its failure names besides: as much again
+    as a quarter of it, and two places in full.
 
     ``own_code``: the flaw is in this repository. Then no manifest is shown but a short one at the root,
     behind the code: a plan may not touch it. The code fills ``own_code_budget_bytes``.
@@ -81,10 +83,17 @@ def select_snippets(
     room = Room(settings.snippet_budget_bytes)
     if own_code:
         room = Room.of_own(settings.own_code_budget_bytes)
-    of_failure = min(room.budget, max(MIN_FAILURE_BYTES, room.budget // _SHARE_OF_A_FAILURE))
-    return pack(
-        [(selection.failing(summary), Room.of_own(of_failure)), (selection.wanted(), room)],
-        without_secrets(selection.sources, secrets),
+    files = Showable(selection.sources, secrets)
+    shown = pack(selection.wanted(), files.lines, room, hidden=files.hidden)
+    more = min(room.budget, max(MIN_FAILURE_BYTES, room.budget // _SHARE_OF_A_FAILURE))
+    failing = list(selection.failing(summary))
+    besides = pack(unseen(failing, shown), files.lines, Room.of_own(more), hidden=files.hidden)
+    ordered = sorted(
+        (*besides, *shown), key=lambda snippet: not any(map(snippet.overlaps, failing))
+    )
+    return tuple(
+        snippet.model_copy(update={"id": f"S{number}"})
+        for number, snippet in enumerate(ordered, start=1)
     )
 
 

@@ -1,9 +1,6 @@
 """The files of one prompt: each read, parsed and parted once, and never kept for the next prompt."""
 
-from collections.abc import Callable
-from functools import cache
-
-from fallback_tier.prompt.context.files import Reader
+from fallback_tier.prompt.context.files import CUT_LINE, Reader
 from fallback_tier.prompt.context.units import Unit, lines_of, units_of
 from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.repo import RepoContext
@@ -82,11 +79,26 @@ class Sources:
         return structure(text, grammar, max_steps=_MAX_STEPS) or Structure()
 
 
-def without_secrets(sources: Sources, secrets: frozenset[str]) -> Callable[[str], list[str]]:
-    """The lines of a file as they may be shown, each file looked through once."""
+class Showable:
+    """Files as they may be shown: without ``secrets``, each looked through once."""
 
-    @cache
-    def lines(path: str) -> list[str]:
-        return lines_of(redact_secrets(sources.text(path) or "", secrets)[0])
+    def __init__(self, sources: Sources, secrets: frozenset[str]) -> None:
+        self._sources = sources
+        self._secrets = secrets
+        self._lines: dict[str, list[str]] = {}
 
-    return lines
+    def lines(self, path: str) -> list[str]:
+        """Its lines with their ends."""
+        if path not in self._lines:
+            text = self._sources.text(path) or ""
+            self._lines[path] = lines_of(redact_secrets(text, self._secrets)[0])
+        return self._lines[path]
+
+    def hidden(self, path: str) -> frozenset[int]:
+        """Numbers, from 1, of lines that are not shown as the file has them."""
+        pairs = zip(self.lines(path), self._sources.lines(path), strict=False)
+        return frozenset(
+            number
+            for number, (shown, line) in enumerate(pairs, start=1)
+            if shown != line or line.startswith(CUT_LINE)
+        )

@@ -6,6 +6,7 @@ from fallback_plugins.suite_run import Summary, numbered
 
 _PYTEST_ENDING = re.compile(r"^=*\s*(.*?) in [\d.]+s(?: \([\d:]+\))?\s*=*$", re.MULTILINE)
 _PYTEST_RAN = re.compile(r"(\d+) (?:passed|failed|errors?|xfailed|xpassed)")
+_PYTEST_EXPECTED = re.compile(r"(\d+) xfailed")
 _PYTEST_FAILED = re.compile(r"(\d+) (?:failed|errors?)")
 #: The short summary (``-ra``). An id has no blank except within the brackets of its parameters.
 _PYTEST_NAME = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*?\])?)(?= - |$)", re.MULTILINE)
@@ -27,6 +28,7 @@ def pytest_summary(log: str) -> Summary | None:
     return Summary(
         ran=sum(int(number) for number in _PYTEST_RAN.findall(endings[-1])),
         failed=sum(int(number) for number in _PYTEST_FAILED.findall(endings[-1])),
+        expected=sum(int(number) for number in _PYTEST_EXPECTED.findall(endings[-1])),
         names=numbered(iter(_PYTEST_NAME.findall(short))),
     )
 

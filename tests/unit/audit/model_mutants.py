@@ -108,6 +108,11 @@ MODEL_MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: changed(m.more_code_then_supported(), MoreCodeShown, call=2),
         lambda: before(m.more_code_then_supported(), GroundingJudged, m.more_code(2)),
         lambda: before(m.supported(), PatchProposed, m.more_code(1)),
+        lambda: before(m.supported(), GateJudged, m.more_code(1), which=0),
+        lambda: before(m.doubted_then_invalid(), RepeatedPatchRejected, m.more_code(2)),
+        lambda: before(m.doubted_then_supported(), GroundingJudged, m.more_code(2), which=1),
+        lambda: before(m.withheld(), AttemptRefused, m.more_code(1)),
+        lambda: before(m.self_rag_degraded(), GroundingJudged, m.more_code(1)),
     ],
     "author-calls-bounded": [
         lambda: before(

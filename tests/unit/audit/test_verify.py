@@ -249,6 +249,10 @@ def test_contract_violations_are_found_in_an_intact_chain(tmp_path: Path) -> Non
     assert not found.ok
 
 
+#: Of a program newer than ours.
+LATER = SCHEMA_VERSION + 1
+
+
 def test_an_event_of_the_future_is_named(path: Path) -> None:
     """Written and chained by a newer version: intact, but not readable by this one."""
 
@@ -261,7 +265,9 @@ def test_an_event_of_the_future_is_named(path: Path) -> None:
         payload = b'{"kind":"Prophecy"}'
         head, _, tail = header.partition(b'"payload_sha256":"')
         header = head + b'"payload_sha256":"' + payload_digest(payload).encode() + tail[64:]
-        header = header.replace(b'"schema_version":%d' % SCHEMA_VERSION, b'"schema_version":9')
+        header = header.replace(
+            b'"schema_version":%d' % SCHEMA_VERSION, b'"schema_version":%d' % LATER
+        )
         connection.execute(
             "UPDATE audit_header SET header = ?, leaf = ? WHERE seq = ?",
             (header, leaf_digest(header), EVENTS),
@@ -270,7 +276,7 @@ def test_an_event_of_the_future_is_named(path: Path) -> None:
 
     found = tampered(path, future)
     assert [problem.seq for problem in found.integrity_problems] == [EVENTS]
-    assert "schema version 9" in found.integrity_problems[0].reason
+    assert f"schema version {LATER}" in found.integrity_problems[0].reason
 
 
 # --- Evidence -------------------------------------------------------------------------------------

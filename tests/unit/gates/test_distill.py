@@ -280,6 +280,31 @@ def test_of_earlier_attempts_a_line_each_is_told_where_that_is_wished() -> None:
     assert fourth.prior_failure_summary.count("Attempt 1 ") == 1
 
 
+def test_lessons_of_any_script_are_all_told() -> None:
+    long = summary_of("\n".join(f"FAILED tests/a.py::test_{n}_{'ж' * 200}" for n in range(9)))
+    made = distill(
+        [failure("FAILED a.py::b")],
+        application=applied(DIFF),
+        attempt=4,
+        earlier=[long.model_copy(update={"attempt": number}) for number in (1, 2, 3)],
+    )
+    assert made.prior_failure_summary.count("\n- Attempt 1 ") == 3
+
+
+def test_of_an_attempt_without_a_patch_its_reason_is_told() -> None:
+    refused = Refused(
+        attempt=1,
+        prompt_shape=PromptShape.INITIAL,
+        reason=RefusalReason.PLAN_INVALID,
+        sentence="S9 is no snippet.",
+    )
+    first = distill([], application=refused, attempt=1)
+    text = distill(
+        [failure("x")], application=applied(DIFF), attempt=2, earlier=[first]
+    ).prior_failure_summary
+    assert "- Attempt 1 gave no patch: plan_invalid. S9 is no snippet.\n" in text
+
+
 def test_three_long_lessons_leave_the_summary_within_its_fence() -> None:
     long = summary_of("\n".join(f"FAILED tests/a.py::test_{n}_{'x' * 200}" for n in range(99)))
     noise = log("pytest-short.txt") + "\n".join(

@@ -12,10 +12,12 @@ import pytest
 
 from fallback_plugins.npm import tsconfig
 from fallback_plugins.npm.summaries import summary
+from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.type_checkers import TypeChecker
 from fallback_plugins.suite_run import Summary
 from fallback_tier.execution import CommandResult
+from fallback_tier.gates.running.clients import SubprocessClients
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 
@@ -298,3 +300,16 @@ def test_a_compiler_that_stops_short_is_known(line: str, blocked: bool) -> None:
 def test_a_type_checker_that_stops_short_is_known() -> None:
     assert TypeChecker.is_blocked(result("a.py:1: error: Unexpected EOF  [syntax]", 2))
     assert not TypeChecker.is_blocked(result("a.py:1: error: no  [x]"))
+
+
+@pytest.mark.parametrize(
+    ("log", "ran"),
+    [
+        ("=== 2 passed, 1 skipped in 0.1s ===\n", 2),
+        ("=== 1 failed, 2 xfailed in 0.1s ===\n", 1),
+        ("=== 1 xfailed in 0.1s ===\n", 0),  # said by the code under test, it is no pass
+        ("Ran 3 tests in 0.1s\n\nOK (skipped=3)\n", 0),
+    ],
+)
+def test_what_a_proof_counts_as_run_ended_by_its_own_assertions(log: str, ran: int) -> None:
+    assert PyPIEcosystem(SubprocessClients()).tests_ran(log) == ran

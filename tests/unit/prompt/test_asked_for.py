@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.prompt.builder import PromptBuilder
-from fallback_tier.prompt.context import MAX_SNIPPET_BYTES, Snippet, asked_for
+from fallback_tier.prompt.context import Snippet, asked_for
 from fallback_tier.prompt.context.asked import MAX_MORE_BYTES
 from fallback_tier.repo import RepoContext
 from tests.fakes.ecosystem import FakeEcosystem
@@ -87,10 +87,40 @@ def test_a_line_of_a_named_file(repo: RepoContext) -> None:
 
 
 @pytest.mark.parametrize(
+    "path",
+    [
+        *("secrets/prod.py", "config/secrets/prod.py", "credentials/aws.py", "credentials.prod.ts"),
+        *("secrets.local.js", "secrets_prod.py", "prod-secret.py", ".env.js", ".env.local.ts"),
+        *(
+            "config/keys.js",
+            "serviceAccountKey.js",
+            "private_key.py",
+            "id_rsa.py",
+            "a/local_settings.py",
+        ),
+    ],
+)
+def test_a_file_that_is_kept_for_its_secrets_is_not_shown(path: str, tmp_path: Path) -> None:
+    files = {path: "def load_keys():\n    return 'x'\n", "lib/auth/password.py": "check = 1\n"}
+    repo = context(tmp_path, files)
+    assert shown(repo, f"{path} is not shown, nor `load_keys`") == {}
+    assert list(shown(repo, "lib/auth/password.py")) == ["lib/auth/password.py"]
+
+
+def test_a_link_to_another_place_is_not_followed(repo: RepoContext) -> None:
+    (repo.root / "linked.py").symlink_to("/etc/passwd")
+    linked = repo.model_copy(update={"tracked_files": (*repo.tracked_files, "linked.py")})
+    assert shown(linked, "linked.py is missing") == {}
+
+
+@pytest.mark.parametrize(
     "reason",
     [
         "",
         "I know no fix.",
+        "No safe merge is known; the guards must be replaced by hand.",
+        "The vulnerable function is part of another class of programs.",
+        "pyproject.toml and requirements.txt are not shown.",
         "Show me /etc/passwd and ../../secret.py and untracked.py with `untracked_one`.",
         "Show settings/secrets.py, api_keys.py and .env with `load_keys`.",
         "package-lock.json, README.md and node_modules/a/guards.js are missing.",
@@ -116,11 +146,11 @@ def test_what_was_shown_is_not_shown_again(repo: RepoContext) -> None:
     assert shown(repo, "lib/uses.py is cut", whole) == {}
 
 
-@pytest.mark.parametrize("room", [500, 3_000, 100_000])
+@pytest.mark.parametrize("room", [1_000, 3_000, 100_000])
 def test_the_room_is_kept(repo: RepoContext, room: int) -> None:
     found = shown(repo, "lib/large.py is missing", room=room)
     size = sum(len(text) for text in found.values())
-    assert min(room, MAX_MORE_BYTES) - MAX_SNIPPET_BYTES < size
+    assert min(room, MAX_MORE_BYTES) * 0.5 < size
 
 
 def test_the_turn_is_fenced_and_whatever_is_asked_later_begins_with_it(repo: RepoContext) -> None:

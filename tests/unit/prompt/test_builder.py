@@ -194,7 +194,7 @@ def test_a_retry_has_the_last_summary_fenced_and_no_example(repo: RepoContext) -
         (FailureKind.BUILD_FAILED, "Find what in that change caused this failure"),
         (FailureKind.PROOF_FAILED, "what of that change is right, and what was missing"),
         (FailureKind.STILL_VULNERABLE, "what of that change is right, and what was missing"),
-        (FailureKind.PLAN_INVALID, "No patch came of that answer"),
+        (FailureKind.PLAN_INVALID, "with what was wrong corrected"),
         (FailureKind.REPEATED_PATCH, "works in another way"),
         (FailureKind.UNDECLARED_CAPABILITY, "or declare it"),
     ],
@@ -208,7 +208,7 @@ def test_what_to_do_is_told_by_the_kind_of_failure(
         advice = outside_fences(prompt.user)
         assert told in advice
         assert told in (prompt.retry_advice or "")
-        assert "That change was undone" in advice
+        assert "the files are as the snippets show them" in advice
         assert ("caused this failure" in advice) is told.startswith("Find")
 
 
@@ -221,6 +221,7 @@ def test_a_template_without_its_advice_is_an_error(repo: RepoContext) -> None:
 def test_lines_that_no_edit_can_quote_are_named(tmp_path: Path) -> None:
     long = "x" * 2_000
     text = f"import vulnerable\nPASSWORD = 'hunter2-Tr0ub'\na = 1\n# {long}\n" + "b = 2\n" * 800
+    text += "# what is a secret stands as [REDACTED] in a log\n"
     user = build(context(tmp_path, {"app.py": text})).user
     assert re.search(r"\| app.py, lines 1-\d+ \(not to be edited: 2, 4\):\n", user)
     assert "hunter2" not in user

@@ -1,6 +1,7 @@
 """What holds of every selection, whatever the repository, the advisory and the failure say."""
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -69,6 +70,18 @@ def _chosen(
     )
 
 
+def _chosen_again(
+    files: dict[str, str], details: str, summary: str, budget: int, *, own: bool
+) -> tuple[Snippet, ...]:
+    with tempfile.TemporaryDirectory() as root:
+        return _chosen(root, files, details, summary, budget, own=own)
+
+
+def _lines(chosen: tuple[Snippet, ...]) -> Iterator[tuple[str, int]]:
+    for one in chosen:
+        yield from ((one.path, line) for line in range(one.start_line, one.end_line + 1))
+
+
 @settings(max_examples=80, deadline=None)
 @given(_FILES, _TEXTS, _TEXTS, st.sampled_from([0, 300, 5_000, 12_000, 50_000]), st.booleans())
 def test_every_selection(
@@ -85,6 +98,8 @@ def test_every_selection(
     assert max(sizes, default=0) <= MAX_SNIPPET_BYTES
     assert len(chosen) <= room.most + more.most
     assert [snippet.id for snippet in chosen] == [f"S{n}" for n in range(1, len(chosen) + 1)]
+    first = set(_lines(_chosen_again(files, details, "", budget, own=own))) if summary else set()
+    assert first <= set(_lines(chosen))
     seen: set[tuple[str, int]] = set()
     for snippet in chosen:
         lines = lines_of(redact_secrets(files[snippet.path], frozenset({SECRET}))[0])
@@ -138,7 +153,7 @@ def test_packing_keeps_the_first_wanted_and_the_budget(
         Wanted("a.py", min(start, len(lines) - 1), min(start + count, len(lines)), start)
         for start, count in places
     ]
-    packed = pack([(wanted, Room(budget))], lambda _: lines)
+    packed = pack(wanted, lambda _: lines, Room(budget))
     assert sum(len(snippet.text) for snippet in packed) <= budget
     if wanted and sum(map(len, lines)) <= min(budget, MAX_SNIPPET_BYTES) and any(widths):
         assert [snippet.text for snippet in packed] == ["".join(lines)]

@@ -182,7 +182,7 @@ def test_private_keys_do_not_survive_whole_or_cut(kind: str, form: object) -> No
         '<input type="password" name="password1">',
         "naïve — 中文 😀",
         'PATH="$PWD:./node_modules/.bin:$PATH"',
-        "-v ${PWD}:./app-1:2 -w $OLDPWD:x1@y",
+        "-v ${PWD}:./app-1:2 -w $OLDPWD:/x1@y",
     ],
 )
 def test_ordinary_text_comes_through(text: str) -> None:
@@ -191,7 +191,12 @@ def test_ordinary_text_comes_through(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["PWD: SECRET", 'cd $PWD password="SECRET"', "$PWD_TOKEN:SECRET", "cd $PWD; pwd: SECRET"],
+    [
+        *("PWD: SECRET", 'cd $PWD password="SECRET"', "$PWD_TOKEN:SECRET", "cd $PWD; pwd: SECRET"),
+        *('const $PWD = "SECRET"', 'this.$PWD = "SECRET"', '$PWD => "SECRET"', "$PWD=SECRET"),
+        *("$PWD: SECRET", "mysql://$PWD:SECRET@h/db", "curl -u $PWD:SECRET", '"$PWD:token=SECRET"'),
+        *("$PWD:api_key=SECRET", "-v $PWD:password=SECRET", "$PWD:/a:TOKEN=SECRET", "$PWD:SECRET"),
+    ],
 )
 def test_a_password_beside_the_shells_working_folder_goes(text: str) -> None:
     assert "hunter2" not in redact_secrets(text.replace("SECRET", "hunter2-Tr0ub"))[0]
