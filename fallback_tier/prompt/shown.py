@@ -3,6 +3,7 @@
 from fallback_tier.advisory import Advisory, fixed_versions
 from fallback_tier.answers.block_form import SEARCH, write_edit
 from fallback_tier.errors import ConfigurationError
+from fallback_tier.limits import MAX_EXAMPLE_BYTES, MAX_FENCE_PREFIX_BYTES
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.repo import AnswerForm
 from fallback_tier.retrieval import FewShot, edit_line, example_text
@@ -23,9 +24,14 @@ def advisory_text(advisory: Advisory, ecosystem: str) -> str:
 
 
 def example_shown(shot: FewShot, form: AnswerForm) -> str:
-    """An example, its edits in the form in which an answer is wanted."""
-    write = _block if form is AnswerForm.BLOCKS else edit_line
-    return example_text(shot.example, shot.text, shot.edits, write)
+    """An example, its edits in the form in which an answer is wanted: in JSON also where blocks, of which
+    each line has a prefix in the fence, would be cut by it."""
+    if form is AnswerForm.BLOCKS:
+        text = example_text(shot.example, shot.text, shot.edits, _block)
+        lines = text.count("\n") + 1
+        if len(text.encode()) + lines * MAX_FENCE_PREFIX_BYTES <= MAX_EXAMPLE_BYTES:
+            return text
+    return example_text(shot.example, shot.text, shot.edits, edit_line)
 
 
 def _block(edit: SearchReplace) -> str:

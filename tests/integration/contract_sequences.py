@@ -16,6 +16,7 @@ from fallback_audit.stores.sqlite import SqliteAuditStore
 from tests.fakes.repository import context
 from tests.fixtures.fallback_tier_callable import FILES
 from tests.integration.contract_house import House, Watched, ended, predicted, told
+from tests.integration.leaf_sequences import UNSEEN
 
 #: Fixes that share a store: enough that a guard has many in hand.
 A_STORE = 50
@@ -27,7 +28,7 @@ OPENING = {"reopen": "reopened", "again": "gates again"}
 def run_stories(seeds: range, place: Path) -> Counter[str]:
     """Tell the stories of these seeds in one store. Returns how they ended; raises AssertionError."""
     ends: Counter[str] = Counter()
-    repo = context(place / "repo", FILES)
+    repo = context(place / "repo", {**FILES, **UNSEEN})
     watched = Watched(SqliteAuditStore(place / "audit.db", guard=ContractGuard()))
     for seed in seeds:
         story = told(seed)

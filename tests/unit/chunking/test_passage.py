@@ -17,7 +17,7 @@ from tests.unit.chunking.texts import ANY_TEXT, edit, example
 SMALL = edit("return open(path)\n", "return open(safe(path))\n")
 LARGE = edit("x = 1\n" * 400, "x = 2\n" * 400)
 WORDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=400)
-EDITS = st.lists(st.builds(edit, WORDS, WORDS), max_size=8)
+EDITS = st.lists(st.builds(edit, WORDS, WORDS), max_size=8, unique_by=str)
 
 
 @given(st.lists(ANY_TEXT, max_size=12).map("\n\n".join), EDITS)

@@ -159,3 +159,12 @@ def test_a_template_that_knows_of_json_alone_is_refused(repo: RepoContext, tmp_p
     with pytest.raises(ConfigurationError, match="does not say how to answer in blocks") as error:
         build(repo, AnswerForm.BLOCKS, template)
     assert "--answer-form json" in error.value.next_step
+
+
+def test_an_example_that_blocks_would_push_out_of_its_fence_is_shown_in_json(
+    repo: RepoContext,
+) -> None:
+    many = SearchReplace(path="x.py", old="a\n" * 600, new="b\n" * 100)
+    user = build(repo, AnswerForm.BLOCKS, examples=[few_shot(many)]).user
+    assert '| {"path": "x.py"' in user
+    assert "<<<CUT" not in user
