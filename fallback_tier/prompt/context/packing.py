@@ -1,6 +1,6 @@
 """Units, best first, into snippets: whole, merged with their neighbours, within the budget."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -205,7 +205,7 @@ def pack(
     room: Room,
     *,
     first: int = 1,
-    hidden: Callable[[str], Collection[int]] = lambda _: (),
+    hidden: Callable[[str], frozenset[int]] = lambda _: frozenset(),
 ) -> tuple[Snippet, ...]:
     """What is wanted, as far as there is room; ``lines``: those of a file, without secrets; ``hidden``:
     the numbers (from 1) of those that are not as the file has them.
@@ -225,7 +225,7 @@ def pack(
             start_line=span.start + 1,
             text="".join(lines(span.path)[span.start : span.end]),
             hidden=tuple(
-                line for line in range(span.start + 1, span.end + 1) if line in hidden(span.path)
+                sorted(hidden(span.path) & frozenset(range(span.start + 1, span.end + 1)))
             ),
         )
         for number, span in enumerate(packing.spans, start=first)

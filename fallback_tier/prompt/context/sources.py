@@ -86,6 +86,7 @@ class Showable:
         self._sources = sources
         self._secrets = secrets
         self._lines: dict[str, list[str]] = {}
+        self._hidden: dict[str, frozenset[int]] = {}
 
     def lines(self, path: str) -> list[str]:
         """Its lines with their ends."""
@@ -96,9 +97,11 @@ class Showable:
 
     def hidden(self, path: str) -> frozenset[int]:
         """Numbers, from 1, of lines that are not shown as the file has them."""
-        pairs = zip(self.lines(path), self._sources.lines(path), strict=False)
-        return frozenset(
-            number
-            for number, (shown, line) in enumerate(pairs, start=1)
-            if shown != line or line.startswith(CUT_LINE)
-        )
+        if path not in self._hidden:
+            pairs = zip(self.lines(path), self._sources.lines(path), strict=False)
+            self._hidden[path] = frozenset(
+                number
+                for number, (shown, line) in enumerate(pairs, start=1)
+                if shown != line or line.startswith(CUT_LINE)
+            )
+        return self._hidden[path]
