@@ -8,6 +8,7 @@ What comes from outside enters as a fence (``fence``), never as bare text.
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fallback_audit.frozen import Frozen
@@ -22,7 +23,7 @@ from fallback_tier.prompt.context import Snippet, asked_for, select_snippets
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.prompt.render import render
 from fallback_tier.prompt.retry_words import retry_advice
-from fallback_tier.prompt.shown import advisory_text, check_tells, example_shown
+from fallback_tier.prompt.shown import advisory_text, check_tells, example_shown, snippets_shown
 from fallback_tier.prompt.turns import Conversation
 from fallback_tier.repo import AnswerForm, RepoContext
 from fallback_tier.retrieval import FewShot
@@ -156,12 +157,12 @@ class PromptBuilder:
         if not found:
             return None
         nonce = self._nonces()
-        snippets = (f"{one['id']}:\n{one['text']}" for one in self._shown(found, nonce))
+        shown = snippets_shown(found, partial(self._fence, nonce=nonce))
         asked = turns.MORE.format(
             nonce=nonce,
             one=turns.ONE[prompt.answer_form],
             reason=self._fence(reason, SourceKind.PREVIOUS_ANSWER, nonce),
-            snippets="\n\n".join(snippets),
+            snippets="\n\n".join(f"{one['id']}:\n{one['text']}" for one in shown),
         )
         more = prompt.opening.and_then(turns.DECLINED_TURN, asked, nonce)
         return prompt.model_copy(update={"snippets": (*prompt.snippets, *found), "more": more})
@@ -201,7 +202,7 @@ class PromptBuilder:
         return {
             "fence_code": nonce,
             "advisory": self._fence(advisory_text(advisory, ecosystem), SourceKind.ADVISORY, nonce),
-            "snippets": self._shown(snippets, nonce),
+            "snippets": snippets_shown(snippets, partial(self._fence, nonce=nonce)),
             "examples": [
                 {
                     "id": f"E{number}",
@@ -219,15 +220,6 @@ class PromptBuilder:
             if last is None
             else self._fence(last.prior_failure_summary, SourceKind.PRIOR_ATTEMPT_SUMMARY, nonce),
         }
-
-    def _shown(self, snippets: Sequence[Snippet], nonce: str) -> list[dict[str, str]]:
-        return [
-            {
-                "id": snippet.id,
-                "text": self._fence(snippet.shown, SourceKind.REPOSITORY_SNIPPET, nonce),
-            }
-            for snippet in snippets
-        ]
 
     def _fence(self, text: str, source_kind: SourceKind, nonce: str) -> str:
         return fence(text, source_kind=source_kind, nonce=nonce, secrets=self._secrets).text

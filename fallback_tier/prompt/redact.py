@@ -22,7 +22,7 @@ MIN_KNOWN_CHARS = 6
 #: Versions and version ranges (``"jsonwebtoken": "^9.0.0-beta.1"``) are not secrets.
 _VERSION = re.compile(rb"(?:npm:\S+@)?[\^~<>=!v ]*\d+(?:\.(?:\d+|[xX*]))+")
 #: What stands behind the shell's working folder: ``"$PWD:./bin:$PATH"`` gives no password its value.
-_WORKING_FOLDER = re.compile(rb"\$(?:OLD)?PWD:|\$\{(?:OLD)?PWD\}:")
+_WORKING_FOLDER = re.compile(rb"\$(?:(?:OLD)?PWD|\{(?:OLD)?PWD\}):\Z")
 _WORKING_FOLDER_BYTES = len("${OLDPWD}:")
 _PATHS = re.compile(rb"\.{0,2}/[\w./@-]*(?::[\w./@-]*)*")
 #: Code without quotes: a dotted or called name (``process.env.TOKEN_2``, ``config.token1``) …
@@ -112,10 +112,7 @@ def _replace(rule: _CompiledRule, data: bytes) -> tuple[bytes, int]:
 
 def _is_below_working_folder(data: bytes, start: int, stop: int) -> bool:
     before = data[max(0, start - _WORKING_FOLDER_BYTES) : start]
-    named = next(
-        (found for found in _WORKING_FOLDER.finditer(before) if found.end() == len(before)), None
-    )
-    return named is not None and _PATHS.fullmatch(data, start, stop) is not None
+    return bool(_WORKING_FOLDER.search(before) and _PATHS.fullmatch(data, start, stop))
 
 
 def _stand_in(secret: bytes) -> bytes:

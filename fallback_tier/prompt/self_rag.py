@@ -5,7 +5,7 @@ that is marked for the cache; what differs comes last: the plan so far, then one
 blocks have no variable. Whatever was written by others, the plan included, enters as a fence.
 """
 
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -18,6 +18,7 @@ from fallback_tier.ports import Message, ModelRequest, NonceSource
 from fallback_tier.prompt.builder import Prompt
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.prompt.render import render_own
+from fallback_tier.prompt.shown import snippets_shown
 
 #: A critique is one short object; as much again for a wordy reason.
 MAX_CRITIQUE_TOKENS: Final = 256
@@ -51,17 +52,7 @@ class SelfRagPrompts:
         variables = {
             "fence_code": nonce,
             "advisory": self._fence(prompt.advisory, SourceKind.ADVISORY, nonce),
-            "snippets": [
-                {
-                    "id": one.id,
-                    "text": self._fence(
-                        one.shown,
-                        SourceKind.REPOSITORY_SNIPPET,
-                        nonce,
-                    ),
-                }
-                for one in prompt.snippets
-            ],
+            "snippets": snippets_shown(prompt.snippets, partial(self._fence, nonce=nonce)),
             "prior_failure_summary": summary
             and self._fence(summary, SourceKind.PRIOR_ATTEMPT_SUMMARY, nonce),
             "retry_advice": prompt.retry_advice,

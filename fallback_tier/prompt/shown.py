@@ -1,10 +1,14 @@
-"""What a prompt says of an advisory and of an example, before it is fenced; and what it must say."""
+"""What a prompt says of an advisory, of snippets and of an example; and what it must say."""
+
+from collections.abc import Callable, Sequence
 
 from fallback_tier.advisory import Advisory, fixed_versions
 from fallback_tier.answers.block_form import SEARCH, write_edit
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.limits import MAX_EXAMPLE_BYTES, MAX_FENCE_PREFIX_BYTES
 from fallback_tier.outcome import SearchReplace
+from fallback_tier.prompt.context import Snippet
+from fallback_tier.prompt.fence import SourceKind
 from fallback_tier.repo import AnswerForm
 from fallback_tier.retrieval import FewShot, edit_line, example_text
 
@@ -21,6 +25,14 @@ def advisory_text(advisory: Advisory, ecosystem: str) -> str:
     if advisory.cwe:
         lines.append(f"weakness: {', '.join(advisory.cwe)}")
     return "\n".join((*lines, "", advisory.text))
+
+
+def snippets_shown(
+    snippets: Sequence[Snippet], fenced: Callable[[str, SourceKind], str]
+) -> list[dict[str, str]]:
+    """What a template is given of snippets: each one's id, and its text in a fence."""
+    kind = SourceKind.REPOSITORY_SNIPPET
+    return [{"id": one.id, "text": fenced(one.shown, kind)} for one in snippets]
 
 
 def example_shown(shot: FewShot, form: AnswerForm) -> str:

@@ -136,20 +136,14 @@ def _answered_last(run: Run, call: int, before: int) -> int | None:
     asked = [one for one in run.author_asked if one.seq < before]
     plain = [one for one in asked if not one.event.candidate]
     last = [one for one in asked if one.event.candidate and not plain] or plain[-1:]
-    answers = {one.event.call for one in run.of(AnswerReused) if _is_authors(one.event)}
-    answers |= {
-        one.event.call
+    its = next((one for one in last if one.event.call == call and not one.event.strict), None)
+    if its is None:
+        return None
+    came = isinstance(its.event, AnswerReused) or any(
+        one.seq < before and one.event.call == call and _is_authors(one.event)
         for one in run.of(ModelAnswered)
-        if one.seq < before and _is_authors(one.event)
-    }
-    return next(
-        (
-            one.seq
-            for one in last
-            if one.event.call == call and call in answers and not one.event.strict
-        ),
-        None,
     )
+    return its.seq if came else None
 
 
 def author_calls_bounded(trail: Trail) -> Iterator[Finding]:

@@ -162,9 +162,8 @@ def _diagnosis(verdict: GateVerdict) -> Diagnosis:
 
 def _sections(diagnosis: Diagnosis, taken: int) -> Iterator[str]:
     """``taken``: what earlier attempts take of the room, off the last section's share."""
-    spare = (
-        -taken
-    )  # a compiler's log has no tests: its diagnostics, the last section, get that room
+    # A compiler's log has no tests: its diagnostics, the last section, get that room.
+    spare = -taken
     for heading, lines in (
         (_TESTS, diagnosis.tests),
         (_ASSERTIONS, diagnosis.assertions),
