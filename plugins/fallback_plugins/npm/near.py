@@ -1,159 +1,177 @@
 """The two nearest rungs: an in-range refresh of the lock, and the bump of what is declared."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.ladder import Tried, blocked
-from fallback_plugins.npm.client import Client, Files, OverridePlace
+from fallback_plugins.ladder import Judge, Reached, blocked, does_not_serve
+from fallback_plugins.npm.client import Files, Wishes
+from fallback_plugins.npm.declaring import declare, no_fix, raise_override, unsupported
 from fallback_plugins.npm.layout import ECOSYSTEM
-from fallback_plugins.npm.manifest import (
-    PEER_SECTION,
-    Declared,
-    declared,
-    parse_manifest,
-    replace_spec,
-    with_value,
-)
-from fallback_plugins.npm.specs import admits, floor, foreign, raised
+from fallback_plugins.npm.registry import TellsDeprecated
+from fallback_plugins.npm.resolving import At, Resolver, asked_by_root
+from fallback_plugins.npm.specs import admits, foreign
 from fallback_plugins.npm.targets import Targets
-from fallback_plugins.tree import Ask, Node, Tree
-from fallback_tier.advisory import compare_versions
+from fallback_plugins.tree import Node, Tree
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to change, and which copies that is for: (package, version) → the rung."""
+class _Plan:
+    """What to change, which copies get which version, and which packages have no such plan."""
 
     files: Files
     wishes: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    steps: Mapping[tuple[str, str], LadderStep] = field(default_factory=dict)
+    declined: Mapping[str, RecipeError] = field(default_factory=dict)
 
-    @property
-    def is_empty(self) -> bool:
-        """Nothing to do."""
-        return not self.steps
+
+#: Adds one affected copy to a plan. Raises RecipeError: this rung is none for it.
+_Aim = Callable[[_Plan, At, Node], _Plan]
 
 
 @dataclass(frozen=True)
 class Near:
-    """Plans in-range refreshes and direct bumps for affected copies of a tree."""
+    """One client run for all packages: each affected copy to the lowest safe version that it can have."""
 
-    client: Client
+    resolver: Resolver
     targets: Targets
-    tried: dict[str, Tried]
-    #: A model's choice: this version, and nothing else.
-    only: str | None = None
-    #: Whether the manifests may be changed at all.
-    may_declare: bool = True
+    judge: Judge[Files]
 
-    def plan(self, files: Files, tree: Tree, nodes: tuple[Node, ...]) -> Plan:
-        """One plan for all these copies; what has no near rung is left out, and ``tried`` says why."""
-        plan = Plan(files)
-        for node in nodes:
-            try:
-                plan = self._for(plan, tree, node)
-            except RecipeError as error:
-                self.tried.setdefault(node.name, Tried()).no(LadderStep.DIRECT_BUMP, error)
+    def refresh(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
+        """Only the lock changes: versions that everyone who asks for a copy admits."""
+        return self._reached(at, packages, self._in_range)
+
+    def direct(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
+        """The project's own declarations, and the overrides that it has, are raised."""
+        return self._reached(at, packages, self._declared)
+
+    def not_declared(self, at: At, package: str) -> RecipeError | None:
+        """Why there is nothing that a direct bump could raise; None: there is."""
+        nodes = [node for node in self.judge.affected(at.tree) if node.name == package]
+        if any(asked_by_root(at, node) for node in nodes):
+            return None
+        if self.resolver.client.overrides(at.files, package):
+            return None
+        askers = [asker.label for node in nodes for asker, _ in at.tree.askers(node.key)]
+        return unsupported(
+            f"{askers[0] if askers else 'Nobody'} asks for it, not the project itself."
+        )
+
+    # --- what is planned ----------------------------------------------------------------------------
+
+    def _in_range(self, plan: _Plan, at: At, node: Node) -> _Plan:
+        target = self._fitting(at, node)
+        if target is None:
+            raise _who_blocks(at.tree, node, self.targets.lowest(node, lambda _version: True))
+        for place in self.resolver.client.overrides(plan.files, node.name):
+            if not (admits(place.spec, target) or place.spec.startswith("$")):
+                keys = ".".join(place.keys)
+                said = f"{keys} in {plan.files.root_manifest} forces {node.name} {place.spec}."
+                raise unsupported(said)
+        return replace(plan, wishes={**plan.wishes, (node.name, node.version): target})
+
+    def _declared(self, plan: _Plan, at: At, node: Node) -> _Plan:
+        target, own = self._fitting(at, node), asked_by_root(at, node)
+        files = plan.files
+        if target is None:
+            if not own:
+                return plan  # who asks for this copy is raised by another rung
+            target = self.targets.lowest(node, lambda _version: True)
+            if target is None:
+                raise no_fix(node)
+            files = declare(files, node.name, {ask.name for ask in own}, target)
+        for place in self.resolver.client.overrides(files, node.name):
+            if not (admits(place.spec, target) or place.spec.startswith("$")):
+                files = raise_override(files, place, target)
+        return replace(plan, files=files, wishes={**plan.wishes, (node.name, node.version): target})
+
+    def _fitting(self, at: At, node: Node) -> str | None:
+        _check_source(at.tree, node)
+        asks = [ask for _, ask in at.tree.askers(node.key)]
+
+        def fits(version: str) -> bool:
+            return all(admits(ask.spec, version) for ask in asks)
+
+        return self.targets.lowest(node, fits, tree=at.tree)
+
+    def _planned(self, at: At, packages: tuple[str, ...], aim: _Aim) -> _Plan:
+        plan = _Plan(at.files)
+        for node in self.judge.affected(at.tree):
+            if node.name in packages:
+                try:
+                    plan = aim(plan, at, node)
+                except RecipeError as error:
+                    plan = replace(plan, declined={**plan.declined, node.name: error})
         return plan
 
-    def _for(self, plan: Plan, tree: Tree, node: Node) -> Plan:
-        _check_source(tree, node)
-        asks = tree.askers(node.key)
-        places = self.client.overrides(plan.files, node.name) if self.may_declare else ()
-        wished = self._wish(tree, node, asks)
-        if wished is not None:
-            return self._with(plan, node, wished, LadderStep.LOCK_REFRESH, places)
-        target = self._target(node)
-        tried = self.tried.setdefault(node.name, Tried())
-        tried.no(LadderStep.LOCK_REFRESH, _who_blocks(tree, asks, node, target))
-        own = [ask for asker, ask in asks if tree.is_root(asker)]
-        if not own or not self.may_declare:
-            return plan
-        if target is None:
-            raise no_fix(node)
-        files = declare(plan.files, node.name, {ask.name for ask in own}, target)
-        return self._with(replace(plan, files=files), node, target, LadderStep.DIRECT_BUMP, places)
+    # --- what the client makes of it ----------------------------------------------------------------
 
-    def _with(
-        self,
-        plan: Plan,
-        node: Node,
-        target: str,
-        step: LadderStep,
-        places: tuple[OverridePlace, ...],
-    ) -> Plan:
-        files = plan.files
-        for place in places:
-            if not admits(place.spec, target) and not place.spec.startswith("$"):
-                files = raise_override(files, place, target)
-                step = LadderStep.DIRECT_BUMP
-                self.tried.setdefault(node.name, Tried()).no(
-                    LadderStep.LOCK_REFRESH,
-                    f"{'.'.join(place.keys)} in {files.root_manifest} forces {node.name}"
-                    f" {place.spec}.",
-                )
-        key = (node.name, node.version)
-        return Plan(files, {**plan.wishes, key: target}, {**plan.steps, key: step})
+    def _reached(self, at: At, packages: tuple[str, ...], aim: _Aim) -> Reached[Files]:
+        def planned() -> _Plan:
+            return self._planned(at, packages, aim)
 
-    def _wish(self, tree: Tree, node: Node, asks: tuple[tuple[Node, Ask], ...]) -> str | None:
-        def fits(version: str) -> bool:
-            return all(admits(ask.spec, version) for _, ask in asks)
+        plan = planned()
+        if not plan.wishes or (self.resolver.fresh and plan.files is at.files):
+            return Reached(at, declined=plan.declined)
+        if not self._tells_deprecated(at.files) and self._learned(at.tree, plan.wishes):
+            plan = planned()
+        try:
+            after = self.resolver.resolve(plan.files, plan.wishes)
+        except RecipeError:
+            if not self._learned(at.tree, plan.wishes):
+                raise
+            plan = planned()
+            after = self.resolver.resolve(plan.files, plan.wishes)
+        else:
+            if self._learned(at.tree, self._deprecated(plan.wishes, after.files)):
+                plan = planned()
+                after = self.resolver.resolve(plan.files, plan.wishes)
+        return Reached(self._accepted(at, after, plan.wishes), declined=plan.declined)
 
-        if self.only is not None:
-            return self.only if fits(self.only) else None
-        return self.targets.lowest(node, fits, tree=tree)
+    def _accepted(self, at: At, after: At, wishes: Wishes) -> At:
+        """The result; where the exact versions can't be had, the highest that the ranges allow may do."""
+        problem = self._problem(at, after)
+        if problem is None:
+            return after
+        if not self.resolver.fresh and self.targets.only is None:
+            try:
+                highest = self.resolver.update(after.files, tuple({name: 0 for name, _ in wishes}))
+            except RecipeError as error:
+                problem = f"{problem} {error.problem}"
+            else:
+                if self._problem(at, highest) is None:
+                    return highest
+        raise does_not_serve(problem)
 
-    def _target(self, node: Node) -> str | None:
-        if self.only is not None:
-            return self.only
-        return self.targets.lowest(node, lambda _version: True)
+    def _problem(self, at: At, after: At) -> str | None:
+        problem = self.judge.problem(at, after)
+        if problem is None and not self.judge.is_nearer(at, after):
+            return f"{self.resolver.client.name} kept the affected version all the same."
+        return problem
 
+    def _tells_deprecated(self, files: Files) -> bool:
+        """A lock that marks deprecated entries tells by itself: only a failed run is worth the question."""
+        client = self.resolver.client
+        return isinstance(client, TellsDeprecated) and client.tells_deprecated(files)
 
-def declare(files: Files, package: str, keys: set[str], version: str) -> Files:
-    """Every declaration of the package under these keys made to admit the version, operators kept.
+    def _deprecated(self, wishes: Wishes, files: Files) -> Wishes:
+        client = self.resolver.client
+        if not isinstance(client, TellsDeprecated):
+            return {}
+        marked = client.deprecated(files)
+        return {copy: wish for copy, wish in wishes.items() if (copy[0], wish) in marked}
 
-    One that admits it stays: a lock says which version it is. Raises RecipeError: a spec that can't be
-    raised, or a peer declaration that doesn't admit it.
-    """
-    for path, text in files.manifests.items():
-        for place in declared(parse_manifest(path, text), package):
-            if place.key in keys and not admits(place.spec, version):
-                files = raise_place(files, path, package, place, version)
-    return files
-
-
-def raise_place(files: Files, path: str, package: str, place: Declared, version: str) -> Files:
-    """One declaration raised to the version; one that starts above it stays. Raises RecipeError."""
-    start = floor(place.spec)
-    if start is not None and compare_versions(ECOSYSTEM, start, version) > 0:
-        return files
-    if place.section == PEER_SECTION:
-        raise unsupported(
-            f"{PEER_SECTION} of {path} asks for {package} {place.spec!r}, which does not admit"
-            f" {version}; what its users install is their decision."
-        )
-    what = foreign(place.spec)
-    if what is not None:
-        raise unsupported(f"{path} takes {package} from {what} ({place.spec!r}).")
-    new = raised(place.spec, version)
-    if new is None:
-        raise unsupported(
-            f"{path} asks for {package} {place.spec!r}, a range that does not admit {version}"
-            " and is not one version to raise."
-        )
-    return files.with_manifest(path, replace_spec(path, files.manifests[path], place, new))
-
-
-def no_fix(node: Node) -> RecipeError:
-    """The typed refusal where nothing safe is named or published above a version."""
-    return RecipeError(
-        RefusalReason.NO_FIXED_VERSION,
-        f"No safe version of {node.name} above {node.version} is known.",
-        next_step="Replace the dependency, or take the advisory's workaround.",
-    )
+    def _learned(self, tree: Tree, wishes: Wishes) -> bool:
+        """Does the registry have better versions than these? Then targets know them."""
+        learned = False
+        for (name, _), wish in wishes.items():
+            if any(node.version == wish for node in tree.of(name)):
+                continue  # it is installed already
+            better = self.targets.checked(name, wish)
+            if better is not None and better != wish:
+                self.targets.prefer(name, wish, better)
+                learned = True
+        return learned
 
 
 def _check_source(tree: Tree, node: Node) -> None:
@@ -167,35 +185,11 @@ def _check_source(tree: Tree, node: Node) -> None:
     )
 
 
-def _who_blocks(
-    tree: Tree, asks: tuple[tuple[Node, Ask], ...], node: Node, target: str | None
-) -> RecipeError:
+def _who_blocks(tree: Tree, node: Node, target: str | None) -> RecipeError:
     if target is None:
         return no_fix(node)
-    for asker, ask in asks:
+    for asker, ask in tree.askers(node.key):
         if not admits(ask.spec, target):
-            return blocked(
-                node.name,
-                target,
-                parent=asker.label,
-                spec=ask.spec or "(unsaid)",
-                where=tree.source,
-            )
+            spec = ask.spec or "(unsaid)"
+            return blocked(node.name, target, parent=asker.label, spec=spec, where=tree.source)
     return blocked(node.name, target, parent="several parents", spec="together", where=tree.source)
-
-
-def raise_override(files: Files, place: OverridePlace, target: str) -> Files:
-    """An override that the root manifest has, made to admit the version."""
-    path = files.root_manifest
-    new = raised(place.spec, target) if floor(place.spec) is not None else target
-    text = with_value(path, files.manifests[path], place.keys, new or target)
-    return files.with_manifest(path, text)
-
-
-def unsupported(problem: str) -> RecipeError:
-    """The typed refusal for a declaration that no recipe changes."""
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        problem,
-        next_step="Change it by hand, or let a model propose the change.",
-    )

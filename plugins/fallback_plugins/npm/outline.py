@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.ladder import Tried, blocked, left_behind, whole_project_left
+from fallback_plugins.npm.declaring import no_fix
 from fallback_plugins.npm.layout import ECOSYSTEM
-from fallback_plugins.npm.near import no_fix
 from fallback_plugins.npm.npm_client import NpmClient
 from fallback_plugins.npm.pins import raise_pins
 from fallback_plugins.npm.project import NpmProject
@@ -36,7 +36,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
             if not site.names_any(repo, names):
                 continue
             if site.lock is None:
-                fix = raise_pins(project.files, advisory, targets, None)
+                fix = raise_pins(project.files, advisory, targets)
                 found: list[Move | Left] = [*fix.moves, *fix.left] if fix else []
             else:
                 found = list(_first_rungs(project, advisory, targets))

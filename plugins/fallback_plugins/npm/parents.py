@@ -1,17 +1,25 @@
 """The parent bump: which ancestors to raise, and to what, so that an affected copy can go."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from fallback_plugins.ladder import blocked
+from fallback_audit.vocabulary import LadderStep
+from fallback_plugins.ladder import Climb, Judge, Reached, Strategy, blocked, does_not_serve
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.declaring import declare, no_fix
 from fallback_plugins.npm.layout import ECOSYSTEM
-from fallback_plugins.npm.near import no_fix
 from fallback_plugins.npm.registry import Release
+from fallback_plugins.npm.resolving import At, Resolver
 from fallback_plugins.npm.specs import admits
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Ask, Node, Tree
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_prerelease
+from fallback_tier.errors import RecipeError
+
+#: Client runs that one package's parent bump may cost. The prediction is right the first time as a rule;
+#: an old lock makes each run ask the registry about every package in it.
+MAX_TRIALS = 4
 
 #: Ancestors above the affected copy that are asked about: each costs the registry a question, and real
 #: chains of exact pins are shorter.
@@ -105,3 +113,57 @@ class ParentWalk:
 def _lets_go(release: Release, name: str, ok: tuple[str, ...]) -> bool:
     spec = release.asks.get(name)
     return spec is None or any(admits(spec, version) for version in ok)
+
+
+@dataclass(frozen=True)
+class ParentBump:
+    """Predicted by ``ParentWalk``, tried with the client; ``near`` then takes what the new asks admit."""
+
+    resolver: Resolver
+    targets: Targets
+    judge: Judge[Files]
+    near: Sequence[Strategy[Files]]
+
+    def attempt(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
+        """One trial for several packages: a parent often clears them all. Raises RecipeError."""
+        failed: dict[str, str] = {}
+        error: RecipeError | None = None
+        for _ in range(MAX_TRIALS if len(packages) == 1 else 1):
+            try:
+                changes = self._wanted(at, packages, failed)
+            except RecipeError as blocking:
+                raise error or blocking from None
+            try:
+                return self._tried(at, packages, changes)
+            except RecipeError as problem:
+                error = problem
+            if all(failed.get(name) == version for (name, _), version in changes.declares.items()):
+                break
+            failed |= {name: version for (name, _), version in changes.declares.items()}
+        raise error or does_not_serve(f"No parent of {', '.join(packages)} can be raised.")
+
+    def _wanted(self, at: At, packages: tuple[str, ...], failed: dict[str, str]) -> Changes:
+        walk, changes = ParentWalk(at.tree, self.targets, failed), Changes()
+        for node in self.judge.affected(at.tree):
+            if node.name in packages:
+                changes.add(walk.changes(node))
+        return changes
+
+    def _tried(self, at: At, packages: tuple[str, ...], changes: Changes) -> Reached[Files]:
+        """One trial with the real client. Raises RecipeError: it leaves one of the packages affected."""
+        files, wishes = at.files, dict(changes.wishes)
+        for (package, key), version in changes.declares.items():
+            files = declare(files, package, {key}, version)
+            for node in at.tree.of(package):
+                asks = at.tree.askers(node.key)
+                if any(ask.name == key for asker, ask in asks if at.tree.is_root(asker)):
+                    wishes[package, node.version] = version
+        after = Climb(self.judge, self.resolver.resolve(files, wishes))
+        after.run(self.near)  # an ask that was widened now admits a refresh of the copy itself
+        aimed = {(n.name, n.version) for n in self.judge.affected(at.tree) if n.name in packages}
+        for node in self.judge.affected(after.at.tree):
+            if (node.name, node.version) in aimed:
+                problem = self.judge.problem(at, after.at)
+                raise does_not_serve(problem or f"{node.label} would still be installed.")
+        step = None if changes.declares else LadderStep.LOCK_REFRESH
+        return Reached(after.at, changes.raised, step=step)

@@ -3,9 +3,9 @@
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.ladder import ProjectFix, Tried, left_behind
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.declaring import no_fix, raise_place, unsupported
 from fallback_plugins.npm.layout import ECOSYSTEM, may_name
 from fallback_plugins.npm.manifest import PEER_SECTION, Declared, declared, parse_manifest
-from fallback_plugins.npm.near import no_fix, raise_place, unsupported
 from fallback_plugins.npm.specs import admits, floor, foreign
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Node
@@ -15,9 +15,7 @@ from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import ClearedPath, Left, Move
 
 
-def raise_pins(
-    files: Files, advisory: Advisory, targets: Targets, only: tuple[str, str] | None
-) -> ProjectFix | None:
+def raise_pins(files: Files, advisory: Advisory, targets: Targets) -> ProjectFix | None:
     """Each declaration that starts from an affected version, raised; None: there is none."""
     texts: dict[str, str] = {}
     moves: list[Move] = []
@@ -36,7 +34,7 @@ def raise_pins(
                 try:
                     if problem is not None:
                         raise problem
-                    version = only[1] if only else _target(targets, node)
+                    version = _target(targets, node)
                     files = _raised(files, path, package, place, version)
                 except RecipeError as error:
                     left.append(_left(advisory, path, node, error))

@@ -5,26 +5,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import no_override, use_bump
-from fallback_plugins.ladder import ProjectFix, Tried, left_behind
+from fallback_plugins.ladder import Climb, ProjectFix
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients import client_for
-from fallback_plugins.npm.climb import Climb
-from fallback_plugins.npm.force import force
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST
 from fallback_plugins.npm.lockfile import parse_lock
 from fallback_plugins.npm.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
 from fallback_plugins.npm.pins import pinned, raise_pins
 from fallback_plugins.npm.projects import Site
 from fallback_plugins.npm.registry import NpmRegistry
-from fallback_plugins.npm.standing import Mended
+from fallback_plugins.npm.resolving import Resolver, judge_of
+from fallback_plugins.npm.strategies import Strategies
 from fallback_plugins.npm.targets import Targets
-from fallback_plugins.tree import Node, Tree
-from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
+from fallback_plugins.tree import Node
+from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import Left, Move
 from fallback_tier.repo import RepoContext
 
 
@@ -67,42 +65,43 @@ class NpmProject:
             return None
         if self.files.root_manifest not in self.files.manifests:
             return self._lock_alone(advisory)
-        return self._climbed(advisory, self._start(self.files, advisory))
+        return self._climbed(self._strategies(advisory, Resolver(self.client)), self.files)
 
-    def _start(self, files: Files, advisory: Advisory, *, fresh: bool = False) -> Climb:
+    def _strategies(self, advisory: Advisory, resolver: Resolver) -> Strategies:
+        return Strategies(resolver, self._targets(advisory), judge_of(advisory))
+
+    def _targets(self, advisory: Advisory) -> Targets:
         # Of files alone nothing is asked; a named choice was made with the registry's knowledge.
         quiet = self.repo.settings.offline or self.only is not None
         registry = None if quiet else NpmRegistry(self.clients)
-        only = self.only[1] if self.only else None
-        client = client_for(files.lock, self.clients) if fresh else self.client
-        targets = Targets(advisory, registry)
-        return Climb(client, targets, advisory, files, fresh=fresh, only=only)
+        return Targets(advisory, registry, self.only[1] if self.only else None)
 
-    def _climbed(self, advisory: Advisory, climb: Climb) -> ProjectFix | None:
-        if not climb.affected():
+    def _climbed(self, strategies: Strategies, files: Files) -> ProjectFix | None:
+        climb = Climb(strategies.judge, strategies.resolver.position(files))
+        if not climb.packages:
             return None
-        if self.only is not None and self.forced:
-            force(climb, *self.only)
+        if self.only is None:
+            chosen = strategies.all
         else:
-            climb.run()
-        left = {node.key for node in climb.affected()}
-        climb.prune(self.files.manifests, lambda nodes: {node.key for node in nodes} <= left)
-        return self._fix(advisory, climb)
+            chosen = [strategies.forced(self.only[1])] if self.forced else strategies.near
+        climb.run(chosen)
+        climb.at = strategies.pruned(climb.at, self.files.manifests)
+        return self._fix(climb, strategies)
 
-    def _fix(self, advisory: Advisory, climb: Climb) -> ProjectFix:
-        texts = dict(climb.files.texts)
-        if climb.fresh and climb.files.lock is not None:
-            del texts[climb.files.lock]  # a scratch lock: the project has none
-        manifest = self.path
+    def _fix(self, climb: Climb[Files], strategies: Strategies) -> ProjectFix:
+        at, manifest = climb.at, self.path
+        texts = dict(at.files.texts)
+        if strategies.resolver.fresh and at.files.lock is not None:
+            del texts[at.files.lock]  # a scratch lock: the project has none
         return ProjectFix(
             texts={
                 path: text for path, text in texts.items() if self.files.texts.get(path) != text
             },
-            moves=moves(climb, advisory, manifest),
-            left=lefts(climb, advisory, manifest),
-            before=replace(climb.before, source=manifest),
-            after=replace(climb.tree, source=manifest),
-            notes=tuple(climb.targets.notes),
+            moves=climb.moves(manifest),
+            left=climb.lefts(manifest),
+            before=replace(climb.start.tree, source=manifest),
+            after=replace(at.tree, source=manifest),
+            notes=tuple(strategies.targets.notes),
         )
 
     # --- a manifest without a lock --------------------------------------------------------------------
@@ -112,15 +111,14 @@ class NpmProject:
         quiet = self.repo.settings.offline
         if self.forced:
             return self._forced_without_lock(advisory)
-        targets = Targets(advisory, None if quiet else NpmRegistry(self.clients))
-        pins = raise_pins(self.files, advisory, targets, self.only)
+        pins = raise_pins(self.files, advisory, self._targets(advisory))
         enough = pins is not None and not isinstance(advisory, AdvisoryBundle)
         if enough or quiet or self.only is not None or not self._has_dependencies():
             return pins
         files = self.files
         for path, text in pins.texts.items() if pins else ():
             files = files.with_manifest(path, text)
-        fix = self._climbed(advisory, self._fresh(files, advisory))
+        fix = self._fresh(files, advisory)
         if pins is None:
             return fix
         if fix is None:
@@ -129,10 +127,11 @@ class NpmProject:
             fix, moves=(*pins.moves, *fix.moves), cleared=pins.cleared, left=(*pins.left, *fix.left)
         )
 
-    def _fresh(self, files: Files, advisory: Advisory) -> Climb:
+    def _fresh(self, files: Files, advisory: Advisory) -> ProjectFix | None:
         client = client_for(None, self.clients)
         resolved = client.resolve(replace(files, lock=None, lock_text=""))
-        return self._start(resolved, advisory, fresh=True)
+        resolver = Resolver(client_for(resolved.lock, self.clients), fresh=True)
+        return self._climbed(self._strategies(advisory, resolver), resolved)
 
     def _forced_without_lock(self, advisory: Advisory) -> ProjectFix | None:
         if pinned(self.files, advisory) and self.only is not None:
@@ -141,7 +140,7 @@ class NpmProject:
             raise no_override(f"{self.path} has no lock: what it brings in can't be known offline.")
         if not self._has_dependencies():
             return None
-        return self._climbed(advisory, self._fresh(self.files, advisory))
+        return self._fresh(self.files, advisory)
 
     def _has_dependencies(self) -> bool:
         manifests = (parse_manifest(path, text) for path, text in self.files.manifests.items())
@@ -163,19 +162,16 @@ class NpmProject:
         manifests = declared_in(self.files)
         if manifests is None:
             raise self._missing(affected[0])
-        climb = self._start(replace(self.files, manifests=manifests), advisory)
-        climb.may_declare = False
-        climb.run()
-        if not climb.mended:
-            raise self._missing(climb.affected()[0])
-        found = self._fix(advisory, climb)
-        lock = climb.files.lock_text
+        strategies = self._strategies(advisory, Resolver(self.client))
+        files = replace(self.files, manifests=manifests)
+        climb = Climb(strategies.judge, strategies.resolver.position(files))
+        climb.run([strategies.lock_alone])
+        if climb.at is climb.start:
+            raise self._missing(affected[0])
+        found = self._fix(climb, strategies)
         return replace(
             found,
-            texts={self.path: lock},
-            moves=tuple(
-                move.model_copy(update={"step": LadderStep.LOCK_EDIT}) for move in found.moves
-            ),
+            texts={self.path: climb.at.files.lock_text},
             left=tuple(
                 item.model_copy(update={"reason": RefusalReason.MANIFEST_MISSING})
                 if item.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
@@ -210,71 +206,3 @@ def declared_in(files: Files) -> Mapping[str, str] | None:
         path = place if files.folder == "." else f"{files.folder}/{place}"
         found[path] = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
     return found
-
-
-def moves(climb: Climb, advisory: Advisory, manifest: str) -> tuple[Move, ...]:
-    """One move for each version that a package's affected copies went to."""
-    left = {(node.name, node.version) for node in climb.affected()}
-    found: dict[tuple[str, str | None], dict[str, None]] = {}
-    for node in climb.before.affected(advisory, ECOSYSTEM):
-        if (node.name, node.version) not in left:
-            now = _now(climb.tree, node)
-            found.setdefault((node.name, now), {})[node.version] = None
-    return tuple(
-        _move(climb, manifest, package, tuple(versions), after)
-        for (package, after), versions in found.items()
-    )
-
-
-def _move(
-    climb: Climb, manifest: str, package: str, versions: tuple[str, ...], after: str | None
-) -> Move:
-    steps = [how for v in versions if (how := climb.mended.get((package, v))) is not None]
-    order = list(LadderStep)
-    # A copy that went away beside another's fix has that one's rung.
-    how = max(steps, key=lambda how: order.index(how.step)) if steps else _any_step(climb)
-    tried = climb.tried.get(package, Tried())
-    return Move(
-        package=package,
-        manifest=manifest,
-        step=how.step,
-        before=tuple(sorted(versions, key=lambda version: sort_key(ECOSYSTEM, version))),
-        after=after,
-        raised=tuple(name for name in how.raised if name != f"{package} {after}"),
-        declined=tuple(
-            dict.fromkeys(s for s in tried.declined if order.index(s.step) < order.index(how.step))
-        ),
-    )
-
-
-def _any_step(climb: Climb) -> Mended:
-    return next(iter(climb.mended.values()), Mended(LadderStep.LOCK_REFRESH))
-
-
-def _now(tree: Tree, node: Node) -> str | None:
-    """What stands in an affected copy's place: at its key, or the lowest copy above it."""
-    at = tree.nodes.get(node.key)
-    if at is not None and at.name == node.name:
-        return at.version
-    floor = sort_key(ECOSYSTEM, node.version)
-    higher = [v for o in tree.of(node.name) if sort_key(ECOSYSTEM, v := o.version) > floor]
-    return min(higher, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
-
-
-def lefts(climb: Climb, advisory: Advisory, manifest: str) -> tuple[Left, ...]:
-    """What is still affected, a package at a time."""
-    versions: dict[str, list[Node]] = {}
-    for node in climb.affected():
-        versions.setdefault(node.name, []).append(node)
-    return tuple(
-        left_behind(
-            advisory,
-            ECOSYSTEM,
-            package=name,
-            versions=dict.fromkeys(node.version for node in nodes),
-            manifest=manifest,
-            error=climb.why_left(nodes[0]),
-            tried=climb.tried.get(name, Tried()),
-        )
-        for name, nodes in versions.items()
-    )

@@ -3,9 +3,9 @@
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins import bumping
 from fallback_plugins.ladder import climb_all, combined, refuse
+from fallback_plugins.npm.declaring import no_fix, unsupported
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST, is_manifest
 from fallback_plugins.npm.manifest import SECTIONS, parse_manifest
-from fallback_plugins.npm.near import no_fix, unsupported
 from fallback_plugins.npm.pins import pinned, raise_pins
 from fallback_plugins.npm.project import NpmProject, declared_in
 from fallback_plugins.npm.projects import Site, discover
@@ -103,7 +103,7 @@ def _is_held(project: NpmProject, advisory: Advisory) -> bool:
 def _pins_held(project: NpmProject, advisory: Advisory) -> bool:
     if not pinned(project.files, advisory):
         return False
-    fix = raise_pins(project.files, advisory, Targets(advisory, None), None)
+    fix = raise_pins(project.files, advisory, Targets(advisory, None))
     if fix is None:
         return False
     hard = [item for item in fix.left if item.reason is not RefusalReason.NO_FIXED_VERSION] or [

@@ -20,10 +20,14 @@ from fallback_tier.errors import RecipeError, ToolError
 
 @dataclass
 class Targets:
-    """Chooses versions for one climb. ``registry`` None: the files and the advisory alone (offline)."""
+    """Chooses versions for one climb. ``registry`` None: the files and the advisory alone (offline).
+
+    ``only``: the version that somebody chose already; no other serves.
+    """
 
     advisory: Advisory
     registry: NpmRegistry | None
+    only: str | None = None
     #: Why the registry could not be asked, once.
     notes: list[str] = field(default_factory=list)
     _better: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -85,6 +89,8 @@ class Targets:
 
         A pre-release serves in the place of a release only where nothing else does.
         """
+        if self.only is not None:
+            return self.only if fits(self.only) else None
         named = list(filter(fits, self.named(node.name, node.version, tree)))
         for version in named:
             if not is_prerelease(ECOSYSTEM, version) or is_prerelease(ECOSYSTEM, node.version):
@@ -98,6 +104,8 @@ class Targets:
     def checked(self, package: str, version: str) -> str | None:
         """The version if the registry has it undeprecated; else the lowest published safe one above what
         it replaces that is as good. None: nothing published serves."""
+        if self.only is not None:
+            return version
         known = {release.version: release for release in self.releases(package)}
         if not known or (version in known and not known[version].deprecated):
             return version

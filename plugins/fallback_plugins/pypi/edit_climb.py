@@ -6,12 +6,14 @@ from typing import ClassVar
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.bumping import unsupported
+from fallback_plugins.ladder import Strategy
 from fallback_plugins.pypi import lock_edit
-from fallback_plugins.pypi.lock_edit import Rung, State, not_admitting
+from fallback_plugins.pypi.lock_edit import State, not_admitting, strategy
 from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.scratch_lock import PackageIndex
 from fallback_plugins.pypi.uv_client import UvClient
 from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 
 #: May the declaration of this package be raised?
@@ -33,14 +35,14 @@ class EditClimber(ABC):
         self.releases = Releases(None if offline else UvClient(clients))
         self._index = PackageIndex(clients)
 
-    def rungs(self, *, declares: bool) -> list[tuple[LadderStep, Rung]]:
+    def strategies(self, *, declares: bool) -> list[Strategy[Mapping[str, str]]]:
         """Cheapest first. ``declares``: the manifest is in the repository."""
         if not declares:
-            return [(self.ALONE, self._refresh)]
+            return [strategy(self.ALONE, self._refresh)]
         return [
-            (LadderStep.LOCK_REFRESH, self._refresh),
-            (LadderStep.DIRECT_BUMP, self._direct),
-            (LadderStep.PARENT_BUMP, self._parent),
+            strategy(LadderStep.LOCK_REFRESH, self._refresh),
+            strategy(LadderStep.DIRECT_BUMP, self._direct, self._not_declared),
+            strategy(LadderStep.PARENT_BUMP, self._parent),
         ]
 
     @abstractmethod
@@ -53,9 +55,12 @@ class EditClimber(ABC):
 
     def _direct(self, state: State, package: str) -> State:
         """The package's own declaration may be raised."""
-        if not any(lock_edit.declared(self._manifests(state), package)):
-            raise unsupported(f"{self._manifest} does not ask for {package}.")
         return self._moved(state, package, lambda name: name == package)
+
+    def _not_declared(self, state: State, package: str) -> RecipeError | None:
+        if any(lock_edit.declared(self._manifests(state), package)):
+            return None
+        return unsupported(f"{self._manifest} does not ask for {package}.")
 
     def _parent(self, state: State, package: str) -> State:
         """Every declaration that stands in the way may be raised."""
@@ -66,7 +71,7 @@ class EditClimber(ABC):
         return self.releases.lowest_safe(self._advisory, package, held, lambda _: True)
 
     def _manifests(self, state: State) -> dict[str, str]:
-        return {path: text for path, text in state.texts.items() if path != self._path}
+        return {path: text for path, text in state.files.items() if path != self._path}
 
 
 def check_raises(

@@ -1,14 +1,22 @@
 """What every Python project with a lock has in common: its rungs are climbed one after the other."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.ladder import ProjectFix, Tried, left_behind
+from fallback_plugins.ladder import (
+    Climb,
+    Judge,
+    Position,
+    ProjectFix,
+    Reached,
+    Strategy,
+    Tried,
+    left_behind,
+)
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.pyproject import (
@@ -18,10 +26,9 @@ from fallback_plugins.pypi.pyproject import (
     strings_by_name,
 )
 from fallback_plugins.pypi.releases import lowest_safe
-from fallback_plugins.pypi.resolver import resolver_failed
 from fallback_plugins.pypi.rewrite import apply_edits, edits_for
 from fallback_plugins.pypi.survey import ECOSYSTEM
-from fallback_plugins.tree import Node, Tree, downgraded
+from fallback_plugins.tree import Node, Tree
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Left, Move, Outline
@@ -30,13 +37,8 @@ from fallback_tier.outcome import Left, Move, Outline
 _MANIFESTS = 16
 
 
-@dataclass(frozen=True)
-class State:
-    """The project's texts by path, and the tree that its lock holds."""
-
-    texts: Mapping[str, str]
-    tree: Tree
-
+#: The project's texts by path, and the tree that its lock holds.
+State = Position[Mapping[str, str]]
 
 #: One way to bring a package out of reach. Raises RecipeError where it doesn't serve.
 Rung = Callable[[State, str], State]
@@ -50,62 +52,37 @@ def affected_versions(tree: Tree, advisory: Advisory) -> dict[str, tuple[str, ..
     return {name: _sorted(versions) for name, versions in found.items()}
 
 
+def strategy(
+    step: LadderStep,
+    rung: Rung,
+    refusal: Callable[[State, str], RecipeError | None] = lambda _at, _package: None,
+) -> Strategy[Mapping[str, str]]:
+    """A rung over a Python lock: one package at a time, and all of its copies."""
+
+    def attempt(at: State, packages: tuple[str, ...]) -> Reached[Mapping[str, str]]:
+        (package,) = packages
+        after = rung(at, package)
+        return Reached(after, _raised(at.tree, after.tree, package))
+
+    return Strategy(step, attempt, refusal, together=False)
+
+
 def climb(
-    advisory: Advisory, path: str, start: State, rungs: Sequence[tuple[LadderStep, Rung]]
+    advisory: Advisory, path: str, start: State, strategies: Iterable[Strategy[Mapping[str, str]]]
 ) -> ProjectFix | None:
     """Every affected package brought out of reach by the cheapest rung that serves; None: none is.
 
-    Rung by rung, so that one that clears several packages is not climbed twice. What no rung mends is in
-    ``left``.
+    What no rung mends is in ``left``.
     """
-    held = affected_versions(start.tree, advisory)
-    if not held:
+    climbing = Climb(Judge(ECOSYSTEM, advisory), start)
+    if not climbing.packages:
         return None
-    tried = {name: Tried() for name in held}
-    moves: list[Move] = []
-    state = start
-    for step, rung in rungs:
-        for name in held:
-            if name not in affected_versions(state.tree, advisory):
-                continue
-            try:
-                after = rung(state, name)
-                _check(advisory, state.tree, after.tree, name)
-            except RecipeError as error:
-                tried[name].no(step, error)
-                continue
-            cleared = affected_versions(state.tree, advisory).keys() - affected_versions(
-                after.tree, advisory
-            )
-            raised_too = _raised(state.tree, after.tree, cleared)
-            moves += [
-                Move(
-                    package=one,
-                    manifest=path,
-                    step=step,
-                    before=held[one],
-                    after=highest_of(after.tree, one),
-                    raised=raised_too,
-                    declined=tried[one].declined,
-                )
-                for one in held
-                if one in cleared
-            ]
-            state = after
-    left = tuple(
-        left_behind(
-            advisory,
-            ECOSYSTEM,
-            package=name,
-            versions=versions,
-            manifest=path,
-            error=_refusal(tried[name]),
-            tried=tried[name],
-        )
-        for name, versions in affected_versions(state.tree, advisory).items()
+    climbing.run(strategies)
+    at = climbing.at
+    changed = {name: text for name, text in at.files.items() if text != start.files.get(name)}
+    return ProjectFix(
+        changed, climbing.moves(path), climbing.lefts(path), before=start.tree, after=at.tree
     )
-    changed = {at: text for at, text in state.texts.items() if text != start.texts.get(at)}
-    return ProjectFix(changed, tuple(moves), left, before=start.tree, after=state.tree)
 
 
 def outline(
@@ -231,36 +208,13 @@ def _asked(path: str, text: str) -> Mapping[str, tuple[RequirementString, ...]]:
     return {name: tuple(strings) for name, strings in found.items()}
 
 
-def _check(advisory: Advisory, before: Tree, after: Tree, package: str) -> None:
-    """What no rung may do. Raises RecipeError."""
-    old, new = affected_versions(before, advisory), affected_versions(after, advisory)
-    if package in new:
-        held = ", ".join(new[package])
-        raise resolver_failed(f"It would leave {package} {held} in {after.source}.")
-    for name, versions in new.items():
-        added = [version for version in versions if version not in old.get(name, ())]
-        if added:
-            raise resolver_failed(f"It would bring {name} {added[0]}, which is itself affected.")
-    lower = downgraded(before, after, ECOSYSTEM)
-    if lower:
-        raise resolver_failed(f"It is no pure upgrade: {lower}.")
-
-
-def _raised(before: Tree, after: Tree, cleared: Iterable[str]) -> tuple[str, ...]:
+def _raised(before: Tree, after: Tree, package: str) -> tuple[str, ...]:
     """Other packages that went up with the fix, asking or asked for, as ``name version``."""
     return tuple(
         f"{name} {now}"
-        for name in sorted(before.by_name.keys() - set(cleared))
+        for name in sorted(before.by_name.keys() - {package})
         if (now := highest_of(after, name)) is not None and now != highest_of(before, name)
     )
-
-
-def _refusal(tried: Tried) -> RecipeError:
-    """The most telling of what was said: a named constraint, else the last."""
-    for error in tried.errors:
-        if error.reason is RefusalReason.BLOCKED_BY_CONSTRAINT:
-            return error
-    return tried.errors[-1]
 
 
 def _sorted(versions: Mapping[str, None]) -> tuple[str, ...]:

@@ -67,8 +67,8 @@ class PipenvProject:
             return None
         climber = _Climber(self, advisory)
         start = State({self.path: self.lock.text, **self.texts}, self._tree)
-        rungs = climber.rungs(declares=bool(self.texts))
-        fix = lock_edit.climb(advisory, self.path, start, rungs)
+        strategies = climber.strategies(declares=bool(self.texts))
+        fix = lock_edit.climb(advisory, self.path, start, strategies)
         if fix is None or fix.before is None or fix.after is None:
             return fix
         notes = [*climber.releases.notes]
@@ -148,7 +148,7 @@ class _Climber(EditClimber):
 
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
         path, texts = self._project.path, self._manifests(state)
-        lock = PipfileLock(path, state.texts[path])
+        lock = PipfileLock(path, state.files[path])
         moved = {package: self._target(state, package)}
         while True:
             check_raises(texts, moved, may_raise)

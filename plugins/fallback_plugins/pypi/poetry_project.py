@@ -70,8 +70,8 @@ class PoetryProject:
             return None
         climber = _Climber(self, advisory)
         start = State({self.path: self._lock.text, **self.texts}, self._tree)
-        rungs = climber.rungs(declares=self._declares)
-        fix = lock_edit.climb(advisory, self.path, start, rungs)
+        strategies = climber.strategies(declares=self._declares)
+        fix = lock_edit.climb(advisory, self.path, start, strategies)
         if fix is None or fix.before is None or fix.after is None:
             return fix
         notes = tuple(climber.releases.notes)
@@ -136,7 +136,7 @@ class _Climber(EditClimber):
 
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
         path, texts = self._project.path, self._manifests(state)
-        lock = PoetryLock(path, state.texts[path])
+        lock = PoetryLock(path, state.files[path])
         planner = Planner(lock, self._index, self._advisory)
         planner.add(package, self._target(state, package))
         while True:

@@ -6,11 +6,11 @@ from functools import cached_property
 
 from packaging.version import Version
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.bumping import unsupported
-from fallback_plugins.ladder import blocked
+from fallback_plugins.ladder import Strategy, blocked
 from fallback_plugins.pypi import lock_edit, uv_files
-from fallback_plugins.pypi.lock_edit import State, admits, highest_of, not_admitting
+from fallback_plugins.pypi.lock_edit import State, admits, highest_of, not_admitting, strategy
 from fallback_plugins.pypi.releases import Releases, lowest_safe
 from fallback_plugins.pypi.resolver import Locked, blocker_of, resolver_failed, uv_accepts, uv_lock
 from fallback_plugins.pypi.scratch_lock import PackageIndex, lowest_python
@@ -56,6 +56,16 @@ class UvClimber:
         self._lock = files.lock
         self._old = files.text
         self.releases = Releases(None if offline else UvClient(clients))
+
+    @property
+    def strategies(self) -> list[Strategy[Mapping[str, str]]]:
+        """Cheapest first."""
+        return [
+            strategy(LadderStep.LOCK_REFRESH, self.refresh),
+            strategy(LadderStep.DIRECT_BUMP, self.direct, self._not_held_back),
+            strategy(LadderStep.PARENT_BUMP, self.parent, self._not_brought_in),
+            strategy(LadderStep.OVERRIDE, self.override),
+        ]
 
     def check_readable(self) -> None:
         """Raises RecipeError for what uv must not be shown: said once, not by each rung."""
@@ -104,6 +114,16 @@ class UvClimber:
                 raise
             return rung(state, package, target)
 
+    def _not_held_back(self, state: State, package: str) -> RecipeError | None:
+        if any(lock_edit.declared(self._manifests(state), package)):
+            return None
+        return unsupported(f"No manifest of {self._lock} holds {package} back.")
+
+    def _not_brought_in(self, state: State, package: str) -> RecipeError | None:
+        if self._ancestors(state, package, self._manifests(state)):
+            return None
+        return unsupported(f"No declared package of {self._lock} brings in {package}.")
+
     def _refreshed(self, state: State, package: str, target: str) -> State:
         manifests = self._manifests(state)
         excluded = not_admitting(manifests, package, target)
@@ -123,8 +143,6 @@ class UvClimber:
     def _by_parents(self, state: State, package: str, target: str) -> State:
         manifests = self._manifests(state)
         ancestors = self._ancestors(state, package, manifests)
-        if not ancestors:
-            raise unsupported(f"No declared package of {self._lock} brings in {package}.")
         last: RecipeError | None = None
         found: dict[str, str] = {}
         for name, held in ancestors:
@@ -226,8 +244,8 @@ class UvClimber:
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> State:
         """The lock with these versions, everything else kept where it can be. Raises RecipeError."""
-        files = uv_files.scratch_files(manifests, self._lock, state.texts[self._lock])
-        stubs = stub_wheels(self._lock, state.texts[self._lock])
+        files = uv_files.scratch_files(manifests, self._lock, state.files[self._lock])
+        stubs = stub_wheels(self._lock, state.files[self._lock])
         pins = [f"--upgrade-package={name}=={version}" for name, version in wanted.items()]
         try:
             new = uv_lock(self._clients, files, self._lock, pins, stubs=stubs)
@@ -281,4 +299,4 @@ class UvClimber:
 
     @staticmethod
     def _manifests(state: State) -> dict[str, str]:
-        return {path: text for path, text in state.texts.items() if not path.endswith(".lock")}
+        return {path: text for path, text in state.files.items() if not path.endswith(".lock")}

@@ -1,16 +1,16 @@
 """A uv project (lock, manifest, workspace members) brought out of an advisory's reach by the real uv."""
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.bumping import unsupported
-from fallback_plugins.ladder import ProjectFix
+from fallback_plugins.ladder import ProjectFix, Strategy
 from fallback_plugins.pypi import lock_edit, uv_files
 from fallback_plugins.pypi.force import refuse_direct
-from fallback_plugins.pypi.lock_edit import Rung, State, not_admitting
+from fallback_plugins.pypi.lock_edit import State, not_admitting, strategy
 from fallback_plugins.pypi.uv_climb import UvClimber, UvFiles
 from fallback_plugins.pypi.uv_lock import (
     foreign_source,
@@ -50,16 +50,10 @@ class UvProject:
             return None
         climber = self._climber(advisory)
         if self._root in self._manifests:
-            rungs = [
-                (LadderStep.LOCK_REFRESH, climber.refresh),
-                (LadderStep.DIRECT_BUMP, climber.direct),
-                (LadderStep.PARENT_BUMP, climber.parent),
-                (LadderStep.OVERRIDE, climber.override),
-            ]
-        else:
-            climber.check_rebuilt()
-            rungs = [(LadderStep.LOCK_EDIT, climber.refresh)]
-        return self._climbed(advisory, climber, rungs)
+            return self._climbed(advisory, climber, climber.strategies)
+        climber.check_rebuilt()
+        alone = strategy(LadderStep.LOCK_EDIT, climber.refresh)
+        return self._climbed(advisory, climber, [alone])
 
     def force(self, advisory: Advisory) -> ProjectFix | None:
         """The override rung alone, for what no manifest of the project asks for."""
@@ -72,7 +66,7 @@ class UvProject:
                 self.path, f"{self._root}, where an override stands, is missing."
             )
         climber = self._climber(advisory)
-        return self._climbed(advisory, climber, [(LadderStep.OVERRIDE, climber.override)])
+        return self._climbed(advisory, climber, [strategy(LadderStep.OVERRIDE, climber.override)])
 
     def _climber(self, advisory: Advisory) -> UvClimber:
         files = UvFiles(self.path, self._text, self._root, self._manifests, self._tree)
@@ -81,10 +75,13 @@ class UvProject:
         return climber
 
     def _climbed(
-        self, advisory: Advisory, climber: UvClimber, rungs: Sequence[tuple[LadderStep, Rung]]
+        self,
+        advisory: Advisory,
+        climber: UvClimber,
+        strategies: Sequence[Strategy[Mapping[str, str]]],
     ) -> ProjectFix | None:
         start = State({self.path: self._text, **self._manifests}, self._tree)
-        fix = lock_edit.climb(advisory, self.path, start, rungs)
+        fix = lock_edit.climb(advisory, self.path, start, strategies)
         return fix and replace(fix, notes=tuple(climber.releases.notes))
 
     @cached_property

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fallback_audit.vocabulary import LadderStep
+from fallback_plugins.ladder import Climb
 from fallback_plugins.npm.client import Client, Files
-from fallback_plugins.npm.climb import Climb
-from fallback_plugins.npm.force import force
 from fallback_plugins.npm.pnpm import PNPM, PnpmClient
 from fallback_plugins.npm.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.resolving import Resolver, judge_of
+from fallback_plugins.npm.strategies import Strategies
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.npm.yarn import YARN, YarnClient
-from fallback_tier.errors import RecipeError
+from fallback_tier.advisory import Advisory
 from fallback_tier.execution import ClientRunner
 from tests.registry.universe import Universe
 from tests.unit.recipes.real_clients import loopback, provisioned
@@ -50,26 +51,31 @@ def made(
         yield client, client.resolve(Files(".", {"package.json": text}, lock, empty))
 
 
+def force(client: Client, record: Advisory, files: Files, version: str) -> Climb[Files]:
+    resolver, judge = Resolver(client), judge_of(record)
+    climb = Climb(judge, resolver.position(files))
+    climb.run([Strategies(resolver, Targets(record, None, version), judge).forced(version)])
+    return climb
+
+
 def test_one_version_is_forced_on_the_parent(made: tuple[Client, Files]) -> None:
     client, files = made
-    climb = Climb(client, Targets(LEAF, None), LEAF, files, only="1.3.0")
-    force(climb, "leaf", "1.3.0")
-    assert [node.version for node in climb.tree.of("leaf")] == ["1.3.0"]
-    assert [how.step for how in climb.mended.values()] == [LadderStep.OVERRIDE]
-    written = json.loads(climb.files.manifests["package.json"])
+    climb = force(client, LEAF, files, "1.3.0")
+    assert [node.version for node in climb.at.tree.of("leaf")] == ["1.3.0"]
+    assert [move.step for move in climb.moves("lock")] == [LadderStep.OVERRIDE]
+    written = json.loads(climb.at.files.manifests["package.json"])
     key = {"yarn": "resolutions", "pnpm": "pnpm"}[client.name]
     assert "1.3.0" in json.dumps(written[key])
     # What is there already is raised, where it doesn't serve any more.
     again = advisory("npm", "leaf", [("0", "1.2.0"), ("1.3.0", None)])
-    with pytest.raises(RecipeError, match="downgrade"):
-        force(Climb(client, Targets(again, None), again, climb.files), "leaf", "1.2.0")
+    (left,) = force(client, again, climb.at.files, "1.2.0").lefts("lock")
+    assert "downgrade" in left.sentence
 
 
 def test_an_override_that_is_there_is_raised(made: tuple[Client, Files]) -> None:
     client, files = made
     old = client.resolve(client.with_override(files, "strict", "leaf", "1.0.0"))
-    climb = Climb(client, Targets(LEAF, None), LEAF, old, only="1.2.0")
-    force(climb, "leaf", "1.2.0")
-    assert [node.version for node in climb.tree.of("leaf")] == ["1.2.0"]
-    text = climb.files.manifests["package.json"]
+    climb = force(client, LEAF, old, "1.2.0")
+    assert [node.version for node in climb.at.tree.of("leaf")] == ["1.2.0"]
+    text = climb.at.files.manifests["package.json"]
     assert text == old.manifests["package.json"].replace('leaf": "1.0.0"', 'leaf": "1.2.0"')

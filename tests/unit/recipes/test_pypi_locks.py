@@ -4,7 +4,7 @@ import pytest
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi import lock_edit
-from fallback_plugins.pypi.lock_edit import State
+from fallback_plugins.pypi.lock_edit import State, strategy
 from fallback_plugins.tree import Ask, Node, Tree
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
@@ -24,9 +24,10 @@ def _tree(**versions: str) -> Tree:
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        (_tree(leaf="1.1", b="1"), "would leave leaf 1.1"),
+        (_tree(leaf="1.1", b="1"), "would bring in leaf 1.1, which is itself affected"),
+        (_tree(leaf="1.0", b="2"), "would leave leaf as affected as before"),
         (_tree(leaf="1.2", b="0.9"), "b would go down from 1 to 0.9"),
-        (_tree(leaf="1.2", b="6"), "would bring b 6, which is itself affected"),
+        (_tree(leaf="1.2", b="6"), "would bring in b 6, which is itself affected"),
     ],
 )
 def test_a_rung_that_does_what_none_may_is_declined(after: Tree, said: str) -> None:
@@ -39,7 +40,7 @@ def test_a_rung_that_does_what_none_may_is_declined(after: Tree, said: str) -> N
     def good(state: State, package: str) -> State:
         return State({"x.lock": "good"}, _tree(leaf="1.2", b="1"))
 
-    rungs = [(LadderStep.LOCK_REFRESH, bad), (LadderStep.DIRECT_BUMP, good)]
+    rungs = [strategy(LadderStep.LOCK_REFRESH, bad), strategy(LadderStep.DIRECT_BUMP, good)]
     fix = lock_edit.climb(both, "x.lock", start, rungs)
     assert fix is not None
     assert fix.texts == {"x.lock": "good"}
@@ -59,7 +60,7 @@ def test_what_another_packages_rung_cleared_is_not_climbed_again() -> None:
         return State({"x.lock": "new"}, _tree(leaf="1.2", twin="1.2"))
 
     fix = lock_edit.climb(
-        bundle([record, other]), "x.lock", start, [(LadderStep.LOCK_REFRESH, rung)]
+        bundle([record, other]), "x.lock", start, [strategy(LadderStep.LOCK_REFRESH, rung)]
     )
     assert fix is not None
     assert len(calls) == 1
@@ -78,11 +79,14 @@ def test_the_refusal_names_the_constraint_although_a_later_rung_failed_otherwise
 
         return rung
 
-    rungs = [(LadderStep.PARENT_BUMP, failing(blocked)), (LadderStep.OVERRIDE, failing(other))]
+    rungs = [
+        strategy(LadderStep.PARENT_BUMP, failing(blocked)),
+        strategy(LadderStep.OVERRIDE, failing(other)),
+    ]
     fix = lock_edit.climb(ADVISORY, "x.lock", State({}, _tree(leaf="1.0")), rungs)
     assert fix is not None
     assert fix.left[0].sentence == "p asks for leaf <1.2."
-    assert [step.step for step in fix.left[0].declined] == [step for step, _ in rungs]
+    assert [step.step for step in fix.left[0].declined] == [rung.step for rung in rungs]
 
 
 def test_parents_that_were_raised_on_the_way_are_named() -> None:
@@ -94,7 +98,7 @@ def test_parents_that_were_raised_on_the_way_are_named() -> None:
         ADVISORY,
         "x.lock",
         State({}, tree("1", "1.0")),
-        [(LadderStep.LOCK_EDIT, lambda state, package: State({"x.lock": ""}, tree("2", "1.2")))],
+        [strategy(LadderStep.LOCK_EDIT, lambda *_: State({"x.lock": ""}, tree("2", "1.2")))],
     )
     assert fix is not None
     assert fix.moves[0].raised == ("p 2",)

@@ -259,7 +259,7 @@ def test_an_override_does_not_lower_what_another_copy_of_the_parent_gets(tmp_pat
 
 
 def test_a_package_that_stays_and_gets_less_is_no_upgrade() -> None:
-    from fallback_plugins.npm.standing import let_down
+    from fallback_plugins.npm.resolving import let_down
     from fallback_plugins.tree import Ask, Node, Tree
 
     def tree(version: str) -> Tree:

@@ -1,15 +1,11 @@
-"""What climbing the minimal-fix ladder (ADR-0016) has in common in every ecosystem.
-
-A *project* is what one client resolves together: a manifest with its lock, a workspace, a requirements
-file with what it includes. Each is climbed by itself, on texts in memory; ``combined`` puts the projects
-of a repository together and holds every result against what a fix must never do.
-"""
+"""The fix of a repository from those of its projects, held against what a fix must never do."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NoReturn, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
-from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
+from fallback_audit.vocabulary import ProofLevel, RefusalReason
+from fallback_plugins.ladder.declines import does_not_serve, refuse, whole_project_left
 from fallback_plugins.tree import Tree, cleared_paths, downgraded
 from fallback_tier.advisory import (
     Advisory,
@@ -25,7 +21,6 @@ from fallback_tier.outcome import (
     Left,
     Move,
     RecipeResult,
-    StepDeclined,
 )
 from fallback_tier.repo import RepoContext
 
@@ -70,26 +65,6 @@ class Project(Protocol):
         where the project as a whole can't be read or resolved, ToolError.
         """
         ...
-
-
-@dataclass
-class Tried:
-    """Collects the rungs that did not serve, in order; the last one's reason becomes the refusal."""
-
-    steps: list[StepDeclined] = field(default_factory=list)
-    errors: list[RecipeError] = field(default_factory=list)
-
-    def no(self, step: LadderStep, error: RecipeError | str) -> None:
-        """This rung did not serve."""
-        if isinstance(error, RecipeError):
-            self.errors.append(error)
-        said = error.problem if isinstance(error, RecipeError) else error
-        self.steps.append(StepDeclined(step=step, reason=said))
-
-    @property
-    def declined(self) -> tuple[StepDeclined, ...]:
-        """For ``Move.declined`` and ``Left.declined``."""
-        return tuple(self.steps)
 
 
 def combined(
@@ -151,59 +126,6 @@ def climb_all(
     return fixes
 
 
-def whole_project_left(path: str, error: RecipeError | RepositoryError) -> Left:
-    """A project that could not be read or resolved, as something left."""
-    reason = error.reason if isinstance(error, RecipeError) else RefusalReason.RECIPE_UNSUPPORTED
-    return Left(
-        package="",
-        manifest=path,
-        reason=reason,
-        sentence=error.problem,
-        next_step=error.next_step,
-    )
-
-
-def left_behind(
-    advisory: Advisory,
-    ecosystem: str,
-    *,
-    package: str,
-    versions: Iterable[str],
-    manifest: str,
-    error: RecipeError,
-    tried: Tried,
-) -> Left:
-    """What no rung could mend, with the rungs that were tried."""
-    ids = {
-        found: None
-        for version in versions
-        for found in advisory.ids_affecting(ecosystem, package, version)
-    }
-    return Left(
-        package=package,
-        manifest=manifest,
-        advisory_ids=tuple(ids),
-        reason=error.reason,
-        sentence=error.problem,
-        next_step=error.next_step,
-        declined=tried.declined,
-    )
-
-
-def blocked(package: str, version: str, *, parent: str, spec: str, where: str) -> RecipeError:
-    """The typed refusal that names the constraint and the parent that make it."""
-    return RecipeError(
-        RefusalReason.BLOCKED_BY_CONSTRAINT,
-        f"{parent} in {where} asks for {package} {spec}, which does not admit {version}.",
-        next_step=f"Raise or replace {parent}, or let a model propose the change.",
-    )
-
-
-def refuse(left: Left) -> NoReturn:
-    """What is left of a single advisory is its refusal."""
-    raise RecipeError(left.reason, left.sentence, next_step=left.next_step)
-
-
 def _cleared(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> tuple[ClearedPath, ...]:
     if fix.before is None or fix.after is None:
         return fix.cleared
@@ -218,33 +140,27 @@ def _check(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> None:
         return
     lower = downgraded(fix.before, fix.after, ecosystem)
     if lower:
-        raise _not_pure(f"The fix is no pure upgrade: in {fix.after.source} {lower}.")
+        raise does_not_serve(f"The fix is no pure upgrade: in {fix.after.source} {lower}.")
     kept = {item.package for item in fix.left}
     old = {(node.name, node.version) for node in fix.before.nodes.values()}
     for node in fix.after.affected(advisory, ecosystem):
         if node.name in kept and (node.name, node.version) in old:
             continue
         ids = ", ".join(advisory.ids_affecting(ecosystem, node.name, node.version))
-        raise _not_pure(f"{fix.after.source} would still hold {node.label}, affected by {ids}.")
+        raise does_not_serve(
+            f"{fix.after.source} would still hold {node.label}, affected by {ids}."
+        )
 
 
 def _check_move(ecosystem: str, advisory: Advisory, move: Move) -> None:
     if move.after is None:
         return
     if is_affected(advisory, ecosystem, move.package, move.after):
-        raise _not_pure(f"{move.package} {move.after} is itself affected.")
+        raise does_not_serve(f"{move.package} {move.after} is itself affected.")
     for version in move.before:
         comparable = is_orderable(ecosystem, version) and is_orderable(ecosystem, move.after)
         if comparable and compare_versions(ecosystem, move.after, version) <= 0:
-            raise _not_pure(f"{move.package} would go from {version} to {move.after}.")
-
-
-def _not_pure(problem: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RESOLVER_FAILED,
-        problem,
-        next_step="Resolve it by hand with the package client.",
-    )
+            raise does_not_serve(f"{move.package} would go from {version} to {move.after}.")
 
 
 def _notes(repo: RepoContext, fixes: Sequence[ProjectFix]) -> Iterator[str]:

@@ -1,0 +1,35 @@
+"""The minimal-fix ladder (ADR-0016, ADR-0047): one engine, and each ecosystem's strategies.
+
+A *project* is what one client resolves together: a manifest with its lock, a workspace, a requirements
+file with what it includes. Each is climbed by itself, on texts in memory, by strategies in the order that
+its ecosystem lists them; ``combined`` puts the projects of a repository together.
+"""
+
+from fallback_plugins.ladder.declines import (
+    Tried,
+    blocked,
+    does_not_serve,
+    left_behind,
+    refuse,
+    whole_project_left,
+)
+from fallback_plugins.ladder.engine import Climb, Judge, Position, Reached, Strategy
+from fallback_plugins.ladder.result import Project, ProjectFix, climb_all, combined
+
+__all__ = [
+    "Climb",
+    "Judge",
+    "Position",
+    "Project",
+    "ProjectFix",
+    "Reached",
+    "Strategy",
+    "Tried",
+    "blocked",
+    "climb_all",
+    "combined",
+    "does_not_serve",
+    "left_behind",
+    "refuse",
+    "whole_project_left",
+]

@@ -1,0 +1,240 @@
+"""One engine climbs every ladder: strategies in their order, each result held against the same rules."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from fallback_audit.vocabulary import LadderStep
+from fallback_plugins.ladder.declines import Tried, does_not_serve, left_behind
+from fallback_plugins.tree import Node, Tree, downgraded
+from fallback_tier.advisory import Advisory, sort_key
+from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Left, Move
+
+#: Rounds of one strategy: what it reached can uncover a copy that it mends as well.
+MAX_ROUNDS = 3
+
+#: What a client resolves: texts by path, or a client's own shape of them.
+FilesT = TypeVar("FilesT")
+
+#: (package, version) of an installed copy.
+Copy = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Position(Generic[FilesT]):
+    """Where a climb stands: the files, and the tree that they resolve to."""
+
+    files: FilesT
+    tree: Tree
+
+
+@dataclass(frozen=True)
+class Reached(Generic[FilesT]):
+    """Where one attempt led; the position that it began at, where it could do nothing.
+
+    ``raised``: what else was changed to get there, as ``name version``. ``declined``: packages of which it
+    had to leave a copy, and why. ``step``: the rung that it turned out to be; None: the strategy's own.
+    """
+
+    position: Position[FilesT]
+    raised: tuple[str, ...] = ()
+    declined: Mapping[str, RecipeError] = field(default_factory=dict)
+    step: LadderStep | None = None
+
+
+@dataclass(frozen=True)
+class Strategy(Generic[FilesT]):
+    """One way to bring packages out of an advisory's reach: a rung of the ladder.
+
+    ``attempt`` starts from a position and is told the packages; it changes nothing but what it returns.
+    Raises RecipeError where it doesn't serve, ToolError. ``refusal``: why it is not even tried for a
+    package. ``together``: several packages are tried in one attempt first.
+    """
+
+    step: LadderStep
+    attempt: Callable[[Position[FilesT], tuple[str, ...]], Reached[FilesT]]
+    refusal: Callable[[Position[FilesT], str], RecipeError | None] = lambda _at, _package: None
+    together: bool = True
+
+
+@dataclass(frozen=True)
+class Judge(Generic[FilesT]):
+    """What no result may be, whichever strategy led to it. ``worse``: the ecosystem's own rules."""
+
+    ecosystem: str
+    advisory: Advisory
+    worse: Callable[[Position[FilesT], Position[FilesT]], str | None] = lambda _before, _after: None
+
+    def affected(self, tree: Tree) -> tuple[Node, ...]:
+        """The affected copies of a tree, in the lock's order."""
+        return tuple(tree.affected(self.advisory, self.ecosystem))
+
+    def problem(self, before: Position[FilesT], after: Position[FilesT]) -> str | None:
+        """What is worse than before, in a sentence; None: nothing is."""
+        brought = copies(self.affected(after.tree)) - copies(self.affected(before.tree))
+        if brought:
+            name, version = min(brought)
+            return f"It would bring in {name} {version}, which is itself affected."
+        lower = downgraded(before.tree, after.tree, self.ecosystem)
+        if lower is not None:
+            return f"It would be no pure upgrade: {lower}."
+        return self.worse(before, after)
+
+    def is_nearer(self, before: Position[FilesT], after: Position[FilesT]) -> bool:
+        """Are fewer copies affected than before?"""
+        return len(self.affected(after.tree)) < len(self.affected(before.tree))
+
+
+@dataclass(frozen=True)
+class _Mended:
+    """How one affected copy was dealt with."""
+
+    step: LadderStep
+    raised: tuple[str, ...]
+
+
+class Climb(Generic[FilesT]):
+    """One climb: where it stands, what was mended on the way, and what did not serve."""
+
+    def __init__(self, judge: Judge[FilesT], start: Position[FilesT]) -> None:
+        self._judge = judge
+        self.start = self.at = start
+        self._tried: dict[str, Tried] = {}
+        self._mended: dict[Copy, _Mended] = {}
+
+    def run(self, strategies: Iterable[Strategy[FilesT]]) -> None:
+        """Take the strategies in turn. What is affected afterwards is left."""
+        for strategy in strategies:
+            for _ in range(MAX_ROUNDS):
+                names = tuple(self._may_try(strategy))
+                if not names or not self._use(strategy, names):
+                    break
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The packages of which a copy is affected where the climb stands."""
+        return tuple(dict.fromkeys(node.name for node in self._judge.affected(self.at.tree)))
+
+    def tried(self, package: str) -> Tried:
+        """What did not serve a package."""
+        return self._tried.setdefault(package, Tried())
+
+    def _may_try(self, strategy: Strategy[FilesT]) -> Iterator[str]:
+        for name in self.packages:
+            refusal = strategy.refusal(self.at, name)
+            if refusal is None:
+                yield name
+            else:
+                self.tried(name).no(strategy.step, refusal.problem)
+
+    def _use(self, strategy: Strategy[FilesT], names: tuple[str, ...]) -> bool:
+        """All together: what clears several at once is changed once. Else each by itself."""
+        if strategy.together and len(names) > 1:
+            try:
+                return self._attempt(strategy, names)
+            except RecipeError:
+                pass  # what is in the way of one need not be in another's
+        done = False
+        for name in names:
+            if name in self.packages:
+                try:
+                    done = self._attempt(strategy, (name,)) or done
+                except RecipeError as error:
+                    self.tried(name).no(strategy.step, error)
+        return done
+
+    def _attempt(self, strategy: Strategy[FilesT], names: tuple[str, ...]) -> bool:
+        """Is the climb nearer its end by it? Raises RecipeError: it did not serve."""
+        reached = strategy.attempt(self.at, names)
+        after = reached.position
+        if after is not self.at:
+            problem = self._judge.problem(self.at, after)
+            if problem is None and not self._judge.is_nearer(self.at, after):
+                problem = f"It would leave {', '.join(names)} as affected as before."
+            if problem is not None:
+                raise does_not_serve(problem)
+        for name, error in reached.declined.items():
+            self.tried(name).no(strategy.step, error)
+        if after is self.at:
+            return False
+        old, new = (copies(self._judge.affected(tree)) for tree in (self.at.tree, after.tree))
+        self._mended |= dict.fromkeys(
+            old - new, _Mended(reached.step or strategy.step, reached.raised)
+        )
+        self.at = after
+        return True
+
+    # --- the account --------------------------------------------------------------------------------
+
+    def moves(self, manifest: str) -> tuple[Move, ...]:
+        """One for each version that a package's affected copies went to."""
+        left = copies(self._judge.affected(self.at.tree))
+        found: dict[tuple[str, str | None], dict[str, None]] = {}
+        for node in self._judge.affected(self.start.tree):
+            if (node.name, node.version) not in left:
+                now = self._now(node)
+                found.setdefault((node.name, now), {})[node.version] = None
+        return tuple(
+            self._move(manifest, package, self._sorted(versions), after)
+            for (package, after), versions in found.items()
+        )
+
+    def lefts(self, manifest: str) -> tuple[Left, ...]:
+        """What is still affected, a package at a time."""
+        versions: dict[str, dict[str, None]] = {}
+        for node in self._judge.affected(self.at.tree):
+            versions.setdefault(node.name, {})[node.version] = None
+        return tuple(
+            left_behind(
+                self._judge.advisory,
+                self._judge.ecosystem,
+                package=name,
+                versions=self._sorted(held),
+                manifest=manifest,
+                error=self.tried(name).refusal,
+                tried=self.tried(name),
+            )
+            for name, held in versions.items()
+        )
+
+    def _move(
+        self, manifest: str, package: str, versions: Sequence[str], after: str | None
+    ) -> Move:
+        order = list(LadderStep)
+        ways = [self._mended[package, version] for version in versions]
+        how = max(ways, key=lambda way: order.index(way.step))
+        cheaper = [
+            it
+            for it in self.tried(package).declined
+            if order.index(it.step) < order.index(how.step)
+        ]
+        return Move(
+            package=package,
+            manifest=manifest,
+            step=how.step,
+            before=tuple(versions),
+            after=after,
+            raised=tuple(name for name in how.raised if name != f"{package} {after}"),
+            declined=tuple(cheaper),
+        )
+
+    def _now(self, node: Node) -> str | None:
+        """What stands in an affected copy's place: at its key, or the lowest copy above it."""
+        tree = self.at.tree
+        at = tree.nodes.get(node.key)
+        if at is not None and at.name == node.name:
+            return at.version
+        floor = sort_key(self._judge.ecosystem, node.version)
+        higher = {it.version for it in tree.of(node.name)}
+        above = [it for it in self._sorted(higher) if sort_key(self._judge.ecosystem, it) > floor]
+        return above[0] if above else None
+
+    def _sorted(self, versions: Iterable[str]) -> tuple[str, ...]:
+        key = self._judge.ecosystem
+        return tuple(sorted(versions, key=lambda version: sort_key(key, version)))
+
+
+def copies(nodes: Iterable[Node]) -> set[Copy]:
+    """Installed copies by package and version."""
+    return {(node.name, node.version) for node in nodes}
