@@ -5,15 +5,48 @@ Ecosystem plugins don't see each other; what they share over ports and models st
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_tier.advisory import Advisory, compare_versions, is_affected
-from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.advisory import Advisory, canonical_name, compare_versions, is_affected
+from fallback_tier.advisory.versions import base_ecosystem, is_orderable
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Selected
 
 #: Parameter of a selection: the one rung that is to serve.
 _RUNG = "rung"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A version that somebody else chose (a model), and no other may be taken.
+
+    ``forced``: by an override, for a package that the project does not ask for itself.
+    """
+
+    package: str
+    version: str
+    forced: bool = False
+
+
+def choice_of(selection: Selected) -> Choice | None:
+    """What a selection fixes beforehand; None: the ladder chooses."""
+    version = selection.parameters.get("version")
+    if version is None:
+        return None
+    return Choice(selection.parameters["package"], version, is_override(selection))
+
+
+def about(advisory: Advisory, ecosystem: str, package: str) -> Advisory:
+    """What the record says of one package: a model's choice raises nothing else."""
+    entries = tuple(
+        entry
+        for entry in advisory.affected
+        if entry.package is not None
+        and base_ecosystem(entry.package.ecosystem) == ecosystem
+        and canonical_name(ecosystem, entry.package.name) == package
+    )
+    return type(advisory).model_validate(dict(advisory) | {"affected": entries})
 
 
 #: Refusals of a bump to which a model has another answer.

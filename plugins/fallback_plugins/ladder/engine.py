@@ -33,12 +33,12 @@ class Position(Generic[FilesT]):
 class Reached(Generic[FilesT]):
     """Where one attempt led; the position that it began at, where it could do nothing.
 
-    ``raised``: what else was changed to get there, as ``name version``. ``declined``: packages of which it
-    had to leave a copy, and why. ``step``: the rung that it turned out to be; None: the strategy's own.
+    ``raised``: what else was changed for each package, as ``name version``. ``declined``: packages of which
+    it had to leave a copy, and why. ``step``: the rung that it turned out to be; None: the strategy's own.
     """
 
     position: Position[FilesT]
-    raised: tuple[str, ...] = ()
+    raised: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     declined: Mapping[str, RecipeError] = field(default_factory=dict)
     step: LadderStep | None = None
 
@@ -159,9 +159,11 @@ class Climb(Generic[FilesT]):
         if after is self.at:
             return False
         old, new = (copies(self._judge.affected(tree)) for tree in (self.at.tree, after.tree))
-        self._mended |= dict.fromkeys(
-            old - new, _Mended(reached.step or strategy.step, reached.raised)
-        )
+        step = reached.step or strategy.step
+        # What went away beside another's fix owes it to all that was raised.
+        everything = tuple({name: None for names in reached.raised.values() for name in names})
+        for copy in old - new:
+            self._mended[copy] = _Mended(step, reached.raised.get(copy[0], everything))
         self.at = after
         return True
 

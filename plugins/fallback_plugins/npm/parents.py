@@ -130,26 +130,38 @@ class ParentBump:
         error: RecipeError | None = None
         for _ in range(MAX_TRIALS if len(packages) == 1 else 1):
             try:
-                changes = self._wanted(at, packages, failed)
+                wanted = self._wanted(at, packages, failed)
             except RecipeError as blocking:
                 raise error or blocking from None
+            changes = Changes()
+            for one in wanted.values():
+                changes.add(one)
             try:
-                return self._tried(at, packages, changes)
+                after = self._tried(at, packages, changes)
             except RecipeError as problem:
                 error = problem
+            else:
+                raised = {name: one.raised for name, one in wanted.items()}
+                step = None if changes.declares else LadderStep.LOCK_REFRESH
+                return Reached(after, raised, step=step)
             if all(failed.get(name) == version for (name, _), version in changes.declares.items()):
                 break
             failed |= {name: version for (name, _), version in changes.declares.items()}
         raise error or does_not_serve(f"No parent of {', '.join(packages)} can be raised.")
 
-    def _wanted(self, at: At, packages: tuple[str, ...], failed: dict[str, str]) -> Changes:
-        walk, changes = ParentWalk(at.tree, self.targets, failed), Changes()
+    def _wanted(
+        self, at: At, packages: tuple[str, ...], failed: dict[str, str]
+    ) -> dict[str, Changes]:
+        walk, wanted = (
+            ParentWalk(at.tree, self.targets, failed),
+            {name: Changes() for name in packages},
+        )
         for node in self.judge.affected(at.tree):
             if node.name in packages:
-                changes.add(walk.changes(node))
-        return changes
+                wanted[node.name].add(walk.changes(node))
+        return wanted
 
-    def _tried(self, at: At, packages: tuple[str, ...], changes: Changes) -> Reached[Files]:
+    def _tried(self, at: At, packages: tuple[str, ...], changes: Changes) -> At:
         """One trial with the real client. Raises RecipeError: it leaves one of the packages affected."""
         files, wishes = at.files, dict(changes.wishes)
         for (package, key), version in changes.declares.items():
@@ -165,5 +177,4 @@ class ParentBump:
             if (node.name, node.version) in aimed:
                 problem = self.judge.problem(at, after.at)
                 raise does_not_serve(problem or f"{node.label} would still be installed.")
-        step = None if changes.declares else LadderStep.LOCK_REFRESH
-        return Reached(after.at, changes.raised, step=step)
+        return after.at

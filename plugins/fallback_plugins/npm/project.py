@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.bumping import no_override, use_bump
-from fallback_plugins.ladder import Climb, ProjectFix
+from fallback_plugins.bumping import Choice, no_override, use_bump
+from fallback_plugins.ladder import Climb, ProjectFix, Strategy
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients import client_for
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST
@@ -28,16 +28,12 @@ from fallback_tier.repo import RepoContext
 
 @dataclass(frozen=True)
 class NpmProject:
-    """``only``: (package, version) that somebody chose; then nothing but that bump is made.
-
-    ``forced``: the choice is an override, for a package that is not declared.
-    """
+    """``choice``: what somebody chose; then nothing but that is made."""
 
     site: Site
     repo: RepoContext
     clients: ClientRunner
-    only: tuple[str, str] | None = None
-    forced: bool = False
+    choice: Choice | None = None
 
     @property
     def path(self) -> str:
@@ -72,21 +68,24 @@ class NpmProject:
 
     def _targets(self, advisory: Advisory) -> Targets:
         # Of files alone nothing is asked; a named choice was made with the registry's knowledge.
-        quiet = self.repo.settings.offline or self.only is not None
+        quiet = self.repo.settings.offline or self.choice is not None
         registry = None if quiet else NpmRegistry(self.clients)
-        return Targets(advisory, registry, self.only[1] if self.only else None)
+        return Targets(advisory, registry, self.choice.version if self.choice else None)
 
     def _climbed(self, strategies: Strategies, files: Files) -> ProjectFix | None:
         climb = Climb(strategies.judge, strategies.resolver.position(files))
         if not climb.packages:
             return None
-        if self.only is None:
-            chosen = strategies.all
-        else:
-            chosen = [strategies.forced(self.only[1])] if self.forced else strategies.near
-        climb.run(chosen)
+        climb.run(self._may_use(strategies))
         climb.at = strategies.pruned(climb.at, self.files.manifests)
         return self._fix(climb, strategies)
+
+    def _may_use(self, strategies: Strategies) -> list[Strategy[Files]]:
+        if self.choice is None:
+            return strategies.all
+        if self.choice.forced:
+            return [strategies.forced(self.choice.version)]
+        return strategies.near
 
     def _fix(self, climb: Climb[Files], strategies: Strategies) -> ProjectFix:
         at, manifest = climb.at, self.path
@@ -109,11 +108,11 @@ class NpmProject:
     def _without_lock(self, advisory: Advisory) -> ProjectFix | None:
         """Declared versions by text; what only a resolver can tell by resolving in a scratch folder."""
         quiet = self.repo.settings.offline
-        if self.forced:
+        if self.choice and self.choice.forced:
             return self._forced_without_lock(advisory)
         pins = raise_pins(self.files, advisory, self._targets(advisory))
         enough = pins is not None and not isinstance(advisory, AdvisoryBundle)
-        if enough or quiet or self.only is not None or not self._has_dependencies():
+        if enough or quiet or self.choice is not None or not self._has_dependencies():
             return pins
         files = self.files
         for path, text in pins.texts.items() if pins else ():
@@ -134,8 +133,8 @@ class NpmProject:
         return self._climbed(self._strategies(advisory, resolver), resolved)
 
     def _forced_without_lock(self, advisory: Advisory) -> ProjectFix | None:
-        if pinned(self.files, advisory) and self.only is not None:
-            raise use_bump(self.only[0], f"declared in {self.path}")
+        if pinned(self.files, advisory) and self.choice is not None:
+            raise use_bump(self.choice.package, f"declared in {self.path}")
         if self.repo.settings.offline:
             raise no_override(f"{self.path} has no lock: what it brings in can't be known offline.")
         if not self._has_dependencies():
@@ -157,7 +156,7 @@ class NpmProject:
         affected = tuple(held.affected(advisory, ECOSYSTEM))
         if not affected:
             return None
-        if self.forced:
+        if self.choice and self.choice.forced:
             raise self._missing(affected[0])
         manifests = declared_in(self.files)
         if manifests is None:

@@ -2,6 +2,7 @@
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins import bumping
+from fallback_plugins.bumping import Choice
 from fallback_plugins.ladder import climb_all, combined, refuse
 from fallback_plugins.npm.declaring import no_fix, unsupported
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST, is_manifest
@@ -63,13 +64,11 @@ def apply(
     selection: Selected, advisory: Advisory, repo: RepoContext, clients: ClientRunner
 ) -> RecipeResult:
     """Climb every project, in memory. Raises RecipeError, RepositoryError, ToolError."""
-    only = None
-    if selection.parameters:
-        only = selection.parameters["package"], selection.parameters["version"]
-        _check_choice(advisory, *only)
-        advisory = _about(advisory, only[0])
-    forced = bumping.is_override(selection)
-    projects = [NpmProject(site, repo, clients, only, forced) for site in discover(repo)]
+    choice = bumping.choice_of(selection)
+    if choice is not None:
+        _check_choice(advisory, choice)
+        advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
+    projects = [NpmProject(site, repo, clients, choice) for site in discover(repo)]
     nothing = _nothing(advisory, repo)
     return combined(
         ECOSYSTEM, advisory, repo, climb_all(advisory, projects, nothing=lambda: nothing)
@@ -135,18 +134,9 @@ def _refuse_unless_removable(project: NpmProject, hopeless: list[Node]) -> None:
             raise no_fix(node)
 
 
-def _about(advisory: Advisory, package: str) -> Advisory:
-    """What the record says of one package: a model's bump raises nothing else."""
-    entries = tuple(
-        entry
-        for entry in advisory.affected
-        if entry.package is not None and entry.package.name == package
-    )
-    return Advisory(id=advisory.id, aliases=advisory.aliases, affected=entries)
-
-
-def _check_choice(advisory: Advisory, package: str, version: str) -> None:
+def _check_choice(advisory: Advisory, choice: Choice) -> None:
     """A version that somebody else chose: real, and not affected. Raises RecipeError."""
+    package, version = choice.package, choice.version
     if not is_orderable(ECOSYSTEM, version):
         raise unsupported(f"{version!r} is not a version of {package}.")
     if is_affected(advisory, ECOSYSTEM, package, version):

@@ -11,7 +11,6 @@ from fallback_plugins.pypi import lock_edit
 from fallback_plugins.pypi.lock_edit import State, not_admitting, strategy
 from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.scratch_lock import PackageIndex
-from fallback_plugins.pypi.uv_client import UvClient
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
@@ -27,12 +26,17 @@ class EditClimber(ABC):
     ALONE: ClassVar = LadderStep.LOCK_EDIT
 
     def __init__(
-        self, path: str, manifest: str, advisory: Advisory, clients: ClientRunner, *, offline: bool
+        self,
+        path: str,
+        manifest: str,
+        advisory: Advisory,
+        clients: ClientRunner,
+        releases: Releases,
     ) -> None:
         self._path = path
         self._manifest = manifest
         self._advisory = advisory
-        self.releases = Releases(None if offline else UvClient(clients))
+        self.releases = releases
         self._index = PackageIndex(clients)
 
     def strategies(self, *, declares: bool) -> list[Strategy[Mapping[str, str]]]:
@@ -68,7 +72,7 @@ class EditClimber(ABC):
 
     def _target(self, state: State, package: str) -> str:
         held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
-        return self.releases.lowest_safe(self._advisory, package, held, lambda _: True)
+        return self.releases.lowest_safe(package, held)
 
     def _manifests(self, state: State) -> dict[str, str]:
         return {path: text for path, text in state.files.items() if path != self._path}

@@ -1,30 +1,12 @@
-"""A model's override in a Python project: the rung alone, and the refusals of what has none."""
+"""The refusals of a model's override in a Python project."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from fallback_plugins.bumping import no_override, use_bump
 from fallback_plugins.ladder import ProjectFix
 from fallback_plugins.pypi import lock_edit
-from fallback_plugins.pypi.python_project import PythonProject
 from fallback_plugins.tree import Tree
 from fallback_tier.advisory import Advisory
-
-
-@dataclass(frozen=True)
-class Forced:
-    """A project whose climb is the override rung alone (``ladder.Project``)."""
-
-    project: PythonProject
-
-    @property
-    def path(self) -> str:
-        """The project's own."""
-        return self.project.path
-
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
-        """Forced; None: not affected. Raises RecipeError."""
-        return self.project.force(advisory)
 
 
 def refuse_direct(packages: Iterable[str], tree: Tree, manifests: Mapping[str, str]) -> None:

@@ -42,10 +42,6 @@ class ForeignLock:
         left = tuple(self._left(advisory))
         return ProjectFix(texts={}, moves=(), left=left) if left else None
 
-    def force(self, advisory: Advisory) -> ProjectFix | None:
-        """As ``climb``: there is no rung."""
-        return self.climb(advisory)
-
     def _left(self, advisory: Advisory) -> Iterator[Left]:
         text = self.repo.read_text(self.path)
         kind = kind_of(self.path)

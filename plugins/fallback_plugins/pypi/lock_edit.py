@@ -62,7 +62,7 @@ def strategy(
     def attempt(at: State, packages: tuple[str, ...]) -> Reached[Mapping[str, str]]:
         (package,) = packages
         after = rung(at, package)
-        return Reached(after, _raised(at.tree, after.tree, package))
+        return Reached(after, {package: _raised(at.tree, after.tree, package)})
 
     return Strategy(step, attempt, refusal, together=False)
 

@@ -6,12 +6,12 @@ don't name, and where the set isn't closed (compiled, hash-pinned).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.bumping import unsupported, use_bump
-from fallback_plugins.ladder import ProjectFix, Tried, left_behind, whole_project_left
+from fallback_plugins.bumping import Choice, unsupported, use_bump
+from fallback_plugins.ladder import Climb, ProjectFix, Tried, left_behind, whole_project_left
 from fallback_plugins.pypi.direct import (
     Bump,
     Changes,
@@ -25,6 +25,7 @@ from fallback_plugins.pypi.survey import ECOSYSTEM, Place, highest_named, mentio
 from fallback_plugins.pypi.transitive import Search, State
 from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.pypi.wanted import has_own_index, leaves_transitives_open
+from fallback_plugins.tree import Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.advisory.versions import is_orderable
@@ -56,6 +57,7 @@ class ManifestProject:
     repo: RepoContext
     clients: ClientRunner
     files: tuple[str, ...]
+    choice: Choice | None = None
     unknown: list[str] = field(default_factory=list)
 
     @property
@@ -115,7 +117,9 @@ class ManifestProject:
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """Direct bumps by text; for what is not declared, the search over resolved trees."""
-        releases = self._releases()
+        if self.choice and self.choice.forced:
+            return self._forced(advisory)
+        releases = self._releases(advisory)
         direct = self._bump(advisory, releases)
         fix = ProjectFix(
             texts=direct.texts,
@@ -125,11 +129,11 @@ class ManifestProject:
             notes=tuple(releases.notes),
         )
         if self.is_open(advisory):
-            fix = self._resolved(advisory, fix) or fix
+            fix = self._resolved(releases, fix) or fix
         return fix if fix.moves or fix.left else None
 
-    def force(self, advisory: Advisory) -> ProjectFix | None:
-        """A constraint on what the set only brings in, as a resolver finds it."""
+    def _forced(self, advisory: Advisory) -> ProjectFix | None:
+        """A constraint on what the set only brings in, as a resolver finds it. Raises RecipeError."""
         for package, places in self._declared(advisory):
             if affected_places(advisory, places, package):
                 raise use_bump(package, f"declared in {places[0].path}")
@@ -137,13 +141,12 @@ class ManifestProject:
             self.unknown.append(f"What {self.path} brings in can't be known offline.")
         if not self.is_open(advisory):
             return None
-        search = Search(UvClient(self.clients), self.path, advisory, self._hashes)
-        before = search.resolve(self.texts)
-        mended = search.constrain(State(self.texts, before))
-        if mended is None:
+        search = self._search(self._releases(advisory))
+        climb = Climb(search.judge, State(self.texts, search.resolve(self.texts)))
+        if not climb.packages:
             return None
-        after = mended.state
-        return ProjectFix(after.texts, mended.moves, before=before, after=after.tree)
+        climb.run([search.constraint])
+        return self._climbed(climb, climb.start.tree)
 
     def _bump(self, advisory: Advisory, releases: Releases) -> _Direct:
         """Every declared package that is affected, raised in the texts."""
@@ -156,7 +159,7 @@ class ManifestProject:
                     advisory,
                     places,
                     package,
-                    lambda name, current, fits: releases.lowest_safe(advisory, name, current, fits),
+                    releases.lowest_safe,
                 )
                 if bump is None:
                     continue
@@ -179,18 +182,22 @@ class ManifestProject:
                 )
         return UvClient(self.clients).hashes(package, version)
 
-    def _resolved(self, advisory: Advisory, fix: ProjectFix) -> ProjectFix | None:
+    def _search(self, releases: Releases) -> Search:
+        return Search(UvClient(self.clients), self.path, releases, self._hashes)
+
+    def _resolved(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
         """The fix with transitive packages mended too; None where uv can't resolve the set."""
-        uv = UvClient(self.clients)
-        search = Search(uv, self.path, advisory, self._hashes)
+        search = self._search(releases)
         try:
             before = search.resolve(self.texts)
         except (RecipeError, ToolError) as error:
             self.unknown.append(f"Transitive versions of {self.path} are unknown. {error.problem}")
             return None
         start, raised_by_text = self._start(search, State(self.texts, before), fix)
-        mended = search.mend(start)
-        account = {move.package for move in mended.moves} | {it.package for it in mended.left}
+        climb = Climb(search.judge, start)
+        climb.run(search.strategies)
+        found = self._climbed(climb, before)
+        account = {move.package for move in found.moves} | {it.package for it in found.left}
         if not raised_by_text and not account.issuperset(move.package for move in fix.moves):
             self.unknown.append(
                 f"What {self.path} resolves to with its raised pins is unknown: they don't go"
@@ -198,14 +205,19 @@ class ManifestProject:
             )
             return None
         known = {item.package for item in fix.left}
-        return ProjectFix(
-            texts=mended.state.texts,
-            moves=(*(fix.moves if raised_by_text else ()), *mended.moves),
-            left=(*fix.left, *(item for item in mended.left if item.package not in known)),
-            before=before,
-            after=mended.state.tree,
+        return replace(
+            found,
+            moves=(*(fix.moves if raised_by_text else ()), *found.moves),
+            left=(*fix.left, *(item for item in found.left if item.package not in known)),
             notes=fix.notes,
         )
+
+    def _climbed(self, climb: Climb[Mapping[str, str]], before: Tree) -> ProjectFix:
+        start, at = climb.start.files, climb.at
+        changed = [path for path, text in at.files.items() if text != start[path]]
+        place = changed[0] if changed else self.path
+        moves, left = climb.moves(place), climb.lefts(self.path)
+        return ProjectFix(at.files, moves, left, before=before, after=at.tree)
 
     def _start(self, search: Search, found: State, fix: ProjectFix) -> tuple[State, bool]:
         """Where the search begins: with the direct bumps, where a resolver accepts them.
@@ -221,15 +233,16 @@ class ManifestProject:
         except RecipeError:
             return found, False
 
-    def _releases(self) -> Releases:
+    def _releases(self, advisory: Advisory) -> Releases:
         """The registry's word on releases, where it may be asked and is the one that the set uses."""
+        only = self.choice.version if self.choice else None
         if self.repo.settings.offline:
-            return Releases(None)
+            return Releases(advisory, None, only)
         foreign = [path for path, text in self.texts.items() if has_own_index(path, text)]
         if foreign:
             said = f"{foreign[0]} names its own index, so yanked releases could not be asked about."
-            return Releases(None, [said])
-        return Releases(UvClient(self.clients))
+            return Releases(advisory, None, only, [said])
+        return Releases(advisory, UvClient(self.clients), only)
 
     def _may_find(self, advisory: Advisory, package: str) -> bool:
         """May the registry have a safe release that the record doesn't name (``last_affected``)?"""

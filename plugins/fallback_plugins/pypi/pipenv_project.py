@@ -12,7 +12,7 @@ from functools import cached_property
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.bumping import unsupported
+from fallback_plugins.bumping import Choice, unsupported
 from fallback_plugins.ladder import ProjectFix, blocked
 from fallback_plugins.pypi import lock_edit
 from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
@@ -21,8 +21,10 @@ from fallback_plugins.pypi.lock_edit import State
 from fallback_plugins.pypi.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.pyproject import parse_toml
+from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.resolver import blocker_of
 from fallback_plugins.pypi.survey import ECOSYSTEM
+from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
@@ -46,6 +48,7 @@ class PipenvProject:
     repo: RepoContext
     clients: ClientRunner
     path: str
+    choice: Choice | None = None
 
     @property
     def manifests(self) -> frozenset[str]:
@@ -65,6 +68,8 @@ class PipenvProject:
         """As ``ladder.Project`` says: refresh, direct and parent bump; pipenv has no override."""
         if not lock_edit.affected_versions(self._tree, advisory):
             return None
+        if self.choice and self.choice.forced:
+            return refuse_force(advisory, self._tree, self.texts, "pipenv")
         climber = _Climber(self, advisory)
         start = State({self.path: self.lock.text, **self.texts}, self._tree)
         strategies = climber.strategies(declares=bool(self.texts))
@@ -82,10 +87,6 @@ class PipenvProject:
         cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
         # The lock keeps pins alone: no tree of it can be shown.
         return replace(fix, notes=tuple(notes), before=None, after=None, cleared=cleared)
-
-    def force(self, advisory: Advisory) -> ProjectFix | None:
-        """pipenv has no override. Raises RecipeError where something is affected."""
-        return refuse_force(advisory, self._tree, self.texts, "pipenv")
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -141,8 +142,12 @@ class _Climber(EditClimber):
     """The rungs of one climb."""
 
     def __init__(self, project: PipenvProject, advisory: Advisory) -> None:
-        offline = project.repo.settings.offline
-        super().__init__(project.path, project.manifest, advisory, project.clients, offline=offline)
+        releases = Releases(
+            advisory,
+            None if project.repo.settings.offline else UvClient(project.clients),
+            project.choice.version if project.choice else None,
+        )
+        super().__init__(project.path, project.manifest, advisory, project.clients, releases)
         self._project = project
         self.unchecked = ""
 

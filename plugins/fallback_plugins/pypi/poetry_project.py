@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.bumping import unsupported
+from fallback_plugins.bumping import Choice, unsupported
 from fallback_plugins.ladder import ProjectFix
 from fallback_plugins.pypi import lock_edit
 from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
@@ -26,7 +26,9 @@ from fallback_plugins.pypi.poetry_plan import Planner
 from fallback_plugins.pypi.poetry_render import with_release
 from fallback_plugins.pypi.poetry_tables import poetry_entries
 from fallback_plugins.pypi.pyproject import parse_toml, requirement_arrays
+from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.survey import ECOSYSTEM
+from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
 from fallback_tier.advisory import Advisory
 from fallback_tier.execution import ClientRunner
@@ -43,6 +45,7 @@ class PoetryProject:
     repo: RepoContext
     clients: ClientRunner
     path: str
+    choice: Choice | None = None
 
     @property
     def manifests(self) -> frozenset[str]:
@@ -68,6 +71,8 @@ class PoetryProject:
         """As ``ladder.Project`` says: refresh, direct and parent bump; Poetry has no override."""
         if not lock_edit.affected_versions(self._tree, advisory):
             return None
+        if self.choice and self.choice.forced:
+            return refuse_force(advisory, self._tree, self.texts, "Poetry")
         climber = _Climber(self, advisory)
         start = State({self.path: self._lock.text, **self.texts}, self._tree)
         strategies = climber.strategies(declares=self._declares)
@@ -84,10 +89,6 @@ class PoetryProject:
         )
         cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
         return replace(fix, notes=(*notes, missing), before=None, after=None, cleared=cleared)
-
-    def force(self, advisory: Advisory) -> ProjectFix | None:
-        """Poetry has no override. Raises RecipeError where something is affected."""
-        return refuse_force(advisory, self._tree, self.texts, "Poetry")
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -130,8 +131,12 @@ class _Climber(EditClimber):
     """The rungs of one climb."""
 
     def __init__(self, project: PoetryProject, advisory: Advisory) -> None:
-        offline = project.repo.settings.offline
-        super().__init__(project.path, project.manifest, advisory, project.clients, offline=offline)
+        releases = Releases(
+            advisory,
+            None if project.repo.settings.offline else UvClient(project.clients),
+            project.choice.version if project.choice else None,
+        )
+        super().__init__(project.path, project.manifest, advisory, project.clients, releases)
         self._project = project
 
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:

@@ -1,5 +1,6 @@
 """The Projects of a Python repository: which files one client resolves together."""
 
+from fallback_plugins.bumping import Choice
 from fallback_plugins.pypi.foreign_lock import FOREIGN, ForeignLock
 from fallback_plugins.pypi.manifest_project import ManifestProject
 from fallback_plugins.pypi.manifests import Kind, kind_of
@@ -13,40 +14,44 @@ from fallback_tier.repo import RepoContext
 _SINGLE = frozenset({Kind.PYPROJECT, Kind.PIPFILE, Kind.SETUP_CFG, Kind.SETUP_PY})
 
 
-def projects(repo: RepoContext, clients: ClientRunner) -> tuple[PythonProject, ...]:
+def projects(
+    repo: RepoContext, clients: ClientRunner, choice: Choice | None = None
+) -> tuple[PythonProject, ...]:
     """Every Project of the repository, by path; locks account for the manifests beside them.
 
     Nothing is parsed here, and nothing is raised: a project that can't be read says so itself.
     """
-    locked = _locked(repo, clients)
+    locked = _locked(repo, clients, choice)
     claimed = frozenset(path for project in locked for path in project.manifests)
-    rest = _manifest_projects(repo, clients, claimed)
+    rest = _manifest_projects(repo, clients, choice, claimed)
     return tuple(sorted((*locked, *rest), key=lambda project: project.path))
 
 
-def _locked(repo: RepoContext, clients: ClientRunner) -> tuple[PythonProject, ...]:
+def _locked(
+    repo: RepoContext, clients: ClientRunner, choice: Choice | None
+) -> tuple[PythonProject, ...]:
     found: list[PythonProject] = []
     for path in repo.tracked_files:
         kind = kind_of(path)
         if kind is Kind.UV_LOCK:
             from fallback_plugins.pypi.uv_project import UvProject
 
-            found.append(UvProject(repo, clients, path))
+            found.append(UvProject(repo, clients, path, choice))
         elif kind is Kind.POETRY_LOCK:
             from fallback_plugins.pypi.poetry_project import PoetryProject
 
-            found.append(PoetryProject(repo, clients, path))
+            found.append(PoetryProject(repo, clients, path, choice))
         elif kind is Kind.PIPFILE_LOCK:
             from fallback_plugins.pypi.pipenv_project import PipenvProject
 
-            found.append(PipenvProject(repo, clients, path))
+            found.append(PipenvProject(repo, clients, path, choice))
         elif kind in FOREIGN:
             found.append(ForeignLock(repo, path))
     return tuple(found)
 
 
 def _manifest_projects(
-    repo: RepoContext, clients: ClientRunner, claimed: frozenset[str]
+    repo: RepoContext, clients: ClientRunner, choice: Choice | None, claimed: frozenset[str]
 ) -> tuple[PythonProject, ...]:
     """Requirements files in their sets; every other manifest by itself."""
     free = [path for path in repo.tracked_files if path not in claimed]
@@ -58,4 +63,6 @@ def _manifest_projects(
         except RepositoryError:
             # By itself: whoever reads it says why it can't be.
             single.append((path,))
-    return tuple(ManifestProject(repo, clients, files) for files in (*connected(lines), *single))
+    return tuple(
+        ManifestProject(repo, clients, files, choice) for files in (*connected(lines), *single)
+    )

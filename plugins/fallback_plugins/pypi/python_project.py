@@ -21,12 +21,7 @@ class PythonProject(Protocol):
         ...
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
-        """As ``ladder.Project`` says."""
-        ...
-
-    def force(self, advisory: Advisory) -> ProjectFix | None:
-        """The override rung alone, for packages that the project does not ask for itself; None: it isn't
-        affected. Raises RecipeError: a direct dependency, or a client without overrides."""
+        """As ``ladder.Project`` says; a choice that it was made with is the only one that serves."""
         ...
 
     def outline(self, advisory: Advisory) -> Outline:

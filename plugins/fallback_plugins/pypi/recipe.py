@@ -7,10 +7,8 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins import bumping
-from fallback_plugins.bumping import check_target, unsupported
+from fallback_plugins.bumping import Choice, check_target, unsupported
 from fallback_plugins.ladder import climb_all, combined, whole_project_left
-from fallback_plugins.pypi.chosen import only_version
-from fallback_plugins.pypi.force import Forced
 from fallback_plugins.pypi.manifest_project import ManifestProject
 from fallback_plugins.pypi.manifests import kind_of
 from fallback_plugins.pypi.projects import projects
@@ -64,48 +62,40 @@ def apply(
     selection: Selected, advisory: Advisory, repo: RepoContext, clients: ClientRunner
 ) -> RecipeResult:
     """Climb, in memory. Raises RecipeError, RepositoryError, ToolError."""
-    found = projects(repo, clients)
-    version, forced = selection.parameters.get("version"), bumping.is_override(selection)
-    if version is not None:
-        package = selection.parameters["package"]
-        advisory = _checked_choice(advisory, repo, found, package, version, forced=forced)
-    climbed = [Forced(project) for project in found] if forced else found
-    fixes = climb_all(advisory, climbed, nothing=lambda: _nothing(advisory, repo, found))
+    choice = bumping.choice_of(selection)
+    found = projects(repo, clients, choice)
+    if choice is not None:
+        _check_choice(advisory, repo, found, choice)
+        advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
+    fixes = climb_all(advisory, found, nothing=lambda: _nothing(advisory, repo, found))
     notes = _unknown(found)
     if notes:
         fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
-    if version is not None and not forced:
+    if choice is not None and not choice.forced:
         for move in result.moves:
             if move.step not in _CHOSEN_RUNGS:
                 raise unsupported(
-                    f"{move.package} can't be raised to {version} where it is declared: that takes"
+                    f"{move.package} can't be raised to {choice.version} where it is declared: that takes"
                     f" a {move.step.label}."
                 )
     return result
 
 
-def _checked_choice(
-    advisory: Advisory,
-    repo: RepoContext,
-    found: Sequence[PythonProject],
-    package: str,
-    version: str,
-    *,
-    forced: bool,
-) -> Advisory:
-    """The advisory under which ``version`` is the one to be taken. Raises RecipeError."""
+def _check_choice(
+    advisory: Advisory, repo: RepoContext, found: Sequence[PythonProject], choice: Choice
+) -> None:
+    """A version that somebody else chose: real, not affected, no downgrade. Raises RecipeError."""
     held = [
         before
         for move in _outline(found, advisory).moves
-        if move.package == package
+        if move.package == choice.package
         for before in move.before
     ]
-    if not held and not forced:
+    if not held and not choice.forced:
         raise _nothing(advisory, repo, found)
     highest = max(held, key=lambda it: sort_key(ECOSYSTEM, it), default=None)
-    check_target(ECOSYSTEM, advisory, package, version, highest)
-    return only_version(advisory, package, version)
+    check_target(ECOSYSTEM, advisory, choice.package, choice.version, highest)
 
 
 def _outline(found: Sequence[PythonProject], advisory: Advisory) -> Outline:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.resolver import UvRefusedError
 from fallback_plugins.pypi.survey import ECOSYSTEM, highest_named
 from fallback_plugins.pypi.uv_client import UvClient
@@ -16,6 +17,9 @@ from fallback_tier.advisory import (
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError, ToolError
 
+#: Is a version one that may be taken?
+Fits = Callable[[str], bool]
+
 #: Releases that are asked about before one is taken as it is: several in a row are hardly ever yanked.
 MAX_ASKED = 5
 
@@ -26,9 +30,11 @@ _WORTH_ASKING_TOGETHER = 2
 _NO_SOLUTION = "No solution found"
 
 
-def lowest_safe(
-    advisory: Advisory, package: str, current: str, acceptable: Callable[[str], bool]
-) -> str:
+def _any(_version: str) -> bool:
+    return True
+
+
+def lowest_safe(advisory: Advisory, package: str, current: str, fits: Fits = _any) -> str:
     """The lowest version named as fixed above ``current`` that no advisory in hand covers.
 
     Raises RecipeError (NO_FIXED_VERSION); nothing is asked of a registry.
@@ -39,7 +45,7 @@ def lowest_safe(
         if is_orderable(ECOSYSTEM, current) and compare_versions(ECOSYSTEM, version, current) > 0
     ]
     for version in above:
-        if not is_affected(advisory, ECOSYSTEM, package, version) and acceptable(version):
+        if not is_affected(advisory, ECOSYSTEM, package, version) and fits(version):
             return version
     where = f" above {current}" if fixed_versions(advisory, ECOSYSTEM, package) else ""
     ids = " and ".join(advisory.ids_affecting(ECOSYSTEM, package, current)) or advisory.id
@@ -52,12 +58,15 @@ def lowest_safe(
 
 @dataclass
 class Releases:
-    """Asks the registry about releases, through uv. ``uv`` None: it is not asked.
+    """Chooses versions by the record, and asks the registry about them, through uv; None: it is not asked.
 
-    What could not be asked is said in ``notes``, once; it never stops a fix.
+    What could not be asked is said in ``notes``, once; it never stops a fix. ``only``: the version that
+    somebody chose already; no other serves.
     """
 
+    advisory: Advisory
     uv: UvClient | None
+    only: str | None = None
     notes: list[str] = field(default_factory=list)
     _faults: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
@@ -80,11 +89,24 @@ class Releases:
         else:
             self._faults |= {release: yanked.get(release) for release in releases}
 
-    def lowest_safe(
-        self, advisory: Advisory, package: str, current: str, acceptable: Callable[[str], bool]
-    ) -> str:
-        """``lowest_safe``, or the next release above it where that one is yanked or unpublished."""
-        first = version = self._first(advisory, package, current, acceptable)
+    def named(self, package: str, current: str, fits: Fits = _any) -> str:
+        """The lowest safe version above ``current`` that the record names. Raises RecipeError."""
+        if self.only is None:
+            return lowest_safe(self.advisory, package, current, fits)
+        higher = compare_versions(ECOSYSTEM, self.only, current) > 0
+        if higher and fits(self.only):
+            return self.only
+        raise RecipeError(
+            RefusalReason.NO_FIXED_VERSION,
+            f"{package} {self.only}, which was chosen, does not serve in the place of {current}.",
+            next_step="Choose another version.",
+        )
+
+    def lowest_safe(self, package: str, current: str, fits: Fits = _any) -> str:
+        """As ``named``, or the next release above it where that one is yanked or unpublished."""
+        first = version = self._first(package, current, fits)
+        if self.only is not None:
+            return self._not_withdrawn(package, first)
         for _ in range(MAX_ASKED):
             fault = self._fault(package, version)
             if fault is None:
@@ -95,25 +117,31 @@ class Releases:
                 return first
             self._note(f"{package} {version} {fault}: {following} is looked at in its place.")
             version = following
-        if is_affected(advisory, ECOSYSTEM, package, version) or not acceptable(version):
-            return self.lowest_safe(advisory, package, version, acceptable)
+        if is_affected(self.advisory, ECOSYSTEM, package, version) or not fits(version):
+            return self.lowest_safe(package, version, fits)
         return version
 
-    def _first(
-        self, advisory: Advisory, package: str, current: str, acceptable: Callable[[str], bool]
-    ) -> str:
+    def _not_withdrawn(self, package: str, version: str) -> str:
+        fault = self._fault(package, version)
+        if fault is not None:
+            raise unsupported(f"{package} {version}, which was chosen, {fault}.")
+        return version
+
+    def _first(self, package: str, current: str, fits: Fits) -> str:
         """By the record; where it names no fixed version (``last_affected``), by the registry."""
         try:
-            return lowest_safe(advisory, package, current, acceptable)
+            return self.named(package, current, fits)
         except RecipeError:
-            version = highest_named(advisory, package, lambda _: True) or current
+            if self.only is not None:
+                raise
+            version = highest_named(self.advisory, package, _any) or current
             for _ in range(MAX_ASKED):
                 following = self._next(package, version)
                 if following is None:
                     raise
                 version = following
-                affected = is_affected(advisory, ECOSYSTEM, package, version)
-                if not affected and acceptable(version):
+                affected = is_affected(self.advisory, ECOSYSTEM, package, version)
+                if not affected and fits(version):
                     return version
             raise
 

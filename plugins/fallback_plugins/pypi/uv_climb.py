@@ -1,31 +1,20 @@
-"""The rungs of one climb over a uv project: each asks the real uv; what isn't the fix's doing, stays."""
+"""The rungs of one climb over a uv project: each asks the real uv."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 from packaging.version import Version
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.bumping import unsupported
-from fallback_plugins.ladder import Strategy, blocked
+from fallback_plugins.ladder import Strategy
 from fallback_plugins.pypi import lock_edit, uv_files
 from fallback_plugins.pypi.lock_edit import State, admits, highest_of, not_admitting, strategy
-from fallback_plugins.pypi.releases import Releases, lowest_safe
-from fallback_plugins.pypi.resolver import Locked, blocker_of, resolver_failed, uv_accepts, uv_lock
+from fallback_plugins.pypi.releases import Releases
+from fallback_plugins.pypi.resolver import resolver_failed
 from fallback_plugins.pypi.scratch_lock import PackageIndex, lowest_python
-from fallback_plugins.pypi.uv_client import UvClient
-from fallback_plugins.pypi.uv_lock import (
-    read_tree,
-    registries,
-    requires_python,
-    rewrites,
-    spliced,
-    stub_wheels,
-)
+from fallback_plugins.pypi.uv_lock import requires_python
+from fallback_plugins.pypi.uv_locking import UvFiles, UvLocking
 from fallback_plugins.pypi.uv_overrides import with_override
-from fallback_plugins.tree import Tree
-from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 
@@ -33,66 +22,49 @@ from fallback_tier.execution import ClientRunner
 MAX_PARENTS_TRIED = 4
 
 
-@dataclass(frozen=True)
-class UvFiles:
-    """What a climb starts from: the lock, the manifests by path, the root's path, the lock's tree."""
-
-    lock: str
-    text: str
-    root: str
-    manifests: Mapping[str, str]
-    tree: Tree
-
-
 class UvClimber:
     """The rungs of one climb."""
 
-    def __init__(
-        self, files: UvFiles, advisory: Advisory, clients: ClientRunner, *, offline: bool
-    ) -> None:
+    def __init__(self, files: UvFiles, clients: ClientRunner, releases: Releases) -> None:
         self._files = files
-        self._advisory = advisory
+        self._advisory = releases.advisory
         self._clients = clients
         self._lock = files.lock
-        self._old = files.text
-        self.releases = Releases(None if offline else UvClient(clients))
+        self._releases = releases
+        self._locking = UvLocking(files, releases.advisory, clients)
 
     @property
     def strategies(self) -> list[Strategy[Mapping[str, str]]]:
-        """Cheapest first."""
+        """Cheapest first. Raises RecipeError: no climb can begin from these files."""
+        self._locking.check_readable()
+        if self._files.root not in self._files.manifests:
+            self._locking.check_rebuilt()
+            return [strategy(LadderStep.LOCK_EDIT, self._refresh)]
         return [
-            strategy(LadderStep.LOCK_REFRESH, self.refresh),
-            strategy(LadderStep.DIRECT_BUMP, self.direct, self._not_held_back),
-            strategy(LadderStep.PARENT_BUMP, self.parent, self._not_brought_in),
-            strategy(LadderStep.OVERRIDE, self.override),
+            strategy(LadderStep.LOCK_REFRESH, self._refresh),
+            strategy(LadderStep.DIRECT_BUMP, self._direct, self._not_held_back),
+            strategy(LadderStep.PARENT_BUMP, self._parent, self._not_brought_in),
+            *self.forced,
         ]
 
-    def check_readable(self) -> None:
-        """Raises RecipeError for what uv must not be shown: said once, not by each rung."""
-        uv_files.scratch_files(self._files.manifests, self._lock, self._old)
+    @property
+    def forced(self) -> list[Strategy[Mapping[str, str]]]:
+        """The override alone."""
+        return [strategy(LadderStep.OVERRIDE, self._override)]
 
-    def check_rebuilt(self) -> None:
-        """Does uv take the manifest, as the lock tells it, for the one that the lock was made from?"""
-        files = uv_files.scratch_files(self._files.manifests, self._lock, self._old)
-        said = uv_accepts(self._clients, files, self._lock)
-        if said:
-            raise uv_files.missing(
-                self._lock, f"{self._lock} does not tell the whole of its manifest. {said}"
-            )
-
-    def refresh(self, state: State, package: str) -> State:
+    def _refresh(self, state: State, package: str) -> State:
         """A safe version within everybody's range: only the lock changes."""
         return self._aimed(state, package, self._refreshed)
 
-    def direct(self, state: State, package: str) -> State:
+    def _direct(self, state: State, package: str) -> State:
         """Every declaration that excludes the version is raised to it; constraints and overrides too."""
         return self._aimed(state, package, self._directly)
 
-    def parent(self, state: State, package: str) -> State:
+    def _parent(self, state: State, package: str) -> State:
         """The declared ancestors raised to the lowest version whose tree has the safe one."""
         return self._aimed(state, package, self._by_parents)
 
-    def override(self, state: State, package: str) -> State:
+    def _override(self, state: State, package: str) -> State:
         """``override-dependencies``: the version against a parent's word, within the same major."""
         return self._aimed(state, package, self._overridden)
 
@@ -101,7 +73,7 @@ class UvClimber:
         uv's own answer. Only where it doesn't serve is the registry asked for another."""
         held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
         try:
-            named = lowest_safe(self._advisory, package, held, lambda _: True)
+            named = self._releases.named(package, held)
         except RecipeError:
             return rung(state, package, self._offered(package, held))
         try:
@@ -131,14 +103,14 @@ class UvClimber:
             path, spec = excluded
             target = self._target_within(state, package, manifests, path, spec, target)
         self._refuse_edit_without_manifest(state, package, target)
-        return self._locked(state, manifests, {package: target})
+        return self._locking.locked(state, manifests, {package: target})
 
     def _directly(self, state: State, package: str, target: str) -> State:
         manifests = self._manifests(state)
         edited = lock_edit.raised(manifests, package, target)
         if not edited:
             raise unsupported(f"No manifest of {self._lock} holds {package} back.")
-        return self._locked(state, {**manifests, **edited}, {package: target})
+        return self._locking.locked(state, {**manifests, **edited}, {package: target})
 
     def _by_parents(self, state: State, package: str, target: str) -> State:
         manifests = self._manifests(state)
@@ -170,10 +142,10 @@ class UvClimber:
         # Bounded: a later lock must not cross the major that the parent was never tried with.
         bounds = f">={target},<{Version(target).major + 1}"
         text = with_override(root, manifests[root], f"{package}{bounds}")
-        return self._locked(state, {**manifests, root: text}, {package: target})
+        return self._locking.locked(state, {**manifests, root: text}, {package: target})
 
     def _offered(self, package: str, held: str) -> str:
-        return self.releases.lowest_safe(self._advisory, package, held, lambda _: True)
+        return self._releases.lowest_safe(package, held)
 
     def _target_within(
         self,
@@ -190,8 +162,8 @@ class UvClimber:
             return not_admitting(manifests, package, version) is None
 
         try:
-            lowest_safe(self._advisory, package, held, admitted)
-            return self.releases.lowest_safe(self._advisory, package, held, admitted)
+            self._releases.named(package, held, admitted)
+            return self._releases.lowest_safe(package, held, admitted)
         except RecipeError as error:
             raise lock_edit.excluded_by(path, spec, package, target) from error
 
@@ -220,7 +192,7 @@ class UvClimber:
         edited = dict(manifests)
         for name, version in parents.items():
             edited |= lock_edit.raised(edited, name, version)
-        return self._locked(state, edited, {**parents, package: target})
+        return self._locking.locked(state, edited, {**parents, package: target})
 
     def _ancestors(
         self, state: State, package: str, manifests: Mapping[str, str]
@@ -237,65 +209,8 @@ class UvClimber:
 
     def _lowest_parent(self, name: str, held: str, package: str, target: str) -> str:
         index = PackageIndex(self._clients)
-        python = lowest_python(requires_python(self._lock, self._old))
+        python = lowest_python(requires_python(self._lock, self._files.text))
         return index.lowest_with(f"{name}>={held}", f"{package}>={target}", python)[name]
-
-    def _locked(
-        self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
-    ) -> State:
-        """The lock with these versions, everything else kept where it can be. Raises RecipeError."""
-        files = uv_files.scratch_files(manifests, self._lock, state.files[self._lock])
-        stubs = stub_wheels(self._lock, state.files[self._lock])
-        pins = [f"--upgrade-package={name}=={version}" for name, version in wanted.items()]
-        try:
-            new = uv_lock(self._clients, files, self._lock, pins, stubs=stubs)
-        except RecipeError as error:
-            raise self._named(error, wanted) from error
-        unchanged = self._unchanged if rewrites(self._old, new.text) else self._old
-        text = spliced(self._old, unchanged, new.text)
-        self._check_origins(text, new)
-        if text != new.text:
-            self._check_accepted(manifests, text)
-        return State({**manifests, self._lock: text}, read_tree(self._lock, text))
-
-    def _check_accepted(self, manifests: Mapping[str, str], text: str) -> None:
-        """What is not uv's own text, uv must take for its own. Raises RecipeError."""
-        files = uv_files.scratch_files(manifests, self._lock, text)
-        said = uv_accepts(self._clients, files, self._lock)
-        if said:
-            raise resolver_failed(f"uv does not take the new {self._lock} for up to date. {said}")
-
-    def _check_origins(self, text: str, new: Locked) -> None:
-        """No release that was withdrawn, no other registry than the lock's. Raises RecipeError."""
-        held = {(node.name, node.version) for node in self._files.tree.nodes.values()}
-        for name, version in new.yanked - held:
-            raise resolver_failed(f"It would take {name} {version}, which is yanked.")
-        for other in registries(self._lock, text) - registries(self._lock, self._old):
-            raise resolver_failed(
-                f"It would take packages from {other}, which {self._lock} does not name: uv is set up with"
-                " another index than the project."
-            )
-
-    def _named(self, error: RecipeError, wanted: Mapping[str, str]) -> RecipeError:
-        """uv's refusal with the constraint and the parent that it blames, if it blames one."""
-        for package, version in reversed(list(wanted.items())):
-            blame = blocker_of(error, package)
-            if blame:
-                parent, spec = blame
-                return blocked(package, version, parent=parent, spec=spec, where=self._lock)
-        return error
-
-    @cached_property
-    def _unchanged(self) -> str:
-        """The old lock as this uv writes it: what differs between the two is not the fix's doing."""
-        files = uv_files.scratch_files(self._files.manifests, self._lock, self._old)
-        affected = lock_edit.affected_versions(self._files.tree, self._advisory)
-        pins = [f"--upgrade-package={name}=={held[-1]}" for name, held in affected.items()]
-        try:
-            stubs = stub_wheels(self._lock, self._old)
-            return uv_lock(self._clients, files, self._lock, pins, stubs=stubs).text
-        except RecipeError:
-            return self._old
 
     @staticmethod
     def _manifests(state: State) -> dict[str, str]:

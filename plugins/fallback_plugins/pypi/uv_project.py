@@ -1,22 +1,25 @@
 """A uv project (lock, manifest, workspace members) brought out of an advisory's reach by the real uv."""
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.bumping import unsupported
-from fallback_plugins.ladder import ProjectFix, Strategy
+from fallback_plugins.bumping import Choice, unsupported
+from fallback_plugins.ladder import ProjectFix
 from fallback_plugins.pypi import lock_edit, uv_files
 from fallback_plugins.pypi.force import refuse_direct
-from fallback_plugins.pypi.lock_edit import State, not_admitting, strategy
-from fallback_plugins.pypi.uv_climb import UvClimber, UvFiles
+from fallback_plugins.pypi.lock_edit import State, not_admitting
+from fallback_plugins.pypi.releases import Releases
+from fallback_plugins.pypi.uv_client import UvClient
+from fallback_plugins.pypi.uv_climb import UvClimber
 from fallback_plugins.pypi.uv_lock import (
     foreign_source,
     package_tables,
     read_tree,
 )
+from fallback_plugins.pypi.uv_locking import UvFiles
 from fallback_plugins.tree import Node, Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -32,6 +35,7 @@ class UvProject:
     repo: RepoContext
     clients: ClientRunner
     path: str
+    choice: Choice | None = None
 
     @property
     def manifests(self) -> frozenset[str]:
@@ -46,43 +50,31 @@ class UvProject:
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """As ``ladder.Project`` says: in-range refresh, direct bump, parent bump, override."""
-        if not lock_edit.affected_versions(self._tree, advisory):
-            return None
-        climber = self._climber(advisory)
-        if self._root in self._manifests:
-            return self._climbed(advisory, climber, climber.strategies)
-        climber.check_rebuilt()
-        alone = strategy(LadderStep.LOCK_EDIT, climber.refresh)
-        return self._climbed(advisory, climber, [alone])
-
-    def force(self, advisory: Advisory) -> ProjectFix | None:
-        """The override rung alone, for what no manifest of the project asks for."""
         affected = lock_edit.affected_versions(self._tree, advisory)
         if not affected:
             return None
+        forced = self.choice is not None and self.choice.forced
+        if forced:
+            self._check_forced(affected)
+        files = UvFiles(self.path, self._text, self._root, self._manifests, self._tree)
+        asked = Releases(
+            advisory,
+            None if self.repo.settings.offline else UvClient(self.clients),
+            self.choice.version if self.choice else None,
+        )
+        climber = UvClimber(files, self.clients, asked)
+        start = State({self.path: self._text, **self._manifests}, self._tree)
+        strategies = climber.forced if forced else climber.strategies
+        fix = lock_edit.climb(advisory, self.path, start, strategies)
+        return fix and replace(fix, notes=tuple(asked.notes))
+
+    def _check_forced(self, affected: Iterable[str]) -> None:
+        """An override is for what no manifest of the project asks for. Raises RecipeError."""
         refuse_direct(affected, self._tree, self._manifests)
         if self._root not in self._manifests:
             raise uv_files.missing(
                 self.path, f"{self._root}, where an override stands, is missing."
             )
-        climber = self._climber(advisory)
-        return self._climbed(advisory, climber, [strategy(LadderStep.OVERRIDE, climber.override)])
-
-    def _climber(self, advisory: Advisory) -> UvClimber:
-        files = UvFiles(self.path, self._text, self._root, self._manifests, self._tree)
-        climber = UvClimber(files, advisory, self.clients, offline=self.repo.settings.offline)
-        climber.check_readable()
-        return climber
-
-    def _climbed(
-        self,
-        advisory: Advisory,
-        climber: UvClimber,
-        strategies: Sequence[Strategy[Mapping[str, str]]],
-    ) -> ProjectFix | None:
-        start = State({self.path: self._text, **self._manifests}, self._tree)
-        fix = lock_edit.climb(advisory, self.path, start, strategies)
-        return fix and replace(fix, notes=tuple(climber.releases.notes))
 
     @cached_property
     def _text(self) -> str:

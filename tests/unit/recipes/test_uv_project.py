@@ -42,6 +42,14 @@ _UNIVERSE = (
     .pypi("withdrawn", "1.1", yanked="broken")
     .pypi("withdrawn", "1.2")
     .pypi("source-only", "1.0", sdist_only=True)
+    # A framework whose lower part has gone on: framework 2.0 was written for engine 2.0.
+    .pypi("framework", "1.0", ["leaf<1.2", "engine<2"])
+    .pypi("framework", "2.0", ["leaf<2", "engine>=2", "tools"])
+    .pypi("engine", "1.0")
+    .pypi("engine", "2.0")
+    .pypi("engine", "3.0")
+    .pypi("tools", "1.0")
+    .pypi("tools", "2.0")
 )
 
 
@@ -380,3 +388,26 @@ def _nobody() -> SubprocessClients:
             raise AssertionError(f"{tool} was started")
 
     return Nobody()
+
+
+def test_what_has_to_move_along_moves_as_little_as_serves(bench: Bench) -> None:
+    """uv by itself would take engine 3.0, which framework 2.0 was never tested with."""
+    files = {"pyproject.toml": _manifest("framework==1.0", "other")}
+    fix = bench.climb(bench.lock(files, "other==1.0"))
+    assert fix.after is not None
+    held = {node.name: node.version for node in fix.after.nodes.values()}
+    assert held["framework"] == "2.0"
+    assert held["engine"] == "2.0"
+    assert held["other"] == "1.0"
+    # What was not there before is the registry's newest, as everybody installs it.
+    assert held["tools"] == "2.0"
+    (move,) = fix.moves
+    assert set(move.raised) == {"framework 2.0", "engine 2.0"}
+
+
+def test_what_moves_along_never_goes_to_an_affected_version(bench: Bench) -> None:
+    files = bench.lock({"pyproject.toml": _manifest("framework==1.0")})
+    record = bundle([ADVISORY, advisory("PyPI", "engine", [("2.0", "3.0")])])
+    fix = bench.climb(files, record)
+    assert fix.after is not None
+    assert [node.version for node in fix.after.of("engine")] == ["3.0"]
