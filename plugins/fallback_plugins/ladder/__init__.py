@@ -13,7 +13,7 @@ from fallback_plugins.ladder.declines import (
     refuse,
     whole_project_left,
 )
-from fallback_plugins.ladder.engine import Climb, Judge, Position, Reached, Strategy
+from fallback_plugins.ladder.engine import Climb, Judge, Position, Reached, Strategy, never_worse
 from fallback_plugins.ladder.result import Project, ProjectFix, climb_all, combined
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "combined",
     "does_not_serve",
     "left_behind",
+    "never_worse",
     "refuse",
     "whole_project_left",
 ]

@@ -58,13 +58,18 @@ class Strategy(Generic[FilesT]):
     together: bool = True
 
 
+def never_worse(_before: Position[FilesT], _after: Position[FilesT]) -> str | None:
+    """No rule of the ecosystem's own."""
+    return None
+
+
 @dataclass(frozen=True)
 class Judge(Generic[FilesT]):
     """What no result may be, whichever strategy led to it. ``worse``: the ecosystem's own rules."""
 
     ecosystem: str
     advisory: Advisory
-    worse: Callable[[Position[FilesT], Position[FilesT]], str | None] = lambda _before, _after: None
+    worse: Callable[[Position[FilesT], Position[FilesT]], str | None] = never_worse
 
     def affected(self, tree: Tree) -> tuple[Node, ...]:
         """The affected copies of a tree, in the lock's order."""

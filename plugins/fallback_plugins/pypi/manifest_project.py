@@ -21,6 +21,7 @@ from fallback_plugins.pypi.direct import (
     plan_bump,
 )
 from fallback_plugins.pypi.releases import Releases, lowest_safe
+from fallback_plugins.pypi.resolver import UvRefusedError
 from fallback_plugins.pypi.survey import ECOSYSTEM, Place, highest_named, mentioned
 from fallback_plugins.pypi.transitive import Search, State
 from fallback_plugins.pypi.uv_client import UvClient
@@ -130,6 +131,8 @@ class ManifestProject:
         )
         if self.is_open(advisory):
             fix = self._resolved(releases, fix) or fix
+        elif fix.texts and not self.repo.settings.offline:
+            fix = self._untangled(releases, fix) or fix
         return fix if fix.moves or fix.left else None
 
     def _forced(self, advisory: Advisory) -> ProjectFix | None:
@@ -155,12 +158,7 @@ class ManifestProject:
         releases.look_up([it for it in likely.items() if is_orderable(ECOSYSTEM, it[1])])
         for package, places in self._declared(advisory):
             try:
-                bump = plan_bump(
-                    advisory,
-                    places,
-                    package,
-                    releases.lowest_safe,
-                )
+                bump = plan_bump(advisory, places, package, releases.lowest_safe)
                 if bump is None:
                     continue
                 new = changes(self.texts, package, bump.targets, self._hashes)
@@ -183,7 +181,28 @@ class ManifestProject:
         return UvClient(self.clients).hashes(package, version)
 
     def _search(self, releases: Releases) -> Search:
-        return Search(UvClient(self.clients), self.path, releases, self._hashes)
+        closed = not leaves_transitives_open(self.texts)
+        return Search(UvClient(self.clients), self.path, releases, self._hashes, closed=closed)
+
+    def _untangled(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
+        """The fix with the other pins that have to move along; None: none has to, or nobody can tell."""
+        search = self._search(releases)
+        try:
+            search.resolve({**self.texts, **fix.texts})
+        except UvRefusedError:
+            pass
+        except (RecipeError, ToolError):
+            return None
+        else:
+            return None
+        try:
+            before = search.resolve(self.texts)
+        except (RecipeError, ToolError):
+            return None  # as it stands it doesn't go together either
+        climb = Climb(search.judge, State(self.texts, before))
+        climb.run(search.strategies)
+        found = self._climbed(climb, before)
+        return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
 
     def _resolved(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
         """The fix with transitive packages mended too; None where uv can't resolve the set."""

@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.bumping import unsupported
-from fallback_plugins.ladder import Judge, Position, Reached, Strategy, blocked
+from fallback_plugins.ladder import Judge, Position, Reached, Strategy, blocked, never_worse
 from fallback_plugins.pypi.direct import Hashes, plan_raise, raised
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.releases import Releases
@@ -41,13 +41,15 @@ _Reached = Reached[Mapping[str, str]]
 class Search:
     """Looks for the smallest change that takes affected packages out of a set's tree.
 
-    There is no lock to refresh: a resolver takes the highest version that all ranges admit.
+    There is no lock to refresh: a resolver takes the highest version that all ranges admit. ``closed``: the
+    set names all that it installs (compiled, or pinned by hashes).
     """
 
     uv: UvClient
     path: str
     releases: Releases
     hashes: Hashes
+    closed: bool = False
 
     def resolve(self, texts: Mapping[str, str]) -> Tree:
         """The tree of these manifests. Raises RecipeError, ToolError."""
@@ -56,7 +58,13 @@ class Search:
     @property
     def judge(self) -> Judge[Mapping[str, str]]:
         """What no tree of the set may be."""
-        return Judge(ECOSYSTEM, self.releases.advisory)
+        return Judge(
+            ECOSYSTEM, self.releases.advisory, self._unnamed if self.closed else never_worse
+        )
+
+    def _unnamed(self, before: State, after: State) -> str | None:
+        added = sorted(after.tree.by_name.keys() - before.tree.by_name.keys())
+        return f"It would bring in {added[0]}, which {self.path} does not name." if added else None
 
     @property
     def strategies(self) -> list[_Strategy]:
@@ -70,7 +78,7 @@ class Search:
     @property
     def constraint(self) -> _Strategy:
         """A line for each package itself, within its major version: nothing above it has to move."""
-        return Strategy(LadderStep.OVERRIDE, self._constrain)
+        return Strategy(LadderStep.OVERRIDE, self._constrain, self._declared)
 
     def _not_declared(self, at: State, package: str) -> RecipeError | None:
         if package in declared_in(at.tree):
