@@ -138,6 +138,22 @@ def _pep440_successor(version: Version) -> str:
     return f"{base}.post0.dev0"
 
 
+def is_major_step(ecosystem: str, old: str, new: str) -> bool:
+    """Does the step from one version to a higher one announce changes that break its users?
+
+    SemVer: another major version, below 1.0 another minor one. PEP 440 promises nothing; there the first
+    number is what projects use for it. False where one of them is no version.
+    """
+    if not (is_orderable(ecosystem, old) and is_orderable(ecosystem, new)):
+        return False
+    if base_ecosystem(ecosystem) == PYPI:
+        return Version(old).major != Version(new).major
+    left, right = _semver(old), _semver(new)
+    if left.major or right.major:
+        return bool(left.major != right.major)
+    return bool(left.minor != right.minor)
+
+
 @lru_cache(maxsize=65_536)
 def is_prerelease(ecosystem: str, version: str) -> bool:
     """Is this a pre-release (alpha, rc, dev …) by the ecosystem's rules?"""

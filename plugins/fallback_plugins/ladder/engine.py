@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.ladder.declines import Tried, does_not_serve, left_behind
+from fallback_plugins.ladder.weight import Weight, weigh
 from fallback_plugins.tree import Node, Tree, downgraded
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.errors import RecipeError
@@ -49,13 +50,15 @@ class Strategy(Generic[FilesT]):
 
     ``attempt`` starts from a position and is told the packages; it changes nothing but what it returns.
     Raises RecipeError where it doesn't serve, ToolError. ``refusal``: why it is not even tried for a
-    package. ``together``: several packages are tried in one attempt first.
+    package. ``together``: several packages are tried in one attempt first. ``weighed``: what it reached is
+    held against what the strategies after it reach, unless it changes little.
     """
 
     step: LadderStep
     attempt: Callable[[Position[FilesT], tuple[str, ...]], Reached[FilesT]]
     refusal: Callable[[Position[FilesT], str], RecipeError | None] = lambda _at, _package: None
     together: bool = True
+    weighed: bool = False
 
 
 def never_worse(_before: Position[FilesT], _after: Position[FilesT]) -> str | None:
@@ -110,10 +113,12 @@ class Climb(Generic[FilesT]):
 
     def run(self, strategies: Iterable[Strategy[FilesT]]) -> None:
         """Take the strategies in turn. What is affected afterwards is left."""
-        for strategy in strategies:
+        ladder = tuple(strategies)
+        for index, strategy in enumerate(ladder):
+            others = ladder[index + 1 :] if strategy.weighed else ()
             for _ in range(MAX_ROUNDS):
                 names = tuple(self._may_try(strategy))
-                if not names or not self._use(strategy, names):
+                if not names or not self._use(strategy, names, others):
                     break
 
     @property
@@ -133,24 +138,34 @@ class Climb(Generic[FilesT]):
             else:
                 self.tried(name).no(strategy.step, refusal.problem)
 
-    def _use(self, strategy: Strategy[FilesT], names: tuple[str, ...]) -> bool:
+    def _use(
+        self,
+        strategy: Strategy[FilesT],
+        names: tuple[str, ...],
+        others: Sequence[Strategy[FilesT]],
+    ) -> bool:
         """All together: what clears several at once is changed once. Else each by itself."""
         if strategy.together and len(names) > 1:
             try:
-                return self._attempt(strategy, names)
+                reached = self._attempt(strategy, names)
             except RecipeError:
                 pass  # what is in the way of one need not be in another's
+            else:
+                if not others or self._weight(reached).is_light:
+                    return self._take(strategy, reached)
         done = False
         for name in names:
             if name in self.packages:
                 try:
-                    done = self._attempt(strategy, (name,)) or done
+                    reached = self._attempt(strategy, (name,))
                 except RecipeError as error:
                     self.tried(name).no(strategy.step, error)
+                else:
+                    done = self._take(*self._lightest(strategy, reached, name, others)) or done
         return done
 
-    def _attempt(self, strategy: Strategy[FilesT], names: tuple[str, ...]) -> bool:
-        """Is the climb nearer its end by it? Raises RecipeError: it did not serve."""
+    def _attempt(self, strategy: Strategy[FilesT], names: tuple[str, ...]) -> Reached[FilesT]:
+        """Where it leads, held against what no result may be. Raises RecipeError: it does not serve."""
         reached = strategy.attempt(self.at, names)
         after = reached.position
         if after is not self.at:
@@ -159,8 +174,39 @@ class Climb(Generic[FilesT]):
                 problem = f"It would leave {', '.join(names)} as affected as before."
             if problem is not None:
                 raise does_not_serve(problem)
+        return reached
+
+    def _lightest(
+        self,
+        strategy: Strategy[FilesT],
+        reached: Reached[FilesT],
+        name: str,
+        others: Sequence[Strategy[FilesT]],
+    ) -> tuple[Strategy[FilesT], Reached[FilesT]]:
+        """Of what the strategies reach, that which changes least for the application."""
+        best, weight = (strategy, reached), self._weight(reached)
+        for other in others if not weight.is_light else ():
+            if other.refusal(self.at, name) is not None:
+                continue
+            try:
+                second = self._attempt(other, (name,))
+            except RecipeError:
+                continue
+            lighter = self._weight(second)
+            if second.position is not self.at and lighter < weight:
+                said = f"It would serve: {weight}. The {other.step.label} changes less: {lighter}."
+                self.tried(name).no(best[0].step, said)
+                best, weight = (other, second), lighter
+        return best
+
+    def _weight(self, reached: Reached[FilesT]) -> Weight:
+        return weigh(self._judge.ecosystem, self.at.tree, reached.position.tree)
+
+    def _take(self, strategy: Strategy[FilesT], reached: Reached[FilesT]) -> bool:
+        """Go there. False: it is no step."""
         for name, error in reached.declined.items():
             self.tried(name).no(strategy.step, error)
+        after = reached.position
         if after is self.at:
             return False
         old, new = (copies(self._judge.affected(tree)) for tree in (self.at.tree, after.tree))

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_plugins.ladder.declines import does_not_serve, refuse, whole_project_left
+from fallback_plugins.ladder.weight import major_steps
 from fallback_plugins.tree import Tree, cleared_paths, downgraded
 from fallback_tier.advisory import (
     Advisory,
@@ -13,7 +14,7 @@ from fallback_tier.advisory import (
     compare_versions,
     is_affected,
 )
-from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.advisory.versions import is_major_step, is_orderable
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.outcome import (
     ClearedPath,
@@ -100,7 +101,7 @@ def combined(
         moves=moves,
         cleared=tuple(path for fix in fixes for path in _cleared(ecosystem, advisory, fix)),
         left=left,
-        notes=tuple(dict.fromkeys(_notes(repo, fixes))),
+        notes=tuple(dict.fromkeys(_notes(ecosystem, repo, fixes))),
         tree_before=_listing(fix.before for fix in fixes),
         tree_after=_listing(fix.after for fix in fixes),
     )
@@ -163,11 +164,24 @@ def _check_move(ecosystem: str, advisory: Advisory, move: Move) -> None:
             raise does_not_serve(f"{move.package} would go from {version} to {move.after}.")
 
 
-def _notes(repo: RepoContext, fixes: Sequence[ProjectFix]) -> Iterator[str]:
+def _notes(ecosystem: str, repo: RepoContext, fixes: Sequence[ProjectFix]) -> Iterator[str]:
     if repo.settings.offline:
         yield OFFLINE_NOTE
     for fix in fixes:
+        for package, old, new in _major_steps(ecosystem, fix):
+            yield f"{package} goes from {old} to {new}, a major step: look at what it changed."
         yield from fix.notes
+
+
+def _major_steps(ecosystem: str, fix: ProjectFix) -> Iterator[tuple[str, str, str]]:
+    """What the project itself asks for and makes a major step."""
+    if fix.before is not None and fix.after is not None:
+        yield from major_steps(ecosystem, fix.before, fix.after)
+        return
+    for move in fix.moves:
+        for old in move.before:
+            if move.after and is_major_step(ecosystem, old, move.after):
+                yield move.package, old, move.after
 
 
 def _listing(trees: Iterable[Tree | None]) -> str:

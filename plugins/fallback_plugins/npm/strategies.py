@@ -29,7 +29,7 @@ class Strategies:
         override = Override(self.resolver, self.targets, self.judge)
         return [
             *self.near,
-            Strategy(LadderStep.PARENT_BUMP, parents.attempt),
+            Strategy(LadderStep.PARENT_BUMP, parents.attempt, weighed=True),
             Strategy(LadderStep.OVERRIDE, override.attempt, override.refusal, together=False),
         ]
 

@@ -1,4 +1,4 @@
-"""The direct bump of a set without a lock: what its texts pin is raised in them, and nothing is resolved."""
+"""The direct bump of a set without a lock: its texts are raised, and nothing is resolved."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
