@@ -12,16 +12,21 @@ from fallback_plugins.npm.resolving import At, Resolver, asked_by_root
 from fallback_plugins.npm.specs import admits, foreign
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Node, Tree
-from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.advisory import compare_versions
+from fallback_tier.advisory.versions import is_orderable, is_prerelease
 from fallback_tier.errors import RecipeError
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What to change, which copies get which version, and which packages have no such plan."""
+    """What to change, which copies get which version, and which packages have no such plan.
+
+    ``raised``: by package, what has to move along.
+    """
 
     files: Files
     wishes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    raised: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     declined: Mapping[str, RecipeError] = field(default_factory=dict)
 
 
@@ -83,7 +88,36 @@ class Near:
         for place in self.resolver.client.overrides(files, node.name):
             if not (admits(place.spec, target) or place.spec.startswith("$")):
                 files = raise_override(files, place, target)
-        return replace(plan, files=files, wishes={**plan.wishes, (node.name, node.version): target})
+        wishes = {**plan.wishes, (node.name, node.version): target}
+        return self._with_peers(replace(plan, files=files, wishes=wishes), at, node, target)
+
+    def _with_peers(self, plan: _Plan, at: At, node: Node, target: str) -> _Plan:
+        """What the project asks for too, and demands the old version as its peer, moves along: to the
+        lowest version that goes with the new one."""
+        for holder, ask in at.tree.askers(node.key):
+            keys = {it.name for it in asked_by_root(at, holder)}
+            if not ask.peer or not keys or admits(ask.spec, target):
+                continue
+            version = self._going_with(holder, ask.name, target)
+            if version is None:
+                continue  # the client says what is in the way
+            raised = (*plan.raised.get(node.name, ()), f"{holder.name} {version}")
+            plan = replace(
+                plan,
+                files=declare(plan.files, holder.name, keys, version),
+                wishes={**plan.wishes, (holder.name, holder.version): version},
+                raised={**plan.raised, node.name: raised},
+            )
+        return plan
+
+    def _going_with(self, holder: Node, peer: str, target: str) -> str | None:
+        for release in self.targets.releases(holder.name):
+            higher = compare_versions(ECOSYSTEM, release.version, holder.version) > 0
+            fits = peer not in release.peers or admits(release.peers[peer], target)
+            safe = self.targets.is_safe(holder.name, release.version)
+            if higher and fits and safe and not is_prerelease(ECOSYSTEM, release.version):
+                return release.version
+        return None
 
     def _fitting(self, at: At, node: Node) -> str | None:
         _check_source(at.tree, node)
@@ -126,7 +160,7 @@ class Near:
             if self._learned(at.tree, self._deprecated(plan.wishes, after.files)):
                 plan = planned()
                 after = self.resolver.resolve(plan.files, plan.wishes)
-        return Reached(self._accepted(at, after, plan.wishes), declined=plan.declined)
+        return Reached(self._accepted(at, after, plan.wishes), plan.raised, plan.declined)
 
     def _accepted(self, at: At, after: At, wishes: Wishes) -> At:
         """The result; where the exact versions can't be had, the highest that the ranges allow may do."""

@@ -128,6 +128,8 @@ def _stricter(files: Files, tree: Tree, wishes: Wishes) -> _Stricter:
     for node in (node for package in packages for node in tree.of(package)):
         target = wishes.get((node.name, node.version))
         for asker, ask in tree.askers(node.key):
+            if wishes.get((asker.name, asker.version), asker.version) != asker.version:
+                continue  # it goes too: only the registry knows what its new version asks for
             own = asker.key == ""
             asked = _asked_now(files, asker, ask)
             specs[asker.key, ask.name] = asked

@@ -9,6 +9,7 @@ from fallback_plugins.ladder import Judge, Reached, blocked
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.declaring import no_fix, raise_override, unsupported
 from fallback_plugins.npm.layout import ECOSYSTEM
+from fallback_plugins.npm.parents import ParentWalk
 from fallback_plugins.npm.resolving import At, Resolver, asked_by_root
 from fallback_plugins.npm.specs import admits, compatible
 from fallback_plugins.npm.targets import Targets
@@ -21,7 +22,7 @@ from fallback_tier.errors import RecipeError
 @dataclass(frozen=True)
 class Override:
     """Each affected copy of one package at the lowest safe version compatible with it, below each parent
-    whose ask excludes that."""
+    whose ask excludes that; where there is none, a parent at a compatible version that lets go of it."""
 
     resolver: Resolver
     targets: Targets
@@ -36,19 +37,34 @@ class Override:
     def attempt(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
         """One client run. Raises RecipeError: no version serves, or the client says no."""
         (package,) = packages
-        files = at.files
+        files, raised = at.files, dict[str, None]()
         for node in self._nodes(at, package):
-            target = self.targets.lowest(node, partial(compatible, node.version))
-            if target is None:
-                raise self._no_target(at.tree, node)
-            for asker, ask in at.tree.askers(node.key):
-                if not admits(ask.spec, target):
-                    parent = _parent_key(self.resolver, at.tree, asker)
-                    files = self.resolver.client.with_override(files, parent, ask.name, target)
+            for copy, version in self._forced(at.tree, node):
+                if copy is not node:
+                    raised[f"{copy.name} {version}"] = None
+                for asker, ask in at.tree.askers(copy.key):
+                    if not admits(ask.spec, version):
+                        parent = _parent_key(self.resolver, at.tree, asker)
+                        files = self.resolver.client.with_override(files, parent, ask.name, version)
         if files is at.files:
             said = f"Who asks for {package} admits a safe version already."
             return Reached(at, declined={package: unsupported(said)})
-        return Reached(self.resolver.resolve(files, {}))
+        return Reached(self.resolver.resolve(files, {}), {package: tuple(raised)})
+
+    def _forced(self, tree: Tree, node: Node) -> list[tuple[Node, str]]:
+        """The copy and its version, or what brings it in and theirs. Raises RecipeError."""
+        target = self.targets.lowest(node, partial(compatible, node.version))
+        if target is not None:
+            return [(node, target)]
+        safe = self.targets.published(node.name, node.version)
+        walk, found = ParentWalk(tree, self.targets, {}), []
+        for asker, ask in tree.askers(node.key):
+            fits = partial(compatible, asker.version)
+            version = next(filter(fits, walk.clearing(asker, ask.name, safe)), None)
+            if version is None or any(tree.is_root(above) for above, _ in tree.askers(asker.key)):
+                raise self._no_target(tree, node)
+            found.append((asker, version))
+        return found
 
     def _nodes(self, at: At, package: str) -> list[Node]:
         return [node for node in self.judge.affected(at.tree) if node.name == package]

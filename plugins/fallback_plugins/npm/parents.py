@@ -86,7 +86,7 @@ class ParentWalk:
             if not ok:
                 raise no_fix(node)
             return Changes(declares={(node.name, ask.name): ok[0]})
-        clearing = tuple(self._clearing(asker, ask.name, ok))
+        clearing = tuple(self.clearing(asker, ask.name, ok))
         if not clearing or len(way) > MAX_DEPTH or asker.name in way:
             if not ok:
                 raise no_fix(node)
@@ -95,7 +95,7 @@ class ParentWalk:
             )
         return self._solve(asker, clearing, (*way, asker.name))
 
-    def _clearing(self, asker: Node, name: str, ok: tuple[str, ...]) -> Iterator[str]:
+    def clearing(self, asker: Node, name: str, ok: tuple[str, ...]) -> Iterator[str]:
         """Versions of an asker that let go of the affected copy, lowest first, deprecated ones last."""
         above = self.failed.get(asker.name, asker.version)
         fitting = [

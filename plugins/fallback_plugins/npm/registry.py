@@ -24,16 +24,24 @@ _NAME = re.compile(r"(?:@[\w~][\w.~-]*/)?[\w~!'()*][\w.~!'()*-]*", re.ASCII)
 
 #: Two that every version has come first: where the first version has one field only, npm prints nothing
 #: but that field, of every version.
-_FIELDS = ("name", "version", "dependencies", "optionalDependencies", "deprecated")
+_FIELDS = (
+    "name",
+    "version",
+    "dependencies",
+    "optionalDependencies",
+    "peerDependencies",
+    "deprecated",
+)
 
 
 @dataclass(frozen=True)
 class Release:
-    """One published version. ``asks``: what it installs (its peers are not)."""
+    """One published version. ``asks``: what it installs; ``peers``: what it demands of who installs it."""
 
     version: str
     asks: Mapping[str, str]
     deprecated: bool = False
+    peers: Mapping[str, str] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -105,11 +113,14 @@ def _release(item: Any) -> Release:
         return Release(
             str(item), {}
         )  # npm leaves the braces out where there is nothing but a version
-    asks: dict[str, str] = {}
-    for section in ("optionalDependencies", "dependencies"):
-        told = item.get(section)
-        asks |= {name: str(spec) for name, spec in told.items()} if isinstance(told, dict) else {}
-    return Release(str(item.get("version")), asks, bool(item.get("deprecated")))
+    asks = {**_specs(item, "optionalDependencies"), **_specs(item, "dependencies")}
+    peers = _specs(item, "peerDependencies")
+    return Release(str(item.get("version")), asks, bool(item.get("deprecated")), peers)
+
+
+def _specs(item: Mapping[str, Any], section: str) -> dict[str, str]:
+    told = item.get(section)
+    return {name: str(spec) for name, spec in told.items()} if isinstance(told, dict) else {}
 
 
 def _summary(answer: Any) -> str:

@@ -181,6 +181,75 @@ def test_where_no_parent_helps_a_scoped_override_does(tmp_path: Path) -> None:
     assert versions(result)["leaf"] == "1.2.0"
 
 
+def test_a_parent_that_changes_much_yields_to_a_small_override(tmp_path: Path) -> None:
+    """The only parent that lets go of the leaf is another major version: its users' code would break."""
+    universe = (
+        leaves().npm("mid", "1.0.0", {"leaf": "1.0.0"}).npm("mid", "2.0.0", {"leaf": "1.2.0"})
+    )
+    files = project({"mid": "^1.0.0"}, {"leaf": at("1.0.0"), "mid": at("1.0.0", leaf="1.0.0")})
+    with world(universe, tmp_path) as here:
+        result = here.fix(LEAF, files)
+    (move,) = result.moves
+    assert (move.step, move.after) == (LadderStep.OVERRIDE, "1.2.0")
+    assert versions(result)["mid"] == "1.0.0"
+    said = move.declined[-1]
+    assert said.step is LadderStep.PARENT_BUMP
+    assert said.reason == (
+        "It would serve: 2 installed packages change, 1 that the project asks for makes a major step."
+        " The override or constraint changes less: 1 installed packages change."
+    )
+
+
+def test_a_major_step_that_is_taken_is_called_one(tmp_path: Path) -> None:
+    universe = (
+        Universe().npm("mid", "1.0.0", {"leaf": "1.0.0"}).npm("mid", "2.0.0", {"leaf": "2.0.0"})
+    )
+    universe.npm("leaf", "1.0.0").npm("leaf", "2.0.0")
+    files = project({"mid": "^1.0.0"}, {"leaf": at("1.0.0"), "mid": at("1.0.0", leaf="1.0.0")})
+    with world(universe, tmp_path) as here:
+        result = here.fix(bad("leaf", ("0", "2.0.0")), files)
+    assert [move.step for move in result.moves] == [LadderStep.PARENT_BUMP]
+    assert "mid goes from 1.0.0 to 2.0.0, a major step: look at what it changed." in result.notes
+
+
+def test_where_the_package_itself_cannot_be_forced_what_brings_it_in_is(tmp_path: Path) -> None:
+    """Every safe leaf is another major version, but inner 1.1.0, compatible with 1.0.0, asks for one."""
+    universe = Universe().npm("leaf", "1.0.0").npm("leaf", "2.0.0")
+    universe.npm("inner", "1.0.0", {"leaf": "^1.0.0"}).npm("inner", "1.1.0", {"leaf": "^2.0.0"})
+    universe.npm("mid", "1.0.0", {"inner": "1.0.0"})
+    installed = {
+        "leaf": at("1.0.0"),
+        "inner": at("1.0.0", leaf="^1.0.0"),
+        "mid": at("1.0.0", inner="1.0.0"),
+    }
+    with world(universe, tmp_path) as here:
+        result = here.fix(bad("leaf", ("0", "2.0.0")), project({"mid": "^1.0.0"}, installed))
+    (move,) = result.moves
+    assert (move.step, move.after, move.raised) == (LadderStep.OVERRIDE, "2.0.0", ("inner 1.1.0",))
+    assert json.loads(after(result, "package.json"))["overrides"] == {"mid": {"inner": "1.1.0"}}
+
+
+def test_what_demands_the_old_version_as_its_peer_moves_along(tmp_path: Path) -> None:
+    universe = leaves().npm("plugin", "1.0.0", peerDependencies={"leaf": "~1.0.0"})
+    universe.npm("plugin", "1.5.0", peerDependencies={"leaf": "~1.1.0"})
+    universe.npm("plugin", "2.0.0", peerDependencies={"leaf": "^1.2.0"})
+    universe.npm("plugin", "3.0.0", peerDependencies={"leaf": "^1.2.0"})
+    installed = {
+        "leaf": at("1.0.0"),
+        "plugin": {"version": "1.0.0", "peerDependencies": {"leaf": "~1.0.0"}},
+    }
+    with world(universe, tmp_path) as here:
+        result = here.fix(LEAF, project({"leaf": "^1.0.0", "plugin": "^1.0.0"}, installed))
+    (move,) = result.moves
+    assert (move.step, move.after, move.raised) == (
+        LadderStep.DIRECT_BUMP,
+        "1.2.0",
+        ("plugin 2.0.0",),
+    )
+    assert versions(result) == {"leaf": "1.2.0", "plugin": "2.0.0"}
+    assert "plugin goes from 1.0.0 to 2.0.0, a major step: look at what it changed." in result.notes
+
+
 def test_an_override_never_crosses_a_major(tmp_path: Path) -> None:
     universe = leaves().npm("mid", "1.0.0", {"leaf": "^1.0.0"})
     record = bad("leaf", ("0", "2.1.0"))
