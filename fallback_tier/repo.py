@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
-from fallback_audit.vocabulary import AffectedCode
+from fallback_audit.vocabulary import AffectedCode, LadderStep
 from fallback_tier.affected import Affected
 from fallback_tier.errors import RepositoryError
 from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_FILE_BYTES, SMALL_OUTPUT_TOKENS
@@ -60,6 +60,9 @@ class Settings(Frozen):
     recalls_attempts: bool = False
     #: Ask no registry where the files alone suffice: a yanked release can't be noticed then.
     offline: bool = False
+    #: A person's word on which rung is tried first of the parent bump and the override; None: what changes
+    #: less for the application.
+    prefer: LadderStep | None = None
     #: A person's word on whose code is affected (``--own-code``, ``--dependency``); None: it is looked up.
     whose_code: AffectedCode | None = None
 

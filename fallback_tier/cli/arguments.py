@@ -89,6 +89,16 @@ def add_whose_code(parser: "argparse.ArgumentParser") -> None:
     )
 
 
+def add_prefer(parser: "Options") -> None:
+    """``--prefer``."""
+    parser.add_argument(
+        "--prefer",
+        choices=("parent", "override"),
+        help="of a bump of the parent and an override of what it asks for, try this first (default: what "
+        "changes less for the application)",
+    )
+
+
 def add_routing_floor(parser: "Options") -> None:
     """``--routing-floor``."""
     parser.add_argument(

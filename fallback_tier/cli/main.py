@@ -12,6 +12,7 @@ from fallback_tier.cli.arguments import (
     add_handover,
     add_json,
     add_on_violation,
+    add_prefer,
     add_proof,
     add_record,
     add_whose_code,
@@ -126,6 +127,7 @@ def _add_fix(commands: "Commands") -> None:
         help="run the target's own commands unprotected (recorded in the audit trail)",
     )
     add_whose_code(fix)
+    add_prefer(fix)
     _add_offline(fix)
     add_model(fix)
     add_budget(fix)
@@ -156,6 +158,7 @@ def _add_plan(commands: "Commands") -> None:
         help="predict from the files alone: no client runs, and nothing is resolved",
     )
     add_whose_code(plan)
+    add_prefer(plan)
     _add_offline(plan)
     plan.add_argument("--state-dir", metavar="DIR", help="as for fix; a plan keeps nothing there")
     add_json(plan)

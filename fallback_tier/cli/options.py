@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from fallback_audit.vocabulary import AffectedCode
+from fallback_audit.vocabulary import AffectedCode, LadderStep
 from fallback_tier.advisory import AdvisorySet, load_advisories
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.proof_options import gates_of, proof_of
@@ -37,6 +37,10 @@ STORE_URL, CHECKPOINTS, KEYS = (
     "FALLBACK_TIER_CHECKPOINTS",
     "FALLBACK_TIER_KEYS",
 )
+
+
+#: ``--prefer`` → the rung.
+_PREFERRED = {"parent": LadderStep.PARENT_BUMP, "override": LadderStep.OVERRIDE}
 
 
 def state_dir(arguments: argparse.Namespace) -> Path:
@@ -92,6 +96,7 @@ def settings(arguments: argparse.Namespace) -> Settings:
         effort=getattr(arguments, "effort", None),
         answer_form=_answer_form(arguments),
         offline=arguments.offline,
+        prefer=_PREFERRED.get(getattr(arguments, "prefer", None) or ""),
         strategy=Strategy(getattr(arguments, "strategy", Strategy.STANDARD)),
         beam_width=width,
         recalls_attempts=getattr(arguments, "recall_attempts", False),

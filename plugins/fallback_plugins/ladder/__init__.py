@@ -13,7 +13,15 @@ from fallback_plugins.ladder.declines import (
     refuse,
     whole_project_left,
 )
-from fallback_plugins.ladder.engine import Climb, Judge, Position, Reached, Strategy, never_worse
+from fallback_plugins.ladder.engine import (
+    Climb,
+    Judge,
+    Position,
+    Reached,
+    Strategy,
+    never_worse,
+    preferring,
+)
 from fallback_plugins.ladder.result import Project, ProjectFix, climb_all, combined
 
 __all__ = [
@@ -31,6 +39,7 @@ __all__ = [
     "does_not_serve",
     "left_behind",
     "never_worse",
+    "preferring",
     "refuse",
     "whole_project_left",
 ]

@@ -1,7 +1,7 @@
 """One engine climbs every ladder: strategies in their order, each result held against the same rules."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from fallback_audit.vocabulary import LadderStep
@@ -59,6 +59,19 @@ class Strategy(Generic[FilesT]):
     refusal: Callable[[Position[FilesT], str], RecipeError | None] = lambda _at, _package: None
     together: bool = True
     weighed: bool = False
+
+
+def preferring(
+    ladder: Iterable[Strategy[FilesT]], step: LadderStep | None
+) -> list[Strategy[FilesT]]:
+    """A ladder in a person's order: this rung before the others that change what nobody declared."""
+    found = list(ladder)
+    if step is None:
+        return found
+    late = (LadderStep.PARENT_BUMP, LadderStep.OVERRIDE)
+    near = [it for it in found if it.step not in late]
+    far = [replace(it, weighed=False) for it in found if it.step in late]
+    return [*near, *sorted(far, key=lambda it: it.step is not step)]
 
 
 def never_worse(_before: Position[FilesT], _after: Position[FilesT]) -> str | None:

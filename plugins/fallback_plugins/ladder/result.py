@@ -167,6 +167,8 @@ def _check_move(ecosystem: str, advisory: Advisory, move: Move) -> None:
 def _notes(ecosystem: str, repo: RepoContext, fixes: Sequence[ProjectFix]) -> Iterator[str]:
     if repo.settings.offline:
         yield OFFLINE_NOTE
+    if repo.settings.prefer is not None:
+        yield f"A person preferred the {repo.settings.prefer.label}."
     for fix in fixes:
         for package, old, new in _major_steps(ecosystem, fix):
             yield f"{package} goes from {old} to {new}, a major step: look at what it changed."

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import Choice, no_override, use_bump
-from fallback_plugins.ladder import Climb, ProjectFix, Strategy
+from fallback_plugins.ladder import Climb, ProjectFix, Strategy, preferring
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients import client_for
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST
@@ -82,7 +82,7 @@ class NpmProject:
 
     def _may_use(self, strategies: Strategies) -> list[Strategy[Files]]:
         if self.choice is None:
-            return strategies.all
+            return preferring(strategies.all, self.repo.settings.prefer)
         if self.choice.forced:
             return [strategies.forced(self.choice.version)]
         return strategies.near

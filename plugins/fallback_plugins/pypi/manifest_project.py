@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from fallback_plugins.bumping import Choice, unsupported, use_bump
-from fallback_plugins.ladder import Climb, ProjectFix
+from fallback_plugins.ladder import Climb, ProjectFix, preferring
 from fallback_plugins.pypi.direct import affected_places
 from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.resolver import UvRefusedError
@@ -129,7 +129,7 @@ class ManifestProject:
         except (RecipeError, ToolError):
             return None  # as it stands it doesn't go together either
         climb = Climb(search.judge, State(self.texts, before))
-        climb.run(search.strategies)
+        climb.run(preferring(search.strategies, self.repo.settings.prefer))
         found = self._climbed(climb, before)
         return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
 
@@ -143,7 +143,7 @@ class ManifestProject:
             return None
         start, raised_by_text = self._start(search, State(self.texts, before), fix)
         climb = Climb(search.judge, start)
-        climb.run(search.strategies)
+        climb.run(preferring(search.strategies, self.repo.settings.prefer))
         found = self._climbed(climb, before)
         account = {move.package for move in found.moves} | {it.package for it in found.left}
         if not raised_by_text and not account.issuperset(move.package for move in fix.moves):

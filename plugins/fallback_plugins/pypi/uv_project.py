@@ -7,7 +7,7 @@ from functools import cached_property
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.bumping import Choice, unsupported
-from fallback_plugins.ladder import ProjectFix
+from fallback_plugins.ladder import ProjectFix, preferring
 from fallback_plugins.pypi import lock_edit, uv_files
 from fallback_plugins.pypi.force import refuse_direct
 from fallback_plugins.pypi.lock_edit import State, not_admitting
@@ -64,7 +64,8 @@ class UvProject:
         )
         climber = UvClimber(files, self.clients, asked)
         start = State({self.path: self._text, **self._manifests}, self._tree)
-        strategies = climber.forced if forced else climber.strategies
+        ladder = climber.forced if forced else climber.strategies
+        strategies = preferring(ladder, self.repo.settings.prefer)
         fix = lock_edit.climb(advisory, self.path, start, strategies)
         return fix and replace(fix, notes=tuple(asked.notes))
 

@@ -200,6 +200,19 @@ def test_a_parent_that_changes_much_yields_to_a_small_override(tmp_path: Path) -
     )
 
 
+@pytest.mark.parametrize("prefer", [LadderStep.PARENT_BUMP, LadderStep.OVERRIDE])
+def test_a_person_may_choose_between_the_two(tmp_path: Path, prefer: LadderStep) -> None:
+    universe = (
+        leaves().npm("mid", "1.0.0", {"leaf": "1.0.0"}).npm("mid", "2.0.0", {"leaf": "1.2.0"})
+    )
+    files = project({"mid": "^1.0.0"}, {"leaf": at("1.0.0"), "mid": at("1.0.0", leaf="1.0.0")})
+    with world(universe, tmp_path) as here:
+        here.settings = Settings(prefer=prefer)
+        result = here.fix(LEAF, files)
+    assert [move.step for move in result.moves] == [prefer]
+    assert f"A person preferred the {prefer.label}." in result.notes
+
+
 def test_a_major_step_that_is_taken_is_called_one(tmp_path: Path) -> None:
     universe = (
         Universe().npm("mid", "1.0.0", {"leaf": "1.0.0"}).npm("mid", "2.0.0", {"leaf": "2.0.0"})
