@@ -28,11 +28,15 @@ RelativePath = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 class Selected(Frozen):
-    """A deterministic fix applies; ``parameters`` are the recipe's own (package, version …)."""
+    """A deterministic fix applies; ``parameters`` are the recipe's own (package, version …).
+
+    ``left_out``: rungs that are not to be used, since gates refused a candidate that used them.
+    """
 
     outcome: Literal["selected"] = "selected"
     recipe: str
     parameters: dict[str, str] = Field(default_factory=dict)
+    left_out: tuple[LadderStep, ...] = ()
 
 
 class NotApplicable(Frozen):

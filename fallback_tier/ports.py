@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Generator, Sequence
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import Field
 
@@ -13,6 +13,7 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun
 from fallback_tier.outcome import (
+    Move,
     Outline,
     RecipeResult,
     RecipeSelection,
@@ -141,6 +142,18 @@ class NonceSource(Protocol):
 
 
 # --- Ecosystems -----------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class OffersCandidates(Protocol):
+    """A plugin whose recipe may have another candidate where gates refused one (ADR-0048)."""
+
+    def next_candidate(
+        self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext
+    ) -> Selected | None:
+        """What to select instead of what led to ``moves``; it has been applied, so that it can be. None:
+        there is no other. Never raises for a client that can't resolve it."""
+        ...
 
 
 class EcosystemPlugin(Protocol):

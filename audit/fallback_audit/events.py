@@ -19,6 +19,7 @@ from fallback_audit.gate_events import (
     FixStarted,
     FixVerified,
     GateJudged,
+    RecipeCandidateFailed,
     SandboxDisabled,
 )
 from fallback_audit.human_events import (
@@ -98,6 +99,7 @@ __all__ = [
     "PayloadRedacted",
     "PlanRejected",
     "RagSkippedOnRetry",
+    "RecipeCandidateFailed",
     "RecipeEvaluated",
     "RepeatedPatchRejected",
     "RetrievalQueried",
@@ -114,7 +116,7 @@ __all__ = [
 ]
 
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 
 class AttemptStarted(Frozen):
@@ -240,6 +242,7 @@ AuditEvent = Annotated[
     | AttemptRefused
     | ConsumerLeft
     | GateJudged
+    | RecipeCandidateFailed
     | AttemptFailed
     | FixVerified
     | FixPatched

@@ -3,7 +3,9 @@
 Part of the vocabulary in ``fallback_audit.events``, which names them all.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from fallback_audit.event_types import Attempt, Digest, Excerpt, Prose
 from fallback_audit.frozen import Frozen
@@ -13,6 +15,7 @@ from fallback_audit.vocabulary import (
     EscalationReason,
     FailureKind,
     GateStatus,
+    LadderStep,
     ProofLevel,
     RefusalReason,
     Tier,
@@ -73,6 +76,22 @@ class GateJudged(Frozen):
     flaky: tuple[Prose, ...] = ()
     broken: tuple[Prose, ...] = ()
     failing_before: tuple[Prose, ...] = ()
+
+
+class RecipeCandidateFailed(Frozen):
+    """Gates refused the patch of a recipe on a first attempt, and the recipe has another candidate: the
+    attempt begins again with that one, as a first attempt still (ADR-0048). Since schema version 10.
+
+    ``candidate``: which one failed, 1 first. ``left_out``: the rungs that the next one does without.
+    """
+
+    kind: Literal["RecipeCandidateFailed"] = "RecipeCandidateFailed"
+    attempt: Attempt
+    candidate: Annotated[int, Field(ge=1)]
+    failure_kind: FailureKind
+    failing_gates: tuple[str, ...]
+    patch_sha256: Digest
+    left_out: Annotated[tuple[LadderStep, ...], Field(min_length=1)]
 
 
 class AttemptFailed(Frozen):

@@ -24,6 +24,7 @@ from fallback_audit.events import (
     PatchProposed,
     PlanRejected,
     RagSkippedOnRetry,
+    RecipeCandidateFailed,
     RecipeEvaluated,
     RepeatedPatchRejected,
     RetrievalQueried,
@@ -191,6 +192,8 @@ def describe(event: TierEvent) -> str | None:
             return f"  gate       {_GATE_STYLE[status]} {safe(gate)}: {safe(first)}"
         case AttemptRefused(sentence=sentence):
             return f"  [yellow]no patch[/]   {safe(sentence)}"
+        case RecipeCandidateFailed(failure_kind=kind):
+            return f"  candidate failed ({kind}); the recipe has another"
         case AttemptFailed(failure_kind=kind):
             return f"  attempt failed ({kind}); distilled for the next context"
         case _:  # what ends a fix is told by the report

@@ -12,7 +12,13 @@ from pathlib import Path
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, BudgetReached
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.vocabulary import AffectedCode, DecidedBy, EscalationReason, RefusalReason
+from fallback_audit.vocabulary import (
+    AffectedCode,
+    DecidedBy,
+    EscalationReason,
+    RefusalReason,
+    Tier,
+)
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
 from fallback_tier.attempt import Finished, TierEvent
@@ -20,7 +26,7 @@ from fallback_tier.entries import say_nothing
 from fallback_tier.errors import ToolError
 from fallback_tier.execution import ClientRunner, Sandbox
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
-from fallback_tier.gates.decision import Ask, decide, told
+from fallback_tier.gates.decision import Ask, Failure, decide, told
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.journal.recording import FixRecord, Observer
 from fallback_tier.gates.journal.resume import TakenUp
@@ -30,7 +36,15 @@ from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
 from fallback_tier.gates.trees.own_cache import cache_of_its_own, forget_cache
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
-from fallback_tier.outcome import Applied, AttemptSummary, NotApplicable, RecipeSelection
+from fallback_tier.limits import MAX_RECIPE_CANDIDATES
+from fallback_tier.outcome import (
+    Applied,
+    AttemptSummary,
+    NotApplicable,
+    RecipeSelection,
+    Selected,
+)
+from fallback_tier.ports import OffersCandidates
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
@@ -189,13 +203,42 @@ class _Fix:
         code = affected.code if affected else AffectedCode.DEPENDENCY
         recalls = self._repo.settings.recalls_attempts
         decision = decide(state, self._repo.fix_id, code, recalls=recalls)
+        if isinstance(decision, Failure) and (after := self._handed_on(state, decision)):
+            return after
         return self.record.carry_out(decision, state)
+
+    def _handed_on(self, state: FixState, failure: Failure) -> FixState | None:
+        """On to the recipe's next candidate, where gates refused one on a first attempt (ADR-0048)."""
+        made, selection = state.application, self._selection_of(state)
+        plugin = self._runner.tier.plugin_for(self._advisory)
+        is_first = not (state.prior_attempts or state.recorded or state.failed)
+        if not (
+            is_first and state.candidate < MAX_RECIPE_CANDIDATES and isinstance(selection, Selected)
+        ):
+            return None
+        if not (isinstance(made, Applied) and made.tier is Tier.RECIPE and made.remediation):
+            return None
+        if not isinstance(plugin, OffersCandidates):
+            return None
+        moves = made.remediation.moves
+        other = plugin.next_candidate(selection, moves, self._advisory, self._repo)
+        if other is None:
+            return None
+        return self.record.handed_on(made, failure.summary, other, state.candidate)
+
+    def _selection_of(self, state: FixState) -> RecipeSelection:
+        if isinstance(self._selection, NotApplicable):
+            return self._selection
+        return self._selection.model_copy(update={"left_out": state.left_out})
 
     def _attempt(self, state: FixState) -> FixState:
         if state.recorded is not None:
             return replace(state, application=self.record.took_up(state.recorded))
         events = self._runner.tier.stream(
-            self._advisory, self._repo, self._selection, prior_attempts=state.prior_attempts
+            self._advisory,
+            self._repo,
+            self._selection_of(state),
+            prior_attempts=state.prior_attempts,
         )
         with closing(events):
             for event in events:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fallback_audit.events import BudgetReached, Digest, PatchProposed
-from fallback_audit.vocabulary import GateStatus
+from fallback_audit.vocabulary import GateStatus, LadderStep
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import FixResult
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeApplication, Refused
@@ -19,6 +19,8 @@ class StepKey:
 
     attempt: int
     name: str
+    #: Of the recipe, on a first attempt.
+    candidate: int = 1
 
     @property
     def gate(self) -> str | None:
@@ -44,6 +46,9 @@ class FixState:
     application: RecipeApplication | None = None
     isolated: bool = False
     verdicts: tuple[GateVerdict, ...] = ()
+    #: Which of the recipe's candidates is in hand, and the rungs that it does without (ADR-0048).
+    candidate: int = 1
+    left_out: tuple[LadderStep, ...] = ()
     #: The cap that stopped the attempt in hand.
     reached: BudgetReached | None = None
     #: Its failure with its signature, where an interrupted run has them on record already.
@@ -68,12 +73,16 @@ def next_step(state: FixState, gates: Sequence[str]) -> StepKey | None:
     """The step that follows; None where the fix has ended. The first failed gate ends an attempt."""
     if state.result is not None:
         return None
+
+    def key(name: str) -> StepKey:
+        return StepKey(state.attempt, name, state.candidate)
+
     if state.application is None:
-        return StepKey(state.attempt, "attempt")
+        return key("attempt")
     pending = (APPLIES, *gates)[len(state.verdicts) :]
     refused = isinstance(state.application, Refused)
     if refused or state.gates_with(GateStatus.FAILED) or not pending:
-        return StepKey(state.attempt, "decide")
+        return key("decide")
     if not state.isolated:
-        return StepKey(state.attempt, "isolate")
-    return StepKey(state.attempt, f"gate:{pending[0]}")
+        return key("isolate")
+    return key(f"gate:{pending[0]}")

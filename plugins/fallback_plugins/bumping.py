@@ -29,12 +29,24 @@ class Choice:
     forced: bool = False
 
 
-def choice_of(selection: Selected) -> Choice | None:
-    """What a selection fixes beforehand; None: the ladder chooses."""
-    version = selection.parameters.get("version")
-    if version is None:
-        return None
-    return Choice(selection.parameters["package"], version, is_override(selection))
+@dataclass(frozen=True)
+class Terms:
+    """What a climb is held to: a choice (None: the ladder chooses), and the rungs that it does without."""
+
+    choice: Choice | None = None
+    left_out: tuple[LadderStep, ...] = ()
+
+
+#: The ladder chooses, from all of its rungs.
+FREE = Terms()
+
+
+def terms_of(selection: Selected) -> Terms:
+    """What a selection fixes beforehand."""
+    version, choice = selection.parameters.get("version"), None
+    if version is not None:
+        choice = Choice(selection.parameters["package"], version, is_override(selection))
+    return Terms(choice, selection.left_out)
 
 
 def about(advisory: Advisory, ecosystem: str, package: str) -> Advisory:

@@ -132,6 +132,26 @@ class FakeEcosystem:
 
 
 @dataclass
+class TwoCandidates(FakeEcosystem):
+    """A recipe that goes to another version, by another rung, where gates refused the first."""
+
+    def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+        if not selection.left_out:
+            return super().apply(selection, advisory, repo)
+        other = self.bump(selection.parameters["package"], "1.0.2")
+        result = super().apply(other, advisory, repo)
+        (move,) = result.moves
+        parent = move.model_copy(update={"step": LadderStep.PARENT_BUMP})
+        return result.model_copy(update={"moves": (parent,)})
+
+    def next_candidate(
+        self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext
+    ) -> Selected | None:
+        left_out = tuple(move.step for move in moves)
+        return None if refused.left_out else refused.model_copy(update={"left_out": left_out})
+
+
+@dataclass
 class LadderEcosystem(FakeEcosystem):
     """A ladder of one rung over ``<ecosystem>.txt``: every pin to the lowest fixed version.
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fallback_audit.contract.guard import ContractGuard
-from fallback_audit.events import AuditEvent, GateJudged
+from fallback_audit.events import AuditEvent, GateJudged, PatchProposed
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_tier.advisory import Advisory, AdvisorySet, parse_advisory
@@ -46,6 +46,9 @@ from tests.fakes.repository import commit_all, git, write
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES, PLAN
 
 PASSES = "check(name)"
+
+#: Of these a killed fix has as many as one that nobody interrupts.
+KEPT = ("ModelAnswered", "RecipeCandidateFailed", "AttemptFailed", "FixVerified", "PatchDelivered")
 
 
 def plan(line: str) -> str:
@@ -77,6 +80,7 @@ class CrashHouse:
         self.long: bool = long if like is None else like.long
         self.gates: tuple[Gate, ...] = (RuleGate(accepts),)
         self.recipe_error: RecipeError | None = None
+        self.ecosystem: type[FakeEcosystem] = FakeEcosystem if like is None else like.ecosystem
         self.proof: Proof | None = None
         self.state.mkdir(parents=True)
         if like is None:
@@ -144,11 +148,12 @@ class CrashHouse:
             report = verify(
                 audit, checkpoints=None, evidence=file_evidence(evidence_dir(self.state))
             )
-            judged = Counter(
-                (stored.scope, stored.payload.attempt, stored.payload.gate)
-                for stored in audit.events()
-                if isinstance(stored.payload, GateJudged)
-            )
+            judged, patch = Counter[tuple[object, ...]](), ""
+            for stored in audit.events():
+                if isinstance(stored.payload, PatchProposed):
+                    patch = stored.payload.patch_sha256
+                if isinstance(stored.payload, GateJudged):
+                    judged[stored.scope, patch, stored.payload.gate] += 1
         assert report.ok, report.model_dump(mode="json")
         assert set(judged.values()) <= {1}, judged
         for folder in ("worktrees", "held"):
@@ -185,7 +190,7 @@ class CrashHouse:
         configuration = Configuration(
             state_dir=self.state, sandbox_waiver="a test", proof=self.proof
         )
-        plugins = {"PyPI": FakeEcosystem(gate_list=self.gates, recipe_error=self.recipe_error)}
+        plugins = {"PyPI": self.ecosystem(gate_list=self.gates, recipe_error=self.recipe_error)}
         leaf = LlmLeaf(
             AnsweringModel(self._answer),
             PromptBuilder(random_nonce, frozenset()),
@@ -225,7 +230,7 @@ def check_killed(whole: CrashHouse, expected: Ended, root: Path, *kills: Kill) -
         if code is not None:
             break
     assert house.ended(code) == expected, kills
-    for kind in ("ModelAnswered", "AttemptFailed", "FixVerified", "PatchDelivered"):
+    for kind in KEPT:
         assert house.kinds[kind] == whole.kinds[kind], (kills, kind)
     assert house.requests <= house.kinds["ModelCalled"], kills
     assert house.kinds["ModelCalled"] <= whole.kinds["ModelCalled"] + len(kills), kills

@@ -76,6 +76,7 @@ EVENT_KINDS = {
     "PayloadRedacted",
     "PlanRejected",
     "RagSkippedOnRetry",
+    "RecipeCandidateFailed",
     "RecipeEvaluated",
     "RepeatedPatchRejected",
     "RetrievalQueried",
@@ -97,7 +98,7 @@ def test_event_kinds() -> None:
     assert {one.model_fields["kind"].default for one in classes} == EVENT_KINDS
     assert {one.__name__ for one in classes} == EVENT_KINDS
     assert set(TERMINAL_KINDS) == {"FixEscalated", "FixPatched", "FixRefused", "FixVerified"}
-    assert SCHEMA_VERSION == 9
+    assert SCHEMA_VERSION == 10
 
 
 CLOSED = {

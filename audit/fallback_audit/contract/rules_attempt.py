@@ -94,10 +94,11 @@ def retry_carries_last_failure(trail: Trail) -> Iterator[Finding]:
 
 
 def attempts_in_order(trail: Trail) -> Iterator[Finding]:
-    """Numbers increase; an interrupted attempt may be taken up again under its own number."""
+    """Numbers increase; an interrupted attempt, and one that goes on with a recipe's next candidate, keeps
+    its own."""
     for run in trail.runs:
-        after = run.successor
-        if after and after.attempt <= run.attempt and not (run.resumed and run.interrupted):
+        after, again = run.successor, run.interrupted or run.handed_on
+        if after and after.attempt <= run.attempt and not (run.resumed and again):
             yield after.start.seq, f"attempt {after.attempt} starts after attempt {run.attempt}"
 
 
@@ -111,7 +112,8 @@ def history_grows(trail: Trail) -> Iterator[Finding]:
         if run.successor:
             before = run.start.event.prior_attempt_count
             seq, start = run.successor.start
-            if start.prior_attempt_count < before + (0 if run.interrupted else 1):
+            grows = 0 if run.interrupted or run.handed_on else 1
+            if start.prior_attempt_count < before + grows:
                 yield seq, f"{start.prior_attempt_count} prior attempts after one with {before}"
 
 

@@ -24,6 +24,7 @@ from fallback_audit.events import (
     FixStarted,
     GateJudged,
     PatchProposed,
+    RecipeCandidateFailed,
 )
 from fallback_audit.vocabulary import (
     EscalationReason,
@@ -87,10 +88,10 @@ def gates_judge_proposals(trail: Trail) -> Iterator[Finding]:
 
 
 def failed_gates_act(trail: Trail) -> Iterator[Finding]:
-    """A failed gate makes the attempt fail."""
+    """A failed gate makes the attempt fail, or the candidate that it is about."""
     for run in trail.runs:
         for seq, verdict in judged(run, GateStatus.FAILED):
-            if run.went_on and run.next_of(seq, AttemptFailed) is None:
+            if run.went_on and run.next_of(seq, AttemptFailed, RecipeCandidateFailed) is None:
                 yield seq, f"gate {verdict.gate!r} failed, and the attempt did not"
 
 
@@ -135,7 +136,8 @@ def refusals_act(trail: Trail) -> Iterator[Finding]:
 def retries_follow_failures(trail: Trail) -> Iterator[Finding]:
     """A retry is started by a failed attempt, or takes up an interrupted one."""
     for run in trail.runs if trail.managed else ():
-        if run.successor and not run.interrupted and not run.of(AttemptFailed):
+        ended = run.interrupted or run.handed_on or run.of(AttemptFailed)
+        if run.successor and not ended:
             yield run.successor.start.seq, f"attempt {run.attempt} had not failed"
 
 

@@ -50,7 +50,7 @@ FIX_AND_HUMAN_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "failed-gates-act",
-        "A failed gate makes the attempt fail.",
+        "A failed gate makes the attempt, or the recipe's candidate, fail.",
         "DESIGN §7",
         fix.failed_gates_act,
         breaches=(Removed(AttemptFailed),),

@@ -30,6 +30,7 @@ from fallback_audit.events import (
     PatchDelivered,
     PatchProposed,
     PayloadRedacted,
+    RecipeCandidateFailed,
     ReviewDecided,
     SandboxDisabled,
     TransitionReopened,
@@ -158,6 +159,11 @@ class Run(Stretch):
         return not self.of(PatchProposed) and all(
             is_budget_stop(refusal.event) for refusal in self.of(AttemptRefused)
         )
+
+    @property
+    def handed_on(self) -> bool:
+        """Its patch was refused, and the recipe's next candidate has the same number."""
+        return bool(self.of(RecipeCandidateFailed))
 
     @property
     def went_on(self) -> bool:

@@ -157,6 +157,9 @@ def _update_attempt(summary: FixSummary, event: events.AuditEvent) -> dict[str, 
             }
         case events.AttemptRefused():
             changes = {"outcome": f"refused: {event.reason}"}
+        case events.RecipeCandidateFailed():
+            outcome = f"candidate {event.candidate} failed: {event.failure_kind}"
+            changes = {"outcome": outcome}
         case events.AttemptFailed():
             changes = {"tier": event.tier, "outcome": f"failed: {event.failure_kind}"}
         case _:
@@ -270,6 +273,13 @@ def _fix_sentence(event: events.AuditEvent) -> str:
             detail = "" if event.status == "failed" else f": {event.detail}"
             flaky = f" (flaky: {', '.join(event.flaky)})" if event.flaky else ""
             return f"gate {event.gate} {event.status}{why}{flaky}{detail}"
+        case events.RecipeCandidateFailed():
+            gates = ", ".join(event.failing_gates)
+            without = " and ".join(step.label for step in event.left_out)
+            return (
+                f"candidate {event.candidate} failed: {event.failure_kind} at {gates}; the recipe tries"
+                f" another, without {without}"
+            )
         case events.AttemptFailed():
             gates = ", ".join(event.failing_gates) or "no gate"
             return f"attempt {event.attempt} failed: {event.failure_kind} at {gates}"

@@ -33,6 +33,7 @@ _STYLES = {
     "FixEscalated": "bold yellow",
     "SandboxDisabled": "bold red",
     "AttemptFailed": "red",
+    "RecipeCandidateFailed": "yellow",
     "PlanRejected": "yellow",
     "RepeatedPatchRejected": "yellow",
     "MoreCodeShown": "cyan",

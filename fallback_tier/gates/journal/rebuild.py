@@ -20,6 +20,7 @@ from fallback_audit.events import (
     GateJudged,
     ModelCalled,
     PatchProposed,
+    RecipeCandidateFailed,
 )
 from fallback_audit.evidence.documents import get_document
 from fallback_audit.ports import EvidenceStore
@@ -42,10 +43,13 @@ def rebuild(history: History, evidence: EvidenceStore) -> FixState:
     failures = current.of(AttemptFailed)
     in_hand = current.run.last_of(AttemptFailed) if current.run else None
     done = failures[:-1] if in_hand else failures
+    handed_on = [] if done else current.of(RecipeCandidateFailed)
     state = FixState(
         prior_attempts=(*before, *(_summary(current, failure, evidence) for failure in done)),
         signatures=tuple(failure.failure_signature for failure in done),
         failed=_on_record(current, in_hand, evidence) if in_hand else None,
+        candidate=len(handed_on) + 1,
+        left_out=handed_on[-1].left_out if handed_on else (),
         recorded=_judged_again(history, evidence),
     )
     started = current.last_of(AttemptStarted)
@@ -115,6 +119,8 @@ def _judged_again(history: History, evidence: EvidenceStore) -> RecordedPatch | 
 
 def _with_outcome(state: FixState, run: Transition, evidence: EvidenceStore) -> FixState:
     """The state of an attempt whose outcome is on record; else as it was before the attempt."""
+    if run.of(RecipeCandidateFailed):
+        return state  # the next candidate has not begun
     refusal = run.last_of(AttemptRefused)
     if refusal is not None:
         if is_budget_stop(refusal) and run.of(BudgetRaised):

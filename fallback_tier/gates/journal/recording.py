@@ -16,6 +16,7 @@ from fallback_audit.events import (
     FixStarted,
     FixVerified,
     GateJudged,
+    RecipeCandidateFailed,
     SandboxDisabled,
 )
 from fallback_audit.evidence.documents import put_document
@@ -29,7 +30,7 @@ from fallback_tier.gates.journal.ending import End, result_of
 from fallback_tier.gates.journal.inputs import FixInputs, Setup
 from fallback_tier.gates.result import shown_by
 from fallback_tier.gates.steps import APPLIES, FixState, RecordedPatch, StepKey
-from fallback_tier.outcome import Applied, AttemptSummary
+from fallback_tier.outcome import Applied, AttemptSummary, Selected
 from fallback_tier.prompt.redact import excerpt, redact_secrets
 from fallback_tier.repo import RepoContext
 
@@ -160,6 +161,22 @@ class FixRecord:
                 self._record(end)
                 result = result_of(end, state, self._audit, self.scope, self._advisory.id)
                 return replace(state, result=result)
+
+    def handed_on(
+        self, made: Applied, summary: AttemptSummary, other: Selected, candidate: int
+    ) -> FixState:
+        """Gates refused what the recipe ``made``, and ``other`` is tried as the same first attempt."""
+        self._record(
+            RecipeCandidateFailed(
+                attempt=summary.attempt,
+                candidate=candidate,
+                failure_kind=summary.failure_kind,
+                failing_gates=summary.failing_gates,
+                patch_sha256=made.patch_sha256,
+                left_out=other.left_out,
+            )
+        )
+        return FixState(candidate=candidate + 1, left_out=other.left_out)
 
     def _end(self, decision: Pass | OnlyTested | Refuse | Ask, state: FixState) -> End:
         match decision:

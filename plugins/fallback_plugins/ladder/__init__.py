@@ -5,6 +5,7 @@ file with what it includes. Each is climbed by itself, on texts in memory, by st
 its ecosystem lists them; ``combined`` puts the projects of a repository together.
 """
 
+from fallback_plugins.ladder.candidates import next_candidate
 from fallback_plugins.ladder.declines import (
     Tried,
     blocked,
@@ -20,7 +21,7 @@ from fallback_plugins.ladder.engine import (
     Reached,
     Strategy,
     never_worse,
-    preferring,
+    ordered,
 )
 from fallback_plugins.ladder.result import Project, ProjectFix, climb_all, combined
 
@@ -39,7 +40,8 @@ __all__ = [
     "does_not_serve",
     "left_behind",
     "never_worse",
-    "preferring",
+    "next_candidate",
+    "ordered",
     "refuse",
     "whole_project_left",
 ]

@@ -61,11 +61,12 @@ class Strategy(Generic[FilesT]):
     weighed: bool = False
 
 
-def preferring(
-    ladder: Iterable[Strategy[FilesT]], step: LadderStep | None
+def ordered(
+    ladder: Iterable[Strategy[FilesT]], step: LadderStep | None, left_out: Sequence[LadderStep]
 ) -> list[Strategy[FilesT]]:
-    """A ladder in a person's order: this rung before the others that change what nobody declared."""
-    found = list(ladder)
+    """A ladder in a person's order, without some rungs. ``step``: of those that change what nobody declared
+    the first; None: as the ladder has them."""
+    found = [strategy for strategy in ladder if strategy.step not in left_out]
     if step is None:
         return found
     late = (LadderStep.PARENT_BUMP, LadderStep.OVERRIDE)

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import told_to_a_model
+from fallback_plugins.ladder import next_candidate
 from fallback_plugins.npm import usage
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST, is_manifest
 from fallback_plugins.npm.manifest import SECTIONS
@@ -15,7 +16,14 @@ from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun
-from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, RecipeSelection, Selected
+from fallback_tier.outcome import (
+    Move,
+    NotApplicable,
+    Outline,
+    RecipeResult,
+    RecipeSelection,
+    Selected,
+)
 from fallback_tier.repo import RepoContext
 
 #: Keys of package.json by which a fix decides what is installed: npm's, yarn's, pnpm's.
@@ -72,6 +80,12 @@ class NpmEcosystem:
 
         with told_to_a_model(selection):
             return recipe.apply(selection, advisory, repo, self.clients)
+
+    def next_candidate(
+        self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext
+    ) -> Selected | None:
+        """The ladder without the rungs that gates refused, where it still leads somewhere."""
+        return next_candidate(refused, moves, lambda it: self.apply(it, advisory, repo))
 
     def bump(self, package: str, version: str) -> Selected:
         """The selection that raises ``package`` to ``version``."""

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.bumping import Choice, no_override, use_bump
-from fallback_plugins.ladder import Climb, ProjectFix, Strategy, preferring
+from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.bumping import FREE, Choice, Terms, no_override, use_bump
+from fallback_plugins.ladder import Climb, ProjectFix, Strategy, ordered
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients import client_for
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST
@@ -28,17 +28,22 @@ from fallback_tier.repo import RepoContext
 
 @dataclass(frozen=True)
 class NpmProject:
-    """``choice``: what somebody chose; then nothing but that is made."""
+    """One project, and the terms of its climb: what somebody chose is all that is made then."""
 
     site: Site
     repo: RepoContext
     clients: ClientRunner
-    choice: Choice | None = None
+    terms: Terms = FREE
 
     @property
     def path(self) -> str:
         """The lock, or the manifest where there is none."""
         return self.site.path
+
+    @property
+    def choice(self) -> Choice | None:
+        """A version that somebody chose."""
+        return self.terms.choice
 
     @cached_property
     def files(self) -> Files:
@@ -82,7 +87,7 @@ class NpmProject:
 
     def _may_use(self, strategies: Strategies) -> list[Strategy[Files]]:
         if self.choice is None:
-            return preferring(strategies.all, self.repo.settings.prefer)
+            return ordered(strategies.all, self.repo.settings.prefer, self.terms.left_out)
         if self.choice.forced:
             return [strategies.forced(self.choice.version)]
         return strategies.near
@@ -110,7 +115,9 @@ class NpmProject:
         quiet = self.repo.settings.offline
         if self.choice and self.choice.forced:
             return self._forced_without_lock(advisory)
-        pins = raise_pins(self.files, advisory, self._targets(advisory))
+        pins = None
+        if LadderStep.DIRECT_BUMP not in self.terms.left_out:
+            pins = raise_pins(self.files, advisory, self._targets(advisory))
         enough = pins is not None and not isinstance(advisory, AdvisoryBundle)
         if enough or quiet or self.choice is not None or not self._has_dependencies():
             return pins

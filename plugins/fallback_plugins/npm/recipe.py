@@ -64,11 +64,11 @@ def apply(
     selection: Selected, advisory: Advisory, repo: RepoContext, clients: ClientRunner
 ) -> RecipeResult:
     """Climb every project, in memory. Raises RecipeError, RepositoryError, ToolError."""
-    choice = bumping.choice_of(selection)
-    if choice is not None:
-        _check_choice(advisory, choice)
-        advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
-    projects = [NpmProject(site, repo, clients, choice) for site in discover(repo)]
+    terms = bumping.terms_of(selection)
+    if terms.choice is not None:
+        _check_choice(advisory, terms.choice)
+        advisory = bumping.about(advisory, ECOSYSTEM, terms.choice.package)
+    projects = [NpmProject(site, repo, clients, terms) for site in discover(repo)]
     nothing = _nothing(advisory, repo)
     return combined(
         ECOSYSTEM, advisory, repo, climb_all(advisory, projects, nothing=lambda: nothing)

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from fallback_plugins.bumping import Choice, unsupported, use_bump
-from fallback_plugins.ladder import Climb, ProjectFix, preferring
+from fallback_audit.vocabulary import LadderStep
+from fallback_plugins.bumping import FREE, Terms, unsupported, use_bump
+from fallback_plugins.ladder import Climb, ProjectFix, ordered
 from fallback_plugins.pypi.direct import affected_places
 from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.resolver import UvRefusedError
@@ -36,7 +37,7 @@ class ManifestProject:
     repo: RepoContext
     clients: ClientRunner
     files: tuple[str, ...]
-    choice: Choice | None = None
+    terms: Terms = FREE
     unknown: list[str] = field(default_factory=list)
 
     @property
@@ -71,10 +72,12 @@ class ManifestProject:
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """Direct bumps by text; for what is not declared, the search over resolved trees."""
-        if self.choice and self.choice.forced:
+        if self.terms.choice and self.terms.choice.forced:
             return self._forced(advisory)
         releases = self._releases(advisory)
-        fix = self._bump(advisory).fix(releases, self._hashes)
+        fix = ProjectFix({}, ())
+        if LadderStep.DIRECT_BUMP not in self.terms.left_out:
+            fix = self._bump(advisory).fix(releases, self._hashes)
         if self.is_open(advisory):
             fix = self._resolved(releases, fix) or fix
         elif fix.texts and not self.repo.settings.offline:
@@ -129,7 +132,7 @@ class ManifestProject:
         except (RecipeError, ToolError):
             return None  # as it stands it doesn't go together either
         climb = Climb(search.judge, State(self.texts, before))
-        climb.run(preferring(search.strategies, self.repo.settings.prefer))
+        climb.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
         found = self._climbed(climb, before)
         return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
 
@@ -143,7 +146,7 @@ class ManifestProject:
             return None
         start, raised_by_text = self._start(search, State(self.texts, before), fix)
         climb = Climb(search.judge, start)
-        climb.run(preferring(search.strategies, self.repo.settings.prefer))
+        climb.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
         found = self._climbed(climb, before)
         account = {move.package for move in found.moves} | {it.package for it in found.left}
         if not raised_by_text and not account.issuperset(move.package for move in fix.moves):
@@ -183,7 +186,7 @@ class ManifestProject:
 
     def _releases(self, advisory: Advisory) -> Releases:
         """The registry's word on releases, where it may be asked and is the one that the set uses."""
-        only = self.choice.version if self.choice else None
+        only = self.terms.choice.version if self.terms.choice else None
         if self.repo.settings.offline:
             return Releases(advisory, None, only)
         foreign = [path for path, text in self.texts.items() if has_own_index(path, text)]

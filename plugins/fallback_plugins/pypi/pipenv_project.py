@@ -12,8 +12,8 @@ from functools import cached_property
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.bumping import Choice, unsupported
-from fallback_plugins.ladder import ProjectFix, blocked
+from fallback_plugins.bumping import FREE, Terms, unsupported
+from fallback_plugins.ladder import ProjectFix, blocked, ordered
 from fallback_plugins.pypi import lock_edit
 from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
 from fallback_plugins.pypi.force import refuse_force
@@ -48,7 +48,7 @@ class PipenvProject:
     repo: RepoContext
     clients: ClientRunner
     path: str
-    choice: Choice | None = None
+    terms: Terms = FREE
 
     @property
     def manifests(self) -> frozenset[str]:
@@ -68,11 +68,12 @@ class PipenvProject:
         """As ``ladder.Project`` says: refresh, direct and parent bump; pipenv has no override."""
         if not lock_edit.affected_versions(self._tree, advisory):
             return None
-        if self.choice and self.choice.forced:
+        if self.terms.choice and self.terms.choice.forced:
             return refuse_force(advisory, self._tree, self.texts, "pipenv")
         climber = _Climber(self, advisory)
         start = State({self.path: self.lock.text, **self.texts}, self._tree)
-        strategies = climber.strategies(declares=bool(self.texts))
+        ladder = climber.strategies(declares=bool(self.texts))
+        strategies = ordered(ladder, self.repo.settings.prefer, self.terms.left_out)
         fix = lock_edit.climb(advisory, self.path, start, strategies)
         if fix is None or fix.before is None or fix.after is None:
             return fix
@@ -145,7 +146,7 @@ class _Climber(EditClimber):
         releases = Releases(
             advisory,
             None if project.repo.settings.offline else UvClient(project.clients),
-            project.choice.version if project.choice else None,
+            project.terms.choice.version if project.terms.choice else None,
         )
         super().__init__(project.path, project.manifest, advisory, project.clients, releases)
         self._project = project

@@ -14,8 +14,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.bumping import Choice, unsupported
-from fallback_plugins.ladder import ProjectFix
+from fallback_plugins.bumping import FREE, Terms, unsupported
+from fallback_plugins.ladder import ProjectFix, ordered
 from fallback_plugins.pypi import lock_edit
 from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
 from fallback_plugins.pypi.force import refuse_force
@@ -45,7 +45,7 @@ class PoetryProject:
     repo: RepoContext
     clients: ClientRunner
     path: str
-    choice: Choice | None = None
+    terms: Terms = FREE
 
     @property
     def manifests(self) -> frozenset[str]:
@@ -71,11 +71,12 @@ class PoetryProject:
         """As ``ladder.Project`` says: refresh, direct and parent bump; Poetry has no override."""
         if not lock_edit.affected_versions(self._tree, advisory):
             return None
-        if self.choice and self.choice.forced:
+        if self.terms.choice and self.terms.choice.forced:
             return refuse_force(advisory, self._tree, self.texts, "Poetry")
         climber = _Climber(self, advisory)
         start = State({self.path: self._lock.text, **self.texts}, self._tree)
-        strategies = climber.strategies(declares=self._declares)
+        ladder = climber.strategies(declares=self._declares)
+        strategies = ordered(ladder, self.repo.settings.prefer, self.terms.left_out)
         fix = lock_edit.climb(advisory, self.path, start, strategies)
         if fix is None or fix.before is None or fix.after is None:
             return fix
@@ -134,7 +135,7 @@ class _Climber(EditClimber):
         releases = Releases(
             advisory,
             None if project.repo.settings.offline else UvClient(project.clients),
-            project.choice.version if project.choice else None,
+            project.terms.choice.version if project.terms.choice else None,
         )
         super().__init__(project.path, project.manifest, advisory, project.clients, releases)
         self._project = project

@@ -1,6 +1,6 @@
 """The Projects of a Python repository: which files one client resolves together."""
 
-from fallback_plugins.bumping import Choice
+from fallback_plugins.bumping import FREE, Terms
 from fallback_plugins.pypi.foreign_lock import FOREIGN, ForeignLock
 from fallback_plugins.pypi.manifest_project import ManifestProject
 from fallback_plugins.pypi.manifests import Kind, kind_of
@@ -15,43 +15,41 @@ _SINGLE = frozenset({Kind.PYPROJECT, Kind.PIPFILE, Kind.SETUP_CFG, Kind.SETUP_PY
 
 
 def projects(
-    repo: RepoContext, clients: ClientRunner, choice: Choice | None = None
+    repo: RepoContext, clients: ClientRunner, terms: Terms = FREE
 ) -> tuple[PythonProject, ...]:
     """Every Project of the repository, by path; locks account for the manifests beside them.
 
     Nothing is parsed here, and nothing is raised: a project that can't be read says so itself.
     """
-    locked = _locked(repo, clients, choice)
+    locked = _locked(repo, clients, terms)
     claimed = frozenset(path for project in locked for path in project.manifests)
-    rest = _manifest_projects(repo, clients, choice, claimed)
+    rest = _manifest_projects(repo, clients, terms, claimed)
     return tuple(sorted((*locked, *rest), key=lambda project: project.path))
 
 
-def _locked(
-    repo: RepoContext, clients: ClientRunner, choice: Choice | None
-) -> tuple[PythonProject, ...]:
+def _locked(repo: RepoContext, clients: ClientRunner, terms: Terms) -> tuple[PythonProject, ...]:
     found: list[PythonProject] = []
     for path in repo.tracked_files:
         kind = kind_of(path)
         if kind is Kind.UV_LOCK:
             from fallback_plugins.pypi.uv_project import UvProject
 
-            found.append(UvProject(repo, clients, path, choice))
+            found.append(UvProject(repo, clients, path, terms))
         elif kind is Kind.POETRY_LOCK:
             from fallback_plugins.pypi.poetry_project import PoetryProject
 
-            found.append(PoetryProject(repo, clients, path, choice))
+            found.append(PoetryProject(repo, clients, path, terms))
         elif kind is Kind.PIPFILE_LOCK:
             from fallback_plugins.pypi.pipenv_project import PipenvProject
 
-            found.append(PipenvProject(repo, clients, path, choice))
+            found.append(PipenvProject(repo, clients, path, terms))
         elif kind in FOREIGN:
             found.append(ForeignLock(repo, path))
     return tuple(found)
 
 
 def _manifest_projects(
-    repo: RepoContext, clients: ClientRunner, choice: Choice | None, claimed: frozenset[str]
+    repo: RepoContext, clients: ClientRunner, terms: Terms, claimed: frozenset[str]
 ) -> tuple[PythonProject, ...]:
     """Requirements files in their sets; every other manifest by itself."""
     free = [path for path in repo.tracked_files if path not in claimed]
@@ -64,5 +62,5 @@ def _manifest_projects(
             # By itself: whoever reads it says why it can't be.
             single.append((path,))
     return tuple(
-        ManifestProject(repo, clients, files, choice) for files in (*connected(lines), *single)
+        ManifestProject(repo, clients, files, terms) for files in (*connected(lines), *single)
     )

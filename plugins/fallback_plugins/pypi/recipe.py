@@ -62,8 +62,8 @@ def apply(
     selection: Selected, advisory: Advisory, repo: RepoContext, clients: ClientRunner
 ) -> RecipeResult:
     """Climb, in memory. Raises RecipeError, RepositoryError, ToolError."""
-    choice = bumping.choice_of(selection)
-    found = projects(repo, clients, choice)
+    terms = bumping.terms_of(selection)
+    choice, found = terms.choice, projects(repo, clients, terms)
     if choice is not None:
         _check_choice(advisory, repo, found, choice)
         advisory = bumping.about(advisory, ECOSYSTEM, choice.package)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.bumping import Choice, unsupported
-from fallback_plugins.ladder import ProjectFix, preferring
+from fallback_plugins.bumping import FREE, Terms, unsupported
+from fallback_plugins.ladder import ProjectFix, ordered
 from fallback_plugins.pypi import lock_edit, uv_files
 from fallback_plugins.pypi.force import refuse_direct
 from fallback_plugins.pypi.lock_edit import State, not_admitting
@@ -35,7 +35,7 @@ class UvProject:
     repo: RepoContext
     clients: ClientRunner
     path: str
-    choice: Choice | None = None
+    terms: Terms = FREE
 
     @property
     def manifests(self) -> frozenset[str]:
@@ -53,19 +53,19 @@ class UvProject:
         affected = lock_edit.affected_versions(self._tree, advisory)
         if not affected:
             return None
-        forced = self.choice is not None and self.choice.forced
+        forced = self.terms.choice is not None and self.terms.choice.forced
         if forced:
             self._check_forced(affected)
         files = UvFiles(self.path, self._text, self._root, self._manifests, self._tree)
         asked = Releases(
             advisory,
             None if self.repo.settings.offline else UvClient(self.clients),
-            self.choice.version if self.choice else None,
+            self.terms.choice.version if self.terms.choice else None,
         )
         climber = UvClimber(files, self.clients, asked)
         start = State({self.path: self._text, **self._manifests}, self._tree)
         ladder = climber.forced if forced else climber.strategies
-        strategies = preferring(ladder, self.repo.settings.prefer)
+        strategies = ordered(ladder, self.repo.settings.prefer, self.terms.left_out)
         fix = lock_edit.climb(advisory, self.path, start, strategies)
         return fix and replace(fix, notes=tuple(asked.notes))
 

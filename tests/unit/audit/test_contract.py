@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fallback_audit.contract import rules_attempt, rules_fix, rules_model
+from fallback_audit.contract import rules_attempt, rules_candidates, rules_fix, rules_model
 from fallback_audit.contract.table import RULES, violations
 from fallback_audit.contract.trail import TERMINALS
 from fallback_audit.events import (
@@ -41,6 +41,7 @@ from fallback_tier.selfrag import room
 from tests.unit.audit import trails as t
 from tests.unit.audit.again_trails import AGAIN_ALSO, AGAIN_MUTANTS
 from tests.unit.audit.altered import before, changed, swapped, without
+from tests.unit.audit.candidate_trails import CANDIDATE_MUTANTS
 from tests.unit.audit.human_mutants import HUMAN_ALSO, HUMAN_MUTANTS
 from tests.unit.audit.human_trails import VALID
 from tests.unit.audit.model_mutants import ALSO, MODEL_MUTANTS
@@ -204,7 +205,14 @@ MUTANTS: dict[str, list[Callable[[], Events]]] = {
     ],
 }
 
-PARTS = (MUTANTS, MODEL_MUTANTS, HUMAN_MUTANTS, PROOF_MUTANTS, AGAIN_MUTANTS)
+PARTS = (
+    MUTANTS,
+    MODEL_MUTANTS,
+    HUMAN_MUTANTS,
+    PROOF_MUTANTS,
+    AGAIN_MUTANTS,
+    CANDIDATE_MUTANTS,
+)
 MORE = (ALSO, HUMAN_ALSO, PROOF_ALSO, AGAIN_ALSO)
 
 ALL_MUTANTS = {rule: mutants for part in PARTS for rule, mutants in part.items()}
@@ -275,6 +283,7 @@ def test_retrieval_on_a_first_attempt_is_no_violation() -> None:
 
 def test_limits_are_those_of_the_tier() -> None:
     assert rules_attempt.MAX_RETRIES == limits.MAX_RETRIES
+    assert rules_candidates.MAX_RECIPE_CANDIDATES == limits.MAX_RECIPE_CANDIDATES
     assert rules_model.MAX_AUTHOR_CALLS == limits.MAX_AUTHOR_CALLS
     assert rules_attempt.MAX_EXAMPLES == limits.MAX_EXAMPLES
     assert rules_model.MAX_CANDIDATE_CALLS == room.MAX_CANDIDATE_CALLS

@@ -54,6 +54,7 @@ STRUCTURAL = {
     },
     "PayloadRedacted": {"fields", "payload_sha256", "tombstone_sha256"},
     "RagSkippedOnRetry": {"summary_sha256"},
+    "RecipeCandidateFailed": {"failing_gates", "patch_sha256"},
     "RecipeEvaluated": {"recipe"},
     "RepeatedPatchRejected": {"edit_digest"},
     "RetrievalQueried": {"account_sha256", "example_ids"},
