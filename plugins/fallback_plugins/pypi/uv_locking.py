@@ -90,13 +90,12 @@ class UvLocking:
         floors = uv_lowest.moved_along(state.tree, after, wanted)
         if not floors:
             return {}
-        files = uv_files.scratch_files(manifests, self._lock, new.text)
-        del files[self._lock]
-        held = uv_lowest.constraints(after, floors)
-        files[self._files.root] = uv_lowest.constrained(files[self._files.root], held)
-        stubs = stub_wheels(self._lock, new.text)
+        files = uv_files.scratch_files(manifests, self._lock, uv_lowest.in_lowest_mode(new.text))
+        moving = [f"--upgrade-package={name}>={held}" for name, held in floors.items()]
+        options = ["--resolution=lowest", *moving]
+        stubs = stub_wheels(self._lock, state.files[self._lock])
         try:
-            lowest = uv_lock(self._clients, files, self._lock, ["--resolution=lowest"], stubs=stubs)
+            lowest = uv_lock(self._clients, files, self._lock, options, stubs=stubs)
         except RecipeError:
             return {}
         lower = uv_lowest.lower_versions(self._lock, lowest.text, after, floors)

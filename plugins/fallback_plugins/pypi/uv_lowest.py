@@ -4,7 +4,7 @@ uv keeps a locked version where it can, and takes the highest where it can't: a 
 release then stands beside a child of this year, a mix that nobody ever tested.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 import tomlkit
 from packaging.version import Version
@@ -12,8 +12,6 @@ from packaging.version import Version
 from fallback_plugins.pypi.lock_edit import highest_of
 from fallback_plugins.pypi.uv_lock import read_tree
 from fallback_plugins.tree import Tree
-
-_CONSTRAINTS = "constraint-dependencies"
 
 
 def moved_along(before: Tree, after: Tree, wanted: Iterable[str]) -> dict[str, str]:
@@ -31,20 +29,13 @@ def moved_along(before: Tree, after: Tree, wanted: Iterable[str]) -> dict[str, s
     }
 
 
-def constraints(after: Tree, floors: Mapping[str, str]) -> list[str]:
-    """Every package of a tree held where it is, but those of ``floors``: they may go down to that."""
-    return [
-        f"{name}>={floors[name]}" if name in floors else f"{name}=={nodes[0].version}"
-        for name, nodes in sorted(after.by_name.items())
-        if len(nodes) == 1
-    ]
+def in_lowest_mode(text: str) -> str:
+    """A lock as uv would have written it with ``--resolution=lowest``, for a scratch folder.
 
-
-def constrained(manifest: str, more: Sequence[str]) -> str:
-    """A root manifest with further constraints, for a scratch folder: nobody reads its layout."""
-    document = tomlkit.parse(manifest)
-    uv = document.setdefault("tool", {}).setdefault("uv", {})
-    uv[_CONSTRAINTS] = [*uv.get(_CONSTRAINTS, ()), *more]
+    uv drops a lock that was made in another mode; this one it keeps, but for what it is told to move.
+    """
+    document = tomlkit.parse(text)
+    document.setdefault("options", {})["resolution-mode"] = "lowest"
     return tomlkit.dumps(document)
 
 

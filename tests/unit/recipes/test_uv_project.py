@@ -254,17 +254,30 @@ def test_a_lock_without_its_manifest_is_edited_as_uv_would(bench: Bench) -> None
     assert len(changed) == 2, changed
 
 
-def test_a_locked_release_without_a_wheel_is_taken_at_the_locks_word(bench: Bench) -> None:
-    files = bench.lock({"pyproject.toml": _manifest("open", "other==1.0")}, "leaf==1.0")
-    # As a release is locked whose requirements only a build could tell; uv may build nothing here.
+def _as_source_only(files: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """``other`` locked as a release is whose requirements only a build could tell (uv may build nothing
+    here), and the end of that entry."""
     renamed = {path: text.replace('"other', '"source-only') for path, text in files.items()}
     before, name, after = renamed["uv.lock"].rpartition('name = "source-only"\nversion')
-    (wheel,) = re.findall(r"wheels = \[\n    (.*whl.*),\n\]", after)
+    (wheel,) = re.findall(r"wheels = \[\n    (.*source-only.*|.*other.*whl.*),\n\]", after)
     sdist = wheel.replace("other-1.0-py3-none-any.whl", "source_only-1.0.tar.gz")
-    after = re.sub(r"wheels = \[\n    .*\n\]", f"sdist = {sdist}", after)
-    fix = bench.climb({**renamed, "uv.lock": before + name + after})
+    after = re.sub(r"wheels = \[\n    .*other.*\n\]", f"sdist = {sdist}", after)
+    return {**renamed, "uv.lock": before + name + after}, after
+
+
+def test_a_locked_release_without_a_wheel_is_taken_at_the_locks_word(bench: Bench) -> None:
+    files = bench.lock({"pyproject.toml": _manifest("open", "other==1.0")}, "leaf==1.0")
+    files, entry = _as_source_only(files)
+    fix = bench.climb(files)
     assert fix.moves[0].step is LadderStep.LOCK_REFRESH
-    assert after in fix.texts["uv.lock"]
+    assert entry in fix.texts["uv.lock"]
+
+
+def test_beside_such_a_release_too_what_moves_along_moves_little(bench: Bench) -> None:
+    files = bench.lock({"pyproject.toml": _manifest("framework==1.0", "other==1.0")})
+    fix = bench.climb(_as_source_only(files)[0])
+    assert fix.after is not None
+    assert [node.version for node in fix.after.of("engine")] == ["2.0"]
 
 
 def test_a_missing_manifest_that_would_have_to_change_is_said(bench: Bench) -> None:
