@@ -124,8 +124,9 @@ def test_offline_is_said(desk: Desk) -> None:
     desk.env = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
     ended = desk.plan("--offline", "--json")
     assert (ended.code, ended.json["offline"]) == (exit_codes.OK, True)
-    (note,) = ended.json["fixes"][0]["notes"]
+    note, *more = ended.json["fixes"][0]["notes"]
     assert note.startswith("Offline: ")
+    assert more == ["left goes from 1.0.0 to 2.0.0, a major step: look at what it changed."]
     assert "a yanked release can't be noticed" in desk.plan("--offline").out
 
 

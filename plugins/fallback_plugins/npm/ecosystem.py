@@ -1,12 +1,13 @@
 """The npm ecosystem as the tier sees it (ports.EcosystemPlugin)."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import told_to_a_model
+from fallback_plugins.kept import KeptResults
 from fallback_plugins.ladder import next_candidate
 from fallback_plugins.npm import usage
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST, is_manifest
@@ -35,6 +36,7 @@ class NpmEcosystem:
     """package.json and its locks, resolved by the clients that wrote them (npm, yarn, pnpm)."""
 
     clients: ClientRunner
+    kept: KeptResults = field(default_factory=KeptResults, compare=False)
 
     @property
     def name(self) -> str:
@@ -78,8 +80,11 @@ class NpmEcosystem:
         """Climb the ladder, in memory. Raises RecipeError, RepositoryError, ToolError."""
         from fallback_plugins.npm import recipe
 
-        with told_to_a_model(selection):
+        def make() -> RecipeResult:
             return recipe.apply(selection, advisory, repo, self.clients)
+
+        with told_to_a_model(selection):
+            return self.kept.get(selection, advisory, repo, make)
 
     def next_candidate(
         self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext

@@ -1,11 +1,12 @@
 """The PyPI ecosystem as the tier sees it (ports.EcosystemPlugin)."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import told_to_a_model
+from fallback_plugins.kept import KeptResults
 from fallback_plugins.ladder import next_candidate
 from fallback_plugins.pypi import identity, recipe, usage
 from fallback_plugins.pypi.manifests import Kind, kind_of
@@ -43,6 +44,7 @@ class PyPIEcosystem:
     """Requirements files, pyproject.toml, Pipfile, setup.cfg and locks, resolved by the real clients."""
 
     clients: ClientRunner
+    kept: KeptResults = field(default_factory=KeptResults, compare=False)
 
     @property
     def name(self) -> str:
@@ -76,8 +78,12 @@ class PyPIEcosystem:
 
     def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
         """Climb the ladder, in memory. Raises RecipeError, RepositoryError, ToolError."""
-        with told_to_a_model(selection):
+
+        def make() -> RecipeResult:
             return recipe.apply(selection, advisory, repo, self.clients)
+
+        with told_to_a_model(selection):
+            return self.kept.get(selection, advisory, repo, make)
 
     def next_candidate(
         self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext
