@@ -35,12 +35,14 @@ class Node:
     """One installed package, or a root (the project, a workspace member).
 
     ``key`` is unique in the tree and is the client's own (npm: ``node_modules/a``; Python: ``a 1.0``).
+    ``bundled``: it lies in the archive of another package, so that no client chooses its version.
     """
 
     key: str
     name: str
     version: str
     asks: tuple[Ask, ...] = ()
+    bundled: bool = False
 
     @property
     def label(self) -> str:

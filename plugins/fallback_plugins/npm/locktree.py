@@ -81,7 +81,8 @@ def _flat(source: str, packages: Mapping[str, Any], names: Collection[str] | Non
             asks = tuple(_asks(key, entry, sections, find, wanted))
         if inside and names is not None and not asks and name not in names:
             continue
-        node = Node(key=key, name=name, version=_text(entry.get("version")), asks=asks)
+        version, bundled = _text(entry.get("version")), entry.get("inBundle") is True
+        node = Node(key=key, name=name, version=version, asks=asks, bundled=bundled)
         if not inside:
             roots.append(node)
         elif node.version:
@@ -104,7 +105,8 @@ def _nested(source: str, lock: _Entry, manifest: _Entry) -> Tree:
         if version and not version.startswith("file:"):
             requires = {"dependencies": entry.get("requires")}
             asks = tuple(_asks(key, requires, ("dependencies",), find))
-            nodes[key] = Node(key=key, name=name, version=version, asks=asks)
+            bundled = entry.get("bundled") is True
+            nodes[key] = Node(key=key, name=name, version=version, asks=asks, bundled=bundled)
     root = Node(
         key="",
         name=_text(manifest.get("name")) or _text(lock.get("name")) or "the project",

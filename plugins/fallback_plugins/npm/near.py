@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fallback_plugins.ladder import Judge, Reached, blocked, does_not_serve
+from fallback_plugins.npm.bundles import refuse_bundled
 from fallback_plugins.npm.client import Files, Wishes
 from fallback_plugins.npm.declaring import declare, no_fix, raise_override, unsupported
 from fallback_plugins.npm.layout import ECOSYSTEM
@@ -121,6 +122,7 @@ class Near:
 
     def _fitting(self, at: At, node: Node) -> str | None:
         _check_source(at.tree, node)
+        refuse_bundled(at.tree, node)
         asks = [ask for _, ask in at.tree.askers(node.key)]
 
         def fits(version: str) -> bool:

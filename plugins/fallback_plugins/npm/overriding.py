@@ -6,6 +6,7 @@ from functools import partial
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import no_override, use_bump
 from fallback_plugins.ladder import Judge, Reached, blocked
+from fallback_plugins.npm.bundles import refuse_bundled
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.declaring import no_fix, raise_override, unsupported
 from fallback_plugins.npm.layout import ECOSYSTEM
@@ -53,6 +54,7 @@ class Override:
 
     def _forced(self, tree: Tree, node: Node) -> list[tuple[Node, str]]:
         """The copy and its version, or what brings it in and theirs. Raises RecipeError."""
+        refuse_bundled(tree, node)
         target = self.targets.lowest(node, partial(compatible, node.version))
         if target is not None:
             return [(node, target)]
@@ -99,6 +101,7 @@ class Forced:
         (package,) = packages
         nodes = [node for node in self.judge.affected(at.tree) if node.name == package]
         for node in nodes:
+            refuse_bundled(at.tree, node)
             self._check(at, node)
         files, client = at.files, self.resolver.client
         for place in client.overrides(files, package):

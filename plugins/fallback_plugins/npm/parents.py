@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.ladder import Climb, Judge, Reached, Strategy, blocked, does_not_serve
+from fallback_plugins.npm.bundles import refuse_bundled
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.declaring import declare, no_fix
 from fallback_plugins.npm.layout import ECOSYSTEM
@@ -126,6 +127,9 @@ class ParentBump:
 
     def attempt(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
         """One trial for several packages: a parent often clears them all. Raises RecipeError."""
+        for node in self.judge.affected(at.tree):
+            if node.name in packages:
+                refuse_bundled(at.tree, node)
         failed: dict[str, str] = {}
         error: RecipeError | None = None
         for _ in range(MAX_TRIALS if len(packages) == 1 else 1):

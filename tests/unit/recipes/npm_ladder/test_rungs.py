@@ -242,6 +242,25 @@ def test_where_the_package_itself_cannot_be_forced_what_brings_it_in_is(tmp_path
     assert json.loads(after(result, "package.json"))["overrides"] == {"mid": {"inner": "1.1.0"}}
 
 
+@pytest.mark.parametrize("lock_version", [1, 3])
+def test_a_copy_in_anothers_archive_is_named(tmp_path: Path, lock_version: int) -> None:
+    """No client chooses its version: what has to be raised is the package that bundles it."""
+    files = project({"program": "^1.0.0"}, {"program": at("1.0.0", leaf="^1.0.0")})
+    lock = json.loads(files["package-lock.json"])
+    inner = {"version": "1.0.0", "inBundle": True}
+    lock["packages"]["node_modules/program/node_modules/leaf"] = inner
+    if lock_version == 1:
+        leaf = {"version": "1.0.0", "bundled": True}
+        lock["dependencies"] = {"program": {"version": "1.0.0", "dependencies": {"leaf": leaf}}}
+        del lock["packages"]
+    lock["lockfileVersion"] = lock_version
+    files["package-lock.json"] = json.dumps(lock, indent=2) + "\n"
+    with world(leaves(), tmp_path) as here, pytest.raises(RecipeError) as caught:
+        here.fix(LEAF, files)
+    assert "leaf 1.0.0 is bundled in program 1.0.0: only another version" in caught.value.problem
+    assert "registry is reachable" not in str(caught.value)
+
+
 def test_what_demands_the_old_version_as_its_peer_moves_along(tmp_path: Path) -> None:
     universe = leaves().npm("plugin", "1.0.0", peerDependencies={"leaf": "~1.0.0"})
     universe.npm("plugin", "1.5.0", peerDependencies={"leaf": "~1.1.0"})
