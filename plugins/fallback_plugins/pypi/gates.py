@@ -7,8 +7,9 @@ from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.comparing import together
 from fallback_plugins.installed import Installed, NotInstalled
-from fallback_plugins.pypi.checks import ImportsGate, TypecheckGate
+from fallback_plugins.pypi.checks import TypecheckGate
 from fallback_plugins.pypi.environment import Environment
+from fallback_plugins.pypi.imports import ImportsGate
 from fallback_plugins.pypi.install_plan import is_test
 from fallback_plugins.pypi.survey import ECOSYSTEM, survey
 from fallback_plugins.pypi.testing import run_tests
