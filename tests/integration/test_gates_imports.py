@@ -47,6 +47,9 @@ UNIVERSE = (
     .pypi("shop", "4.0", files=module("import time\ntime.sleep(600)\n"))
     .pypi("tills", "1.0", files=module("old = 1\n", "tills"))
     .pypi("tills", "0.9", files=module("", "tills"))
+    # Not to be had beside plain 1.0.
+    .pypi("gone", "1.0", sdist_only=True)
+    .pypi("gone", "2.0", ["plain>=1.1"], files=module("raise ImportError('gone')\n", "gone"))
     .pypi("plain", "1.0")
     .pypi("plain", "1.1", files=module("print('cannot import anything: Error: no')\n", "plain"))
 )
@@ -246,6 +249,13 @@ def test_own_modules_come_first_and_both_are_told(tmp_path: Path, registry: Regi
     assert verdict.detail == "import of shop fails"
     verdict = moved(tmp_path / "2", registry, "shop==1.0", "shop==2.1", **more)
     assert verdict.detail == "import of app, shop: in order"
+
+
+def test_what_the_base_commit_could_not_install_has_nothing_to_be_compared_with(
+    tmp_path: Path, registry: Registry
+) -> None:
+    verdict = moved(tmp_path, registry, "plain==1.0;gone==1.0", "plain==1.1;gone==2.0")
+    assert verdict.detail == "import of plain: in order"
 
 
 PYPROJECT = """\

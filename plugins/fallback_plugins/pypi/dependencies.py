@@ -51,8 +51,11 @@ def dependency_modules(context: GateContext, folder: str) -> tuple[str, ...]:
     if not moved:
         return ()
     near = _needing(here, moved)
-    asked = asked_for(repo, folder, context.application.files)
-    names = [name for name in asked if name in here or name in there]
+    asked, before = (
+        asked_for(tree, folder, context.application.files) for tree in (repo, context.repo)
+    )
+    # What the base commit asks for too, and could not be installed there, has nothing to be compared with.
+    names = [name for name in asked if name in there or (name in here and name not in before)]
     found: dict[str, None] = {}
     for name in sorted(names, key=lambda name: name not in near)[:MAX_DEPENDENCIES]:
         found |= dict.fromkeys(_first(here, name))
