@@ -2,13 +2,19 @@
 
 import pytest
 
-from fallback_plugins.pypi.imports import failures
+from fallback_plugins.comparing import Finding
+from fallback_plugins.installed import NotInstalled
+from fallback_plugins.loading import Loading, failures
 
 URL_QUOTE = "ImportError: cannot import name 'url_quote' from 'werkzeug.urls' ({}/urls.py)"
 
 
+def found(output: str) -> dict[str, Finding]:
+    return failures(output, Loading(["app", "lib"], lambda _tree, _names: NotInstalled(""), str))
+
+
 def key(said: str) -> str:
-    return failures(f"cannot import app: {said}", ["app"])["app"].key
+    return found(f"cannot import app: {said}")["app"].key
 
 
 @pytest.mark.parametrize(
@@ -44,8 +50,7 @@ def test_other_words_are_another_failure(one: str, other: str) -> None:
 
 def test_a_finding_is_shown_without_the_folders_of_this_machine() -> None:
     said = URL_QUOTE.format("/state/python-1/werkzeug") + " see app/core/x.py"
-    found = failures(f"cannot import app: {said}\n", ["app"])["app"]
-    assert found.text == (
+    assert found(f"cannot import app: {said}\n")["app"].text == (
         "cannot import app: ImportError: cannot import name 'url_quote' from 'werkzeug.urls' "
         "(…/urls.py) see app/core/x.py"
     )
@@ -53,4 +58,4 @@ def test_a_finding_is_shown_without_the_folders_of_this_machine() -> None:
 
 def test_what_a_module_prints_is_no_failure_of_another() -> None:
     output = "cannot import plugins: none\ncannot import app: ImportError: no\n"
-    assert list(failures(output, ["app", "lib"])) == ["app"]
+    assert list(found(output)) == ["app"]
