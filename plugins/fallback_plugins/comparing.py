@@ -51,7 +51,18 @@ def judge_check(gate: str, context: GateContext, folder: str, check: Check) -> G
 
     Skipped where nothing can be told: it fails at the base commit too. Raises what ``run`` raises.
     """
-    ours = check.run(gating.patched(context))
+    return judge_run(gate, context, folder, check, check.run(gating.patched(context)))
+
+
+def judge_run(
+    gate: str,
+    context: GateContext,
+    folder: str,
+    check: Check,
+    ours: CommandResult | NotInstalled,
+) -> GateVerdict:
+    """The same, where the check was run over the patched tree already: at the base commit it may ask less,
+    only what fails here."""
     if isinstance(ours, NotInstalled):
         why = f"{check.label}: the dependencies could not be installed: {ours.why}"
         return gating.skipped(gate, why)
@@ -99,7 +110,8 @@ def _at_base(gate: str, context: GateContext, folder: str, check: Check) -> _Bas
     if isinstance(result, NotInstalled):
         return result
     keys = [finding.key for finding in check.findings(result.output)]
-    base = _Base(result.exit_code, keys, check.blocked(result))
+    # What it did not come to may be out of order there too.
+    base = _Base(result.exit_code, keys, result.timed_out or check.blocked(result))
     if not result.timed_out:  # else perhaps for a passing reason: asked again next time
         keep(place, asdict(base))
     return base

@@ -1,4 +1,4 @@
-"""Imports, types and builds beside the base commit's: real npm, uv, Python and bubblewrap.
+"""Types and builds beside the base commit's: real npm, uv, Python and bubblewrap.
 
 The compiler and the type checker are made up (a registry on loopback has them): each complains of every
 line that says BAD, in the words of the real one. What real ones print is in ``tests/fixtures/logs``.
@@ -162,46 +162,6 @@ def test_the_base_commit_is_built_too_before_its_tests_are_asked(tmp_path: Path)
 
 
 # --- Python ---------------------------------------------------------------------------------------
-
-APP = {
-    "app/__init__.py": "",
-    "app/core.py": "import json\n",
-    "app/extra.py": "import nowhere_at_all\n",
-    "scripts/run.py": "raise SystemExit('not to be imported')\n",
-}
-
-
-def test_a_module_that_no_longer_imports_fails(tmp_path: Path) -> None:
-    change = {
-        "app/core.py": "from json import nothing_of_the_kind\n",
-        "scripts/run.py": "exit(1)\n",
-    }
-    with patched(tmp_path, APP, change, about=OWN_PYTHON) as case:
-        verdict = only(case, pypi_gates(), "imports")
-    assert verdict.failure_kind is FailureKind.BUILD_FAILED
-    assert "cannot import app.core: ImportError" in verdict.log
-    assert 'File "app/core.py", line 1' in verdict.log
-    assert "scripts" not in verdict.log
-
-
-def test_a_module_that_never_imported_does_not_count(tmp_path: Path) -> None:
-    change = {"app/extra.py": "import nowhere_at_all  # really\n", "app/core.py": "import re\n"}
-    with patched(tmp_path / "1", APP, change, about=OWN_PYTHON) as case:
-        same = only(case, pypi_gates(), "imports")
-    worse_change = change | {"app/core.py": "import re.nothing\n"}
-    with patched(tmp_path / "2", APP, worse_change, about=OWN_PYTHON) as case:
-        worse = only(case, pypi_gates(), "imports")
-    assert same.status is GateStatus.PASSED
-    assert "nothing new" in same.detail
-    assert worse.log == "cannot import app.core: ModuleNotFoundError of re.nothing"
-
-
-def test_a_new_module_that_needs_what_nobody_declared_fails(tmp_path: Path) -> None:
-    with patched(tmp_path, APP, {"app/new.py": "import undeclared\n"}, about=OWN_PYTHON) as case:
-        verdict = only(case, pypi_gates(), "imports")
-    assert verdict.failure_kind is FailureKind.BUILD_FAILED
-    assert "cannot import app.new: ModuleNotFoundError of undeclared" in verdict.log
-
 
 TYPED = {
     "pyproject.toml": (

@@ -198,6 +198,7 @@ def test_a_bump_installs_is_no_longer_affected_and_passes(tmp_path: Path) -> Non
     assert {name: verdict.status for name, verdict in verdicts.items()} == {
         "resolves": GateStatus.PASSED,
         "not_vulnerable": GateStatus.PASSED,
+        "imports": GateStatus.PASSED,
         "typecheck": GateStatus.SKIPPED,
         "build": GateStatus.SKIPPED,
         "tests": GateStatus.PASSED,

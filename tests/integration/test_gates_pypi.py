@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_audit.vocabulary import AffectedCode, DecidedBy, FailureKind, GateStatus
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.gates import build_gates
 from fallback_plugins.pypi.pyproject import NO_BACKEND, harmless
+from fallback_tier.affected import Affected, OwnPackage
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
@@ -60,7 +61,7 @@ def test_code_that_ends_the_test_run_early_is_no_pass(tmp_path: Path) -> None:
         imports = case.judge(build_gates())["imports"]
         verdict = build_gates()[-1].judge(case.context)
     assert imports.failure_kind is FailureKind.BUILD_FAILED
-    assert "cannot import calc: it ends the interpreter" in imports.log
+    assert "cannot import calc: it ends the interpreter, with exit code 0" in imports.log
     assert verdict.failure_kind is FailureKind.TESTS_MISSING
     assert verdict.detail == (
         "1 test(s) pass at the base commit and have no report here that its log agrees with: "
@@ -136,6 +137,19 @@ def test_a_pin_that_stays_affected_is_still_vulnerable_without_any_client(tmp_pa
     assert "1.5.0" in verdict.detail
 
 
+def test_a_range_beside_a_lock_is_no_copy_of_the_own_package(tmp_path: Path) -> None:
+    asks = '[tool.poetry.dependencies]\ncalc = ">=1.0"\n'
+    lock = '[[package]]\nname = "calc"\nversion = "2.0.0"\n'
+    files = PROJECT | {"a/pyproject.toml": asks, "a/poetry.lock": lock, "b/pyproject.toml": asks}
+    own = OwnPackage(name="calc", manifest="pyproject.toml")
+    affected = Affected(code=AffectedCode.OWN, decided_by=DecidedBy.PERSON, own=(own,))
+    with patched(tmp_path, files, {"calc.py": FIXED}, about=OWN) as case:
+        repo = case.context.repo.model_copy(update={"affected": affected})
+        verdict = build_gates()[1].judge(case.with_(repo=repo).context)
+    assert verdict.status is GateStatus.SKIPPED
+    assert verdict.detail.endswith("not changed: b/pyproject.toml (1.0)")
+
+
 # --- with a registry ------------------------------------------------------------------------------
 
 PYTEST_TEST = """import iniconfig
@@ -160,7 +174,7 @@ def test_a_bump_resolves_is_no_longer_affected_and_passes_pytest(tmp_path: Path)
     assert {name: v.status for name, v in verdicts.items()} == {
         "resolves": GateStatus.PASSED,
         "not_vulnerable": GateStatus.PASSED,
-        "imports": GateStatus.SKIPPED,
+        "imports": GateStatus.PASSED,
         "typecheck": GateStatus.SKIPPED,
         "tests": GateStatus.PASSED,
     }
@@ -175,6 +189,16 @@ def test_a_bump_to_an_affected_version_is_still_vulnerable(tmp_path: Path) -> No
     with patched(tmp_path, files, change, about=INICONFIG) as case:
         verdict = case.judge(build_gates())["not_vulnerable"]
     assert verdict.failure_kind is FailureKind.STILL_VULNERABLE
+
+
+@pytest.mark.registry("uv")
+def test_an_environment_tells_nothing_of_another_folders_range(tmp_path: Path) -> None:
+    files = {"a/requirements.txt": "iniconfig==1.1.1\n", "b/requirements.txt": "iniconfig>=1\n"}
+    change = {"a/requirements.txt": "iniconfig==2.0.0\n"}
+    with patched(tmp_path, files, change, about=INICONFIG) as case:
+        verdict = case.judge(build_gates())["not_vulnerable"]
+    assert verdict.failure_kind is FailureKind.STILL_VULNERABLE
+    assert verdict.detail == "iniconfig is still affected: b/requirements.txt has 1"
 
 
 @pytest.mark.registry("uv")

@@ -34,7 +34,7 @@ class TypecheckGate:
             yield gating.skipped(self.name, f"{folder!r} has no {tsconfig.TSCONFIG}")
         elif not tsconfig.declares_typescript(repo, folder):
             yield gating.skipped(self.name, f"{folder!r} does not declare typescript")
-        elif (why := _not_installed(Installation(context, repo, folder))) is not None:
+        elif (why := not_installed(Installation(context, repo, folder))) is not None:
             yield gating.skipped(self.name, why)
         elif not Installation(context, repo, folder).tree.has_folder(
             gating.in_folder(folder, tsconfig.COMPILER)
@@ -49,7 +49,7 @@ class TypecheckGate:
     def _config(self, context: GateContext, folder: str, config: str) -> GateVerdict:
         def run(tree: RepoContext) -> CommandResult | NotInstalled:
             target = Installation(context, tree, folder)
-            if (why := _not_installed(target)) is not None:
+            if (why := not_installed(target)) is not None:
                 return NotInstalled(why)
             result = context.sandbox.run(
                 [gating.in_folder(folder, tsconfig.TSC), *tsconfig.OPTIONS, "-p", config],
@@ -79,12 +79,12 @@ class BuildGate:
         project = Installation(context, gating.patched(context), folder)
         if not project.has_build:
             return gating.skipped(self.name, f"{project.manifest} has no build script")
-        if (why := _not_installed(project)) is not None:
+        if (why := not_installed(project)) is not None:
             return gating.skipped(self.name, why)
 
         def run(tree: RepoContext) -> CommandResult | NotInstalled:
             target = Installation(context, tree, folder)
-            why = _not_installed(target)
+            why = not_installed(target)
             return target.build() if why is None else NotInstalled(why)
 
         base = Installation(context, context.repo, folder)
@@ -92,7 +92,7 @@ class BuildGate:
         return judge_check(self.name, context, folder, check)
 
 
-def _not_installed(project: Installation) -> str | None:
+def not_installed(project: Installation) -> str | None:
     """Why a project's programs can't be run, in a sentence; None where they can."""
     found = project.install()
     if found.level is not Level.METADATA:

@@ -9,6 +9,7 @@ from fallback_plugins.comparing import together
 from fallback_plugins.gating import in_folder
 from fallback_plugins.installed import Installed, Level, NotInstalled
 from fallback_plugins.npm.checks import BuildGate, TypecheckGate
+from fallback_plugins.npm.imports import ImportsGate
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.lockfile import installed_versions
 from fallback_plugins.npm.specs import floor
@@ -35,7 +36,8 @@ _LEVELS = {"pins": ProofLevel.PINS, "resolved tree": ProofLevel.RESOLVED_TREE}
 
 def build_gates() -> tuple[Gate, ...]:
     """In order: a gate relies on what those before it installed."""
-    return (ResolvesGate(), NotVulnerableGate(), TypecheckGate(), BuildGate(), TestsGate())
+    before = (ResolvesGate(), NotVulnerableGate(), ImportsGate())
+    return (*before, TypecheckGate(), BuildGate(), TestsGate())
 
 
 @dataclass(frozen=True)

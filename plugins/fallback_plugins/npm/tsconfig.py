@@ -34,6 +34,7 @@ _COMPLAINT = re.compile(r"^(?:(?P<path>\S[^(]*)\(\d+,\d+\): )?(?P<what>error TS(
 #: A configuration is JSON with comments; strings are matched too, so that what is in them is none.
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _REFERENCES = re.compile(r'"references"\s*:\s*\[(.*?)\]', re.DOTALL)
+_TO_REQUIRE = re.compile(r'"module"\s*:\s*"commonjs"', re.IGNORECASE)
 _REFERENCE = re.compile(r'"path"\s*:\s*"([^"\\]+)"')
 
 
@@ -44,6 +45,13 @@ def configurations(repo: RepoContext, folder: str) -> tuple[str, ...]:
     for path in found:  # which grows
         found += [other for other in _references(repo, path) if other not in found]
     return tuple(found)
+
+
+def compiles_to_require(repo: RepoContext, folder: str) -> bool:
+    """Does a configuration say that imports become calls of ``require``?"""
+    return any(
+        _TO_REQUIRE.search(_plain(repo.read_text(path))) for path in configurations(repo, folder)
+    )
 
 
 def declares_typescript(repo: RepoContext, folder: str) -> bool:
@@ -81,10 +89,13 @@ def _is_configuration(path: str, folder: str) -> bool:
 
 
 def _references(repo: RepoContext, path: str) -> list[str]:
-    plain = _COMMENT.sub(lambda match: match[0] if match[0][0] == '"' else "", repo.read_text(path))
-    table = _REFERENCES.search(plain)
+    table = _REFERENCES.search(_plain(repo.read_text(path)))
     found = []
     for named in _REFERENCE.findall(table[1]) if table else ():
         place = posixpath.normpath(posixpath.join(posixpath.dirname(path), named))
         found.append(place if place.endswith(".json") else in_folder(place, TSCONFIG))
     return [other for other in found if repo.has(other)]
+
+
+def _plain(text: str) -> str:
+    return _COMMENT.sub(lambda match: match[0] if match[0][0] == '"' else "", text)

@@ -4,10 +4,11 @@ The environment lies in the cache, read-only to what runs inside; ``making`` mak
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
+from importlib.metadata import Distribution
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -108,13 +109,17 @@ class Environment:
 
     def installed(self, package: str) -> tuple[str, ...]:
         """Versions in the environment, if it was made; its metadata is read, nothing imported."""
-        made = self._store.find(self.key)
         name = canonicalize_name(package)
-        return tuple(
-            found.version
-            for found in (distributions_in(made) if made else ())
-            if canonicalize_name(found.metadata["Name"]) == name
-        )
+        return tuple(found.version for called, found in self._distributions() if called == name)
+
+    def distributions(self) -> Mapping[str, Distribution]:
+        """All that is in it by canonical name, if it was made; as ``installed``."""
+        return dict(self._distributions())
+
+    def _distributions(self) -> Iterator[tuple[str, Distribution]]:
+        made = self._store.find(self.key)
+        for found in distributions_in(made) if made else ():
+            yield canonicalize_name(found.metadata["Name"]), found
 
     def resolved(self, package: str) -> tuple[str, ...]:
         """Versions in the environment where all that is declared was resolved together, in the usual way,

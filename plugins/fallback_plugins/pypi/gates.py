@@ -1,17 +1,19 @@
 """PyPI's gates: the requirements install, hold no affected version, and the tests still pass."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.comparing import together
 from fallback_plugins.installed import Installed, NotInstalled
-from fallback_plugins.pypi.checks import ImportsGate, TypecheckGate
+from fallback_plugins.pypi.checks import TypecheckGate
 from fallback_plugins.pypi.environment import Environment
+from fallback_plugins.pypi.imports import ImportsGate
 from fallback_plugins.pypi.install_plan import is_test
-from fallback_plugins.pypi.survey import ECOSYSTEM, survey
+from fallback_plugins.pypi.survey import ECOSYSTEM, Place, survey
 from fallback_plugins.pypi.testing import run_tests
+from fallback_plugins.pypi.told_versions import telling
 from fallback_plugins.pypi.touched import touched_folders
 from fallback_plugins.suite_run import SuiteRun
 from fallback_plugins.suites import judge_tests
@@ -93,20 +95,12 @@ class NotVulnerableGate:
         )
 
     def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
-        installed = {
-            f"the environment of {folder!r}": version
+        environments = {
+            folder: Environment(context, repo, folder).resolved(package)
             for folder in touched_folders(context)
-            for version in Environment(context, repo, folder).resolved(package)
         }
         places = survey(repo, package)
-        # A range's lower bound is what may be installed; where a resolver chose, its choice counts.
-        exact = [
-            place
-            for place in places
-            if place.declaration is None or place.declaration.pin is not None or not installed
-        ]
-        held = [(place.path, place.current) for place in exact if place.current is not None]
-        held += installed.items()
+        held = _held(repo, places, environments)
         bad = [
             f"{where} has {version}"
             for where, version in held
@@ -116,7 +110,8 @@ class NotVulnerableGate:
             what = f"{package} is still affected: {', '.join(bad[:3])}"
             return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(bad))
         if held:
-            level = ProofLevel.RESOLVED_TREE if installed else ProofLevel.PINS
+            is_installed = any(environments.values())
+            level = ProofLevel.RESOLVED_TREE if is_installed else ProofLevel.PINS
             versions = ", ".join(sorted({version for _, version in held}))
             what = f"{level.replace('_', ' ')}: {package} {versions}"
             return gating.passed(self.name, what, proof_level=level)
@@ -129,12 +124,23 @@ class NotVulnerableGate:
         return gating.skipped(self.name, f"{package} is not a dependency of this repository")
 
 
+def _held(
+    repo: RepoContext, places: Sequence[Place], environments: Mapping[str, Sequence[str]]
+) -> list[tuple[str, str]]:
+    """Each version that somebody gets, and where it stands."""
+    told = telling(repo, places, environments)
+    held = [(place.path, place.current) for place in told if place.current is not None]
+    for folder, versions in environments.items():
+        held += [(f"the environment of {folder!r}", version) for version in versions]
+    return held
+
+
 def _affected_copies(context: GateContext, packages: Sequence[str]) -> dict[str, str]:
     """Where the base commit has an affected version from a registry, beside the source."""
     return {
         place.path: place.current
         for package in packages
-        for place in survey(context.repo, package)
+        for place in telling(context.repo, survey(context.repo, package))
         if place.current is not None
         and is_affected(context.advisory, ECOSYSTEM, package, place.current)
     }

@@ -1,7 +1,8 @@
 """Imports modules one by one and says which can't be imported. Its text is run by a target's Python.
 
 Each in a process of its own: a module that ends the interpreter, or hangs, decides only about itself.
-Usage: ``python -c TEXT SECONDS MODULE...``; exit code 1 where a module can't be imported.
+Usage: ``python -c TEXT SECONDS ALL_SECONDS MODULE...``: for one, and for all of them; exit code 1 where a
+module can't be imported.
 """
 
 from __future__ import annotations
@@ -10,52 +11,80 @@ import os
 import select
 import signal
 import sys
+import time
 import traceback
 
+#: Bytes that a pipe takes in one piece (POSIX), less than which a reader never sees.
+_WHOLE = 4096
 
-def main(limit_s: float, names: list[str]) -> int:
-    """0 where every module can be imported."""
-    failed = 0
-    for name in names:
-        said = _import(name, limit_s)
-        if said is not None:
+#: No type of an error is called so.
+_OK, _HANGS = "\0", "\0\0"
+
+
+def main(limit_s: float, all_s: float, names: list[str]) -> int:
+    """0 where every module can be imported. Those that there is no time for are named."""
+    failed, until = 0, time.monotonic() + all_s
+    for at, name in enumerate(names):
+        left_s = max(0.0, until - time.monotonic())
+        said = _import(name, min(limit_s, left_s))
+        if said == _HANGS and left_s < limit_s:
+            _tell(f"no time left for {', '.join(names[at:])}")
+            break
+        if said == _HANGS:
+            said = f"it did not end within {limit_s:.0f} s"
+        if said != _OK:
             failed += 1
-            print(f"cannot import {name}: {said}", flush=True)  # noqa: T201 (this is its answer)
+            _tell(f"cannot import {name}: {said}")
     return 1 if failed else 0
 
 
-def _import(name: str, limit_s: float) -> str | None:
-    """What went wrong, in a word; None where nothing did."""
+def _tell(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 (this is its answer)
+
+
+def _import(name: str, limit_s: float) -> str:
+    """What went wrong, on one line."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         _in_child(name, writing)
     os.close(writing)
     ready, _, _ = select.select([reading], [], [], limit_s)
-    said = os.read(reading, 200).decode("utf-8", "replace") if ready else ""
+    said = os.read(reading, _WHOLE).decode("utf-8", "replace") if ready else _HANGS
     os.close(reading)
     if not ready:
         os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    if not ready:
-        return f"it did not end within {limit_s:.0f} s"
-    return None if said == "ok" else said or "it ends the interpreter"
+    _, status = os.waitpid(child, 0)
+    return said or _ended(status)
+
+
+def _ended(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"it ends the interpreter, by signal {os.WTERMSIG(status)}"
+    return f"it ends the interpreter, with exit code {os.WEXITSTATUS(status)}"
 
 
 def _in_child(name: str, writing: int) -> None:
-    said = "ok"
+    said = _OK
     try:
         __import__(name)
     except BaseException as error:  # noqa: BLE001 (a module may raise anything, SystemExit too)
         traceback.print_exc()
-        said = type(error).__name__
-        if isinstance(error, ModuleNotFoundError):
-            said += f" of {error.name}"  # the module itself, or one that it needs
+        said = _in_words(error)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.write(writing, said.encode())
+    os.write(writing, said.encode("utf-8", "replace")[:_WHOLE])
     os._exit(0)
 
 
+def _in_words(error: BaseException) -> str:
+    """The error's type and its own words, on one line."""
+    try:
+        words = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 (its words are a target's code)
+        words = ""
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(float(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]))

@@ -1,17 +1,26 @@
 """The Projects of a Python repository: which files one client resolves together."""
 
+import posixpath
+from collections.abc import Iterator
+from contextlib import suppress
+
 from fallback_plugins.bumping import FREE, Terms
 from fallback_plugins.pypi.foreign_lock import FOREIGN, ForeignLock
+from fallback_plugins.pypi.groups import table_of, texts
 from fallback_plugins.pypi.manifest_project import ManifestProject
 from fallback_plugins.pypi.manifests import Kind, kind_of
+from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.python_project import PythonProject
 from fallback_plugins.pypi.requirements_files import connected
-from fallback_tier.errors import RepositoryError
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
 
 #: Manifests that are resolved by themselves.
 _SINGLE = frozenset({Kind.PYPROJECT, Kind.PIPFILE, Kind.SETUP_CFG, Kind.SETUP_PY})
+
+#: What setuptools reads beside pyproject.toml.
+_SETUP = ("setup.cfg", "setup.py")
 
 
 def projects(
@@ -19,11 +28,12 @@ def projects(
 ) -> tuple[PythonProject, ...]:
     """Every Project of the repository, by path; locks account for the manifests beside them.
 
-    Nothing is parsed here, and nothing is raised: a project that can't be read says so itself.
+    Nothing is raised here: a project that can't be read says so itself.
     """
     locked = _locked(repo, clients, terms)
     claimed = frozenset(path for project in locked for path in project.manifests)
-    rest = _manifest_projects(repo, clients, terms, claimed)
+    built = (path for project in locked for path in _read_by_a_build(repo, project.path))
+    rest = _manifest_projects(repo, clients, terms, claimed.union(built))
     return tuple(sorted((*locked, *rest), key=lambda project: project.path))
 
 
@@ -46,6 +56,18 @@ def _locked(repo: RepoContext, clients: ClientRunner, terms: Terms) -> tuple[Pyt
         elif kind in FOREIGN:
             found.append(ForeignLock(repo, path))
     return tuple(found)
+
+
+def _read_by_a_build(repo: RepoContext, lock: str) -> Iterator[str]:
+    """setup.cfg and setup.py, where pyproject.toml leaves its dependencies to them (``dynamic``): a lock
+    of uv or pdm is made from what they say then."""
+    manifest = posixpath.join(posixpath.dirname(lock), "pyproject.toml")
+    if kind_of(lock) not in {Kind.UV_LOCK, Kind.PDM_LOCK} or not repo.has(manifest):
+        return
+    with suppress(RecipeError, RepositoryError):
+        own = table_of(parse_toml(manifest, repo.read_text(manifest)), "project")
+        if "dependencies" in texts(own.get("dynamic")):
+            yield from (posixpath.join(posixpath.dirname(lock), name) for name in _SETUP)
 
 
 def _manifest_projects(

@@ -32,7 +32,8 @@ class Place:
     """One place that holds the package in ``current`` (None: no version can be read there).
 
     ``keys`` lead to a string of a TOML file; ``blocker`` says why the place can't be changed: the
-    sentence is "<path> asks for <package> …, but <this>.".
+    sentence is "<path> asks for <package> …, but <this>.". ``asked``: what it asks for, also where that is
+    nothing to edit (a program's text); None: a lock, which holds one version.
     """
 
     path: str
@@ -41,6 +42,12 @@ class Place:
     declaration: Declaration | None = None
     keys: tuple[str | int, ...] = ()
     blocker: str | None = None
+    asked: Declaration | None = None
+
+    @property
+    def is_range(self) -> bool:
+        """Is ``current`` no version that is locked or pinned, but what is asked for at least?"""
+        return self.asked is not None and self.asked.pin is None
 
 
 def survey(repo: RepoContext, package: str) -> tuple[Place, ...]:
@@ -143,7 +150,7 @@ def _read_setup_py(path: str, kind: Kind, text: str, package: str) -> Iterator[P
         declaration = declaration_in(match["text"], package)
         if declaration is not None and declaration.clauses:
             why = "it is a program, which no recipe edits"
-            yield Place(path, kind, current_of(declaration), blocker=why)
+            yield Place(path, kind, current_of(declaration), blocker=why, asked=declaration)
 
 
 @lru_cache(maxsize=_TEXTS)
@@ -163,7 +170,8 @@ def setup_cfg_requirements(text: str) -> tuple[str, ...]:
 def _declared(
     path: str, kind: Kind, declaration: Declaration, keys: tuple[str | int, ...] = ()
 ) -> Place:
-    return Place(path, kind, current_of(declaration), declaration, keys, declaration.refusal)
+    current, refusal = current_of(declaration), declaration.refusal
+    return Place(path, kind, current, declaration, keys, refusal, asked=declaration)
 
 
 _READERS: dict[Kind, Callable[[str, Kind, str, str], Iterator[Place]]] = {

@@ -11,7 +11,7 @@ from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Folders at a project's root whose Python files are no part of what it is.
-_ASIDE = frozenset({"test", "tests", "testing", "doc", "docs", "example", "examples", "bench"})
+ASIDE = frozenset({"test", "tests", "testing", "doc", "docs", "example", "examples", "bench"})
 
 #: Files that a tool runs; nobody imports them.
 _RUN = frozenset({"setup.py", "conftest.py", "noxfile.py", "fabfile.py", "tasks.py", "__main__.py"})
@@ -35,7 +35,7 @@ def own_packages(repo: RepoContext, folder: str) -> tuple[str, ...]:
             pure = PurePosixPath(path)
             if pure.name == "__init__.py" and pure.parent.parent == PurePosixPath(root):
                 found.append(str(pure.parent))
-    return tuple(path for path in found if PurePosixPath(path).name not in {*_ASIDE, "src"})
+    return tuple(path for path in found if PurePosixPath(path).name not in {*ASIDE, "src"})
 
 
 def modules(context: GateContext, folder: str) -> tuple[str, ...]:
@@ -73,6 +73,6 @@ def _module(repo: RepoContext, folder: str, path: str) -> str | None:
         return None
     if parts[-1] == "__init__":
         parts = parts[:-1]
-    if not parts or parts[0] in _ASIDE or not all(part.isidentifier() for part in parts):
+    if not parts or parts[0] in ASIDE or not all(part.isidentifier() for part in parts):
         return None
     return ".".join(parts)

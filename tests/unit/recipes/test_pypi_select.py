@@ -14,6 +14,22 @@ from tests.unit.recipes.support import FakeClients, advisory, refusal, repositor
 UNSUPPORTED = RefusalReason.RECIPE_UNSUPPORTED
 NOT_AFFECTED = RefusalReason.NOT_AFFECTED
 
+UV_LOCK = """\
+version = 1
+requires-python = ">=3.9"
+
+[[package]]
+name = "app"
+version = "1"
+source = { editable = "." }
+dependencies = [{ name = "idna" }]
+
+[[package]]
+name = "idna"
+version = "3.7"
+source = { registry = "https://example.org/simple" }
+"""
+
 
 @pytest.mark.parametrize(
     ("files", "reason", "words"),
@@ -43,6 +59,16 @@ NOT_AFFECTED = RefusalReason.NOT_AFFECTED
             {
                 "pdm.lock": '[[package]]\nname = "idna"\nversion = "3.7"\n',
                 "pyproject.toml": pyproject("idna>=3.0"),
+            },
+            NOT_AFFECTED,
+            "idna",
+        ),
+        # setup.cfg is what the lock is made from, and the lock has chosen.
+        (
+            {
+                "uv.lock": UV_LOCK,
+                "pyproject.toml": '[project]\nname = "app"\ndynamic = ["dependencies"]\n',
+                "setup.cfg": "[options]\ninstall_requires =\n  idna>=3.0\n",
             },
             NOT_AFFECTED,
             "idna",
@@ -91,6 +117,16 @@ def test_no_fixed_version(tmp_path: Path) -> None:
     assert refusal(plugin, none, repo).reason is RefusalReason.NO_FIXED_VERSION
     below = advisory("PyPI", "idna", [("0", "2.9"), ("3.0", None)])
     assert refusal(plugin, below, repo).reason is RefusalReason.NO_FIXED_VERSION
+
+
+@pytest.mark.parametrize(
+    "manifest", ['[project]\nname = "app"\n', "[project]\nname = 'app'\ndynamic = ['version']\n"]
+)
+def test_what_a_lock_is_not_made_from_is_raised_beside_it(tmp_path: Path, manifest: str) -> None:
+    setup = "[options]\ninstall_requires =\n  idna>=3.0\n"
+    files = {"uv.lock": UV_LOCK, "pyproject.toml": manifest, "setup.cfg": setup}
+    outline = build_ecosystem(FakeClients()).outline(RECORD, repository(tmp_path, files))
+    assert [(move.manifest, move.before) for move in outline.moves] == [("setup.cfg", ("3.0",))]
 
 
 @pytest.mark.parametrize(
