@@ -28,6 +28,10 @@ from fallback_tier.prompt.redact import redact_secrets
 SAME_FAILURE_LIMIT = 3
 
 
+#: Of a failed attempt, in a question: the gate, the first assertions and what was tried fit; the record has
+#: the rest.
+_MAX_LAST_WORDS = 700
+
 #: Tests that a question names; the record has all of them.
 _NAMED_TESTS = 20
 
@@ -145,7 +149,7 @@ def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
         return _contradiction(_own_attempts(state)) or Ask(
             EscalationReason.RETRY_REFUSED,
             f"{len(state.prior_attempts)} attempt(s) failed, and the next gave no patch: "
-            f"{refused.sentence}",
+            f"{refused.sentence} {_last_words(state.prior_attempts[-1])}",
         )
     return Refuse(refused.reason, refused.sentence)
 
@@ -230,6 +234,12 @@ def _contradiction(attempts: Sequence[AttemptSummary]) -> Ask | None:
         f"{_some(against.contradicting_tests)}. If they assert what the advisory calls the flaw, the patch "
         "is right and they must change with it; else it broke what they test.",
     )
+
+
+def _last_words(attempt: AttemptSummary) -> str:
+    """How an attempt failed and what it had tried, on one line: who is asked has not seen it."""
+    words = " ".join(attempt.prior_failure_summary.split())
+    return words if len(words) <= _MAX_LAST_WORDS else f"{words[:_MAX_LAST_WORDS]} …"
 
 
 def _some(names: Sequence[str]) -> str:
