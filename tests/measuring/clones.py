@@ -50,9 +50,14 @@ def commit(root: Path, message: str) -> None:
 
 
 def copy(root: Path, place: Path) -> Path:
-    """Another clean working tree of the same commit. Raises RuntimeError."""
+    """Another clean working tree of the same commit, with the same remote. Raises RuntimeError."""
     options = ("-q", "--shared", "--no-hardlinks")
     git(place.parent, "clone", *options, str(root), str(place))
+    if "origin" in git(root, "remote").decode().split():
+        public = git(root, "remote", "get-url", "origin").decode().strip()
+        git(place, "remote", "set-url", "origin", public)
+    else:
+        git(place, "remote", "remove", "origin")
     return place
 
 

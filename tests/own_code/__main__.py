@@ -9,9 +9,9 @@ from tests.measuring.halves import Half, may_look
 from tests.measuring.loop import measure, options, tell_of
 from tests.measuring.process import end_with_all
 from tests.measuring.rows import read_page
+from tests.measuring.tool import SCRIPT
 from tests.own_code import report
 from tests.own_code.cases import Case, Record, load_cases, read_records
-from tests.own_code.command import SCRIPT
 from tests.own_code.results import Result
 from tests.own_code.running import Options, run_case
 

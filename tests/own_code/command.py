@@ -2,19 +2,14 @@
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 from tests.measuring.process import Done, run_to_end
 from tests.own_code.author import Author, serving
 from tests.own_code.ends import End, fix_of_answer, judged_on_record, read_end
-
-#: The command of this environment.
-SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
 
 #: One run: up to four attempts, each with an install, a build and a suite at two commits.
 RUN_TIMEOUT_S = 1_800
@@ -82,17 +77,3 @@ def _environ() -> dict[str, str]:
     hidden = ("ANTHROPIC_", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
     return {**kept, "FALLBACK_TIER_API_KEY": "none", "COLUMNS": "200"}
-
-
-@cache
-def version_of(script: Path) -> str:
-    """What the tool calls itself; of this checkout's own also the commit."""
-    told = subprocess.run(
-        [script, "--version"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    if script != SCRIPT:
-        return told
-    told_by_git = ["git", "describe", "--always", "--dirty=+changes"]
-    here = Path(__file__).parent
-    commit = subprocess.run(told_by_git, cwd=here, capture_output=True, text=True).stdout.strip()
-    return f"{told} at {commit}" if commit else told
