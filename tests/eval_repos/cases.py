@@ -49,7 +49,8 @@ class Project(Frozen):
     ``by``: the client that makes the lock and installs: npm, yarn, pnpm, poetry, pipenv, pip-tools with
     ``@version``, or uv, or pip (requirements as they are). ``locks`` False: it has no lock. ``seed``:
     versions that the lock holds, as an old one does; ``at``: nothing published later (uv, pip-tools).
-    ``requirements``: the files that pip installs. ``check``: a command that passes at the base.
+    ``requirements``: the files that pip installs; ``groups``: optional ones that poetry does.
+    ``check``: a command that passes at the base.
     """
 
     place: str = "."
@@ -58,6 +59,7 @@ class Project(Frozen):
     seed: dict[str, str] = {}  # noqa: RUF012 (frozen)
     at: str = ""
     requirements: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
     python: str = "3.11"
     check: str = ""
 

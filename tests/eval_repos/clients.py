@@ -50,6 +50,9 @@ _SETTINGS = {
     "PYTHONHOME": "",
     "npm_config_omit_lockfile_registry_resolved": "false",
     "npm_config_ignore_scripts": "true",
+    # A host that isn't there is soon known not to be.
+    "npm_config_fetch_retry_mintimeout": "1000",
+    "npm_config_fetch_retry_maxtimeout": "5000",
     "npm_config_audit": "false",
     "npm_config_fund": "false",
     "npm_config_update_notifier": "false",
@@ -65,15 +68,16 @@ class Clients:
     _making: threading.Lock = field(default_factory=threading.Lock, compare=False)
 
     @cached_property
-    def index(self) -> str:
-        """The Python index that this machine's clients ask. Raises UnreachableError."""
-        return self.more.get("UV_DEFAULT_INDEX") or Upstream.discover().pypi
+    def registries(self) -> Upstream:
+        """Those that this machine's clients ask, or the one on loopback. Raises UnreachableError."""
+        index, npm = self.more.get("UV_DEFAULT_INDEX"), self.more.get("npm_config_registry")
+        return Upstream(npm.rstrip("/"), index) if index and npm else Upstream.discover()
 
     @cached_property
     def environ(self) -> dict[str, str]:
         """For every client and check: the user's own, without what changes a lock."""
         told = {**os.environ, **_SETTINGS, **self.more}
-        told["PIP_INDEX_URL"] = told["POETRY_PYPI_MIRROR_URL"] = self.index
+        told["PIP_INDEX_URL"] = told["POETRY_PYPI_MIRROR_URL"] = self.registries.pypi
         return {name: value for name, value in told.items() if value}
 
     def run(

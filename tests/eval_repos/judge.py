@@ -168,6 +168,8 @@ def _whatever_the_end(seen: Seen) -> Iterator[Problem]:
         return
     yield from works_as_before(seen.base, seen.after)
     left = affected(seen.records, case.ecosystem, seen.after.held)
+    for path, copy in sorted(seen.after.pinned):
+        left += [f"{it} in {path}" for it in affected(seen.records, case.ecosystem, [copy])]
     if left and told.outcome == "fixed":
         yield Problem(kind=Kind.STILL_AFFECTED, detail=", ".join(left))
     alien = [path for path in seen.change.before if not _is_manifest(path)]
@@ -198,7 +200,7 @@ def _held(seen: Seen, end: End) -> Iterator[Problem]:
     words = told.words.lower()
     if missing := [word for word in end.words if word.lower() not in words]:
         yield Problem(kind=Kind.WRONG_REASON, detail=f"does not name {', '.join(missing)}")
-    if end.outcome in {Outcome.FIXED, Outcome.PARTLY} and seen.after.installs:
+    if end.outcome in {Outcome.FIXED, Outcome.PARTLY} and seen.after.installs == seen.base.installs:
         yield from _versions(seen, end)
     if end.lines is not None and seen.change.lines > end.lines:
         detail = f"{seen.change.lines} lines, {end.lines} at most"
@@ -220,7 +222,7 @@ def _versions(seen: Seen, end: End) -> Iterator[Problem]:
         for name, _ in seen.base.held ^ seen.after.held
         if name not in named and not any(fnmatchcase(name, one) for one in end.along)
     }
-    if seen.base.installs and others:
+    if others:
         yield Problem(kind=Kind.TOO_MUCH, detail=", ".join(sorted(others)))
 
 

@@ -18,8 +18,8 @@ from tests.eval_repos.cases import Case, Project
 from tests.eval_repos.clients import Clients
 from tests.measuring.clones import clone, commit, git
 
-#: Stands for the Python index in a text of ours.
-INDEX = "{index}"
+#: What stands for a registry in a text of ours.
+_INDEX, _NPM_REGISTRY = "{index}", "{npm}"
 
 #: A note in uv's lock that it was made with a date: a project that was locked on that day has none.
 _UV_DATE = re.compile(r'\[options\]\nexclude-newer = "[^"]*"\n\n')
@@ -39,12 +39,12 @@ def make(case: Case, folder: Path, clients: Clients, clones: Path | None = None)
         git(root, "init", "-q", "-b", "main")
     texts = {**case.source_texts(), **case.files}
     for path, text in texts.items():
-        _write(root / path, text.replace(INDEX, clients.index), crlf=path in case.crlf)
+        _write(root / path, _placed(text, clients), crlf=path in case.crlf)
     for project in case.project:
         if project.locks and not (case.repo and not project.seed and not project.at):
             _lock(project, root / project.place, clients)
     for path, old, new in case.patch:
-        _patch(root / path, old, new)
+        _patch(root / path, old, _placed(new, clients))
     for path, target in case.links.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).symlink_to(target)
@@ -52,6 +52,12 @@ def make(case: Case, folder: Path, clients: Clients, clones: Path | None = None)
     if git(root, "status", "--porcelain"):
         commit(root, "base")
     return root
+
+
+def _placed(text: str, clients: Clients) -> str:
+    """With the registries of this machine's clients, which no file of ours names."""
+    had = clients.registries
+    return text.replace(_INDEX, had.pypi).replace(_NPM_REGISTRY, had.npm)
 
 
 def _write(place: Path, text: str, *, crlf: bool) -> None:
@@ -89,6 +95,8 @@ def _node(project: Project, place: Path, clients: Clients) -> None:
         manifest.write_text(json.dumps(_seeded(json.loads(text), project)), encoding="utf-8")
         clients.must([*clients.had(project.by), *command], place)
         manifest.write_bytes(text)
+        if project.client == "yarn":
+            _as_asked(place / "yarn.lock", json.loads(text), project)
     clients.must([*clients.had(project.by), *command], place)
     manifest.write_bytes(text)
     shutil.rmtree(place / "node_modules", ignore_errors=True)
@@ -102,10 +110,21 @@ def _seeded(document: dict[str, Any], project: Project) -> dict[str, Any]:
                     del document[section][name]
             document["dependencies"] = {**(document.get("dependencies") or {}), **project.seed}
         case "yarn":
+            own = document.get("dependencies") or {}
+            own |= {name: it for name, it in project.seed.items() if name in own}
             document["resolutions"] = project.seed
         case _:
             document["pnpm"] = {"overrides": project.seed}
     return document
+
+
+def _as_asked(lock: Path, document: dict[str, Any], project: Project) -> None:
+    """yarn's lock says what was asked for: of what the project asks for itself, its own range again."""
+    text = lock.read_text(encoding="utf-8")
+    for name, version in project.seed.items():
+        if asked := (document.get("dependencies") or {}).get(name):
+            text = text.replace(f"\n{name}@{version}:\n", f"\n{name}@{asked}:\n")
+    lock.write_text(text, encoding="utf-8")
 
 
 def _uv(project: Project, place: Path, clients: Clients) -> None:
@@ -153,7 +172,7 @@ def _pipenv(project: Project, place: Path, clients: Clients) -> None:
     manifest = place / "Pipfile"
     text = manifest.read_bytes()
     pipenv = clients.had(project.by)
-    environment(place, project.python, clients)
+    environment(place, project.python, clients, "--seed")
     if project.seed:
         document: Any = tomlkit.parse(text.decode())
         document["packages"].update({name: f"=={it}" for name, it in project.seed.items()})
@@ -184,10 +203,10 @@ def _pip_compile(project: Project, place: Path, clients: Clients) -> None:
         clients.must([*clients.had(project.by), *options, source, "-o", target], place)
 
 
-def environment(place: Path, python: str, clients: Clients) -> Path:
+def environment(place: Path, python: str, clients: Clients, *options: str) -> Path:
     """A fresh virtual environment in the project's folder; returns its interpreter."""
     uv = clients.had("uv")
-    clients.must([*uv, "venv", "--quiet", "--clear", "--seed", "--python", python, ".venv"], place)
+    clients.must([*uv, "venv", "--quiet", "--clear", "--python", python, *options, ".venv"], place)
     return place / ".venv" / "bin" / "python"
 
 

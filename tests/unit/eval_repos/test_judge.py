@@ -52,6 +52,17 @@ def test_nothing_done_and_called_fixed_is_a_false_fixed(python: House) -> None:
     assert verdict.is_false_fixed(FIXED)
 
 
+def test_a_pin_in_a_file_that_nobody_installs_is_still_affected(python: House) -> None:
+    place = upgraded(python, "left==1.1.0")
+    (place / "requirements-docs.txt").write_text("left==1.0.0\n")
+    assert "left 1.0.0 in requirements-docs.txt" in next(
+        one.detail for one in python.judged(place).problems if one.kind is Kind.STILL_AFFECTED
+    )
+    (place / "tests").mkdir()
+    (place / "requirements-docs.txt").rename(place / "tests" / "requirements.txt")
+    assert Kind.STILL_AFFECTED not in kinds(python.judged(place))
+
+
 def test_a_version_that_breaks_the_import_is_a_false_fixed(python: House) -> None:
     verdict = python.judged(upgraded(python, "left==1.2.0"))
     assert {Kind.BROKE, Kind.WRONG_VERSION} <= kinds(verdict)
