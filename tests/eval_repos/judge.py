@@ -111,12 +111,17 @@ class Verdict(Frozen):
 
 
 def judge(seen: Seen) -> Verdict:
-    """Held against each of the case's ends; of several the one with the fewest problems counts."""
+    """Held against each of the case's ends; of several the nearest counts."""
     always = [*_whatever_the_end(seen)]
     ends = [[*_held(seen, end)] for end in seen.case.end]
-    problems = min(ends, key=len)
+    problems = min(ends, key=_badness)
     moved = sorted({name for name, _ in seen.base.held ^ seen.after.held})
     return Verdict(problems=(*always, *problems), moved=tuple(moved))
+
+
+def _badness(problems: Sequence[Problem]) -> tuple[bool, int]:
+    """Of the right kind with something wrong is nearer than of another kind."""
+    return any(one.kind is Kind.WRONG_END for one in problems), len(problems)
 
 
 def works_as_before(base: Looked, after: Looked) -> Iterator[Problem]:

@@ -134,6 +134,9 @@ def _wrong(rows: Sequence[Result]) -> str:
         cells += [(row.name, row.label, "plan and fix differ", said) for said in row.unlike]
         if not row.is_right and row.told.words:
             cells.append((row.name, row.label, "the tool's words", row.told.words))
+        if not row.is_right and row.told.first_said:
+            failed = f"first attempt: {', '.join(row.told.first_failed)}"
+            cells.append((row.name, row.label, failed, row.told.first_said))
     return table(("case", "label", "what", "words"), cells) if cells else "Nothing.\n"
 
 

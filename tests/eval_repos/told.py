@@ -23,7 +23,7 @@ Places = Iterable[tuple[str, str]]
 class Told(Frozen):
     """``outcome``: as ``Outcome`` names it, or patched, error, timeout. ``words``: its sentences.
 
-    ``first_failed``: the gates that failed the first attempt.
+    ``first_failed``: the gates that failed the first attempt; ``first_said``: what was kept of why.
     """
 
     code: int | None
@@ -33,6 +33,7 @@ class Told(Frozen):
     headline: str = ""
     attempts: int = 0
     first_failed: tuple[str, ...] = ()
+    first_said: str = ""
     traceback: bool = False
     seconds: float = 0.0
 
@@ -63,6 +64,7 @@ def read_told(done: Done, seconds: float, places: Places = ()) -> Told:
         headline="; ".join(str(it["headline"]) for it in parts if it.get("headline")),
         attempts=max((int(it.get("attempts") or 0) for it in parts), default=0),
         first_failed=tuple(_first_failed(parts)),
+        first_said=_short(" ".join(_first_said(parts)), places),
         **facts,
     )
 
@@ -114,6 +116,12 @@ def _first_failed(parts: list[Document]) -> Iterator[str]:
             for verdict in one.get("verdicts") or ():
                 if verdict.get("status") == "failed":
                     yield str(verdict.get("gate"))
+
+
+def _first_said(parts: list[Document]) -> Iterator[str]:
+    for one in parts:
+        for attempt in (one.get("prior_attempts") or ())[:1]:
+            yield str(attempt.get("prior_failure_summary") or "")
 
 
 def _short(text: str, places: Places) -> str:

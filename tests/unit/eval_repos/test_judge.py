@@ -138,6 +138,8 @@ def test_of_several_ends_the_nearest_counts(python: House) -> None:
     told = Told(code=4, outcome="refused", reasons=("x",), words="y")
     ends = [*end(versions={"left": "==1.1.0"}), *end(outcome="refused")]
     assert python.judged(python.tree(), told, ends).is_right
+    named = [*ends[:1], *end(outcome="refused", words=["left"])]
+    assert kinds(python.judged(python.tree(), told, named)) == {Kind.WRONG_REASON}
 
 
 def test_npm_trees_are_judged_as_npm_installs_them(node: House) -> None:
