@@ -105,8 +105,8 @@ FIGURES = (
 class Compared:
     """The tool beside one peer, over the cases that the peer is for.
 
-    ``wins``: it ended rightly, and the peer did not serve, or by more lines. ``losses``: the peer served,
-    and it did not end rightly, or by more lines. ``broke``: the peer broke what worked.
+    Where both serve, fewer lines win. Else it wins where it ended rightly and the peer did not serve, and
+    loses where the peer served and it did not end rightly. ``broke``: the peer broke what worked.
     """
 
     peer: str

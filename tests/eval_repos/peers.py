@@ -194,7 +194,7 @@ def _ended(
     places = [(str(place), "REPO"), (str(clients.folder), "CLIENTS"), (str(Path.home()), "~")]
     return PeerEnd(
         peer=name,
-        cleared=after.installs and not left,
+        cleared=after.installs == base.installs and not left,
         works=not wrong,
         lines=lines,
         moved=len({package for package, _ in base.held ^ after.held}) if after.installs else 0,

@@ -27,11 +27,11 @@ before the case first
 ran. Peers get the same base, and the same judge.
 """
 
-_PEERS = """*Serves*: no affected copy is left, and everything installs and works as before. *Win*: the \
-tool ended rightly, and
-the peer did not serve or changed more lines; *loss*: the peer served, and the tool did not end rightly, \
-or changed more lines.
-npm's own commands are run by the installed npm, and told to keep the lock's version.
+_PEERS = """*Serves*: no affected copy is left, and everything installs and works as before. Where both \
+serve, fewer lines win.
+Else it is a *win* where the tool ended rightly and the peer does not serve, and a *loss* where the peer \
+serves and the tool did
+not end rightly. npm's own commands are run by the installed npm, and told to keep the lock's version.
 """
 
 _MARKS = {1: "win", 0: "-", -1: "**loss**"}

@@ -53,8 +53,8 @@ class Result(Frozen):
 
     @property
     def serves(self) -> bool:
-        """Fixed, rightly: what a peer's end is held against."""
-        return self.told.outcome == "fixed" and self.is_right
+        """As a peer does: nothing affected is left, and all works as before, however large the diff."""
+        return self.told.outcome == "fixed" and not self.is_false_fixed
 
     @property
     def smallest_peer(self) -> int | None:

@@ -15,6 +15,7 @@ from tests.measuring.halves import Half
 from tests.measuring.rows import read_page
 
 BROKE = Verdict(problems=(Problem(kind=Kind.BROKE, detail="no pad"),))
+LARGE = Verdict(problems=(Problem(kind=Kind.TOO_LARGE, detail="more than is honest"),))
 REFUSED = Told(code=4, outcome="refused", reasons=("no_fixed_version",), words="none | known")
 
 
@@ -54,15 +55,16 @@ def test_figures_come_from_the_rows() -> None:
         row("b", verdict=BROKE, lines=90),
         row("c", told=REFUSED, lines=0, unlike=("only planned: move x",)),
         row("d", told=REFUSED.model_copy(update={"traceback": True}), lines=0),
+        row("e", verdict=LARGE, lines=10, peers=(peer(works=False, lines=1), peer(lines=6))),
     ]
     assert values(*rows) == [
-        "1 of 4 (25 %)",
-        "1 of 4 (25 %)",
-        "3 of 4 (75 %)",
-        "3 of 4 (75 %)",
-        "6 lines, the peer's 8 (over 1)",
+        "1 of 5 (20 %)",
+        "1 of 5 (20 %)",
+        "3 of 5 (60 %)",
+        "4 of 5 (80 %)",
+        "8 lines, the peer's 7 (over 2)",
     ]
-    assert [one.met(rows) for one in FIGURES] == [False, False, False, False, True]
+    assert not any(one.met(rows) for one in FIGURES)
     page = report.render(rows)
     for one in FIGURES:
         assert f"| {one.name} | {one.goal} | {one.value(rows)} |" in page
@@ -78,6 +80,8 @@ def test_figures_come_from_the_rows() -> None:
         (row("a"), peer(lines=4), 0, 1),
         (row("a"), peer(works=False), 1, 0),
         (row("a", verdict=BROKE), peer(), 0, 1),
+        (row("a", verdict=LARGE, lines=7), peer(), 1, 0),
+        (row("a", verdict=LARGE, lines=9), peer(), 0, 1),
         (row("a", verdict=BROKE), peer(works=False), 0, 0),
         (row("a", told=REFUSED, lines=0), peer(cleared=False), 1, 0),
         (row("a", told=REFUSED, lines=0), peer(), 0, 0),
