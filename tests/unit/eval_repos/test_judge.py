@@ -87,6 +87,13 @@ def test_a_lock_that_does_not_resolve_is_a_false_fixed(python: House) -> None:
     assert verdict.is_false_fixed(FIXED)
 
 
+def test_a_lock_that_is_out_of_step_with_its_manifest_does_not_resolve(python: House) -> None:
+    place = upgraded(python, "left==1.1.0")
+    manifest = place / "pyproject.toml"
+    manifest.write_text(manifest.read_text().replace("left>=1.0.0", "left>=1.2.0"))
+    assert Kind.DOES_NOT_RESOLVE in kinds(python.judged(place))
+
+
 def test_a_package_that_need_not_move_is_too_much(python: House) -> None:
     moved = upgraded(python, "left==1.1.0", "right==1.1.0")
     assert Kind.TOO_MUCH in kinds(python.judged(moved))
@@ -103,8 +110,8 @@ def test_more_lines_than_an_honest_diff_has_are_too_many(python: House) -> None:
 
 def test_a_file_that_is_no_manifest_is_not_touched(python: House) -> None:
     place = upgraded(python, "left==1.1.0")
-    (place / "test_app.py").write_text("")
-    assert Kind.BREACH in kinds(python.judged(place))
+    (place / "test_app.py").write_text("import left\n")
+    assert "changed test_app.py" in [one.detail for one in python.judged(place).problems]
 
 
 def test_an_end_of_another_kind_is_wrong(python: House) -> None:
