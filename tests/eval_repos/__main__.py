@@ -116,8 +116,9 @@ def _check(folder: Path) -> int:
     cases, history = load_cases(), read_history()
     digests = {case.name: (case.sha256, case.half) for case in cases}
     stated = [(one.name, one.expected_sha256) for one in history]
-    found = faults(cases, history)
-    return tell_of([*found, *report.check(report.read(folder), read_page(folder), digests, stated)])
+    rows = report.read(folder)
+    found = [*faults(cases, history), *report.check(rows, read_page(folder), digests, stated)]
+    return tell_of([*found, *report.missed(rows)])
 
 
 def _tell(result: Result, which: str, *, as_json: bool) -> None:

@@ -20,7 +20,7 @@ from tests.eval_repos.looking import Looked, look
 from tests.eval_repos.making import changed_lines, make
 from tests.eval_repos.peers import run_peers
 from tests.eval_repos.results import Base, Result
-from tests.eval_repos.told import answer, read_told
+from tests.eval_repos.told import answer, has_traceback, read_told
 from tests.measuring.clones import copy
 from tests.measuring.process import Done, run_to_end
 from tests.measuring.tool import SCRIPT, version_of
@@ -167,12 +167,13 @@ def look_at_base(
 def _measured(case: Case, records: list[Record], root: Path, run: _Run, began: float) -> Result:
     options, folder = run.options, run.folder
     base, hit = base_of(case, records, root, options.clients)
-    planned = answer(run.give("plan", copy(root, folder / "planned")))
+    planning = run.give("plan", copy(root, folder / "planned"))
     work = copy(root, folder / "fixed")
     started = time.monotonic()
     done = run.give("fix", work)
     places = [(str(folder), "FOLDER"), (str(Path.home()), "~")]
     told = read_told(done, time.monotonic() - started, places)
+    told = told.model_copy(update={"traceback": told.traceback or has_traceback(planning)})
     before, lines = changed_lines(work)
     after = {path: text_at(work / path) for path in before}
     seen = Seen(
@@ -203,7 +204,7 @@ def _measured(case: Case, records: list[Record], root: Path, run: _Run, began: f
         told=told,
         verdict=judge(seen),
         lines=lines,
-        unlike=tuple(agreeing.differences(planned, fixed, run.applied(fixed))),
+        unlike=tuple(agreeing.differences(answer(planning), fixed, run.applied(fixed))),
         peers=peers,
         seconds=round(time.monotonic() - began, 1),
         made=datetime.now(UTC).date().isoformat(),

@@ -23,7 +23,8 @@ Places = Iterable[tuple[str, str]]
 class Told(Frozen):
     """``outcome``: as ``Outcome`` names it, or patched, error, timeout. ``words``: its sentences.
 
-    ``first_failed``: the gates that failed the first attempt; ``first_said``: what was kept of why.
+    ``traceback``: of ``fix``, or of the ``plan`` before it. ``first_failed``: the gates that failed the
+    first attempt; ``first_said``: what was kept of why.
     """
 
     code: int | None
@@ -47,7 +48,7 @@ def read_told(done: Done, seconds: float, places: Places = ()) -> Told:
     """How a run of ``fix --json`` ended."""
     places = tuple(places)
     facts: dict[str, Any] = {"code": done.code, "seconds": round(seconds, 1)}
-    facts["traceback"] = _TRACEBACK in done.err or _TRACEBACK in done.out
+    facts["traceback"] = has_traceback(done)
     document = answer(done)
     if done.code is None:
         return Told(outcome="timeout", words=_short(done.err[-_WORDS_CHARS:], places), **facts)
@@ -67,6 +68,11 @@ def read_told(done: Done, seconds: float, places: Places = ()) -> Told:
         first_said=_short(" ".join(_first_said(parts)), places),
         **facts,
     )
+
+
+def has_traceback(done: Done) -> bool:
+    """Did a command end in what only its authors can read?"""
+    return _TRACEBACK in done.err or _TRACEBACK in done.out
 
 
 def answer(done: Done) -> Document | None:

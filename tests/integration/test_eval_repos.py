@@ -3,6 +3,7 @@
 Hermetic: no registry but ours. The cases with the real ones: ``make eval-repos``.
 """
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,6 @@ def test_a_whole_run_is_judged(case: Case, tmp_path: Path) -> None:
 
 
 def test_a_tool_that_only_says_so_is_found_out(tmp_path: Path) -> None:
-    import sys
-
     liar = tmp_path / "liar"
     liar.write_text(LIAR.format(python=sys.executable))
     liar.chmod(0o755)
@@ -53,6 +52,17 @@ def test_a_tool_that_only_says_so_is_found_out(tmp_path: Path) -> None:
     assert row.is_false_fixed
     assert Kind.STILL_AFFECTED in {one.kind for one in row.verdict.problems}
     assert row.tool == "liar 1.0"
+    assert not row.told.traceback
+
+
+def test_a_plan_that_crashes_is_a_traceback(tmp_path: Path) -> None:
+    crash = "#!{python}\nimport sys\nif '--version' not in sys.argv: raise KeyError(sys.argv[1])\n"
+    script = tmp_path / "crash"
+    script.write_text(crash.format(python=sys.executable))
+    script.chmod(0o755)
+    row = run(uv_case(), tmp_path, script=script, with_peers=False)
+    assert row.told.traceback
+    assert row.unlike == ("plan gave no answer",)
 
 
 def test_a_base_that_is_not_affected_is_no_case(tmp_path: Path) -> None:

@@ -118,7 +118,6 @@ STATED = [(name, "2" * 64) for name in ("a", "b")]
             "never stated",
         ),
         (lambda rows: [row("a", lines=7), rows[1]], "not the one of the results"),
-        (lambda rows: [rows[0], row("b", verdict=BROKE)], "1 ends say fixed"),
         (lambda rows: [*rows, row("gone")], "gone (now) is of another form"),
     ],
 )
@@ -127,3 +126,14 @@ def test_the_check_notices(change: Callable[[list[Result]], list[Result]], said:
     assert report.check(rows, report.render(rows), DIGESTS, STATED) == []
     found = report.check(change(rows), report.render(rows), DIGESTS, STATED)
     assert any(said in line for line in found), found
+
+
+def test_what_must_never_be_is_named() -> None:
+    crashed = REFUSED.model_copy(update={"traceback": True})
+    rows = [
+        row("a"),
+        row("b", verdict=BROKE),
+        row("c", told=crashed),
+        row("d", "old", verdict=BROKE),
+    ]
+    assert report.missed(rows) == ["b: says fixed, and is not", "c: a traceback"]
