@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
-.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit record record-registry lock clean
+.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-repos bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit record record-registry lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
@@ -21,6 +21,7 @@ help:
 	@echo "make eval-fixes ARGS='--model M --base-url U'   a model over vulnerable mini-projects"
 	@echo "make proofs      fix real packages at vulnerable versions, each with a proof of its flaw"
 	@echo "make eval-own DATA=../shared/data   real packages in their own repositories, answers known beforehand"
+	@echo "make eval-repos DATA=../shared/data   whole runs of fix over repositories of every kind, beside peers"
 	@echo "make lock   renew requirements.lock from pyproject.toml"
 
 setup: $(STAMP)
@@ -103,6 +104,10 @@ proofs: setup
 # Real packages in their own repositories, no model; goes on where it stopped: ARGS="--clones DIR --label baseline".
 eval-own: setup
 	$(BIN)/python -m tests.own_code --data $(or $(DATA),../shared/data) $(ARGS)
+
+# Whole runs of fix with gates, judged, beside peers; goes on where it stopped: ARGS="--only NAME --clones DIR".
+eval-repos: setup
+	$(BIN)/python -m tests.eval_repos --data $(or $(DATA),../shared/data) $(ARGS)
 
 # Ten million events, 8 GB: made and verified once; half an hour. ARGS="--events 1000000 --place DIR".
 bench-audit-memory: bench-setup

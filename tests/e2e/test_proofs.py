@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.measuring.rows import read_page
 from tests.proofs import report
 from tests.proofs.cases import CASES, Case, load_cases
 from tests.proofs.running import Result, run_case
@@ -52,7 +53,7 @@ def test_a_patch_that_leaves_the_flaw_is_not_accepted(tmp_path: Path) -> None:
 
 
 def test_the_committed_report_fits_results_and_cases() -> None:
-    page = (report.FOLDER / report.REPORT).read_text(encoding="utf-8")
+    page = read_page(report.FOLDER)
     assert report.check(report.read(), page, digests()) == []
 
 
@@ -68,7 +69,7 @@ def test_the_committed_report_fits_results_and_cases() -> None:
     ],
 )
 def test_the_check_notices(change: Callable[[list[Result]], list[Result]], said: str) -> None:
-    page = (report.FOLDER / report.REPORT).read_text(encoding="utf-8")
+    page = read_page(report.FOLDER)
     found = report.check(change(list(report.read())), page, digests())
     assert any(said in line for line in found), found
 

@@ -11,13 +11,13 @@ import lzma
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
+from tests.measuring.halves import Half
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases.toml"
@@ -28,13 +28,6 @@ DATA_FILE = "solved-examples.jsonl.xz"
 
 #: What a proof's file is made from: upstream's test file after its change, or one of ours.
 _UPSTREAM, _OURS = "upstream:", "ours:"
-
-
-class Half(StrEnum):
-    """Half of the cases is set aside, and looked at once."""
-
-    SEEN = "seen"
-    SET_ASIDE = "set aside"
 
 
 class Case(Frozen):

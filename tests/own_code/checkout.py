@@ -2,20 +2,15 @@
 
 import json
 import re
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fallback_tier.advisory import compare_versions
+from tests.measuring.clones import clone, copy, git
 from tests.own_code.cases import PROOFS, Case, Record
-
-#: One git command; a whole clone over a slow line is the longest.
-_GIT_TIMEOUT_S = 1_800
-
-_PUBLIC = "https://github.com"
 
 #: A bound as npm's data writes it.
 _FIXED = re.compile(r"(?:>=\s*|v)?(?P<version>\d+(?:\.\d+)*(?:[-.+][0-9A-Za-z.+-]+)?)")
@@ -46,9 +41,7 @@ class Checkout:
 
     def copy(self, place: Path) -> "Checkout":
         """Another clean working tree of the same commit."""
-        options = ("-q", "--shared", "--no-hardlinks")
-        git(place.parent, "clone", *options, str(self.root), str(place))
-        return Checkout(place, self.fix_commit, self.absent)
+        return Checkout(copy(self.root, place), self.fix_commit, self.absent)
 
 
 def check_out(case: Case, folder: Path, clones: Path | None) -> Checkout:
@@ -57,27 +50,8 @@ def check_out(case: Case, folder: Path, clones: Path | None) -> Checkout:
     From a local clone where there is one, else from where the public has it; the remote is the public
     one in either case.
     """
-    public = f"{_PUBLIC}/{case.repo}"
-    local = None if clones is None else clones / f"{case.repo.replace('/', '+')}.git"
-    root = folder / case.repo.rpartition("/")[2]
-    if local is not None and local.exists():
-        git(folder, "clone", "-q", "--shared", "--no-checkout", str(local.resolve()), str(root))
-        git(root, "remote", "set-url", "origin", public)
-    else:
-        git(folder, "clone", "-q", "--no-checkout", public, str(root))
-    git(root, "checkout", "-q", "-B", "main", case.commit)
-    return Checkout(root, case.fix_commit, _without_absent(root))
-
-
-def _without_absent(root: Path) -> tuple[str, ...]:
-    """Take away what git could not check out, by name, so that the tree is clean."""
-    told = git(root, "ls-files", "-z", "--deleted").decode()
-    absent = tuple(filter(None, told.split("\0")))
-    if absent:
-        git(root, "rm", "-q", "--cached", "--", *absent)
-        who = ("-c", "user.name=own-code", "-c", "user.email=own-code@example.invalid")
-        git(root, *who, "commit", "-q", "--no-verify", "-m", "Without files that the clone lacks")
-    return absent
+    root, absent = clone(case.repo, case.commit, folder, clones)
+    return Checkout(root, case.fix_commit, absent)
 
 
 def advisory_of(record: Record) -> dict[str, Any]:
@@ -151,13 +125,3 @@ def write_advisory(record: Record, folder: Path) -> Path:
     place = folder / "advisory.json"
     place.write_text(json.dumps(advisory_of(record)), encoding="utf-8")
     return place
-
-
-def git(cwd: Path, *arguments: str) -> bytes:
-    """What git prints. Raises RuntimeError with its own words."""
-    command: Sequence[str] = ("git", *arguments)
-    done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=_GIT_TIMEOUT_S)
-    if done.returncode != 0:
-        said = " ".join(done.stderr.decode("utf-8", "replace").split())
-        raise RuntimeError(f"git {arguments[0]}: {said[-300:]}")
-    return done.stdout

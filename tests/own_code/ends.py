@@ -11,15 +11,10 @@ from enum import StrEnum
 from typing import Any
 
 from fallback_audit.frozen import Frozen
-
-#: How much of the tool's own words a row keeps.
-SAID_CHARS = 300
+from tests.measuring.words import SAID_CHARS, cleaned
 
 #: The question that the tool asks where tests of the base commit assert the flaw.
 _CONTRADICTED = "tests_contradict_patch"
-
-#: A host that a client was configured with says something about a machine.
-_HOST = re.compile(r"\b(https?://)[^\s/'\"]+")
 
 
 class Gate(Frozen):
@@ -89,13 +84,6 @@ class Stopped(Frozen):
     stop: Stop
     what: str = ""
     said: str = ""
-
-
-def cleaned(text: str, places: Iterable[tuple[str, str]] = ()) -> str:
-    """One line, short, without places of this machine."""
-    for place, name in places:
-        text = text.replace(place, name)
-    return _HOST.sub(r"\1HOST", " ".join(text.split()))[:SAID_CHARS]
 
 
 def read_end(

@@ -3,21 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tests.measuring.rows import Share
 from tests.own_code.results import Result
 from tests.own_code.shown import Shown
-
-
-@dataclass(frozen=True)
-class Share:
-    """``part`` of ``whole``."""
-
-    part: int
-    whole: int
-
-    def __str__(self) -> str:
-        return f"{self.part} of {self.whole}" + (
-            f" ({100 * self.part / self.whole:.0f} %)" if self.whole else ""
-        )
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.own_code.cases import HERE, Half
+from tests.measuring.halves import Half
+from tests.measuring.rows import ROOT, in_label_order, read_rows, table, write_rows
+from tests.own_code.cases import HERE
 from tests.own_code.ends import Stop
 from tests.own_code.figures import FIGURES, false_fixed
 from tests.own_code.results import Result
 
-ROOT = Path(__file__).parents[2]
-
 #: Where results and report lie.
 FOLDER = ROOT / "docs" / "evaluation" / "own-code"
-
-RESULTS, REPORT = "results.jsonl", "report.md"
 
 #: About the output tokens that one answer may have (``Settings.max_output_tokens``): a real model could
 #: not have given a longer plan whole.
@@ -48,10 +46,8 @@ _NAMED = frozenset({Stop.GATE, Stop.PERSON, Stop.NO_PLAN, Stop.REFUSED, Stop.TOO
 
 
 def labels_of(rows: Iterable[Result]) -> list[str]:
-    """The oldest first: where it began, then what has a name, then where it is now."""
-    return sorted(
-        {row.label for row in rows}, key=lambda one: (one != "baseline", one == "now", one)
-    )
+    """The oldest first."""
+    return in_label_order(row.label for row in rows)
 
 
 def render(results: Sequence[Result], drawn: Sequence[Mapping[str, object]] = ()) -> str:
@@ -88,7 +84,7 @@ def _figures(rows: Sequence[Result]) -> str:
         (one.name, one.goal, *(str(one.share(_of(rows, label))) for label in labels))
         for one in FIGURES
     )
-    return _table(("figure", "goal", *labels), cells)
+    return table(("figure", "goal", *labels), cells)
 
 
 def _by(rows: Sequence[Result], group: Callable[[Result], str]) -> str:
@@ -100,14 +96,14 @@ def _by(rows: Sequence[Result], group: Callable[[Result], str]) -> str:
         for label in labels_of(rows)
         if (found := [row for row in _of(rows, label) if group(row) == name])
     ]
-    return _table(head, cells)
+    return table(head, cells)
 
 
 def _stops(rows: Sequence[Result]) -> str:
     labels = labels_of(rows)
     counts = {label: Counter(map(_kind, _of(rows, label))) for label in labels}
     kinds = sorted({kind for count in counts.values() for kind in count})
-    return _table(
+    return table(
         ("what stopped it", *labels),
         ((kind, *(str(counts[label][kind]) for label in labels)) for kind in kinds),
     )
@@ -126,7 +122,7 @@ def _kind(row: Result) -> str:
 def _cases(rows: Sequence[Result]) -> str:
     labels = labels_of(rows)
     head = ("case", "advisory", "installed by", *labels)
-    return _table(head, (_case(name, rows, labels) for name in sorted({row.name for row in rows})))
+    return table(head, (_case(name, rows, labels) for name in sorted({row.name for row in rows})))
 
 
 def _case(name: str, rows: Sequence[Result], labels: Sequence[str]) -> tuple[str, ...]:
@@ -160,7 +156,7 @@ def _words(rows: Sequence[Result]) -> str:
         if row.plan.left_out:
             left = ", ".join(row.plan.left_out)
             cells.append((row.name, row.label, "left out of the plan", left))
-    return _table(("case", "label", "what", "words"), cells) if cells else "None.\n"
+    return table(("case", "label", "what", "words"), cells) if cells else "None.\n"
 
 
 def _wrong(rows: Sequence[Result]) -> str:
@@ -173,7 +169,7 @@ def _wrong(rows: Sequence[Result]) -> str:
                 end = "fixed, and the proof passes"
             counts[(row.label, how, str(one.kind), end)] += 1
     cells = ((*key, str(count)) for key, count in sorted(counts.items()))
-    return _table(("label", "", "plan", "end", "how often"), cells) + (
+    return table(("label", "", "plan", "end", "how often"), cells) + (
         "\n`failed`: a gate stopped it, and the next attempt followed. `never asked`: the run ended "
         "before a plan was asked for.\n"
     )
@@ -187,7 +183,7 @@ def _drawn(drawn: Sequence[Mapping[str, object]]) -> str:
     )
     counts = Counter(str(one.get(key, "?")) for one in drawn)
     head = f"{len(drawn)} records were looked at, in an order that was fixed beforehand:\n\n"
-    return head + _table(
+    return head + table(
         ("what became of it", "records"),
         ((told, str(count)) for told, count in counts.most_common()),
     )
@@ -245,9 +241,7 @@ def check(
 
 def read(folder: Path = FOLDER) -> tuple[Result, ...]:
     """The rows that are there; none without a file."""
-    place = folder / RESULTS
-    lines = place.read_text(encoding="utf-8").splitlines() if place.exists() else []
-    return tuple(Result.model_validate_json(line) for line in lines)
+    return read_rows(folder, Result)
 
 
 def read_drawn(place: Path = DRAW) -> tuple[Mapping[str, object], ...]:
@@ -263,18 +257,8 @@ def write(
 ) -> None:
     """Rows and page, together."""
     rows = sorted(results, key=lambda row: (row.label, row.name))
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = "".join(f"{row.model_dump_json()}\n" for row in rows)
-    for name, text in ((RESULTS, lines), (REPORT, render(rows, drawn))):
-        part = folder / f"{name}.part"  # another run may read meanwhile
-        part.write_text(text, encoding="utf-8")
-        part.replace(folder / name)
+    write_rows(folder, rows, render(rows, drawn))
 
 
 def _of(rows: Iterable[Result], label: str) -> list[Result]:
     return [row for row in rows if row.label == label]
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)

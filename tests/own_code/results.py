@@ -3,7 +3,7 @@
 import re
 
 from fallback_audit.frozen import Frozen
-from tests.own_code.cases import Half
+from tests.measuring.halves import Half
 from tests.own_code.ends import End, Gate, Stop, Stopped
 from tests.own_code.shown import Shown
 from tests.own_code.wrong import Kind

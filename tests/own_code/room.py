@@ -16,8 +16,9 @@ from fallback_tier.affected import Affected
 from fallback_tier.installed import clients_and_plugins, look_at
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import Settings
+from tests.measuring.halves import Half
 from tests.own_code import report
-from tests.own_code.cases import Case, Half, Record, load_cases, read_records
+from tests.own_code.cases import Case, Record, load_cases, read_records
 from tests.own_code.checkout import check_out, write_advisory
 from tests.own_code.shown import Shown, shown, site
 from tests.own_code.upstream import fix_of

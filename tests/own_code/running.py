@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.measuring.tool import SCRIPT, version_of
 from tests.own_code import independent, results
 from tests.own_code.author import InTurn, Perfect, plan
 from tests.own_code.cases import Case, Record
 from tests.own_code.checkout import Checkout, check_out, proof_arguments, write_advisory
-from tests.own_code.command import SCRIPT, Command, Ran, version_of
+from tests.own_code.command import Command, Ran
 from tests.own_code.ends import End, stopped
 from tests.own_code.results import Plan, Result, WrongEnd
 from tests.own_code.shown import Shown, shown, site

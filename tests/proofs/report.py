@@ -3,14 +3,11 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tests.measuring.rows import ROOT, read_rows, table, write_rows
 from tests.proofs.running import Result
-
-ROOT = Path(__file__).parents[2]
 
 #: Where results and report lie.
 FOLDER = ROOT / "docs" / "evaluation" / "proofs"
-
-RESULTS, REPORT = "results.jsonl", "report.md"
 
 #: Promised: that many in all, in each ecosystem, and that many with edits beyond a bump.
 WANTED, WANTED_EACH, WANTED_EDITED = 25, 10, 5
@@ -97,23 +94,18 @@ def check(results: Sequence[Result], page: str, digests: dict[str, str]) -> list
 
 def read(folder: Path = FOLDER) -> tuple[Result, ...]:
     """The results that are there; none without a file."""
-    place = folder / RESULTS
-    lines = place.read_text(encoding="utf-8").splitlines() if place.exists() else []
-    return tuple(Result.model_validate_json(line) for line in lines)
+    return read_rows(folder, Result)
 
 
 def write(results: Iterable[Result], folder: Path = FOLDER) -> None:
     """Results and page, together."""
     rows = sorted(results, key=lambda result: result.name)
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = "".join(f"{row.model_dump_json()}\n" for row in rows)
-    (folder / RESULTS).write_text(lines, encoding="utf-8")
-    (folder / REPORT).write_text(render(rows), encoding="utf-8")
+    write_rows(folder, rows, render(rows))
 
 
 def _bumps(rows: Iterable[Result]) -> str:
     head = ("case", "advisory", "weakness", "package", "changed", "time")
-    return _table(
+    return table(
         head,
         (
             (row.name, _advisory(row), row.weakness, _versions(row), _changed(row), _time(row))
@@ -124,7 +116,7 @@ def _bumps(rows: Iterable[Result]) -> str:
 
 def _edits(rows: Iterable[Result]) -> str:
     head = ("case", "advisory", "package", "why a bump is not enough", "first attempt", "changed")
-    return _table(
+    return table(
         head,
         (
             (
@@ -146,7 +138,7 @@ def _failures(rows: Iterable[Result]) -> str:
         (row.name, _versions(row), "; ".join(row.failed_first) or "-", "; ".join(row.problems))
         for row in rows
     ]
-    return _table(head, cells) if cells else "None.\n"
+    return table(head, cells) if cells else "None.\n"
 
 
 def _made(rows: Sequence[Result]) -> str:
@@ -179,8 +171,3 @@ def _changed(row: Result) -> str:
 
 def _time(row: Result) -> str:
     return f"{row.seconds:.0f} s"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)

@@ -81,11 +81,11 @@ def left_behind(
 
 
 def whole_project_left(path: str, error: RecipeError | RepositoryError) -> Left:
-    """A project that could not be read or resolved, as something left."""
+    """A project that could not be read or resolved, as something left; ``path`` empty: all of them."""
     reason = error.reason if isinstance(error, RecipeError) else RefusalReason.RECIPE_UNSUPPORTED
     return Left(
         package="",
-        manifest=path,
+        manifest=path or None,
         reason=reason,
         sentence=error.problem,
         next_step=error.next_step,

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.measuring.halves import Half
+from tests.measuring.rows import read_page
 from tests.own_code import report
-from tests.own_code.cases import Half
 from tests.own_code.ends import End, Stop, Stopped
 from tests.own_code.results import DidRun, Plan, Result, WrongEnd
 from tests.own_code.shown import Shown
@@ -94,7 +95,7 @@ def test_rows_are_kept_and_the_page_is_theirs(tmp_path: Path) -> None:
     drawn = [{"record": "CVE-1", "outcome": "case"}, {"record": "CVE-2", "outcome": "no test"}]
     report.write(rows, tmp_path, drawn)
     assert list(report.read(tmp_path)) == sorted(rows, key=lambda one: (one.label, one.name))
-    page = (tmp_path / report.REPORT).read_text(encoding="utf-8")
+    page = read_page(tmp_path)
     digests = {"a": ("1" * 64, Half.SEEN), "b": ("1" * 64, Half.SET_ASIDE)}
     assert report.check(report.read(tmp_path), page, digests, drawn) == []
     assert "| no test | 1 |" in page

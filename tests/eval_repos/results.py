@@ -1,0 +1,62 @@
+"""What is kept of a case: facts of its runs, and nothing of the code that they ran on."""
+
+from tests.eval_repos.judge import Verdict
+from tests.eval_repos.peers import PeerEnd
+from tests.eval_repos.told import Told
+from tests.measuring.frozen import Frozen
+from tests.measuring.halves import Half
+
+
+class Base(Frozen):
+    """What the judge saw before anything was done. ``affected``: copies that an advisory covers."""
+
+    installs: bool
+    works: bool | None
+    affected: tuple[str, ...]
+    said: str = ""
+
+
+class Result(Frozen):
+    """One case with one tool. (label, name) is the row's key.
+
+    ``changes``: how often what is expected was changed after the first run. ``lines``: of the tool's diff.
+    ``unlike``: where ``plan`` and ``fix`` differ.
+    """
+
+    label: str
+    name: str
+    half: Half
+    ecosystem: str
+    kinds: tuple[str, ...]
+    case_sha256: str
+    expected_sha256: str
+    expected: str
+    changes: int
+    base: Base
+    told: Told
+    verdict: Verdict
+    lines: int
+    unlike: tuple[str, ...]
+    peers: tuple[PeerEnd, ...] = ()
+    seconds: float = 0.0
+    made: str = ""
+    tool: str = ""
+    tools: dict[str, str] = {}  # noqa: RUF012 (frozen)
+
+    @property
+    def is_right(self) -> bool:
+        return self.verdict.is_right
+
+    @property
+    def is_false_fixed(self) -> bool:
+        return self.verdict.is_false_fixed(self.told)
+
+    @property
+    def serves(self) -> bool:
+        """As a peer does: nothing affected is left, and all works as before, however large the diff."""
+        return self.told.outcome == "fixed" and not self.is_false_fixed
+
+    @property
+    def smallest_peer(self) -> int | None:
+        """Lines of the smallest diff of a peer that clears the advisory and breaks nothing."""
+        return min((peer.lines for peer in self.peers if peer.serves), default=None)

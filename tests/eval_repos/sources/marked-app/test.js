@@ -1,0 +1,6 @@
+"use strict";
+
+const assert = require("assert");
+const { page } = require("./index.js");
+
+assert.ok(page("# Tea").includes("Tea</h1>"));

@@ -1,0 +1,1 @@
+"""What the measures share: rows and their page, halves, clones, commands and their ends."""

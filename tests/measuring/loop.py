@@ -1,0 +1,58 @@
+"""The options that every measure has, and its loop: run, keep each row as it ends, tell."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+
+class Named(Protocol):
+    """A case."""
+
+    @property
+    def name(self) -> str: ...
+
+
+_Case = TypeVar("_Case", bound=Named)
+_Row = TypeVar("_Row")
+
+
+def options(prog: str, described: str | None, folder: Path) -> argparse.ArgumentParser:
+    """``--only``, ``--again``, ``--jobs``, ``--json``, ``--check``, ``--folder``."""
+    parser = argparse.ArgumentParser(prog=prog, description=described)
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="a case")
+    parser.add_argument("--again", action="store_true", help="run also what has a row already")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="cases side by side")
+    parser.add_argument("--json", action="store_true", help="one JSON object a case")
+    parser.add_argument("--check", action="store_true", help="run nothing: does all fit together?")
+    parser.add_argument("--folder", type=Path, default=folder, help="results and report")
+    return parser
+
+
+def measure(
+    cases: Sequence[_Case],
+    run: Callable[[_Case], _Row],
+    keep: Callable[[_Row, str], None],
+    *,
+    jobs: int,
+) -> None:
+    """Run each case; ``keep`` gets its row as it ends, and which of how many it is.
+
+    A case that raises (its repository, a client, the harness) has no row; it is named on standard error.
+    """
+    with ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(run, case): case for case in cases}
+        for done, future in enumerate(as_completed(running), start=1):
+            if error := future.exception():
+                print(f"{running[future].name}: {error!r}", file=sys.stderr, flush=True)
+                continue
+            keep(future.result(), f"{done}/{len(cases)}")
+
+
+def tell_of(found: Sequence[str]) -> int:
+    """What a check found, a line each; the exit code."""
+    for line in found:
+        print(line, file=sys.stderr)
+    return 1 if found else 0

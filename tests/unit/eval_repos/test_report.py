@@ -1,0 +1,139 @@
+"""The report of rows: its figures come from them, and its check notices what does not fit."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.eval_repos import report
+from tests.eval_repos.figures import FIGURES, Compared, compared
+from tests.eval_repos.judge import Kind, Problem, Verdict
+from tests.eval_repos.peers import PeerEnd
+from tests.eval_repos.results import Base, Result
+from tests.eval_repos.told import Told
+from tests.measuring.halves import Half
+from tests.measuring.rows import read_page
+
+BROKE = Verdict(problems=(Problem(kind=Kind.BROKE, detail="no pad"),))
+LARGE = Verdict(problems=(Problem(kind=Kind.TOO_LARGE, detail="more than is honest"),))
+REFUSED = Told(code=4, outcome="refused", reasons=("no_fixed_version",), words="none | known")
+
+
+def row(name: str, label: str = "now", **facts: object) -> Result:
+    kept = {
+        "label": label,
+        "name": name,
+        "half": Half.SEEN,
+        "ecosystem": "npm",
+        "kinds": ("lock v1",),
+        "case_sha256": "1" * 64,
+        "expected_sha256": "2" * 64,
+        "expected": "fixed",
+        "changes": 0,
+        "base": Base(installs=True, works=True, affected=("left 1.0.0",)),
+        "told": Told(code=0, outcome="fixed", attempts=1),
+        "verdict": Verdict(problems=()),
+        "lines": 6,
+        "unlike": (),
+        **facts,
+    }
+    return Result.model_validate(kept)
+
+
+def peer(name: str = "npm update", **facts: object) -> PeerEnd:
+    kept = {"peer": name, "cleared": True, "works": True, "lines": 8, "moved": 1, **facts}
+    return PeerEnd.model_validate(kept)
+
+
+def values(*rows: Result) -> list[str]:
+    return [one.value(rows) for one in FIGURES]
+
+
+def test_figures_come_from_the_rows() -> None:
+    rows = [
+        row("a", peers=(peer(), peer("npm audit fix", lines=10))),
+        row("b", verdict=BROKE, lines=90),
+        row("c", told=REFUSED, lines=0, unlike=("only planned: move x",)),
+        row("d", told=REFUSED.model_copy(update={"traceback": True}), lines=0),
+        row("e", verdict=LARGE, lines=10, peers=(peer(works=False, lines=1), peer(lines=6))),
+    ]
+    assert values(*rows) == [
+        "1 of 5 (20 %)",
+        "1 of 5 (20 %)",
+        "3 of 5 (60 %)",
+        "4 of 5 (80 %)",
+        "8 lines, the peer's 7 (over 2)",
+    ]
+    assert not any(one.met(rows) for one in FIGURES)
+    page = report.render(rows)
+    for one in FIGURES:
+        assert f"| {one.name} | {one.goal} | {one.value(rows)} |" in page
+    assert "**false fixed**" in page
+    assert "none / known" not in page.split("### What was wrong")[0]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "wins", "losses"),
+    [
+        (row("a"), peer(), 1, 0),
+        (row("a"), peer(lines=6), 0, 0),
+        (row("a"), peer(lines=4), 0, 1),
+        (row("a"), peer(works=False), 1, 0),
+        (row("a", verdict=BROKE), peer(), 0, 1),
+        (row("a", verdict=LARGE, lines=7), peer(), 1, 0),
+        (row("a", verdict=LARGE, lines=9), peer(), 0, 1),
+        (row("a", verdict=BROKE), peer(works=False), 0, 0),
+        (row("a", told=REFUSED, lines=0), peer(cleared=False), 1, 0),
+        (row("a", told=REFUSED, lines=0), peer(), 0, 0),
+    ],
+)
+def test_wins_and_losses(ours: Result, theirs: PeerEnd, wins: int, losses: int) -> None:
+    (found,) = compared([ours.model_copy(update={"peers": (theirs,)})])
+    assert isinstance(found, Compared)
+    assert (found.wins, found.losses) == (wins, losses)
+
+
+def test_labels_stand_side_by_side_and_halves_apart(tmp_path: Path) -> None:
+    rows = [row("a"), row("a", "baseline", verdict=BROKE), row("b", half=Half.SET_ASIDE)]
+    report.write(rows, tmp_path)
+    assert list(report.read(tmp_path)) == sorted(rows, key=lambda one: (one.label, one.name))
+    page = read_page(tmp_path)
+    assert page == report.render(rows)
+    assert "| figure | goal | baseline | now |" in page
+    assert page.index("## The half seen") < page.index("## The half set aside")
+
+
+DIGESTS = dict.fromkeys(("a", "b"), ("1" * 64, Half.SEEN))
+STATED = [(name, "2" * 64) for name in ("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda rows: rows[1:], "no result of a (now)"),
+        (lambda rows: [*rows, rows[0]], "2 rows of a (now)"),
+        (lambda rows: [rows[0].model_copy(update={"case_sha256": "0"}), rows[1]], "another form"),
+        (
+            lambda rows: [rows[0].model_copy(update={"expected_sha256": "0"}), rows[1]],
+            "never stated",
+        ),
+        (lambda rows: [row("a", lines=7), rows[1]], "not the one of the results"),
+        (lambda rows: [*rows, row("gone")], "gone (now) is of another form"),
+    ],
+)
+def test_the_check_notices(change: Callable[[list[Result]], list[Result]], said: str) -> None:
+    rows = [row("a"), row("b")]
+    assert report.check(rows, report.render(rows), DIGESTS, STATED) == []
+    found = report.check(change(rows), report.render(rows), DIGESTS, STATED)
+    assert any(said in line for line in found), found
+
+
+def test_what_must_never_be_is_named() -> None:
+    crashed = REFUSED.model_copy(update={"traceback": True})
+    rows = [
+        row("a"),
+        row("b", verdict=BROKE),
+        row("c", told=crashed),
+        row("d", "old", verdict=BROKE),
+    ]
+    assert report.missed(rows) == ["b: says fixed, and is not", "c: a traceback"]
