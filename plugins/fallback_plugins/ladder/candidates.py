@@ -9,11 +9,27 @@ from fallback_tier.outcome import Move, RecipeResult, Selected
 def next_candidate(
     refused: Selected, moves: Sequence[Move], apply: Callable[[Selected], RecipeResult]
 ) -> Selected | None:
-    """As ``ports.OffersCandidates`` says. ``apply``: the plugin's own."""
-    left_out = tuple(dict.fromkeys((*refused.left_out, *(move.step for move in moves))))
-    other = refused.model_copy(update={"left_out": left_out})
-    try:
-        result = apply(other)
-    except (RecipeError, RepositoryError, ToolError):
-        return None
-    return None if result.left else other
+    """As ``ports.OffersCandidates`` says. ``apply``: the plugin's own.
+
+    What comes to the same by another rung is no other candidate: that is left out too.
+    """
+    other, led_to = refused, tuple(moves)
+    while True:
+        left_out = tuple(dict.fromkeys((*other.left_out, *(move.step for move in led_to))))
+        if left_out == other.left_out:
+            return None
+        other = other.model_copy(update={"left_out": left_out})
+        try:
+            result = apply(other)
+        except (RecipeError, RepositoryError, ToolError):
+            return None
+        led_to = result.moves
+        if not _same(led_to, moves):
+            return None if result.left else other
+
+
+def _same(moves: Sequence[Move], others: Sequence[Move]) -> bool:
+    def changes(some: Sequence[Move]) -> set[tuple[object, ...]]:
+        return {(one.package, one.manifest, one.before, one.after, one.raised) for one in some}
+
+    return changes(moves) == changes(others)

@@ -1,0 +1,57 @@
+"""A recipe's next candidate is another patch, or there is none."""
+
+from collections.abc import Sequence
+
+from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
+from fallback_plugins.ladder import next_candidate
+from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import FileChange, Move, RecipeResult, Selected
+
+LADDER = (LadderStep.DIRECT_BUMP, LadderStep.PARENT_BUMP, LadderStep.OVERRIDE)
+
+
+def move(step: LadderStep, *raised: str, after: str = "2.0") -> Move:
+    return Move(
+        package="leaf", manifest="lock", step=step, before=("1.0",), after=after, raised=raised
+    )
+
+
+class Rungs:
+    """A ladder in which each rung leads to a move, or nowhere."""
+
+    def __init__(self, *moves: Move) -> None:
+        self.moves = {one.step: one for one in moves}
+        self.tried: list[tuple[LadderStep, ...]] = []
+
+    def __call__(self, selection: Selected) -> RecipeResult:
+        self.tried.append(selection.left_out)
+        for step in LADDER:
+            if step not in selection.left_out and step in self.moves:
+                change = FileChange(path="lock", before="", after=step)
+                found = (self.moves[step],)
+                return RecipeResult(changes=(change,), proof_level=ProofLevel.PINS, moves=found)
+        raise RecipeError(RefusalReason.RESOLVER_FAILED, "No rung is left.", next_step="")
+
+    def after(self, *moves: Move) -> Selected | None:
+        return next_candidate(Selected(recipe="ladder"), moves, self)
+
+
+def steps(selected: Selected | None) -> Sequence[LadderStep]:
+    assert selected is not None
+    return selected.left_out
+
+
+def test_it_does_without_the_rung_that_was_refused() -> None:
+    rungs = Rungs(move(LadderStep.PARENT_BUMP, "mid 2.0"), move(LadderStep.OVERRIDE))
+    assert steps(rungs.after(move(LadderStep.PARENT_BUMP, "mid 2.0"))) == (LadderStep.PARENT_BUMP,)
+
+
+def test_the_same_by_another_rung_is_no_other() -> None:
+    direct, same = move(LadderStep.DIRECT_BUMP), move(LadderStep.PARENT_BUMP)
+    assert Rungs(direct, same).after(direct) is None
+    found = Rungs(direct, same, move(LadderStep.OVERRIDE, after="2.1")).after(direct)
+    assert steps(found) == (LadderStep.DIRECT_BUMP, LadderStep.PARENT_BUMP)
+
+
+def test_where_nothing_is_left_there_is_none() -> None:
+    assert Rungs(move(LadderStep.OVERRIDE)).after(move(LadderStep.OVERRIDE)) is None
