@@ -163,13 +163,14 @@ class Universe:
         tag: str = "py3-none-any",
     ) -> Self:
         """``yanked``: the reason. ``sdist_only``: no wheel, and an sdist whose requirements only a
-        build could tell (building it fails: nothing here may be built). ``files``: more of a wheel;
-        ``tag``: which Pythons it is for."""
+        build could tell (building it fails: nothing here may be built). ``files``: more of a wheel or an
+        sdist; ``tag``: which Pythons it is for."""
         releases = self.pypi_packages.setdefault(canonicalize_name(name), {})
         metadata = _metadata(name, version, requires, requires_python, extras or {})
         stem = f"{canonicalize_name(name).replace('-', '_')}-{version}"
         if sdist_only:
             texts = {"setup.py": 'raise SystemExit("built")\n', "PKG-INFO": _legacy(metadata)}
+            texts |= files or {}
             file, content = f"{stem}.tar.gz", _tarball(stem, texts)
         else:
             file, content = f"{stem}-{tag}.whl", _wheel(stem, metadata, files or {}, tag)

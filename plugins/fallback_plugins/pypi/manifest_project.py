@@ -17,8 +17,9 @@ from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.resolver import UvRefusedError
 from fallback_plugins.pypi.text_bump import TextBump
 from fallback_plugins.pypi.transitive import Search, State
+from fallback_plugins.pypi.unread import UnreadPins
 from fallback_plugins.pypi.uv_client import UvClient
-from fallback_plugins.pypi.wanted import has_own_index, leaves_transitives_open
+from fallback_plugins.pypi.wanted import has_own_index, leaves_transitives_open, wanted
 from fallback_plugins.tree import Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, ToolError
@@ -119,10 +120,12 @@ class ManifestProject:
     def _untangled(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
         """The fix with the other pins that have to move along; None: none has to, or nobody can tell."""
         search = self._search(releases)
+        bumped = {**self.texts, **fix.texts}
         try:
-            search.resolve({**self.texts, **fix.texts})
+            search.resolve(bumped)
         except UvRefusedError:
-            pass
+            unread = UnreadPins(search.uv, self.path, self.unknown)
+            unread.check(wanted(bumped), {move.package: move.after or "" for move in fix.moves})
         except (RecipeError, ToolError):
             return None
         else:

@@ -53,10 +53,11 @@ _ANY_PLATFORM = _PLATFORMS[0][2]
 
 @dataclass(frozen=True)
 class ReleaseFile:
-    """A file of a release: its name and its hash (``sha256:…``)."""
+    """A file of a release: its name, its hash (``sha256:…``), and where the registry has it."""
 
     name: str
     hash: str
+    url: str = ""
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ def file_name(url: str) -> str:
 def _files(table: Any) -> Iterator[ReleaseFile]:
     for entry in (*table.get("wheels", ()), *filter(None, [table.get("sdist")])):
         address = entry.get("url") or entry.get("path") or ""
-        yield ReleaseFile(file_name(address), entry.get("hash", ""))
+        yield ReleaseFile(file_name(address), entry.get("hash", ""), address)
 
 
 def _python_and_platform(release: Release, python: str) -> tuple[str, str] | None:

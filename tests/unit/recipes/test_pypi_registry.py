@@ -19,6 +19,17 @@ from tests.registry import Registry, Universe, serve
 from tests.unit.recipes.pypi_files import pyproject
 from tests.unit.recipes.support import advisory, after, fix, repository
 
+#: As setuptools writes it: what is required here, with an extra, and elsewhere.
+STALE = """fine
+bad>=0.9,<1.1
+
+[more]
+bad>=9
+
+[:python_version < "3"]
+bad>=9
+"""
+
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[Registry]:
@@ -48,6 +59,7 @@ def registry() -> Iterator[Registry]:
         .pypi("pre", "1.0")
         .pypi("pre", "1.1rc1")
         .pypi("built", "1.0", sdist_only=True)
+        .pypi("stale", "1.0", sdist_only=True, files={"stale.egg-info/requires.txt": STALE})
     )
     with serve(universe) as registry:
         yield registry
@@ -347,3 +359,24 @@ def test_a_closed_set_is_not_given_what_it_does_not_name(
     # An open one lets the installer see to it.
     result = fixed(plugin, tmp_path, {"requirements.txt": "bad==1.0\ngrows==1.0\n"})
     assert "grows==2.0" in after(result, "requirements.txt")
+
+
+@pytest.mark.parametrize("more", ["", "built==1.0\n"])
+def test_a_pin_without_a_wheel_that_excludes_the_bump_is_read(
+    plugin: EcosystemPlugin, tmp_path: Path, more: str
+) -> None:
+    """uv can't hold it against the bump, since it may build nothing: pip would install neither."""
+    files = {"requirements.txt": f"bad==1.0\n{more}stale==1.0\n"}
+    with pytest.raises(
+        RecipeError, match=r"stale 1\.0 in requirements\.txt asks for bad"
+    ) as caught:
+        fixed(plugin, tmp_path, files)
+    assert caught.value.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
+
+
+def test_a_pin_that_does_not_tell_what_it_asks_for_is_named(
+    plugin: EcosystemPlugin, tmp_path: Path
+) -> None:
+    result = fixed(plugin, tmp_path, {"requirements.txt": "bad==1.0\nbuilt==1.0\n"})
+    assert after(result, "requirements.txt") == "bad==1.2\nbuilt==1.0\n"
+    assert any("bad could not be held against it" in note for note in result.notes)
