@@ -54,8 +54,8 @@ def fix_several(
     given: AdvisorySet, repo: RepoContext, services: Services, arguments: argparse.Namespace
 ) -> int:
     """Plan, prove each ecosystem's patch on the base commit, deliver all of them or none in part."""
-    name = given.advisories[0].id if given.advisories else "findings"
-    setup = setup_of(arguments, name, repo, services.clients)
+    ids = [advisory.id for advisory in given.advisories]
+    setup = setup_of(arguments, ids, repo, services.clients)
     has_model = services.has_model
     services = services.recipes_only()
     if given.advisories:
