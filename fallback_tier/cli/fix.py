@@ -38,7 +38,8 @@ from fallback_tier.wiring.gates import check_proofs
 def run(arguments: argparse.Namespace) -> int:
     """Fix, prove, deliver, report. The exit code says how it ended."""
     given = _given(arguments)
-    with open_services(configuration(arguments)) as services:
+    about = {name for advisory in given.advisories for name in advisory.ecosystems}
+    with open_services(configuration(arguments), ecosystems=about) as services:
         return run_with(given, services, arguments)
 
 
