@@ -10,11 +10,12 @@ from fallback_plugins.installed import Installed, NotInstalled
 from fallback_plugins.pypi.checks import ImportsGate, TypecheckGate
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.install_plan import is_test
-from fallback_plugins.pypi.survey import ECOSYSTEM, survey
+from fallback_plugins.pypi.survey import ECOSYSTEM, left_out, survey
 from fallback_plugins.pypi.testing import run_tests
 from fallback_plugins.pypi.touched import touched_folders
 from fallback_plugins.suite_run import SuiteRun
 from fallback_plugins.suites import judge_tests
+from fallback_plugins.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
@@ -98,7 +99,9 @@ class NotVulnerableGate:
             for folder in touched_folders(context)
             for version in Environment(context, repo, folder).resolved(package)
         }
-        places = survey(repo, package)
+        places, beside = surveyed(package, context.repo, repo, survey, left_out)
+        if places is None:
+            return gating.unread(self.name, beside)
         # A range's lower bound is what may be installed; where a resolver chose, its choice counts.
         exact = [
             place
@@ -118,15 +121,17 @@ class NotVulnerableGate:
         if held:
             level = ProofLevel.RESOLVED_TREE if installed else ProofLevel.PINS
             versions = ", ".join(sorted({version for _, version in held}))
-            what = f"{level.replace('_', ' ')}: {package} {versions}"
+            what = f"{level.replace('_', ' ')}: {package} {versions}{beside}"
             return gating.passed(self.name, what, proof_level=level)
         if places:
             where = ", ".join(sorted({place.path for place in places}))
             return gating.unread(self.name, f"{where} tells no version of {package}")
         if survey(context.repo, package):
-            what = f"pins: {package} is no longer declared"
+            what = f"pins: {package} is no longer declared{beside}"
             return gating.passed(self.name, what, proof_level=ProofLevel.PINS)
-        return gating.skipped(self.name, f"{package} is not a dependency of this repository")
+        return gating.skipped(
+            self.name, f"{package} is not a dependency of this repository{beside}"
+        )
 
 
 def _affected_copies(context: GateContext, packages: Sequence[str]) -> dict[str, str]:

@@ -1,10 +1,11 @@
 """The Projects of a Python repository: which files one client resolves together."""
 
-from fallback_plugins.pypi.foreign_lock import FOREIGN, ForeignLock
+from fallback_plugins.pypi.foreign_lock import FOREIGN, EmptyLock, ForeignLock, is_empty_lock
 from fallback_plugins.pypi.manifest_project import ManifestProject
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.python_project import PythonProject
 from fallback_plugins.pypi.requirements_files import connected
+from fallback_plugins.pypi.survey import LOCKS
 from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
@@ -24,11 +25,19 @@ def projects(repo: RepoContext, clients: ClientRunner) -> tuple[PythonProject, .
     return tuple(sorted((*locked, *rest), key=lambda project: project.path))
 
 
+def files_of(project: PythonProject, repo: RepoContext) -> tuple[str, ...]:
+    """The files that decide what a project holds, its lock first."""
+    paths = dict.fromkeys([project.path, *sorted(project.manifests)])
+    return tuple(filter(repo.has, paths))
+
+
 def _locked(repo: RepoContext, clients: ClientRunner) -> tuple[PythonProject, ...]:
     found: list[PythonProject] = []
     for path in repo.tracked_files:
         kind = kind_of(path)
-        if kind is Kind.UV_LOCK:
+        if kind in LOCKS and is_empty_lock(repo, path):
+            found.append(EmptyLock(repo, path))
+        elif kind is Kind.UV_LOCK:
             from fallback_plugins.pypi.uv_project import UvProject
 
             found.append(UvProject(repo, clients, path))
