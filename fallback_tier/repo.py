@@ -66,8 +66,19 @@ class Settings(Frozen):
     whose_code: AffectedCode | None = None
 
 
+class OddName(Frozen):
+    """Why a tracked file is called otherwise than ``tracked_files`` shows it, or can't be named in a patch.
+
+    ``real``: its name on the disk, with surrogates for bytes that are no UTF-8. ``problem``: a sentence.
+    """
+
+    real: str
+    problem: str
+
+
 class RepoContext(Frozen):
-    """A repository at a base commit. ``tracked_files`` and ``manifests`` are POSIX-relative paths."""
+    """A repository at a base commit. ``tracked_files`` and ``manifests`` are POSIX-relative paths; what is
+    in ``odd_names`` is shown as well as it can be, and is not read."""
 
     root: Path
     base_commit: str
@@ -77,6 +88,7 @@ class RepoContext(Frozen):
     gate_transition_id: str
     settings: Settings = Settings()
     tracked_files_cut: bool = False
+    odd_names: dict[str, OddName] = Field(default_factory=dict)
     #: Where the files are if they don't lie in ``root`` alone.
     layers: Tree | None = None
     #: Whose code the advisory in hand is about; None: nobody has asked (another host's context).
@@ -94,8 +106,8 @@ class RepoContext(Frozen):
     def read_text(self, path: str) -> str:
         """A tracked file's text, line ends kept.
 
-        Raises RepositoryError: not tracked, outside the root, a link, no plain file, larger than
-        MAX_FILE_BYTES, or not text: not UTF-8, or with NUL bytes, as git tells a binary file.
+        Raises RepositoryError: not tracked, oddly named, outside the root, a link, no plain file, larger
+        than MAX_FILE_BYTES, or not text: not UTF-8, or with NUL bytes, as git tells a binary file.
         """
         pure = PurePosixPath(path)
         if pure.is_absolute() or ".." in pure.parts or path not in self._tracked:
@@ -103,6 +115,8 @@ class RepoContext(Frozen):
                 f"{path!r} is not a tracked file of {self.root}.",
                 next_step="Name a path that `git ls-files` lists.",
             )
+        if (odd := self.odd_names.get(path)) is not None:
+            raise RepositoryError(odd.problem, next_step="Rename it (`git mv`), and commit that.")
         try:
             content = self._bytes(path)
             if (at := content.find(0)) >= 0:
@@ -156,7 +170,8 @@ class RepoContext(Frozen):
 
     def _bytes(self, path: str) -> bytes:
         """Raises OSError, RepositoryError. A pipe is not opened: that would wait for ever."""
-        place = self.tree.locate(path)
+        odd = self.odd_names.get(path)
+        place = self.tree.locate(path if odd is None else odd.real)
         status = place.stat()
         if not stat.S_ISREG(status.st_mode):
             what = "a folder" if stat.S_ISDIR(status.st_mode) else "no plain file"
