@@ -1,11 +1,35 @@
-"""Folders of ours: removed whatever is in them, measured, and the run of the system they are of."""
+"""Folders of ours: where the user's are, removed whatever is in them, measured, and the run of the system
+they are of."""
 
 import os
 import shutil
 import stat
 from pathlib import Path
+from typing import Literal
+
+from fallback_tier.errors import StateFolderError
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def users_folder(kind: Literal["state", "config", "cache"]) -> Path:
+    """The user's own folder for ours, by the XDG base directories. Raises StateFolderError where the user
+    has no home."""
+    import platformdirs
+
+    find = {
+        "state": platformdirs.user_state_path,
+        "config": platformdirs.user_config_path,
+        "cache": platformdirs.user_cache_path,
+    }
+    try:
+        return find[kind]("fallback-tier")
+    except RuntimeError as error:  # HOME is not set, and nobody knows this user
+        raise StateFolderError(
+            "There is no home folder: HOME is not set to an absolute path, and the system knows no other.",
+            next_step=f"Set HOME, or XDG_{kind.upper()}_HOME, to one; --state-dir and --keys name folders"
+            " too.",
+        ) from error
 
 
 def boot_id() -> str:

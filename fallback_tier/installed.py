@@ -61,6 +61,7 @@ def as_found(facts: RepositoryFacts, settings: Settings) -> RepoContext:
         base_commit=facts.base_commit,
         tracked_files=facts.tracked_files,
         tracked_files_cut=facts.tracked_files_cut,
+        odd_names=facts.odd_names,
         manifests=(),
         fix_id=new_id("fix"),
         gate_transition_id=new_id("gate"),

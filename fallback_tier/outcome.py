@@ -107,10 +107,14 @@ class ClearedPath(Frozen):
 
 
 class Outline(Frozen):
-    """What the files alone tell: the rungs that would be tried first. Nothing was resolved."""
+    """What the files alone tell: the rungs that would be tried first. Nothing was resolved.
+
+    ``notes``: what was not read, in sentences.
+    """
 
     moves: tuple[Move, ...] = ()
     left: tuple[Left, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class RecipeResult(Frozen):

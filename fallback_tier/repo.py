@@ -1,6 +1,8 @@
 """The repository as one attempt sees it: read-only, bounded, at a known commit."""
 
 import errno
+import posixpath
+import stat
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -67,8 +69,19 @@ class Settings(Frozen):
     whose_code: AffectedCode | None = None
 
 
+class OddName(Frozen):
+    """Why a tracked file is called otherwise than ``tracked_files`` shows it, or can't be named in a patch.
+
+    ``real``: its name on the disk, with surrogates for bytes that are no UTF-8. ``problem``: a sentence.
+    """
+
+    real: str
+    problem: str
+
+
 class RepoContext(Frozen):
-    """A repository at a base commit. ``tracked_files`` and ``manifests`` are POSIX-relative paths."""
+    """A repository at a base commit. ``tracked_files`` and ``manifests`` are POSIX-relative paths; what is
+    in ``odd_names`` is shown as well as it can be, and is not read."""
 
     root: Path
     base_commit: str
@@ -78,6 +91,7 @@ class RepoContext(Frozen):
     gate_transition_id: str
     settings: Settings = Settings()
     tracked_files_cut: bool = False
+    odd_names: dict[str, OddName] = Field(default_factory=dict)
     #: Where the files are if they don't lie in ``root`` alone.
     layers: Tree | None = None
     #: Whose code the advisory in hand is about; None: nobody has asked (another host's context).
@@ -95,8 +109,8 @@ class RepoContext(Frozen):
     def read_text(self, path: str) -> str:
         """A tracked file's text, line ends kept.
 
-        Raises RepositoryError: not tracked, outside the root, a link, larger than MAX_FILE_BYTES, or
-        not UTF-8.
+        Raises RepositoryError: not tracked, oddly named, outside the root, a link, no plain file, larger
+        than MAX_FILE_BYTES, or not text: not UTF-8, or with NUL bytes, as git tells a binary file.
         """
         pure = PurePosixPath(path)
         if pure.is_absolute() or ".." in pure.parts or path not in self._tracked:
@@ -104,14 +118,18 @@ class RepoContext(Frozen):
                 f"{path!r} is not a tracked file of {self.root}.",
                 next_step="Name a path that `git ls-files` lists.",
             )
+        if (odd := self.odd_names.get(path)) is not None:
+            raise RepositoryError(odd.problem, next_step="Rename it (`git mv`), and commit that.")
         try:
-            place = self.tree.locate(path)
-            if place.stat().st_size > MAX_FILE_BYTES:
+            content = self._bytes(path)
+            if (at := content.find(0)) >= 0:
+                wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+                why = "it is UTF-16" if wide else f"it has a NUL byte (byte {at})"
                 raise RepositoryError(
-                    f"{path!r} is larger than {MAX_FILE_BYTES:,} bytes.",
-                    next_step="Files of this size are not edited.",
+                    f"{path!r} is not UTF-8 text: {why}.",
+                    next_step="Only UTF-8 text files are read and edited.",
                 )
-            return place.read_bytes().decode("utf-8")
+            return content.decode("utf-8")
         except UnicodeDecodeError as error:
             raise RepositoryError(
                 f"{path!r} is not UTF-8 text (byte {error.start}).",
@@ -128,9 +146,48 @@ class RepoContext(Frozen):
                 next_step="Check that the working tree is complete (`git status`).",
             ) from error
 
+    def glimpse(self, path: str) -> str | None:
+        """What can be seen of a tracked file that ``read_text`` refuses, to search it for names: bytes that
+        are no text are left out, and a link is seen as the tracked file that it leads to. None: nothing."""
+        try:
+            if (led_to := self.leads_to(path)) is not None:
+                return self.read_text(led_to)
+            return self._bytes(path).decode("utf-8", "ignore").replace("\0", "")
+        except (OSError, RepositoryError):
+            return None
+
+    def leads_to(self, path: str) -> str | None:
+        """The tracked file that a tracked link names; None: it is no link, or names something else."""
+        folder = posixpath.dirname(path)
+        try:
+            self.tree.locate(folder)
+            entry = self.tree.entry(PurePosixPath(path)) if path in self._tracked else None
+            target = posixpath.normpath(posixpath.join(folder, entry.readlink())) if entry else ""
+        except OSError:  # no link, or behind one
+            return None
+        return target if target in self._tracked else None
+
     def has(self, path: str) -> bool:
         """Is this path tracked?"""
         return path in self._tracked
+
+    def _bytes(self, path: str) -> bytes:
+        """Raises OSError, RepositoryError. A pipe is not opened: that would wait for ever."""
+        odd = self.odd_names.get(path)
+        place = self.tree.locate(path if odd is None else odd.real)
+        status = place.stat()
+        if not stat.S_ISREG(status.st_mode):
+            what = "a folder" if stat.S_ISDIR(status.st_mode) else "no plain file"
+            raise RepositoryError(
+                f"{path!r} is {what}.",
+                next_step="Only text files are read and edited; a submodule is a repository of its own.",
+            )
+        if status.st_size > MAX_FILE_BYTES:
+            raise RepositoryError(
+                f"{path!r} is larger than {MAX_FILE_BYTES:,} bytes.",
+                next_step="Files of this size are not edited.",
+            )
+        return place.read_bytes()
 
     @cached_property
     def _tracked(self) -> frozenset[str]:

@@ -89,17 +89,17 @@ class Tree(Frozen):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         top = self.layers[0]
         for folder in [*reversed(pure.parents)][1:]:
-            found = self._there(folder)
+            found = self.entry(folder)
             if found is not None and not stat.S_ISDIR(found.lstat().st_mode):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
             (top / folder).mkdir(exist_ok=True)
-        if self._there(pure) is not None:
+        if self.entry(pure) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         with (top / path).open("xb") as file:
             file.write(content)
 
-    def _there(self, path: PurePosixPath) -> Path | None:
-        """What has this name, a link itself included; its folders have been looked at."""
+    def entry(self, path: PurePosixPath) -> Path | None:
+        """What has this name, a link itself included; the caller has looked at its folders."""
         folders = list(self.layers)
         for part in path.parts:
             folders = merged(folders, part)

@@ -63,8 +63,8 @@ def add_handover(parser: "argparse.ArgumentParser") -> None:
         nargs="?",
         const="",
         metavar="BRANCH",
-        help="commit the proved patch to a new branch (default: fallback-tier/ADVISORY); REPO's own "
-        "branch and files stay as they are",
+        help="commit the proved patch to a new branch (default: fallback-tier/ADVISORY), unless one holds "
+        "it already; REPO's own branch and files stay as they are",
     )
     parser.add_argument(
         "--report",

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the request, run one attempt, print the application."""
     request = read_request(sys.stdin.buffer.read(MAX_INPUT_BYTES + 1))
     advisory = parse_advisory(json.dumps(request.advisory).encode(), "standard input")
-    with open_services(configuration(arguments)) as services:
+    with open_services(configuration(arguments), ecosystems=advisory.ecosystems) as services:
         inputs = services.inputs(
             advisory,
             request.repository,

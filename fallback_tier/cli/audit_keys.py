@@ -21,6 +21,7 @@ from fallback_tier.cli.output import print_json
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.review import Signature, check_signature
+from fallback_tier.wiring.places import check_keys
 from fallback_tier.wiring.trail import checkpoint_dir, keys_dir, open_trail, read_trail
 
 
@@ -33,6 +34,8 @@ def keygen(arguments: argparse.Namespace) -> int:
     if arguments.end_overlap:
         return _end_overlap(arguments, folder)
     existed = Keyring.load(folder).signing is not None
+    if not existed:
+        check_keys(record(arguments))
     keyring = generate(folder, arguments.name)
     key = keyring.signers()[0].verifier
     if existed and arguments.name not in {None, key.name}:

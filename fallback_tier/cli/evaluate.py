@@ -15,6 +15,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import Shown
 from fallback_tier.errors import ConfigurationError
+from fallback_tier.folders import users_folder
 
 if TYPE_CHECKING:
     from fallback_tier.evaluating.run import Options
@@ -62,8 +63,6 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> "Options":
-    import platformdirs
-
     from fallback_tier.evaluating.build import CrossEncoderFiles
     from fallback_tier.evaluating.run import Options
 
@@ -81,7 +80,7 @@ def _options(arguments: argparse.Namespace) -> "Options":
     return Options(
         data=Path(arguments.data),
         golden=Path(arguments.golden),
-        cache=platformdirs.user_cache_path("fallback-tier") / "evaluation",
+        cache=users_folder("cache") / "evaluation",
         split="reserved" if arguments.reserved else "dev",
         only=tuple(arguments.only),
         repeats=arguments.repeats,

@@ -38,7 +38,8 @@ from fallback_tier.wiring.gates import check_proofs
 def run(arguments: argparse.Namespace) -> int:
     """Fix, prove, deliver, report. The exit code says how it ended."""
     given = _given(arguments)
-    with open_services(configuration(arguments)) as services:
+    about = {name for advisory in given.advisories for name in advisory.ecosystems}
+    with open_services(configuration(arguments), ecosystems=about) as services:
         return run_with(given, services, arguments)
 
 
@@ -95,7 +96,7 @@ def _only_one(given: AdvisorySet, repo: RepoContext, services: Services) -> Advi
 def _fix_one(
     advisory: Advisory, repo: RepoContext, services: Services, arguments: argparse.Namespace
 ) -> int:
-    setup = setup_of(arguments, advisory.id, repo, services.clients)
+    setup = setup_of(arguments, [advisory.id], repo, services.clients)
     if arguments.resume is not None:
         from fallback_tier.cli.resume import go_on
 
@@ -236,7 +237,10 @@ def report_patch(application: Applied, console: Console, landed: Landed) -> None
     """Where the patch is now: on a branch, on the working tree, or printed."""
     if landed.committed is not None:
         where = landed.committed
-        line(console, f"  committed to branch {safe(where.branch)}: {where.commit[:12]}")
+        said = "committed to branch"
+        if where.existed:
+            said = "no branch was made, this very patch is on the same base commit already: branch"
+        line(console, f"  {said} {safe(where.branch)}: {where.commit[:12]}")
     elif landed.delivered:
         files = safe(", ".join(application.files))
         line(console, f"  on the working tree, not committed: {files}")

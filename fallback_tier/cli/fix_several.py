@@ -14,8 +14,8 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix import document, exit_code, report_end, report_patch, report_record
 from fallback_tier.cli.handover import Fixed, Landed, hand_over, setup_of
 from fallback_tier.cli.output import print_json
+from fallback_tier.cli.plan import check_clients, show_rest
 from fallback_tier.cli.plan import exit_code as plan_exit_code
-from fallback_tier.cli.plan import show_rest
 from fallback_tier.cli.progress import FixProgress, PlanProgress
 from fallback_tier.cli.remediation import line, safe, show_left
 from fallback_tier.gates.journal.inputs import Setup
@@ -54,11 +54,12 @@ def fix_several(
     given: AdvisorySet, repo: RepoContext, services: Services, arguments: argparse.Namespace
 ) -> int:
     """Plan, prove each ecosystem's patch on the base commit, deliver all of them or none in part."""
-    name = given.advisories[0].id if given.advisories else "findings"
-    setup = setup_of(arguments, name, repo, services.clients)
+    ids = [advisory.id for advisory in given.advisories]
+    setup = setup_of(arguments, ids, repo, services.clients)
     has_model = services.has_model
     services = services.recipes_only()
     if given.advisories:
+        check_clients(given, repo, services.clients, services.plugins)
         services.sandbox()  # where there is none, that is said before the long work
     errors = Console(stderr=True, quiet=arguments.json)
     with PlanProgress(errors) as progress:

@@ -50,9 +50,10 @@ class Landed:
 
 
 def setup_of(
-    arguments: argparse.Namespace, name: str, repo: RepoContext, clients: ClientRunner
+    arguments: argparse.Namespace, ids: Sequence[str], repo: RepoContext, clients: ClientRunner
 ) -> Setup:
-    """What the options say, checked before the work; ``name``: what a branch is called after.
+    """What the options say, checked before the work. ``ids``: the advisories that are to be fixed; which a
+    branch without a name of its own is called after, is known at the end.
 
     Raises ConfigurationError.
     """
@@ -61,9 +62,8 @@ def setup_of(
             "--commit makes a branch, and --dry-run leaves the repository as it is.",
             next_step="Give one of them.",
         )
-    branch = arguments.commit
-    if branch is not None:
-        branch = branch or branch_for(name, repo, clients)
+    if arguments.commit is not None:
+        branch = arguments.commit or branch_for(ids, repo.fix_id, repo, clients)
         check_branch(branch, repo, clients)
     if arguments.output:
         check_output(Path(arguments.output))
@@ -72,7 +72,7 @@ def setup_of(
     return Setup(
         dry_run=arguments.dry_run,
         output=_absolute(arguments.output),
-        commit=branch,
+        commit=arguments.commit,
         report=_absolute(arguments.report),
     )
 
@@ -121,14 +121,20 @@ def _deliver(
     """To the branch, or else to the working tree; then it goes on record."""
     committed, reference, place = None, None, DeliveryPlace.WORKING_TREE
     if setup.commit is not None:
-        message = commit_message(fixes)
-        committed = commit_to_branch(patch, message, setup.commit, repo, services.clients)
+        message, branch = commit_message(fixes), setup.commit or _branch(fixes, repo, services)
+        committed = commit_to_branch(patch, message, branch, repo, services.clients)
         place, reference = DeliveryPlace.BRANCH, f"{committed.branch} {committed.commit}"
     else:
         put(patch, repo, services.clients)
     for result, _ in fixes:
         record_delivery(services.audit, result, place, reference)
     return committed
+
+
+def _branch(fixes: Sequence[Fixed], repo: RepoContext, services: Services) -> str:
+    """Named after what was fixed: not everything that was asked for is."""
+    ids = dict.fromkeys(record.id for _, advisory in fixes for record in advisory.records)
+    return branch_for(tuple(ids), fixes[0][0].fix_id, repo, services.clients)
 
 
 def _committed(delivered: PatchDelivered) -> Committed | None:

@@ -254,8 +254,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (head, less) has gone: stop quietly, and keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        _print_error(_system_error(error), as_json=getattr(arguments, "json", False))
+    except Exception as error:  # noqa: BLE001 (the last resort: all is told in one form)
+        from fallback_tier.cli.unexplained import explained
+
+        _print_error(explained(error), as_json=getattr(arguments, "json", False))
         return ENVIRONMENT
 
 
@@ -270,17 +272,6 @@ def _load(name: str) -> Callable[[argparse.Namespace], int]:
         gc.freeze()
         gc.enable()
     return handler
-
-
-def _system_error(error: OSError) -> Exception:
-    """A full disk, a missing permission: what the system said, about which path."""
-    from fallback_tier.errors import FallbackError
-
-    where = f"{error.filename}: " if error.filename else ""
-    return FallbackError(
-        f"{where}{error.strerror or error}.",
-        next_step="The repository is as it was. Free some space or fix the permission, then try again.",
-    )
 
 
 def _print_error(error: Exception, *, as_json: bool) -> None:

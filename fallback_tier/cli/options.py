@@ -12,6 +12,7 @@ from fallback_tier.advisory import AdvisorySet, load_advisories
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.proof_options import gates_of, proof_of
 from fallback_tier.errors import AdvisoryError, ConfigurationError
+from fallback_tier.folders import users_folder
 from fallback_tier.limits import (
     MAX_BEAM_WIDTH,
     MAX_CODE_ROOM_KB,
@@ -47,9 +48,7 @@ def state_dir(arguments: argparse.Namespace) -> Path:
     """Where the audit trail, the evidence and the caches are."""
     if arguments.state_dir:
         return Path(arguments.state_dir).resolve()
-    import platformdirs
-
-    return platformdirs.user_state_path("fallback-tier")
+    return users_folder("state")
 
 
 def record(arguments: argparse.Namespace) -> RecordSettings:

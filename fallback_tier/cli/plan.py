@@ -5,7 +5,7 @@ repository, and there is no record in the audit trail: a plan proves nothing, so
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -28,8 +28,12 @@ from fallback_tier.cli.remediation import (
     show_notes,
     why_not_cheaper,
 )
+from fallback_tier.execution import ClientRunner
 from fallback_tier.installed import clients_and_plugins, look_at, tags_of
-from fallback_tier.planning import EcosystemPlan, RemediationPlan, plan
+from fallback_tier.planning import EcosystemPlan, RemediationPlan, parts, plan
+from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.repo import RepoContext
+from fallback_tier.wiring.places import check_caches
 
 #: Inputs left out and findings in code that are listed; JSON has them all.
 MAX_LISTED = 10
@@ -42,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     given = advisories(arguments)
     clients, plugins = clients_and_plugins()
     repo = look_at(Path(arguments.repository), clients, settings(arguments))
+    if not (arguments.no_resolve or arguments.offline):  # else a client may not be needed at all
+        check_clients(given, repo, clients, plugins)
     errors = Console(stderr=True, quiet=arguments.json)
     with PlanProgress(errors) as progress:
         planned = plan(
@@ -58,6 +64,18 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         show(planned, Console())
     return code
+
+
+def check_clients(
+    given: AdvisorySet,
+    repo: RepoContext,
+    clients: ClientRunner,
+    plugins: Mapping[str, EcosystemPlugin],
+) -> None:
+    """Can the clients that are about to run write their caches? Raises StateFolderError."""
+    about = {name for advisory in given.advisories for name in parts(advisory, repo, plugins)}
+    here = [name for name in about if plugins[name].manifests(repo.tracked_files)]
+    check_caches(clients, here, offline=repo.settings.offline)
 
 
 def exit_code(planned: RemediationPlan) -> int:

@@ -66,7 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
         update={"output": output, "dry_run": arguments.dry_run or inputs.setup.dry_run}
     )
     repository = Path(arguments.repository) if arguments.repository else inputs.repository
-    with open_services(_configuration(inputs, arguments, asks=asks), asks=asks) as services:
+    configured = _configuration(inputs, arguments, asks=asks)
+    about = inputs.advisory.ecosystems
+    with open_services(configured, asks=asks, ecosystems=about) as services:
         return go_on(
             arguments.fix_id,
             inputs.advisory,

@@ -30,6 +30,7 @@ from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.handover.delivery import deliver
 from fallback_tier.ports import LanguageModel, NonceSource
 from fallback_tier.wiring import Configuration, audit_db, open_services, random_nonce
+from fallback_tier.wiring.places import check_caches
 from fallback_tier.wiring.trail import RecordSettings, open_evidence, read_checkpoints
 
 RETRY_FIX = "demo-retry"
@@ -97,6 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the four scenes, then the audit trail, then tamper with a copy of it."""
     console = Console()
     kept = Path(arguments.keep).absolute() if arguments.keep else None
+    check_caches(SubprocessClients(), ("npm", "PyPI"), offline=False)
     root = kept or Path(tempfile.mkdtemp(prefix="fallback-tier-demo-"))
     root.mkdir(parents=True, exist_ok=True)
     try:

@@ -12,7 +12,7 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError, PatchError, ToolFailedError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.result import Patched, WithPatch
-from fallback_tier.gates.trees.aside import aside
+from fallback_tier.gates.trees.aside import Aside, aside
 from fallback_tier.gates.trees.isolation import GIT_TIMEOUT_S, USERS_CONFIGURATION, git
 from fallback_tier.handover.headline import headline
 from fallback_tier.outcome import Applied
@@ -21,22 +21,31 @@ from fallback_tier.repo import RepoContext
 #: Of a branch's name, and of a line of a message: what git and people's terminals show whole.
 _MAX_NAME_CHARS, _MAX_LINE_CHARS = 80, 200
 
+#: Advisories that a branch's name has before it counts the rest, as a bundle's id has.
+_NAMED_IN_BRANCH = 3
+
 _FOREIGN = re.compile(r"[^A-Za-z0-9._+-]+")
 _PLAIN = re.compile(r"[A-Za-z0-9]+")
 
 
 class Committed(Frozen):
-    """Where a patch was committed."""
+    """Where a patch was committed. ``existed``: it was there already, so no branch was made."""
 
     branch: str
     commit: str
+    existed: bool = False
 
 
-def branch_for(advisory_id: str, repo: RepoContext, clients: ClientRunner) -> str:
-    """A name for the fix of an advisory: its id, and ``repo.fix_id`` where that branch is there already."""
-    words = "-".join(_PLAIN.findall(advisory_id)) or "advisory"
+def branch_for(
+    advisory_ids: Sequence[str], fix_id: str, repo: RepoContext, clients: ClientRunner
+) -> str:
+    """A name for the fix of these advisories: their ids, and ``fix_id`` where that branch is there."""
+    shown = [*advisory_ids[:_NAMED_IN_BRANCH]]
+    if more := len(advisory_ids) - len(shown):
+        shown.append(f"{more}-more")
+    words = "-".join(_PLAIN.findall("-".join(shown))) or "advisory"
     name = f"fallback-tier/{words[:_MAX_NAME_CHARS]}"
-    return f"{name}-{repo.fix_id}" if _has(name, repo, clients) else name
+    return f"{name}-{fix_id}" if _has(name, repo, clients) else name
 
 
 def commit_message(fixes: Sequence[tuple[WithPatch, Advisory]]) -> str:
@@ -63,7 +72,8 @@ def _plain(identifier: str) -> str:
 
 
 def check_branch(branch: str, repo: RepoContext, clients: ClientRunner) -> None:
-    """Can this branch be made, by somebody? Asked before the work.
+    """Can this branch be made, by somebody? Asked before the work. One that is there already is left to
+    ``commit_to_branch`` where it has one commit on top of the base, which may be this very patch.
 
     Raises ConfigurationError: no valid name, it is there already, git does not know who commits.
     """
@@ -74,7 +84,7 @@ def check_branch(branch: str, repo: RepoContext, clients: ClientRunner) -> None:
             f"--commit {branch!r} is no name for a branch.",
             next_step="See git-check-ref-format(1).",
         )
-    if _has(branch, repo, clients):
+    if _has(branch, repo, clients) and not _is_on_base(branch, repo, clients):
         raise ConfigurationError(
             f"{repo.root} has a branch {branch!r} already, and it is not overwritten.",
             next_step="Name another with --commit BRANCH, or remove it: `git branch -D`.",
@@ -94,10 +104,11 @@ def check_branch(branch: str, repo: RepoContext, clients: ClientRunner) -> None:
 def commit_to_branch(
     application: Applied, message: str, branch: str, repo: RepoContext, clients: ClientRunner
 ) -> Committed:
-    """Commit the patch on top of the base commit as ``branch``; one that holds just that already stays.
+    """Commit the patch on top of the base commit as ``branch``. Where some branch holds just that already,
+    it is that one, and none is made.
 
-    Raises PatchError where git refuses: then there is no branch (unreferenced objects may stay, as after
-    any interrupted commit; git removes them in time).
+    Raises PatchError where ``branch`` holds something else, and where git refuses: then there is no new
+    branch (unreferenced objects may stay, as after any interrupted commit; git removes them in time).
     """
     try:
         return _committed(application, message, branch, repo, clients)
@@ -122,17 +133,38 @@ def _committed(
                 f"git made something else of the patch than it declares: {changed!r}.",
                 next_step="Apply the proved patch from the evidence store by hand, and report this.",
             )
+        # An earlier run may have made it, or an earlier process, stopped between this and its record.
+        if (same := _holding(tree, branch, its, repo)) is not None:
+            return same
         if _has(branch, repo, clients):
-            # An earlier process may have been stopped between this and its record.
-            head = its.git("rev-parse", f"refs/heads/{branch}").strip()
-            if its.git("log", "-1", "--format=%T %P", head).strip() == f"{tree} {repo.base_commit}":
-                return Committed(branch=branch, commit=head)
+            raise PatchError(
+                f"{repo.root} has a branch {branch!r} already, with something else than this patch on it.",
+                next_step="Name another with --commit BRANCH, or remove it: `git branch -D`.",
+            )
         words = its.tree.parent / "message"
         words.write_text(message, encoding="utf-8")
         commit = its.git("commit-tree", tree, "-p", repo.base_commit, "-F", str(words)).strip()
         absent = "0" * len(commit)  # git's name of "no object": the reference must not be there yet
         its.git("update-ref", f"refs/heads/{branch}", commit, absent)
     return Committed(branch=branch, commit=commit)
+
+
+def _holding(tree: str, branch: str, its: Aside, repo: RepoContext) -> Committed | None:
+    """A branch that is one commit on top of the base, with this tree; ``branch`` before all others."""
+    form = "--format=%(tree) %(parent) %(objectname) %(refname:lstrip=2)"
+    heads = (line.split(" ") for line in its.git("for-each-ref", form, "refs/heads/").splitlines())
+    same = [
+        Committed(branch=name, commit=commit, existed=True)
+        for of, *parents, commit, name in heads
+        if (of, parents) == (tree, [repo.base_commit])
+    ]
+    return min(same, key=lambda it: it.branch != branch, default=None)
+
+
+def _is_on_base(branch: str, repo: RepoContext, clients: ClientRunner) -> bool:
+    """Is it one commit on top of the base commit?"""
+    asked = ["log", "-1", "--format=%P", f"refs/heads/{branch}"]
+    return git(clients, repo.root, asked, USERS_CONFIGURATION).strip() == repo.base_commit
 
 
 def _in_the_way(branch: str, repo: RepoContext, clients: ClientRunner) -> str | None:

@@ -172,7 +172,7 @@ class EcosystemPlanner:
     def _outlined(self, advisory: Advisory) -> _Climbed:
         outline = self._plugin.outline(advisory, self._repo)
         files = tuple(dict.fromkeys(move.manifest for move in outline.moves))
-        return _Climbed(outline.moves, outline.left, files)
+        return _Climbed(outline.moves, outline.left, files, notes=outline.notes)
 
     def _one_by_one(self, error: ClimbError) -> None:
         """They can't be climbed together: ask each for its own reason. Those that can stay targets."""

@@ -4,7 +4,7 @@ Everything else gets what it needs passed in. Imports that cost time (the SDK, t
 gates) are made when the part is first needed: an attempt by recipe pays for neither model nor gates.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -35,6 +35,7 @@ from fallback_tier.wiring.models import (
     check_prices,
     random_nonce,
 )
+from fallback_tier.wiring.places import check_caches, check_places
 from fallback_tier.wiring.trail import (
     RecordSettings,
     audit_db,
@@ -150,7 +151,8 @@ class Services:
         affected: Affected | None = None,
         makes: bool = True,
     ) -> Inputs:
-        """As ``inputs``, on a repository that was looked at already. Raises ConfigurationError.
+        """As ``inputs``, on a repository that was looked at already. Raises ConfigurationError, and
+        StateFolderError where the ecosystem's client can't write its cache.
 
         ``affected``: whose code it is about, where that was decided already (a fix that is taken up).
         ``makes`` False: a patch on record is judged again, so no recipe is looked for.
@@ -164,6 +166,8 @@ class Services:
             }
         )
         own = own.model_copy(update={"affected": affected or whose_code(plugin, advisory, own)})
+        if own.manifests:
+            check_caches(self.clients, (plugin.name,), offline=repo.settings.offline)
         if not makes:
             return Inputs(advisory, own, _NO_RECIPE_ASKED)
         # A proof that fails here shows the flaw, whatever number the manifest has.
@@ -191,12 +195,9 @@ class Services:
     def recipes_only(self) -> "Services":
         """The same, without a model to ask: for several advisories at once, which no plan of a
         model's can fix."""
+        plugins, audit, evidence = self.plugins, self.audit, self.evidence
         tier = FallbackTier(
-            plugins=self.plugins,
-            retriever=None,
-            leaf=None,
-            audit=self.audit,
-            evidence=self.evidence,
+            plugins=plugins, retriever=None, leaf=None, audit=audit, evidence=evidence
         )
         return replace(self, tier=tier)
 
@@ -254,9 +255,11 @@ def wire(
     nonces: NonceSource = random_nonce,
     author: LanguageModel | None = None,
     asks: bool = True,
+    ecosystems: Collection[str] = (),
 ) -> Services:
     """Put the parts together. ``author`` stands in for the configured model (demo, tests). ``asks`` False:
-    gates alone are run, so no model is made and no memory opened, whatever is configured."""
+    gates alone are run, so no model is made and no memory opened, whatever is configured. ``ecosystems``:
+    what is to be fixed, as far as it is known. Raises StateFolderError where a folder can't be written."""
     check_forms(configuration)
     clients, plugins = clients_and_plugins()
     judge = None
@@ -266,6 +269,7 @@ def wire(
     models = tuple(model for model in (author, judge) if model is not None)
     check_prices(configuration, models)
     retriever = build_retriever(configuration) if asks else None
+    check_places(configuration, clients, ecosystems)
     # Opened last: whatever is wrong with the configuration, no store is left open.
     evidence = open_evidence(configuration.state_dir, configuration.record)
     audit = open_trail(configuration.state_dir, configuration.record)
@@ -273,11 +277,7 @@ def wire(
     if author is not None:
         leaf = build_leaf(configuration, author, judge, retriever, nonces, audit, evidence)
     tier = FallbackTier(
-        plugins=plugins,
-        retriever=retriever,
-        leaf=leaf,
-        audit=audit,
-        evidence=evidence,
+        plugins=plugins, retriever=retriever, leaf=leaf, audit=audit, evidence=evidence
     )
     return Services(configuration, clients, plugins, audit, evidence, tier, models)
 
@@ -289,9 +289,10 @@ def open_services(
     nonces: NonceSource = random_nonce,
     author: LanguageModel | None = None,
     asks: bool = True,
+    ecosystems: Collection[str] = (),
 ) -> Iterator[Services]:
     """``wire``, and release everything at the end."""
-    services = wire(configuration, nonces=nonces, author=author, asks=asks)
+    services = wire(configuration, nonces=nonces, author=author, asks=asks, ecosystems=ecosystems)
     try:
         yield services
     finally:

@@ -22,6 +22,7 @@ from fallback_audit.stores.postgres_location import require_driver
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_audit.verifying.sources import GivenCheckpoints, KeptNote, LogCheckpoints
 from fallback_audit.verifying.verify import VerifiableStore
+from fallback_tier.folders import users_folder
 
 #: What a crash or a thief may take from the record unnoticed, at most, while nothing ends.
 CHECKPOINT_EVENTS = 256
@@ -77,9 +78,7 @@ def keys_dir(record: RecordSettings) -> Path:
     """Where the keys are: apart from what they sign."""
     if record.keys is not None:
         return record.keys
-    import platformdirs
-
-    return platformdirs.user_config_path("fallback-tier") / "keys"
+    return users_folder("config") / "keys"
 
 
 class TrailReader(AuditReader, HeaderReader, VerifiableStore, Protocol):

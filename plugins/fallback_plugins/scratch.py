@@ -4,10 +4,14 @@ A client looks for configuration and workspaces in every folder above its own, a
 folder is everybody's: so these lie in the user's cache.
 """
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from fallback_tier.errors import StateFolderError
+from fallback_tier.folders import users_folder
 
 
 @contextmanager
@@ -18,11 +22,9 @@ def scratch_folder(client: str) -> Iterator[Path]:
 
 
 def _place() -> Path | None:
-    import platformdirs
-
-    place = platformdirs.user_cache_path("fallback-tier") / "scratch"
     try:
+        place = users_folder("cache") / "scratch"
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:
+    except (OSError, StateFolderError):
         return None
-    return place
+    return place if os.access(place, os.W_OK | os.X_OK) else None

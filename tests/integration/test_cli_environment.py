@@ -310,9 +310,8 @@ def test_a_state_folder_that_cannot_be_made(tmp_path: Path, advisory: Path) -> N
     (tmp_path / "file").write_text("")
     state = tmp_path / "file" / "state"
     ended = run("fix", repo, "--advisory", advisory, "--state-dir", state, "--json")
-    assert as_error(ended, "audit_store") == (
-        f"Audit store {state}/audit.db: Not a directory ({tmp_path / 'file'})."
-    )
+    told = as_error(ended, "state_folder")
+    assert f"{state} (the state folder): Not a directory." in told
     # /proc is not writable, not even by root.
     ended = run("fix", repo, "--advisory", advisory, "--state-dir", "/proc/state", "--json")
-    assert "/proc/state" in as_error(ended, "audit_store")
+    assert "/proc/state" in as_error(ended, "state_folder")

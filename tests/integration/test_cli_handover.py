@@ -10,11 +10,11 @@ from fallback_audit.events import PatchDelivered
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.cli import exit_codes
-from fallback_tier.errors import ConfigurationError
+from fallback_tier.errors import ConfigurationError, PatchError
 from fallback_tier.wiring import audit_db
 from tests.e2e.command import snapshot
 from tests.fakes.repository import git
-from tests.integration.test_cli_several import Desk, printed
+from tests.integration.test_cli_several import Desk, ecosystem, printed
 from tests.unit.test_planning import advisory, both
 
 FILES = {"patch.diff", "pull-request.md", "openvex.json", "cyclonedx.json"}
@@ -70,15 +70,67 @@ def test_a_commit_leaves_the_checkout_as_it_is(
     assert desk.kinds[-1] == "PatchDelivered"
 
 
-def test_the_next_branch_has_a_name_of_its_own(
+def test_the_same_patch_on_the_same_commit_makes_no_second_branch(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = []
-    for _ in range(2):
-        assert desk.fix(advisory("A", "left"), commit="") == exit_codes.OK
-        names.append(printed(capsys)["commit"]["branch"])
-    assert names[0] == "fallback-tier/A"
-    assert names[1].startswith("fallback-tier/A-fix-")
+    """Whatever the branch is called: what holds the patch already is found and said."""
+    assert desk.fix(advisory("A", "left"), commit="mine") == exit_codes.OK
+    first = printed(capsys)["commit"]
+    assert first["existed"] is False
+    before = git(desk.repo, "for-each-ref")
+    for name in ("", "mine", "other"):
+        assert desk.fix(advisory("A", "left"), commit=name) == exit_codes.OK
+        assert printed(capsys)["commit"] == {**first, "existed": True}
+    assert git(desk.repo, "for-each-ref") == before
+    assert {it.reference for it in deliveries(desk)} == {f"mine {first['commit']}"}
+    assert desk.fix(advisory("A", "left"), commit="", json=False) == exit_codes.OK
+    out = " ".join(capsys.readouterr().out.split())
+    assert "no branch was made, this very patch is on the same base commit already" in out
+    assert f"branch mine: {first['commit'][:12]}" in out
+
+
+def test_another_patch_for_the_same_advisory_has_a_branch_of_its_own(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert desk.fix(advisory("A", "left"), commit="") == exit_codes.OK
+    first = printed(capsys)["commit"]
+    # On the same base commit, but another patch: and the same patch on another base commit.
+    assert desk.fix(advisory("A", "right"), commit="") == exit_codes.OK
+    other = printed(capsys)["commit"]
+    git(desk.repo, "commit", "-q", "--allow-empty", "-m", "the next base commit")
+    assert desk.fix(advisory("A", "left"), commit="") == exit_codes.OK
+    moved = printed(capsys)["commit"]
+    assert first["branch"] == "fallback-tier/A"
+    for made in (other, moved):
+        assert made["branch"].startswith("fallback-tier/A-fix-")
+        assert made["existed"] is False
+
+
+def test_a_named_branch_with_another_patch_is_not_overwritten(desk: Desk) -> None:
+    assert desk.fix(advisory("A", "left"), commit="mine") == exit_codes.OK
+    before = git(desk.repo, "rev-parse", "mine")
+    with pytest.raises(PatchError, match="'mine' already, with something else than this patch"):
+        desk.fix(advisory("A", "right"), commit="mine")
+    assert git(desk.repo, "rev-parse", "mine") == before
+
+
+def test_a_branch_is_named_after_what_was_fixed(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first that was asked for has no fix, and another is proved in vain: neither names the branch."""
+    desk.plugins["npm"] = ecosystem("npm", accepts=False)
+    left, failed = advisory("LEFT", "right@never"), advisory("N", "left", ecosystem="npm")
+    assert desk.fix(left, advisory("A", "left"), failed, commit="") != exit_codes.OK
+    said = printed(capsys)
+    assert said["commit"]["branch"] == "fallback-tier/A"
+    assert "LEFT" not in git(desk.repo, "log", "-1", "--format=%B", "fallback-tier/A")
+
+
+def test_a_branch_for_many_names_three_and_counts_the_rest(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert desk.fix(*(advisory(name, "left") for name in "ABCDE"), commit="") == exit_codes.OK
+    assert printed(capsys)["commit"]["branch"] == "fallback-tier/A-B-C-2-more"
 
 
 def test_several_are_one_commit_and_a_folder_each(

@@ -64,7 +64,7 @@ def test_a_branch_that_a_person_removed_is_not_made_again(
         git(house.repo, "branch", "-D", BRANCH)
         assert house.resume() == 0
         assert git(house.repo, "branch", "--list", BRANCH) == ""
-        assert said(house)["commit"] == {"branch": BRANCH, "commit": made}
+        assert said(house)["commit"] == {"branch": BRANCH, "commit": made, "existed": False}
         assert len(deliveries(house)) == 1
 
 

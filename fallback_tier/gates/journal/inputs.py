@@ -12,9 +12,9 @@ class Setup(Frozen):
     """What was decided beside advisory and repository.
 
     ``configuration``: the host's, as JSON and without keys (``wiring.Configuration.recorded``); the gates
-    only keep it. ``dry_run``, ``output``, ``commit`` (a branch) and ``report`` (a folder): where a proved
-    patch goes. ``several``: this fix is one ecosystem's part of a run over several advisories, whose
-    patches are delivered together.
+    only keep it. ``dry_run``, ``output``, ``commit`` (a branch; empty: one that is named after what is
+    fixed) and ``report`` (a folder): where a proved patch goes. ``several``: this fix is one ecosystem's
+    part of a run over several advisories, whose patches are delivered together.
     """
 
     configuration: dict[str, JsonValue] = Field(default_factory=dict)

@@ -1,6 +1,7 @@
 """The files of a commit, byte for byte: what a patch was made from, whatever the working tree has now."""
 
 import hashlib
+import posixpath
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,13 @@ _TIMEOUT_S = 60.0
 
 #: A plain file, not a link and not a submodule; the object's name is a SHA-1 or a SHA-256.
 _ENTRY = re.compile(r"100(?:644|755) blob ([0-9a-f]{40}|[0-9a-f]{64})\t[^\0]*\0")
+
+#: The same, or a link, which is a blob that holds a path.
+_LINK = "120000"
+_BLOB = re.compile(rf"(?P<mode>100\d\d\d|{_LINK}) blob (?P<name>[0-9a-f]+)\t[^\0]*\0")
+
+#: Links that lead to links: more are no honest manifest's.
+_LINKS = 5
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -44,6 +52,20 @@ class CommittedFiles:
         if len(content) > MAX_FILE_BYTES or _object_name(content, len(entry[1])) != entry[1]:
             raise self._unfit(commit, path, "it is no UTF-8 text, or too large")
         return output
+
+    def glimpse(self, commit: str, path: str) -> str:
+        """What can be seen of something that ``text`` refuses, to search it for a word: bytes that are no
+        text are left out, and a link is seen as the file of the commit that it leads to."""
+        for _ in range(_LINKS):
+            listed = self._git(["ls-tree", "-z", commit, "--", path])
+            entry = _BLOB.fullmatch(listed.output) if listed.ok else None
+            if entry is None:
+                break
+            output = self._git(["cat-file", "blob", entry["name"]]).output
+            if entry["mode"] != _LINK:
+                return output.replace("\0", "")
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), output))
+        return ""
 
     def _git(self, arguments: list[str]) -> CommandResult:
         return self.clients.run("git", arguments, cwd=self.root, timeout_s=_TIMEOUT_S)

@@ -22,7 +22,7 @@ from typing import Annotated, Any
 from pydantic import Field, StrictBool, StrictStr, StringConstraints, ValidationError
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.errors import ConfigurationError, first_fault
+from fallback_tier.errors import ConfigurationError, RepositoryError, first_fault
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.judges.committed import CommittedFiles
 from fallback_tier.limits import MAX_FILE_BYTES
@@ -84,12 +84,13 @@ def of_file(path: Path) -> tuple[GateSettings, ...]:
 def of_base(repo: RepoContext, clients: ClientRunner) -> tuple[GateSettings, ...]:
     """The gates that the base commit describes, the working tree aside.
 
-    Raises ConfigurationError; RepositoryError where a file of it is there and can't be read.
+    Raises ConfigurationError; RepositoryError where a file of it is there, may describe some, and can't be
+    read.
     """
     files, commit = CommittedFiles(repo.root, clients), repo.base_commit
     found: dict[str, tuple[GateSettings, ...]] = {}
     for name in (OWN_FILE, SHARED_FILE):
-        text = files.text(commit, name) if files.has(commit, name) else ""
+        text = _committed(files, commit, name)
         # A pyproject.toml that says nothing to us may be as broken as it likes.
         if name == OWN_FILE or _TABLE[-1] in text:
             gates = _gates(f"{name} of commit {commit[:12]}", text, shared=name == SHARED_FILE)
@@ -99,6 +100,17 @@ def of_base(repo: RepoContext, clients: ClientRunner) -> tuple[GateSettings, ...
             f"commit {commit[:12]}", ".".join(_TABLE), f"gates stand in {' and in '.join(found)}"
         )
     return next(iter(found.values()), ())
+
+
+def _committed(files: CommittedFiles, commit: str, name: str) -> str:
+    if not files.has(commit, name):
+        return ""
+    try:
+        return files.text(commit, name)
+    except RepositoryError:
+        if name == OWN_FILE or _TABLE[-1] in files.glimpse(commit, name):
+            raise
+        return ""  # other tools' business
 
 
 def check_names(gates: Sequence[GateSettings], taken: Collection[str]) -> None:

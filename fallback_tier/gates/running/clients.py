@@ -52,6 +52,7 @@ _GIT_CONFIGURATION = {
     "maintenance.auto": "false",
     "protocol.allow": "never",
     "log.showSignature": "false",
+    "core.quotePath": "true",
 }
 _GIT_ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",

@@ -13,11 +13,14 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pydantic import Field
+
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import RepositoryError, ToolFailedError
 from fallback_tier.execution import ClientRunner, CommandResult
+from fallback_tier.gates.trees.names import odd_name, printable, unquoted
 from fallback_tier.limits import MAX_TRACKED_FILES
-from fallback_tier.repo import RepoContext
+from fallback_tier.repo import OddName, RepoContext
 
 #: One git command. A checkout of 50,000 files takes 8 s on two cores.
 GIT_TIMEOUT_S = 300.0
@@ -42,6 +45,7 @@ class RepositoryFacts(Frozen):
     tracked_files: tuple[str, ...]
     tracked_files_cut: bool
     dirty: tuple[str, ...]
+    odd_names: dict[str, OddName] = Field(default_factory=dict)
 
 
 def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
@@ -55,6 +59,11 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
             f"{str(path)!r} is not a folder.", next_step="Name the root of a git repository."
         )
     path = path.resolve()
+    if (shown := printable(str(path))) != str(path):
+        raise RepositoryError(
+            f"'{shown}' is a path that is not UTF-8, so no record could name it.",
+            next_step="Move the repository to a path that is, or clone it there.",
+        )
     root = Path(_ask_top_level(path, clients))
     if root != path:
         raise RepositoryError(
@@ -67,15 +76,22 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
             f"{root} has no commit yet.",
             next_step="Commit the files that are to be fixed: a fix starts from a commit.",
         )
-    tracked = git(clients, root, ["ls-files", "-z"], USERS_CONFIGURATION).split("\0")[:-1]
-    status = ["status", "--porcelain=v1", "-z", "--untracked-files=no", "--no-renames"]
+    # Without -z git quotes what is no plain ASCII: so each byte of a name comes through, as text.
+    listed = git(clients, root, ["ls-files"], USERS_CONFIGURATION).splitlines()
+    status = ["status", "--porcelain=v1", "--untracked-files=no", "--no-renames"]
     dirty = git(clients, root, [*status, "--ignore-submodules=dirty"], USERS_CONFIGURATION)
+    tracked = [unquoted(line) for line in listed[:MAX_TRACKED_FILES]]
     return RepositoryFacts(
         root=root,
         base_commit=head.output.strip(),
-        tracked_files=tuple(tracked[:MAX_TRACKED_FILES]),
-        tracked_files_cut=len(tracked) > MAX_TRACKED_FILES,
-        dirty=tuple(entry[len("XY ") :] for entry in dirty.split("\0")[:-1]),
+        tracked_files=tuple(map(printable, tracked)),
+        tracked_files_cut=len(listed) > MAX_TRACKED_FILES,
+        dirty=tuple(printable(unquoted(entry[len("XY ") :])) for entry in dirty.splitlines()),
+        odd_names={
+            printable(name): odd
+            for name, line in zip(tracked, listed, strict=False)
+            if line.startswith('"') and (odd := odd_name(name)) is not None
+        },
     )
 
 

@@ -12,6 +12,7 @@ from fallback_plugins.npm.checks import BuildGate, TypecheckGate
 from fallback_plugins.npm.imports import ImportsGate
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.lockfile import installed_versions
+from fallback_plugins.npm.reading import left_out
 from fallback_plugins.npm.specs import floor
 from fallback_plugins.npm.survey import (
     ECOSYSTEM,
@@ -22,6 +23,7 @@ from fallback_plugins.npm.testing import run_tests
 from fallback_plugins.npm.touched import touched_folders
 from fallback_plugins.suite_run import SuiteRun
 from fallback_plugins.suites import judge_tests
+from fallback_plugins.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
@@ -100,10 +102,13 @@ class NotVulnerableGate:
         if any(path == committed or path.endswith(f"/{committed}") for path in repo.tracked_files):
             why = f"{package} is committed below node_modules, which covers what a lock says"
             return gating.unread(self.name, why)
+        here, beside = surveyed(package, context.repo, repo, survey, left_out)
+        if here is None:
+            return gating.unread(self.name, beside)
         held: dict[str, str] = {}
         levels = set()
         unknown = ""
-        for project in survey(repo, package):
+        for project in here:
             level, versions = _held(context, repo, project, package)
             if level is None:
                 unknown = unknown or f"{package}: {project.unread or 'not resolved'}"
@@ -124,13 +129,15 @@ class NotVulnerableGate:
             level = "pins" if "pins" in levels else "resolved tree"
             return gating.passed(
                 self.name,
-                f"{level}: {package} {', '.join(sorted(set(held.values())))}",
+                f"{level}: {package} {', '.join(sorted(set(held.values())))}{beside}",
                 proof_level=_LEVELS[level],
             )
         if survey(context.repo, package):
-            what = f"resolved tree: {package} is no longer in it"
+            what = f"resolved tree: {package} is no longer in it{beside}"
             return gating.passed(self.name, what, proof_level=ProofLevel.RESOLVED_TREE)
-        return gating.skipped(self.name, f"{package} is not a dependency of this repository")
+        return gating.skipped(
+            self.name, f"{package} is not a dependency of this repository{beside}"
+        )
 
 
 def _affected_copies(context: GateContext, packages: Sequence[str]) -> dict[str, str]:

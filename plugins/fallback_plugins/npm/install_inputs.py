@@ -12,7 +12,7 @@ from fallback_plugins.npm.layout import MANIFEST, in_folder, is_manifest
 from fallback_plugins.npm.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
 from fallback_plugins.npm.projects import Site, discover, matching
 from fallback_plugins.npm.test_tools import test_tools
-from fallback_tier.errors import RepositoryError
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
 #: Names packages that lerna installs and links beside the root, where they are no members of a workspace.
@@ -54,7 +54,7 @@ class Inputs:
                     manifests[path] = repo.read_text(path)
         lock, settings = (site.lock, files.lock_text), files.settings or {}
         inputs = cls(site.folder, manifests, site.manifests, *lock, settings)
-        bootstrapped = _bootstrapped(repo, site)
+        bootstrapped = tuple(path for path in _bootstrapped(repo, site) if path in manifests)
         return replace(inputs, patches=_patches(repo, inputs), bootstrapped=bootstrapped)
 
     @property
@@ -167,7 +167,10 @@ def _bootstrapped(repo: RepoContext, site: Site) -> tuple[str, ...]:
     path = in_folder(site.folder, LERNA)
     if len(site.manifests) > 1 or not repo.has(path):
         return ()
-    globs = parse_manifest(path, repo.read_text(path)).get("packages")
+    try:
+        globs = parse_manifest(path, repo.read_text(path)).get("packages")
+    except (RecipeError, RepositoryError):
+        return ()  # as for lerna itself, which does not run here
     found = [glob for glob in globs if isinstance(glob, str)] if isinstance(globs, list) else []
     return tuple(in_folder(member, MANIFEST) for member in matching(repo, site.folder, found))
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.ladder import Tried, blocked, left_behind, whole_project_left
+from fallback_plugins.ladder import Tried, blocked, left_behind
 from fallback_plugins.npm.declaring import no_fix
 from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.npm_client import NpmClient
 from fallback_plugins.npm.pins import raise_pins
 from fallback_plugins.npm.project import NpmProject
 from fallback_plugins.npm.projects import discover
+from fallback_plugins.npm.reading import files_of, left_out
 from fallback_plugins.npm.specs import admits, compatible
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Ask, Node, Tree
@@ -21,16 +22,13 @@ from fallback_tier.repo import RepoContext
 
 
 def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Outline:
-    """The first rungs, project by project; what can't be read is in ``left``."""
+    """The first rungs, project by project; what can't be read is in ``left``, or left out with a note."""
     moves: list[Move] = []
     left: list[Left] = []
     targets = Targets(advisory, None)
     names = advisory.packages(ECOSYSTEM)
-    try:
-        sites = discover(repo)
-    except RepositoryError as error:
-        return Outline(left=(whole_project_left("", error),))
-    for site in sites:
+    unread = left_out(names, repo)
+    for site in discover(repo):
         project = NpmProject(site, repo, clients)
         try:
             if not site.names_any(repo, names):
@@ -40,11 +38,14 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
                 found: list[Move | Left] = [*fix.moves, *fix.left] if fix else []
             else:
                 found = list(_first_rungs(project, advisory, targets))
+            if found:
+                unread.check(files_of(site))
         except (RecipeError, RepositoryError) as error:
-            found = [whole_project_left(site.path, error)]
+            item = unread.left(site.path, files_of(site), error, advisory, ECOSYSTEM)
+            found = [] if item is None else [item]
         moves += [item for item in found if isinstance(item, Move)]
         left += [item for item in found if isinstance(item, Left)]
-    return Outline(moves=tuple(moves), left=tuple(left))
+    return Outline(moves=tuple(moves), left=tuple(left), notes=unread.notes)
 
 
 def _first_rungs(

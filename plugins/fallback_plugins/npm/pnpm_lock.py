@@ -108,6 +108,17 @@ class PnpmLock:
 
 def parse_pnpm_lock(text: str) -> PnpmLock:
     """Raises RecipeError: not YAML, a format that isn't read, or made by a program of the repository."""
+    lock = PnpmLock(parse_yaml(text))
+    if all(lock.format not in formats for formats in KNOWN_FORMATS.values()):
+        known = ", ".join(form for formats in KNOWN_FORMATS.values() for form in formats)
+        raise _unsupported(f"has lockfileVersion {lock.format}, and read are {known}")
+    if "pnpmfileChecksum" in lock.content:
+        raise _unsupported("was resolved through .pnpmfile.cjs, a program of the repository")
+    return lock
+
+
+def parse_yaml(text: str) -> dict[str, Any]:
+    """A lock of any format. Raises RecipeError where it isn't YAML of the kind that pnpm writes."""
     import yaml
 
     # Every scalar as text: a version such as 1.10 is no number. The C parser is ten times as fast.
@@ -120,13 +131,7 @@ def parse_pnpm_lock(text: str) -> PnpmLock:
         raise _unsupported(f"is not YAML ({' '.join(str(error).split())})") from error
     if not isinstance(content, dict):
         raise _unsupported("is not a YAML mapping")
-    lock = PnpmLock(content)
-    if all(lock.format not in formats for formats in KNOWN_FORMATS.values()):
-        known = ", ".join(form for formats in KNOWN_FORMATS.values() for form in formats)
-        raise _unsupported(f"has lockfileVersion {lock.format}, and read are {known}")
-    if "pnpmfileChecksum" in content:
-        raise _unsupported("was resolved through .pnpmfile.cjs, a program of the repository")
-    return lock
+    return content
 
 
 def has_aliases(text: str) -> bool:

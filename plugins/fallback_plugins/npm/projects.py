@@ -61,26 +61,35 @@ class Site:
     def names_any(self, repo: RepoContext, packages: Sequence[str]) -> bool:
         """Does the lock or a manifest name one of the packages at all? Cheap; never says no wrongly."""
         paths = [path for path in (*self.manifests, self.lock, *self.others) if path is not None]
-        return any(
-            path.endswith(".lockb")
-            or any(may_name(repo.read_text(path), name) for name in packages)
-            for path in paths
-        )
+        return any(path.endswith(".lockb") or _may_name(repo, path, packages) for path in paths)
 
     def files(self, repo: RepoContext) -> Files:
-        """The texts. Raises RepositoryError."""
-        settings = {path: repo.read_text(path) for path in self.settings}
+        """The texts. Raises RepositoryError, for an empty lock, too: it answers nothing that is asked."""
+        lock_text = repo.read_text(self.lock) if self.lock else ""
+        if self.lock and not lock_text.strip():
+            raise RepositoryError(
+                f"{self.lock!r} is empty, so it does not say what is installed.",
+                next_step="Make it anew with its client, or remove it.",
+            )
+        # Of an .npmrc two lines count, if they are there; what pnpm keeps decides what resolves.
+        settings = {
+            path: _readable(repo, path) if path.endswith(_NPMRC) else repo.read_text(path)
+            for path in self.settings
+        }
         return Files(
             folder=self.folder,
             manifests={path: repo.read_text(path) for path in self.manifests},
             lock=self.lock,
-            lock_text=repo.read_text(self.lock) if self.lock else "",
+            lock_text=lock_text,
             settings={path: _harmless(path, text) for path, text in settings.items()},
         )
 
 
 def discover(repo: RepoContext) -> tuple[Site, ...]:
-    """Every project, by folder. A workspace's members belong to its root, wherever they lie."""
+    """Every project, by folder. A workspace's members belong to its root, wherever they lie.
+
+    Nothing is raised: what can't be read says so when it is needed.
+    """
     paths = [path for path in repo.tracked_files if is_manifest(path)]
     folders = sorted({str(PurePosixPath(path).parent) for path in paths})
     member_of = {member: folder for folder in folders for member in _members(repo, folder, folders)}
@@ -91,15 +100,20 @@ def discover(repo: RepoContext) -> tuple[Site, ...]:
     )
 
 
+def _may_name(repo: RepoContext, path: str, packages: Sequence[str]) -> bool:
+    try:
+        text: str | None = repo.read_text(path)
+    except RepositoryError:
+        text = repo.glimpse(path)
+    return text is None or any(may_name(text, name) for name in packages)
+
+
 def members_of_root(repo: RepoContext) -> frozenset[str]:
     """Folders of the members of the workspace at the root; none where its manifest can't be read."""
     folders = sorted(
         {str(PurePosixPath(path).parent) for path in repo.tracked_files if is_manifest(path)}
     )
-    try:
-        return frozenset(_members(repo, ".", folders))
-    except RepositoryError:
-        return frozenset()
+    return frozenset(_members(repo, ".", folders))
 
 
 def locked_members(sites: Iterable[Site]) -> frozenset[str]:
@@ -152,7 +166,7 @@ def _matching(root: str, globs: Sequence[str], folders: Sequence[str]) -> Iterat
 
 def _declared_globs(repo: RepoContext, folder: str) -> list[str]:
     path = in_folder(folder, MANIFEST)
-    text = repo.read_text(path) if repo.has(path) else ""
+    text = _readable(repo, path)
     if '"workspaces"' not in text:
         return []
     try:
@@ -163,11 +177,18 @@ def _declared_globs(repo: RepoContext, folder: str) -> list[str]:
     return [glob for glob in told if isinstance(glob, str)] if isinstance(told, list) else []
 
 
+def _readable(repo: RepoContext, path: str) -> str:
+    """Empty where there is none, and where it can't be read: whoever needs it says so."""
+    try:
+        return repo.read_text(path) if repo.has(path) else ""
+    except RepositoryError:
+        return ""
+
+
 def _pnpm_globs(repo: RepoContext, folder: str) -> list[str]:
     path = in_folder(folder, _PNPM_WORKSPACE)
-    lines = repo.read_text(path).splitlines() if repo.has(path) else []
     found, inside = [], False
-    for line in lines:
+    for line in _readable(repo, path).splitlines():
         if line[:1].strip() and not line.startswith("-"):
             inside = line.startswith("packages:")
         elif inside and (item := _LIST_ITEM.match(line)):

@@ -16,6 +16,7 @@ from pathlib import Path
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.folders import users_folder
 
 #: Seconds for one fetch of at most 20 MB.
 _FETCH_TIMEOUT_S = 180.0
@@ -74,16 +75,17 @@ class ClientStore:
         """The folder itself; it need not exist yet."""
         if self.folder is not None:
             return self.folder
-        import platformdirs
-
-        return platformdirs.user_cache_path("fallback-tier") / "clients"
+        return users_folder("cache") / "clients"
 
     def _fetch(self, client: PinnedClient, place: Path) -> None:
         try:
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             scratch = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{client.folder}-"))
         except OSError as error:
-            raise _missing(client, f"{place.parent} can't be written ({error.strerror})") from error
+            why = f"{place.parent} can't be written ({error.strerror})"
+            raise _missing(
+                client, why, "Make it writable, or name another: XDG_CACHE_HOME."
+            ) from error
         try:
             for name, content in _project(client).items():
                 (scratch / name).write_text(json.dumps(content), encoding="utf-8")
@@ -143,9 +145,10 @@ def _project(client: PinnedClient) -> dict[str, object]:
     return {"package.json": root, "package-lock.json": lock}
 
 
-def _missing(client: PinnedClient, why: str) -> RecipeError:
+def _missing(client: PinnedClient, why: str, next_step: str = "") -> RecipeError:
+    make = f"Make {client.label} available in the registry that npm uses, and run it again."
     return RecipeError(
         RefusalReason.TOOL_MISSING,
         f"{client.label}, which resolves this lock, could not be had: {why}.",
-        next_step=f"Make {client.label} available in the registry that npm uses, and run it again.",
+        next_step=next_step or make,
     )

@@ -10,15 +10,17 @@ from fallback_plugins.npm.manifest import SECTIONS, parse_manifest
 from fallback_plugins.npm.pins import pinned, raise_pins
 from fallback_plugins.npm.project import NpmProject, declared_in
 from fallback_plugins.npm.projects import Site, discover
+from fallback_plugins.npm.reading import files_of, left_out
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Node
+from fallback_plugins.unread import Lenient
 from fallback_tier.advisory import (
     Advisory,
     AdvisoryBundle,
     is_affected,
 )
 from fallback_tier.advisory.versions import is_orderable
-from fallback_tier.errors import RecipeError
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import RecipeResult, Selected
 from fallback_tier.repo import RepoContext
@@ -43,12 +45,13 @@ def override(package: str, version: str) -> Selected:
 def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
     """The ladder, where something may be mended; no client runs. Raises RecipeError: nothing is."""
     unknown = False
-    error: RecipeError | None = None
+    error: RecipeError | RepositoryError | None = None
+    unread = left_out(advisory.packages(ECOSYSTEM), repo)
     for site in discover(repo):
         try:
             held = _is_held(NpmProject(site, repo, clients), advisory)
-        except RecipeError as problem:
-            error = error or problem
+        except (RecipeError, RepositoryError) as problem:
+            error = error or unread.told(files_of(site), problem)
             continue
         if held:
             return Selected(recipe=LADDER)
@@ -57,7 +60,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
         raise error
     if unknown and not repo.settings.offline:
         return Selected(recipe=LADDER)  # what it pulls in, only a resolver can tell
-    raise _nothing(advisory, repo)
+    raise unread.or_else(_nothing(advisory, repo))
 
 
 def apply(
@@ -68,11 +71,14 @@ def apply(
     if terms.choice is not None:
         _check_choice(advisory, terms.choice)
         advisory = bumping.about(advisory, ECOSYSTEM, terms.choice.package)
-    projects = [NpmProject(site, repo, clients, terms) for site in discover(repo)]
+    unread = left_out(advisory.packages(ECOSYSTEM), repo)
+    projects = [
+        Lenient(NpmProject(site, repo, clients, terms), files_of(site), unread)
+        for site in discover(repo)
+    ]
     nothing = _nothing(advisory, repo)
-    return combined(
-        ECOSYSTEM, advisory, repo, climb_all(advisory, projects, nothing=lambda: nothing)
-    )
+    fixes = climb_all(advisory, projects, nothing=lambda: unread.or_else(nothing))
+    return combined(ECOSYSTEM, advisory, repo, unread.noted(fixes))
 
 
 def _is_held(project: NpmProject, advisory: Advisory) -> bool:
@@ -147,7 +153,7 @@ def _has_dependencies(site: Site, repo: RepoContext) -> bool:
     for path in site.manifests:
         try:
             manifest = parse_manifest(path, repo.read_text(path))
-        except RecipeError:
+        except (RecipeError, RepositoryError):
             continue  # said by whoever needs it
         if any(manifest.get(section) for section in SECTIONS):
             return True

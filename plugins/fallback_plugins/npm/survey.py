@@ -17,7 +17,9 @@ from fallback_plugins.npm.layout import (
 from fallback_plugins.npm.lockfile import installed_versions
 from fallback_plugins.npm.manifest import Declared, declared, parse_manifest
 from fallback_plugins.npm.projects import Site, discover, locked_members
-from fallback_tier.errors import RecipeError
+from fallback_plugins.npm.reading import files_of, left_out
+from fallback_plugins.unread import LeftOut
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
 
@@ -41,23 +43,37 @@ class Project:
         return in_folder(self.folder, MANIFEST)
 
 
-def survey(repo: RepoContext, package: str) -> tuple[Project, ...]:
+def survey(repo: RepoContext, package: str, unread: LeftOut | None = None) -> tuple[Project, ...]:
     """Every project of the repository that holds the package, by folder.
 
-    Raises RecipeError (a manifest can't be parsed) or RepositoryError (one can't be read).
+    Raises RecipeError (a manifest can't be parsed) or RepositoryError (one can't be read) of a project that
+    is affected as far as can be seen; another one that can't be read is left out, and noted in ``unread``.
     Files that don't name the package are not parsed: a broken one elsewhere blocks nothing.
     """
+    unread = unread or left_out((package,), repo)
     manifests = [path for path in repo.tracked_files if is_manifest(path)]
     folders = sorted({str(PurePosixPath(path).parent) for path in manifests})
     sites = {site.folder: site for site in discover(repo)}
     # A member's dependencies stand in the lock of its workspace.
     members = locked_members(sites.values())
     projects = (
-        _project(repo, folder, package, sites.get(folder))
+        _project_or_none(repo, folder, package, sites.get(folder), unread)
         for folder in folders
         if folder not in members
     )
     return tuple(project for project in projects if project is not None)
+
+
+def _project_or_none(
+    repo: RepoContext, folder: str, package: str, site: Site | None, unread: LeftOut
+) -> Project | None:
+    try:
+        return _project(repo, folder, package, site)
+    except (RecipeError, RepositoryError) as error:
+        own = files_of(site) if site else (in_folder(folder, MANIFEST),)
+        if (refusal := unread.told(own, error)) is not None:
+            raise refusal from error
+        return None
 
 
 def _project(repo: RepoContext, folder: str, package: str, site: Site | None) -> Project | None:

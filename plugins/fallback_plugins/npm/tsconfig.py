@@ -8,6 +8,7 @@ from fallback_plugins.comparing import Finding
 from fallback_plugins.gating import in_folder
 from fallback_plugins.npm.layout import MANIFEST
 from fallback_plugins.npm.manifest import SECTIONS, parse_manifest
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import CommandResult
 from fallback_tier.repo import RepoContext
 
@@ -61,11 +62,17 @@ def declares_typescript(repo: RepoContext, folder: str) -> bool:
         for path in repo.manifests
         if PurePosixPath(path).name == MANIFEST and PurePosixPath(path).is_relative_to(folder)
     )
-    for path in {in_folder(folder, MANIFEST), *manifests}:
+    return any(_asks_for_it(repo, path) for path in {in_folder(folder, MANIFEST), *manifests})
+
+
+def _asks_for_it(repo: RepoContext, path: str) -> bool:
+    """No, where it can't be read: a fixture's may be as broken as it likes."""
+    try:
         facts = parse_manifest(path, repo.read_text(path))
-        if any("typescript" in (facts.get(section) or ()) for section in SECTIONS):
-            return True
-    return False
+    except (RecipeError, RepositoryError):
+        return False
+    sections = (facts.get(section) for section in SECTIONS)
+    return any(isinstance(section, dict) and "typescript" in section for section in sections)
 
 
 def findings(output: str) -> list[Finding]:

@@ -154,9 +154,14 @@ class YarnLock:
         return self.with_blocks(result)
 
 
+def is_berry(text: str) -> bool:
+    """Did yarn 2 or later write it?"""
+    return _BERRY.search(text) is not None
+
+
 def parse_yarn_lock(text: str) -> YarnLock:
     """Raises RecipeError: yarn 2 or later wrote it, or a line that the format doesn't have."""
-    if _BERRY.search(text):
+    if is_berry(text):
         raise RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,
             "yarn.lock has __metadata: yarn 2 or later wrote it, and only yarn classic's is resolved.",

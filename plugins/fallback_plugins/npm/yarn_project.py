@@ -54,7 +54,7 @@ def yarn_project(files: Files, lock: YarnLock) -> YarnProject:
 def yarn_tree(files: Files, lock: YarnLock) -> Tree:
     """The lock as a tree. Two blocks of one version are one package; a workspace member is a root."""
     manifests = _manifests(files)
-    forced = _forced(manifests[files.root_manifest], lock)
+    forced = _forced(manifests.get(files.root_manifest, {}), lock)
 
     def ask(name: str, spec: str, **how: bool) -> Ask:
         block = lock.by_pattern.get(f"{name}@{spec}") or forced.get(name)

@@ -1,4 +1,4 @@
-"""Locks that only their own client writes (pdm.lock, pylock.toml): read, never edited."""
+"""Locks that only their own client writes (pdm.lock, pylock.toml), and empty ones: read, never edited."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,8 +8,10 @@ from fallback_plugins.bumping import unsupported
 from fallback_plugins.ladder import ProjectFix, Tried, left_behind
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pins import pinned_versions
-from fallback_plugins.pypi.survey import ECOSYSTEM, mentioned
+from fallback_plugins.pypi.pyproject import parse_toml
+from fallback_plugins.pypi.survey import ECOSYSTEM, empty_lock, locked_by, mentioned
 from fallback_tier.advisory import Advisory, is_affected
+from fallback_tier.errors import RepositoryError
 from fallback_tier.outcome import Left, Outline
 from fallback_tier.repo import RepoContext
 
@@ -44,6 +46,7 @@ class ForeignLock:
 
     def _left(self, advisory: Advisory) -> Iterator[Left]:
         text = self.repo.read_text(self.path)
+        parse_toml(self.path, text)  # what is no lock does not say that nothing is held
         kind = kind_of(self.path)
         for package in sorted(mentioned(text, frozenset(advisory.packages(ECOSYSTEM)))):
             held = [
@@ -64,3 +67,37 @@ class ForeignLock:
                     ),
                     tried=Tried(),
                 )
+
+
+@dataclass(frozen=True)
+class EmptyLock:
+    """A lock with nothing in it, as a Project that can't be read: it answers nothing that is asked."""
+
+    repo: RepoContext
+    path: str
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """The manifest beside it, for which it would speak."""
+        beside = (PurePosixPath(self.path).with_name(name) for name in locked_by(self.path))
+        return frozenset({self.path, *map(str, beside)})
+
+    def outline(self, advisory: Advisory) -> Outline:  # noqa: ARG002 (whatever it is about)
+        """Raises RecipeError."""
+        raise empty_lock(self.path)
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:  # noqa: ARG002 (as above)
+        """Raises RecipeError."""
+        raise empty_lock(self.path)
+
+    def force(self, advisory: Advisory) -> ProjectFix | None:
+        """As ``climb``."""
+        return self.climb(advisory)
+
+
+def is_empty_lock(repo: RepoContext, path: str) -> bool:
+    """Is there nothing in it? A lock that can't be read is not known to be empty."""
+    try:
+        return not repo.read_text(path).strip()
+    except RepositoryError:
+        return False

@@ -11,12 +11,13 @@ from fallback_plugins.pypi.checks import TypecheckGate
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.imports import ImportsGate
 from fallback_plugins.pypi.install_plan import is_test
-from fallback_plugins.pypi.survey import ECOSYSTEM, Place, survey
+from fallback_plugins.pypi.survey import ECOSYSTEM, Place, left_out, survey
 from fallback_plugins.pypi.testing import run_tests
 from fallback_plugins.pypi.told_versions import telling
 from fallback_plugins.pypi.touched import touched_folders
 from fallback_plugins.suite_run import SuiteRun
 from fallback_plugins.suites import judge_tests
+from fallback_plugins.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
@@ -99,7 +100,9 @@ class NotVulnerableGate:
             folder: Environment(context, repo, folder).resolved(package)
             for folder in touched_folders(context)
         }
-        places = survey(repo, package)
+        places, beside = surveyed(package, context.repo, repo, survey, left_out)
+        if places is None:
+            return gating.unread(self.name, beside)
         held = _held(repo, places, environments)
         bad = [
             f"{where} has {version}"
@@ -113,15 +116,17 @@ class NotVulnerableGate:
             is_installed = any(environments.values())
             level = ProofLevel.RESOLVED_TREE if is_installed else ProofLevel.PINS
             versions = ", ".join(sorted({version for _, version in held}))
-            what = f"{level.replace('_', ' ')}: {package} {versions}"
+            what = f"{level.replace('_', ' ')}: {package} {versions}{beside}"
             return gating.passed(self.name, what, proof_level=level)
         if places:
             where = ", ".join(sorted({place.path for place in places}))
             return gating.unread(self.name, f"{where} tells no version of {package}")
         if survey(context.repo, package):
-            what = f"pins: {package} is no longer declared"
+            what = f"pins: {package} is no longer declared{beside}"
             return gating.passed(self.name, what, proof_level=ProofLevel.PINS)
-        return gating.skipped(self.name, f"{package} is not a dependency of this repository")
+        return gating.skipped(
+            self.name, f"{package} is not a dependency of this repository{beside}"
+        )
 
 
 def _held(

@@ -13,11 +13,11 @@ from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.bumping import FREE, Terms, unsupported, use_bump
 from fallback_plugins.ladder import Climb, ProjectFix, ordered
 from fallback_plugins.pypi.direct import affected_places
+from fallback_plugins.pypi.no_wheel import PinsWithoutWheel
 from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.resolver import UvRefusedError
 from fallback_plugins.pypi.text_bump import TextBump
 from fallback_plugins.pypi.transitive import Search, State
-from fallback_plugins.pypi.unread import UnreadPins
 from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.pypi.wanted import has_own_index, leaves_transitives_open, wanted
 from fallback_plugins.tree import Tree
@@ -124,8 +124,8 @@ class ManifestProject:
         try:
             search.resolve(bumped)
         except UvRefusedError:
-            unread = UnreadPins(search.uv, self.path, self.unknown)
-            unread.check(wanted(bumped), {move.package: move.after or "" for move in fix.moves})
+            others = PinsWithoutWheel(search.uv, self.path, self.unknown)
+            others.check(wanted(bumped), {move.package: move.after or "" for move in fix.moves})
         except (RecipeError, ToolError):
             return None
         else:

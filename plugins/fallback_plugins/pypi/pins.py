@@ -53,6 +53,8 @@ def _pins(places: tuple[Declaration, ...]) -> Iterator[str]:
 def _toml_lock(tables: Any, package: str) -> Iterator[str]:
     wanted = canonicalize_name(package)
     for table in tables if isinstance(tables, list) else ():
+        if not isinstance(table, dict):
+            continue
         name, version = table.get("name"), table.get("version")
         if not isinstance(name, str) or not isinstance(version, str):
             continue
@@ -75,7 +77,13 @@ def _pipfile_lock(path: str, text: str, package: str) -> Iterator[str]:
             next_step="Make it anew with `pipenv lock`.",
         ) from error
     wanted = canonicalize_name(package)
-    for section in lock.values() if isinstance(lock, dict) else ():
+    if not isinstance(lock, dict):
+        raise RecipeError(
+            RefusalReason.RECIPE_UNSUPPORTED,
+            f"{path!r} is not a JSON object.",
+            next_step="Make it anew with `pipenv lock`.",
+        )
+    for section in lock.values():
         for name, entry in section.items() if isinstance(section, dict) else ():
             version = entry.get("version") if isinstance(entry, dict) else None
             if isinstance(version, str) and canonicalize_name(name) == wanted:

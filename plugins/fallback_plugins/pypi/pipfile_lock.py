@@ -57,7 +57,11 @@ class PipfileLock:
                 next_step="Make it anew with `pipenv lock`.",
             ) from error
         if not isinstance(document, dict):
-            return {}
+            raise RecipeError(
+                RefusalReason.RECIPE_UNSUPPORTED,
+                f"{self.path!r} is not a JSON object.",
+                next_step="Make it anew with `pipenv lock`.",
+            )
         check_pipenv(self.path, document)
         return document
 

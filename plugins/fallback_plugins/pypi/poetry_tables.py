@@ -79,14 +79,16 @@ def _entries(
         if _ELSEWHERE.intersection(entry):
             yield TableEntry(keys, name, "", Declaration((), FROM_ELSEWHERE))
             return
-        version = entry.get("version")
+        version, extras = entry.get("version"), entry.get("extras")
         written = version if isinstance(version, str) else ""
         yield TableEntry(
             (*keys, "version"),
             name,
             written,
             replace(read(written), marker=" ".join(_texts(entry, *_CONDITIONS))),
-            tuple(item for item in entry.get("extras", ()) if isinstance(item, str)),
+            tuple(item for item in extras if isinstance(item, str))
+            if isinstance(extras, list)
+            else (),
         )
 
 

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from fallback_plugins.bumping import FREE, Terms
-from fallback_plugins.pypi.foreign_lock import FOREIGN, ForeignLock
+from fallback_plugins.pypi.foreign_lock import FOREIGN, EmptyLock, ForeignLock, is_empty_lock
 from fallback_plugins.pypi.groups import table_of, texts
 from fallback_plugins.pypi.manifest_project import ManifestProject
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.python_project import PythonProject
 from fallback_plugins.pypi.requirements_files import connected
+from fallback_plugins.pypi.survey import LOCKS
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
@@ -37,11 +38,19 @@ def projects(
     return tuple(sorted((*locked, *rest), key=lambda project: project.path))
 
 
+def files_of(project: PythonProject, repo: RepoContext) -> tuple[str, ...]:
+    """The files that decide what a project holds, its lock first."""
+    paths = dict.fromkeys([project.path, *sorted(project.manifests)])
+    return tuple(filter(repo.has, paths))
+
+
 def _locked(repo: RepoContext, clients: ClientRunner, terms: Terms) -> tuple[PythonProject, ...]:
     found: list[PythonProject] = []
     for path in repo.tracked_files:
         kind = kind_of(path)
-        if kind is Kind.UV_LOCK:
+        if kind in LOCKS and is_empty_lock(repo, path):
+            found.append(EmptyLock(repo, path))
+        elif kind is Kind.UV_LOCK:
             from fallback_plugins.pypi.uv_project import UvProject
 
             found.append(UvProject(repo, clients, path, terms))

@@ -8,12 +8,13 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins import bumping
 from fallback_plugins.bumping import Choice, check_target, unsupported
-from fallback_plugins.ladder import climb_all, combined, whole_project_left
+from fallback_plugins.ladder import climb_all, combined
 from fallback_plugins.pypi.manifest_project import ManifestProject
 from fallback_plugins.pypi.manifests import kind_of
-from fallback_plugins.pypi.projects import projects
+from fallback_plugins.pypi.projects import files_of, projects
 from fallback_plugins.pypi.python_project import PythonProject
-from fallback_plugins.pypi.survey import ECOSYSTEM
+from fallback_plugins.pypi.survey import ECOSYSTEM, left_out
+from fallback_plugins.unread import LeftOut, Lenient
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
@@ -43,19 +44,19 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
 
     Nothing is resolved. Raises RecipeError, RepositoryError: nothing is affected, or it is hopeless.
     """
-    found = projects(repo, clients)
-    seen = _outline(found, advisory)
+    found, unread = projects(repo, clients), left_out(advisory.packages(ECOSYSTEM), repo)
+    seen = _outline(found, advisory, unread)
     if seen.left and not (seen.moves and isinstance(advisory, AdvisoryBundle)):
         first = seen.left[0]
         raise RecipeError(first.reason, first.sentence, next_step=first.next_step)
     if not seen.moves and not any(_is_open(project, advisory) for project in found):
-        raise _nothing(advisory, repo, found)
+        raise unread.or_else(_nothing(advisory, repo, found))
     return Selected(recipe=LADDER, parameters={})
 
 
 def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Outline:
     """What the files alone tell, project by project. Never raises for a file that can't be read."""
-    return _outline(projects(repo, clients), advisory)
+    return _outline(projects(repo, clients), advisory, left_out(advisory.packages(ECOSYSTEM), repo))
 
 
 def apply(
@@ -64,11 +65,15 @@ def apply(
     """Climb, in memory. Raises RecipeError, RepositoryError, ToolError."""
     terms = bumping.terms_of(selection)
     choice, found = terms.choice, projects(repo, clients, terms)
+    unread = left_out(advisory.packages(ECOSYSTEM), repo)
     if choice is not None:
         _check_choice(advisory, repo, found, choice)
         advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
-    fixes = climb_all(advisory, found, nothing=lambda: _nothing(advisory, repo, found))
-    notes = _unknown(found)
+    climbed = [Lenient(project, files_of(project, repo), unread) for project in found]
+    fixes = climb_all(
+        advisory, climbed, nothing=lambda: unread.or_else(_nothing(advisory, repo, found))
+    )
+    notes = (*_unknown(found), *unread.notes)
     if notes:
         fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
@@ -88,7 +93,7 @@ def _check_choice(
     """A version that somebody else chose: real, not affected, no downgrade. Raises RecipeError."""
     held = [
         before
-        for move in _outline(found, advisory).moves
+        for move in _outline(found, advisory, left_out(advisory.packages(ECOSYSTEM), repo)).moves
         if move.package == choice.package
         for before in move.before
     ]
@@ -98,21 +103,27 @@ def _check_choice(
     check_target(ECOSYSTEM, advisory, choice.package, choice.version, highest)
 
 
-def _outline(found: Sequence[PythonProject], advisory: Advisory) -> Outline:
+def _outline(found: Sequence[PythonProject], advisory: Advisory, unread: LeftOut) -> Outline:
     parts = []
     for project in found:
         try:
             parts.append(project.outline(advisory))
         except (RecipeError, RepositoryError) as error:
-            parts.append(Outline(left=(whole_project_left(project.path, error),)))
+            files = files_of(project, unread.reader.repo)
+            if (item := unread.left(project.path, files, error, advisory, ECOSYSTEM)) is not None:
+                parts.append(Outline(left=(item,)))
     return Outline(
         moves=tuple(move for part in parts for move in part.moves),
         left=tuple(item for part in parts for item in part.left),
+        notes=unread.notes,
     )
 
 
 def _is_open(project: PythonProject, advisory: Advisory) -> bool:
-    return isinstance(project, ManifestProject) and project.is_open(advisory)
+    try:
+        return isinstance(project, ManifestProject) and project.is_open(advisory)
+    except RepositoryError:
+        return False  # said where it is outlined
 
 
 def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:

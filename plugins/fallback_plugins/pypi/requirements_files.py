@@ -16,6 +16,9 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.requirements import logical_lines
 from fallback_tier.errors import RecipeError
 
+#: Of a line in a message (characters): a line can be as long as a file.
+_SHOWN = 200
+
 _INCLUDE = re.compile(
     r"[ \t]*(?P<option>-r|--requirement|-c|--constraint)[ \t=]*(?P<path>[^\s#]+)", re.MULTILINE
 )
@@ -137,9 +140,11 @@ def plain(path: str, requirement: str) -> str:
 
 def unresolvable(path: str, what: str) -> RecipeError:
     """The typed refusal for a line that is not handed to a resolver outside the sandbox."""
+    shown = what.split()[0] if what.startswith("-") else repr(what)
+    if len(shown) > _SHOWN:
+        shown = f"{shown[:_SHOWN]}…"
     return RecipeError(
         RefusalReason.RECIPE_UNSUPPORTED,
-        f"{path} has {what.split()[0] if what.startswith('-') else what!r}, which is not resolved"
-        " outside the sandbox.",
+        f"{path} has {shown}, which is not resolved outside the sandbox.",
         next_step="Resolve it by hand, or commit a lock.",
     )

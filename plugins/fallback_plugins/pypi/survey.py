@@ -1,7 +1,8 @@
 """Where a Python project holds a package: what can be bumped, and what stands in the way."""
 
+import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
 from dataclasses import dataclass, replace
@@ -9,19 +10,39 @@ from functools import lru_cache
 
 from packaging.utils import canonicalize_name
 
+from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pins import pinned_versions
 from fallback_plugins.pypi.poetry_tables import TableEntry, pipfile_entries
 from fallback_plugins.pypi.pyproject import foreign_declaration, parse_toml, requirement_strings
 from fallback_plugins.pypi.requirements import Declaration, declaration_in, declarations
+from fallback_plugins.unread import LeftOut, Reader
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.advisory.versions import PYPI
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
 ECOSYSTEM = PYPI
 
 #: Texts whose words are kept.
 _TEXTS = 32
+
+_LOCKED_BY = {
+    Kind.UV_LOCK: ("pyproject.toml",),
+    Kind.POETRY_LOCK: ("pyproject.toml",),
+    Kind.PDM_LOCK: ("pyproject.toml",),
+    Kind.PIPFILE_LOCK: ("Pipfile",),
+}
+
+#: Locks: one that is empty says nothing, which is not that nothing is installed.
+LOCKS = frozenset({*_LOCKED_BY, Kind.PYLOCK})
+
+_TOML = frozenset(
+    {Kind.PYPROJECT, Kind.PIPFILE, Kind.UV_LOCK, Kind.POETRY_LOCK, Kind.PDM_LOCK, Kind.PYLOCK}
+)
+
+#: A package of no interest: what is asked of it has the file parsed.
+_ANY = "any"
 
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _QUOTED = re.compile(r"""(?P<quote>['"])(?P<text>[^'"\n]*)(?P=quote)""")
@@ -50,18 +71,64 @@ class Place:
         return self.asked is not None and self.asked.pin is None
 
 
-def survey(repo: RepoContext, package: str) -> tuple[Place, ...]:
+def survey(repo: RepoContext, package: str, unread: LeftOut | None = None) -> tuple[Place, ...]:
     """Every place that holds the package, by path.
 
-    Raises RecipeError (a manifest can't be parsed) or RepositoryError (one can't be read).
-    Files that don't name the package are not parsed: a broken one elsewhere blocks nothing.
+    Raises RecipeError (a manifest can't be parsed) or RepositoryError (one can't be read) of a file that
+    names the package, or locks what names it; another that can't be read is left out, and noted in
+    ``unread``. Files that don't name the package are not parsed: a broken one elsewhere blocks nothing.
     """
+    unread = unread or left_out((package,), repo)
     named = name_pattern(package)
     places: list[Place] = []
     for path in sorted(repo.tracked_files):
-        if kind_of(path) is not None and named.search(text := repo.read_text(path)):
-            places.extend(places_in(path, text, package))
+        if kind_of(path) is None:
+            continue
+        try:
+            if named.search(text := repo.read_text(path)):
+                places.extend(places_in(path, text, package))
+        except (RecipeError, RepositoryError) as error:
+            folder = posixpath.dirname(path)
+            locked = [posixpath.join(folder, name) for name in locked_by(path)]
+            own = [path, *filter(repo.has, locked)]
+            if (refusal := unread.told(own, error)) is not None:
+                raise refusal from error
     return tuple(places)
+
+
+def locked_by(path: str) -> tuple[str, ...]:
+    """Names of the manifests beside a lock that says what of them is installed."""
+    kind = kind_of(path)
+    return _LOCKED_BY.get(kind, ()) if kind is not None else ()
+
+
+def empty_lock(path: str) -> RecipeError:
+    """The refusal of a lock with nothing in it."""
+    return RecipeError(
+        RefusalReason.RECIPE_UNSUPPORTED,
+        f"{path!r} is empty, so it does not say what is installed.",
+        next_step="Make it anew with its client, or remove it.",
+    )
+
+
+def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
+    """Collects what is left out by someone who looks for these packages."""
+    return LeftOut(Reader(repo, packages, kind_of, _names, _parse))
+
+
+def _names(text: str, packages: Sequence[str]) -> bool:
+    return bool(mentioned(text, frozenset(packages)))
+
+
+def _parse(path: str, text: str) -> None:
+    """Raises RecipeError. Any text has lines, so those that are read line by line are never at fault."""
+    kind = kind_of(path)
+    if kind in LOCKS and not text.strip():
+        raise empty_lock(path)
+    if kind is Kind.PIPFILE_LOCK:
+        pinned_versions(path, text, _ANY)
+    elif kind in _TOML:
+        parse_toml(path, text)
 
 
 def places_in(path: str, text: str, package: str) -> tuple[Place, ...]:

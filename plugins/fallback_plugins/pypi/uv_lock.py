@@ -217,7 +217,7 @@ def _as_detailed_as(old: str, block: str) -> str:
 def _split(text: str) -> tuple[str, list[tuple[dict[str, Any], str]]]:
     """The text before the first package, and each package's table with its text."""
     starts = [match.start() for match in _BLOCK.finditer(text)]
-    ends = [*starts[1:], len(text)]
+    ends = [*starts[1:], len(text)] if starts else []
     blocks = [text[start:end] for start, end in zip(starts, ends, strict=True)]
     head = text[: starts[0]] if starts else text
     try:

@@ -175,7 +175,7 @@ def test_the_outline_of_several_advisories(tmp_path: Path) -> None:
     ]
     assert [(item.manifest, item.reason, item.advisory_ids) for item in told.left] == [
         ("Pipfile", RefusalReason.NO_FIXED_VERSION, ("A-3",)),
-        ("broken/pyproject.toml", UNSUPPORTED, ()),
+        ("broken/pyproject.toml", UNSUPPORTED, ("A-0",)),
     ]
 
 

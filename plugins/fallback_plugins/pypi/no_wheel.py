@@ -19,7 +19,7 @@ from fallback_plugins.pypi.uv_client import UvClient, Wanted
 from fallback_tier.errors import RecipeError, ToolError
 
 #: Pins of one set that are read so: each costs a listing and an archive.
-MAX_UNREAD = 10
+MAX_WITHOUT_WHEEL = 10
 
 _NO_WHEEL = re.compile(
     r"\b(?P<name>[A-Za-z0-9][\w.-]*)==(?P<version>[\w.!+-]+) has no usable wheels"
@@ -27,7 +27,7 @@ _NO_WHEEL = re.compile(
 
 
 @dataclass
-class UnreadPins:
+class PinsWithoutWheel:
     """Those of one set. ``unknown``: what could not be told of them, in sentences."""
 
     uv: UvClient
@@ -53,7 +53,7 @@ class UnreadPins:
 
     def _in(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
         """One after the other, as uv names them."""
-        for _ in range(MAX_UNREAD):
+        for _ in range(MAX_WITHOUT_WHEEL):
             try:
                 self.uv.resolve(self.path, wanted)
             except UvRefusedError as error:

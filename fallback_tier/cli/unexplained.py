@@ -1,0 +1,42 @@
+"""Errors that nobody explained on their way: the system's own, and defects of ours."""
+
+import os
+
+from fallback_tier.errors import FallbackError
+
+#: In the environment: a defect is shown as Python shows it.
+TRACEBACK = "FALLBACK_TIER_TRACEBACK"
+
+#: Of a defect's own words (characters).
+_QUOTED = 300
+
+
+def explained(error: Exception) -> FallbackError:
+    """What to tell of it. Raises the error itself where it is a defect and somebody looks for those."""
+    if isinstance(error, OSError):
+        return _system_error(error)
+    if os.environ.get(TRACEBACK):
+        raise error
+    return _defect(error)
+
+
+def _system_error(error: OSError) -> FallbackError:
+    """A full disk, a missing permission: what the system said, about which path."""
+    where = f"{error.filename}: " if error.filename else ""
+    return FallbackError(
+        f"{where}{error.strerror or error}.",
+        next_step="The repository is as it was. Free some space or fix the permission, then try again.",
+    )
+
+
+def _defect(error: Exception) -> FallbackError:
+    """Said plainly, with its place: a traceback tells a user nothing."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    where = f" in {at.tb_frame.f_globals.get('__name__')}, line {at.tb_lineno}" if at else ""
+    first = str(error).partition("\n")[0][:_QUOTED]
+    return FallbackError(
+        f"A defect of fallback-tier itself: {type(error).__name__}{where}: {first}.",
+        next_step=f"Report it, please, with the command; {TRACEBACK}=1 in the environment shows all of it.",
+    )

@@ -1,0 +1,144 @@
+"""Folders that a command writes to, looked at before it begins: all that can't be written are named.
+
+Else each layer would fail in its turn (the store, the keys, a cache) in words of its own, and nobody
+learns that one folder, the home, is the reason of all.
+"""
+
+import os
+import tempfile
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.errors import StateFolderError, ToolMissingError
+from fallback_tier.execution import ClientRunner
+from fallback_tier.wiring.configuration import Configuration
+from fallback_tier.wiring.trail import RecordSettings, keys_dir
+
+#: How long a client may take to say where its cache is; it only reads its configuration.
+_ASK_S = 30.0
+
+
+class Place(Frozen):
+    """A folder that is written to. ``what`` it holds; ``moved_by``: the options and variables that name
+    another. ``ask``: the words by which a client says which folder it really takes."""
+
+    folder: Path
+    what: str
+    moved_by: str
+    ask: tuple[str, ...] = ()
+
+
+def check_places(
+    configuration: Configuration, clients: ClientRunner, ecosystems: Collection[str]
+) -> None:
+    """Raises StateFolderError where a folder of our own can't be written; then it names the caches of these
+    ecosystems' clients, too, which would be next."""
+    own = [*_own(configuration)]
+    if any(_problem(place, clients) for place in own):
+        check([*own, *_caches(ecosystems, offline=configuration.settings.offline)], clients)
+
+
+def check_caches(clients: ClientRunner, ecosystems: Collection[str], *, offline: bool) -> None:
+    """Raises StateFolderError where a client of these ecosystems can't write its cache."""
+    check(_caches(ecosystems, offline=offline), clients)
+
+
+def check_keys(record: RecordSettings) -> None:
+    """Raises StateFolderError where no key can be put in the folder of keys."""
+    check([_keys(record)])
+
+
+def check(places: Iterable[Place], clients: ClientRunner | None = None) -> None:
+    """Raises StateFolderError naming every place that can't be written, why, and what moves it."""
+    found = [(place, why) for place in places if (why := _problem(place, clients))]
+    if not found:
+        return
+    told = "; ".join(f"{place.folder} ({place.what}): {why}" for place, why in found)
+    moves = "; ".join(f"{place.what}: {place.moved_by}" for place, _ in found)
+    what = "A folder" if len(found) == 1 else "Folders"
+    raise StateFolderError(
+        f"{what} that this command writes to can't be written: {told}.",
+        next_step=f"Make them writable, or name others ({moves}). HOME=DIR moves all that is not named.",
+    )
+
+
+def _own(configuration: Configuration) -> Iterator[Place]:
+    yield Place(
+        folder=configuration.state_dir,
+        what="the state folder",
+        moved_by="--state-dir DIR, or XDG_STATE_HOME",
+    )
+    record = configuration.record
+    if record.checkpoints is not None:
+        moved_by = "--checkpoints DIR, or FALLBACK_TIER_CHECKPOINTS"
+        yield Place(folder=record.checkpoints, what="the checkpoints", moved_by=moved_by)
+    if not _has_keys(keys_dir(record)):  # else nothing has to be written there
+        yield _keys(record)
+
+
+def _keys(record: RecordSettings) -> Place:
+    moved_by = "--keys DIR, FALLBACK_TIER_KEYS or XDG_CONFIG_HOME"
+    return Place(folder=keys_dir(record), what="the keys", moved_by=moved_by)
+
+
+def _has_keys(folder: Path) -> bool:
+    try:
+        return any(path.name.endswith("key") for path in folder.iterdir())
+    except OSError:
+        return False
+
+
+def _caches(ecosystems: Collection[str], *, offline: bool) -> Iterator[Place]:
+    """The caches of the package clients that these ecosystems need, as they choose them by default.
+
+    npm does with one that it can only read where it is to fetch nothing; uv never does.
+    """
+    if "PyPI" in ecosystems:
+        caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        yield Place(
+            folder=_expanded(os.environ.get("UV_CACHE_DIR") or f"{caches}/uv"),
+            what="uv's cache",
+            moved_by="UV_CACHE_DIR, or XDG_CACHE_HOME",
+            ask=("uv", "cache", "dir"),
+        )
+    if "npm" in ecosystems and not offline:
+        named = (value for key, value in os.environ.items() if key.lower() == "npm_config_cache")
+        yield Place(
+            folder=_expanded(next(filter(None, named), "~/.npm")),
+            what="npm's cache",
+            moved_by="npm_config_cache",
+            ask=("npm", "config", "get", "cache"),
+        )
+
+
+def _expanded(path: str) -> Path:
+    """Unlike ``Path.expanduser`` this raises nothing where there is no home: it stays relative then."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111
+
+
+def _problem(place: Place, clients: ClientRunner | None) -> str | None:
+    """Why a place can't be written; a client is asked only where its default can't."""
+    why = _unwritable(place.folder)
+    if why is None or not place.ask or clients is None:
+        return why
+    tool, *words = place.ask
+    try:
+        answer = clients.run(tool, words, cwd=Path("/"), timeout_s=_ASK_S)
+    except ToolMissingError:
+        return None  # said by who needs it
+    told = answer.output.strip().rpartition("\n")[2]
+    return _unwritable(Path(told)) if answer.ok and told.startswith("/") else why
+
+
+def _unwritable(folder: Path) -> str | None:
+    """Why nothing can be made in a folder, or in the nearest one above it that exists. Nothing is left."""
+    if not folder.is_absolute():
+        return "there is no home folder, and it is no absolute path"
+    while not folder.exists() and folder.parent != folder:
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)

@@ -1,0 +1,222 @@
+"""Manifests and locks that can't be read: which of them a fix can do without, and what is said of them.
+
+Nobody knows what such a file holds, so nothing is said to be clean because of it. But one broken fixture is
+no reason against a fix of another project. A project is left out, by name, where nothing shows that it is
+affected: no other file of it names the package, nor does what can be seen of the one that can't be read.
+Among tests, examples and the like what can be seen of that one does not count: nobody installs from it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.identity import is_aside
+from fallback_plugins.ladder import Project, ProjectFix, whole_project_left
+from fallback_tier.advisory import Advisory, AdvisoryBundle
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.outcome import Left
+from fallback_tier.repo import RepoContext
+
+#: What is raised of a file that can't be read, or can't be parsed.
+Unreadable = RecipeError | RepositoryError
+
+#: Files left out that a fix names one by one; a repository of test data can have thousands.
+_NAMED = 5
+
+
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A file that can't be read, and why. ``may_hold``: it may hold the package, for all that is known."""
+
+    path: str
+    error: Unreadable
+    may_hold: bool
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Tells what of a repository can't be read, for someone who looks for these packages.
+
+    ``kind``: what a path is, None for no manifest. ``naming``: does a text name one of the packages?
+    ``parse`` raises RecipeError for a text (of a path) that its client could not read either.
+    """
+
+    repo: RepoContext
+    packages: Sequence[str]
+    kind: Callable[[str], object]
+    naming: Callable[[str, Sequence[str]], bool]
+    parse: Callable[[str, str], object]
+
+    def names(self, text: str) -> bool:
+        """Does a text name one of the packages?"""
+        return self.naming(text, self.packages)
+
+    def look(self, paths: Iterable[str]) -> tuple[list[Unread], bool]:
+        """A project's files that can't be read, and whether it is affected, as far as can be seen."""
+        found: list[Unread] = []
+        affected = False
+        for path in paths:
+            try:
+                text = self.repo.read_text(path)
+                self.parse(path, text)
+            except (RecipeError, RepositoryError) as error:
+                found.append(Unread(path, error, self.may_hold(path)))
+                affected = affected or (self._is_named_in(path) and not is_aside(path))
+            else:
+                affected = affected or self.names(text)
+        return found, affected
+
+    def may_hold(self, path: str) -> bool:
+        """May a file that can't be read name one of the packages? A link to a manifest that can be read
+        says nothing that isn't read there."""
+        seen = self.repo.glimpse(path)
+        if seen is None:
+            return True
+        led_to = self.repo.leads_to(path)
+        return (led_to is None or self.kind(led_to) is None) and self.names(seen)
+
+    def _is_named_in(self, path: str) -> bool:
+        seen = self.repo.glimpse(path) if self.repo.leads_to(path) is None else None
+        return seen is not None and self.names(seen)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The files that were left out while projects were looked at."""
+
+    reader: Reader
+    found: dict[str, Unread] = field(default_factory=dict)
+
+    def told(self, paths: Iterable[str], error: Unreadable) -> Unreadable | None:
+        """The refusal of the project of these files, of which ``error`` was said: by the file that can't be
+        read, if there is one. None: the project is left out, and noted here."""
+        found, affected = self.reader.look(paths)
+        if not found:
+            return error
+        if affected:
+            return found[0].error
+        self.found.update({one.path: one for one in found if one.may_hold})
+        return None
+
+    def check(self, paths: Iterable[str]) -> None:
+        """Raises RecipeError, RepositoryError for a file of an affected project that can't be read."""
+        found, _ = self.reader.look(paths)
+        if found:
+            raise found[0].error
+
+    def left(
+        self,
+        project: str,
+        files: Sequence[str],
+        error: Unreadable,
+        advisory: Advisory,
+        ecosystem: str,
+    ) -> Left | None:
+        """As ``told``, as something left of the project; of a bundle, by the members that it names."""
+        refusal = self.told(files, error)
+        if refusal is None:
+            return None
+        left = whole_project_left(project, refusal)
+        if refusal is error or not isinstance(advisory, AdvisoryBundle):
+            return left
+        ids = [
+            one.id
+            for one in advisory.members
+            if replace(self.reader, packages=one.packages(ecosystem)).look(files)[1]
+        ]
+        return left.model_copy(update={"advisory_ids": tuple(ids)})
+
+    @property
+    def clause(self) -> str:
+        """For a verdict's sentence; empty where all was read."""
+        names = ", ".join([*self.found][:_NAMED])
+        return f"; can't be read here, as at the base commit: {names}" if names else ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said beside a fix of other projects."""
+        told = [
+            f"Not read, and left as it is: {one.error.problem} What it asks for is unknown."
+            for one in [*self.found.values()][:_NAMED]
+        ]
+        if more := len(self.found) - len(told):
+            told.append(f"{more} more manifests or locks could not be read.")
+        return tuple(told)
+
+    def noted(self, fixes: Sequence[ProjectFix]) -> list[ProjectFix]:
+        """The fixes of other projects, and what is to be said beside them."""
+        first, *rest = fixes
+        return [replace(first, notes=(*first.notes, *self.notes)), *rest]
+
+    def or_else(self, nothing: RecipeError) -> RecipeError:
+        """The refusal where no project is affected that can be read: unknown is not clean."""
+        if not self.found:
+            return nothing
+        first = next(iter(self.found.values()))
+        return RecipeError(
+            RefusalReason.RECIPE_UNSUPPORTED,
+            f"{first.error.problem} Whether it asks for an affected version is unknown; nothing else here "
+            "does.",
+            next_step=first.error.next_step,
+        )
+
+
+@dataclass(frozen=True)
+class Lenient:
+    """A project that is left out, not refused, where it can't be read and nothing shows it affected."""
+
+    project: Project
+    files: Sequence[str]
+    left_out: LeftOut
+
+    @property
+    def path(self) -> str:
+        """The project's own."""
+        return self.project.path
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:
+        """As the project's; None, too, where it is left out. What of it can't be mended is told by the file
+        that can't be read, if there is one: any other reason only follows from that."""
+        try:
+            fix = self.project.climb(advisory)
+            if fix is not None and fix.left:
+                self.left_out.check(self.files)
+        except (RecipeError, RepositoryError) as error:
+            refusal = self.left_out.told(self.files, error)
+            if refusal is not None:
+                raise refusal from error
+            return None
+        return fix
+
+
+def surveyed(
+    package: str,
+    base: RepoContext,
+    patched: RepoContext,
+    survey: Callable[[RepoContext, str, LeftOut], _Found],
+    left_out: Callable[[Sequence[str], RepoContext], LeftOut],
+) -> tuple[_Found | None, str]:
+    """What a survey finds of a package in a patched tree, and a clause on what it left out.
+
+    None, and why: it can't be told, and no more at the base commit. Raises RecipeError, RepositoryError
+    where the base commit's files can be read and the patched ones can't: that is the patch's doing.
+    """
+    unread = left_out((package,), patched)
+    before = left_out((package,), base)
+    try:
+        found = survey(patched, package, unread)
+    except (RecipeError, RepositoryError) as error:
+        try:
+            survey(base, package, before)
+        except (RecipeError, RepositoryError):
+            return None, error.problem
+        raise
+    if unread.found:
+        survey(base, package, before)
+        for path in unread.found.keys() - before.found.keys():
+            raise unread.found[path].error
+    return found, unread.clause

@@ -1,0 +1,110 @@
+"""Files whose names are no UTF-8: `plan` and `fix` work beside them, and say what they can't touch."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.cli import exit_codes
+from tests.e2e.command import Ended, osv, run
+from tests.fakes.repository import git
+from tests.registry import Universe, serve
+
+ODD = b"caf\xe9"
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Mapping[str, str]]:
+    with serve(Universe().pypi("left", "1.0.0").pypi("left", "2.0.0")) as served:
+        yield served.environ
+
+
+class Desk:
+    def __init__(self, place: Path, env: Mapping[str, str]) -> None:
+        self.place, self.env, self.repo = place, env, place / "repo"
+        self.advisory = place / "advisory.json"
+        self.advisory.write_text(osv("left"))
+
+    def make(self, *names: bytes) -> None:
+        for name in names:
+            place = self.repo / os.fsdecode(name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(b"left==1.0.0\n")
+        git(self.repo, "init", "-q", "-b", "main")
+        git(self.repo, "config", "user.name", "A Person")
+        git(self.repo, "config", "user.email", "person@example.invalid")
+        git(self.repo, "add", "-A")
+        git(self.repo, "commit", "-q", "-m", "base")
+
+    def __call__(self, command: str, *more: str | Path) -> Ended:
+        words = [command, self.repo, "--advisory", self.advisory, "--json", *more]
+        if command == "fix":
+            words += ["--state-dir", self.place / "state"]
+        ended = run(*words, env=self.env)
+        assert "Traceback" not in ended.err
+        return ended
+
+    @property
+    def pins(self) -> str:
+        return (self.repo / "requirements.txt").read_text()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, registry: Mapping[str, str]) -> Desk:
+    return Desk(tmp_path, registry)
+
+
+@pytest.mark.sandbox
+def test_a_fix_is_made_and_delivered_beside_them(desk: Desk) -> None:
+    desk.make(b"requirements.txt", ODD + b".txt", b"tests/" + ODD + b"/requirements.txt")
+    git(desk.repo, "branch", os.fsdecode(b"fallback-tier/" + ODD))
+    (fix,) = desk("plan").json["fixes"]
+    assert any(
+        "'tests/caf\\xe9/requirements.txt' has a name that is not UTF-8." in it
+        for it in fix["notes"]
+    )
+    ended = desk("fix", "--commit")
+    assert (ended.code, ended.json["outcome"]) == (exit_codes.OK, "verified")
+    branch = ended.json["commit"]["branch"]
+    assert git(desk.repo, "diff", "--name-only", "main", branch) == "requirements.txt\n"
+    assert desk("fix").code == exit_codes.OK
+    assert desk.pins == "left==2.0.0\n"
+    for name in (ODD + b".txt", b"tests/" + ODD + b"/requirements.txt"):
+        assert (desk.repo / os.fsdecode(name)).read_bytes() == b"left==1.0.0\n"
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [(ODD, "'caf\\xe9/requirements.txt' has a name that is not UTF-8."), (b"a\tb", "'a\\tb/")],
+)
+def test_the_affected_projects_own_is_refused_by_name(desk: Desk, name: bytes, shown: str) -> None:
+    """What a plan calls fixable, a fix does: neither makes a patch of it."""
+    desk.make(b"requirements.txt", name + b"/requirements.txt")
+    ended = desk("plan")
+    assert ended.code == exit_codes.REFUSED
+    (left,) = ended.json["left"]
+    assert left["sentence"].startswith(shown)
+    assert "Rename it (`git mv`), and commit that." in left["sentence"]
+    ended = desk("fix")
+    assert (ended.code, ended.json["reason"]) == (exit_codes.REFUSED, "recipe_unsupported")
+    assert ended.json["sentence"].startswith(shown)
+    assert desk.pins == "left==1.0.0\n"
+
+
+def test_ones_own_work_on_one_is_named(desk: Desk) -> None:
+    desk.make(b"requirements.txt", ODD + b".txt")
+    (desk.repo / os.fsdecode(ODD + b".txt")).write_text("mine\n")
+    ended = desk("plan")
+    assert ended.code == exit_codes.BAD_INPUT
+    assert ended.problem.endswith("has uncommitted changes: caf\\xe9.txt.")
+
+
+def test_a_repository_whose_own_path_is_one(desk: Desk) -> None:
+    desk.repo = desk.place / os.fsdecode(b"r\xe9po")
+    desk.make(b"requirements.txt")
+    ended = run("plan", str(desk.repo), "--advisory", desk.advisory, "--json", env=desk.env)
+    assert ended.code == exit_codes.BAD_INPUT
+    assert "r\\xe9po' is a path that is not UTF-8" in ended.problem
+    assert "lies inside" not in ended.problem
