@@ -48,6 +48,7 @@ from fallback_audit.upkeep_events import (
     AppendFlagged,
     EvidenceCollected,
     PayloadRedacted,
+    RecordBegunAgain,
     SegmentRetired,
     SegmentSealed,
     SigningKeyRotated,
@@ -99,6 +100,7 @@ __all__ = [
     "PlanRejected",
     "RagSkippedOnRetry",
     "RecipeEvaluated",
+    "RecordBegunAgain",
     "RepeatedPatchRejected",
     "RetrievalQueried",
     "RetrieveDecided",
@@ -114,7 +116,7 @@ __all__ = [
 ]
 
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 
 class AttemptStarted(Frozen):
@@ -254,7 +256,8 @@ AuditEvent = Annotated[
     | PayloadRedacted
     | SegmentRetired
     | SegmentSealed
-    | SigningKeyRotated,
+    | SigningKeyRotated
+    | RecordBegunAgain,
     Field(discriminator="kind"),
 ]
 

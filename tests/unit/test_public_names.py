@@ -77,6 +77,7 @@ EVENT_KINDS = {
     "PlanRejected",
     "RagSkippedOnRetry",
     "RecipeEvaluated",
+    "RecordBegunAgain",
     "RepeatedPatchRejected",
     "RetrievalQueried",
     "RetrieveDecided",
@@ -97,7 +98,7 @@ def test_event_kinds() -> None:
     assert {one.model_fields["kind"].default for one in classes} == EVENT_KINDS
     assert {one.__name__ for one in classes} == EVENT_KINDS
     assert set(TERMINAL_KINDS) == {"FixEscalated", "FixPatched", "FixRefused", "FixVerified"}
-    assert SCHEMA_VERSION == 9
+    assert SCHEMA_VERSION == 10
 
 
 CLOSED = {

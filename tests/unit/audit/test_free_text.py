@@ -55,6 +55,7 @@ STRUCTURAL = {
     "PayloadRedacted": {"fields", "payload_sha256", "tombstone_sha256"},
     "RagSkippedOnRetry": {"summary_sha256"},
     "RecipeEvaluated": {"recipe"},
+    "RecordBegunAgain": {"lost_sha256"},
     "RepeatedPatchRejected": {"edit_digest"},
     "RetrievalQueried": {"account_sha256", "example_ids"},
     "ReviewDecided": {"patch_sha256"},

@@ -1,4 +1,4 @@
-"""Names of files: every byte comes through git, and what no text or no patch can name is shown and left alone."""
+"""Names of files: all bytes come through git; what no text or no patch can name is shown and left alone."""
 
 import os
 from pathlib import Path
