@@ -49,6 +49,7 @@ from fallback_audit.upkeep_events import (
     AppendFlagged,
     EvidenceCollected,
     PayloadRedacted,
+    RecordBegunAgain,
     SegmentRetired,
     SegmentSealed,
     SigningKeyRotated,
@@ -101,6 +102,7 @@ __all__ = [
     "RagSkippedOnRetry",
     "RecipeCandidateFailed",
     "RecipeEvaluated",
+    "RecordBegunAgain",
     "RepeatedPatchRejected",
     "RetrievalQueried",
     "RetrieveDecided",
@@ -257,7 +259,8 @@ AuditEvent = Annotated[
     | PayloadRedacted
     | SegmentRetired
     | SegmentSealed
-    | SigningKeyRotated,
+    | SigningKeyRotated
+    | RecordBegunAgain,
     Field(discriminator="kind"),
 ]
 

@@ -76,6 +76,21 @@ class EvidenceCollected(Frozen):
     reason: Words
 
 
+class RecordBegunAgain(Frozen):
+    """A person said that a record of ``lost_size`` events was removed on purpose: a checkpoint of it was
+    signed, and is gone. Since schema version 10.
+
+    ``lost_sha256``: that checkpoint's digest, by which a copy of it is known again. Events that stand
+    before this one were there when it was said.
+    """
+
+    kind: Literal["RecordBegunAgain"] = "RecordBegunAgain"
+    lost_size: Seq
+    lost_sha256: Digest
+    by: Words
+    reason: Words
+
+
 class SigningKeyRotated(Frozen):
     """Checkpoints are signed by another key from now on, for a while by both. Keys are C2SP vkeys."""
 

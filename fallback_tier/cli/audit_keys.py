@@ -22,7 +22,7 @@ from fallback_tier.cli.remediation import line, safe
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.review import Signature, check_signature
 from fallback_tier.wiring.places import check_keys
-from fallback_tier.wiring.trail import checkpoint_dir, keys_dir, open_trail, read_trail
+from fallback_tier.wiring.trail import called, checkpoint_dir, keys_dir, open_trail, read_trail
 
 
 def keygen(arguments: argparse.Namespace) -> int:
@@ -148,6 +148,7 @@ def _checkpointer(arguments: argparse.Namespace) -> Iterator[Checkpointer]:
     reader = read_trail(folder, settings)
     try:
         log = CheckpointLog(checkpoint_dir(folder, settings))
-        yield Checkpointer(reader, log, keys_dir(settings), segments=reader.segments)
+        named = called(folder, settings)
+        yield Checkpointer(reader, log, keys_dir(settings), segments=reader.segments, called=named)
     finally:
         reader.close()

@@ -4,6 +4,7 @@ from fallback_tier.cli.arguments import add_fix_id, add_json, add_record
 from fallback_tier.cli.audit_parser_keys import add_checkpoint, add_keygen, add_prove
 from fallback_tier.cli.audit_parser_postgres import add_init_postgres
 from fallback_tier.cli.audit_parser_retention import (
+    add_begin_again,
     add_evidence,
     add_redact,
     add_retire,
@@ -37,4 +38,5 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
     add_seal(verbs)
     add_retire(verbs)
     add_evidence(verbs)
+    add_begin_again(verbs)
     add_init_postgres(verbs)

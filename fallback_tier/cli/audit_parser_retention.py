@@ -1,4 +1,4 @@
-"""The verbs of ``fallback-tier audit`` that take something away: redact, seal, retire, evidence."""
+"""The verbs of ``fallback-tier audit`` about what is taken away, or is gone."""
 
 from fallback_tier.cli.arguments import add_json, add_record, add_signature
 
@@ -95,6 +95,18 @@ def add_evidence(verbs: "Verbs") -> None:
     )
     gc.add_argument("--dry-run", action="store_true", help="say what would go")
     _finish(gc, "audit_evidence:gc", signed=True)
+
+
+def add_begin_again(verbs: "Verbs") -> None:
+    """``audit begin-again``."""
+    again = verbs.add_parser(
+        "begin-again",
+        help="say that the record was removed on purpose, so that it can go on",
+        description="Where the last checkpoint that was signed is gone, nothing more is recorded: it may\n"
+        "have been a thief. Whoever removed the record on purpose says so here. The first\n"
+        "event from then on tells who, why, and which checkpoint is gone.",
+    )
+    _finish(again, "audit_again:begin_again", signed=True)
 
 
 def number(text: str) -> int:

@@ -3,6 +3,7 @@
 Whoever writes goes through ``open_trail``; whoever only reads, through ``read_trail``.
 """
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -104,6 +105,7 @@ def open_trail(state_dir: Path, record: RecordSettings) -> CheckpointedStore:
         CheckpointLog(checkpoint_dir(state_dir, record)),
         keys_dir(record),
         segments=store.segments,
+        called=called(state_dir, record),
     )
     return CheckpointedStore(
         store,
@@ -112,6 +114,16 @@ def open_trail(state_dir: Path, record: RecordSettings) -> CheckpointedStore:
         seconds=record.checkpoint_seconds,
         from_first=True,
     )
+
+
+def called(state_dir: Path, record: RecordSettings) -> str:
+    """The options that name this record on a command line, each with a space before it."""
+    named = {"--state-dir": state_dir, "--checkpoints": record.checkpoints, "--keys": record.keys}
+    words = [
+        f" {option} {shlex.quote(str(path))}" for option, path in named.items() if path is not None
+    ]
+    # Not the address itself: it may have a password in it.
+    return "".join([*words, *([" --audit-store URL"] if record.database is not None else [])])
 
 
 def open_bare(

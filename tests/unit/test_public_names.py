@@ -78,6 +78,7 @@ EVENT_KINDS = {
     "RagSkippedOnRetry",
     "RecipeCandidateFailed",
     "RecipeEvaluated",
+    "RecordBegunAgain",
     "RepeatedPatchRejected",
     "RetrievalQueried",
     "RetrieveDecided",

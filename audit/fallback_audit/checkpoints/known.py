@@ -65,6 +65,17 @@ def remember(keys: Path, log: Path, last: Previous) -> None:
             return
 
 
+def forget(keys: Path, log: Path) -> None:
+    """Know nothing of this log any more. Raises KeyringError."""
+    for path in known_files(keys, log):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise KeyringError(
+                f"{path}: {error.strerror or error}.", next_step="Check its owner and mode."
+            ) from error
+
+
 def _overwritten(path: Path, content: bytes) -> bool:
     """In place, where it is as long: a file made anew each time costs more than the signature. It is
     one write, less than a sector, so neither a crash nor a lost current leaves half of it."""

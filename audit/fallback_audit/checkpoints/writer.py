@@ -12,14 +12,15 @@ from typing import NamedTuple
 from fallback_audit.canonical import GENESIS, leaf_digest
 from fallback_audit.checkpoints.checkpoint import (
     Checkpoint,
+    Previous,
     SignedCheckpoint,
     sign_checkpoint,
 )
 from fallback_audit.checkpoints.keyring import KeyFolder, Keyring, generate
-from fallback_audit.checkpoints.known import recall, remember
+from fallback_audit.checkpoints.known import forget, remember
 from fallback_audit.checkpoints.log import CheckpointLog, gone_because
 from fallback_audit.checkpoints.merkle import Frontier
-from fallback_audit.errors import HistoryError, KeyringError
+from fallback_audit.errors import HistoryError, KeyringError, RequestError
 from fallback_audit.ports import HeaderReader, HeaderRow
 from fallback_audit.segment import open_segment
 
@@ -56,7 +57,8 @@ class Base(NamedTuple):
 class Checkpointer:
     """Signs checkpoints of ``reader`` into ``log`` with the keys in ``keys``. Threads may share it.
 
-    ``segments``: the statements of the sealed segments, in order.
+    ``segments``: the statements of the sealed segments, in order. ``called``: the options that name this
+    record on a command line, for the command that an error tells.
     """
 
     def __init__(
@@ -67,7 +69,9 @@ class Checkpointer:
         *,
         segments: Segments = tuple,
         notify: Notify = to_log,
+        called: str = "",
     ) -> None:
+        self._called = called
         self._reader = reader
         self._log = log
         self._keys = keys
@@ -115,6 +119,20 @@ class Checkpointer:
             self._frontier = frontier
             return signed
 
+    def begin_again(self, announce: Callable[[Previous], None]) -> None:
+        """Forget the checkpoint that was signed last and is gone: its record was removed on purpose.
+
+        ``announce`` puts that on record, durably, before it is forgotten. Raises RequestError where none is
+        gone, HistoryError where the store contradicts a checkpoint that is there.
+        """
+        with self._log.locked():
+            keyring = self._folder.load()
+            gone = gone_from(self._log, keyring)
+            if (latest := self._log.latest(keyring)) is not None:
+                self._check_history(latest.checkpoint)
+            announce(gone)
+            forget(self._keys, self._log.folder)
+
     def _signed_by_all(
         self, latest: SignedCheckpoint | None, keyring: Keyring
     ) -> SignedCheckpoint | None:
@@ -156,13 +174,16 @@ class Checkpointer:
         """The last checkpoint that was signed here must be here: else somebody began the log again."""
         gone = self._log.gone(keyring, latest)
         if gone is not None:
-            files = recall(self._keys, self._log.folder)
-            known = " and ".join(str(path) for path, last in files.items() if last == gone)
             raise HistoryError(
                 f"The record can't be gone on with: {gone_because(gone, self._log.folder)}.",
                 next_step="Put back, or mount, the checkpoints and the store that were there. Only if they "
-                f"were removed on purpose: delete {known}: the memory of them.",
+                f"were removed on purpose, say so, on record: `{self._ending}`.",
             )
+
+    @property
+    def _ending(self) -> str:
+        """The command by which a person says that the record was removed on purpose."""
+        return f"fallback-tier audit begin-again{self._called} --by NAME --because TEXT"
 
     def _check_history(self, before: Checkpoint) -> None:
         size, _ = self._reader.tip()
@@ -170,7 +191,8 @@ class Checkpointer:
             raise HistoryError(
                 f"The store has {size} events, but its checkpoint in {self._log.folder} says "
                 f"{before.size}: it was rolled back, or it is another one.",
-                next_step=_VERIFY,
+                next_step=f"{_VERIFY} Only if the store was removed on purpose: move that folder away, and "
+                f"say so, on record: `{self._ending}`.",
             )
         leaf = self._leaf(before.size)
         if leaf != before.tip:
@@ -224,6 +246,17 @@ class Checkpointer:
                 f"checkpoint in {self._log.folder} says: history was rewritten.",
                 next_step=_VERIFY,
             )
+
+
+def gone_from(log: CheckpointLog, keyring: Keyring) -> Previous:
+    """The last checkpoint that was signed there and is gone. Raises RequestError where none is."""
+    gone = log.gone(keyring)
+    if gone is None:
+        raise RequestError(
+            f"No checkpoint that was signed for {log.folder} is gone: there is nothing to end.",
+            next_step="Check the paths; `fallback-tier audit verify` says how the record stands.",
+        )
+    return gone
 
 
 def _check_link(row: HeaderRow, seq: int, previous_leaf: str) -> None:

@@ -11,13 +11,20 @@ from fallback_audit.events import (
     AppendFlagged,
     EvidenceCollected,
     PayloadRedacted,
+    RecordBegunAgain,
     SegmentRetired,
     SegmentSealed,
     SigningKeyRotated,
 )
 
 #: What stands in the scope ``UPKEEP``, and nowhere else.
-KEEPING = (SegmentSealed, SegmentRetired, EvidenceCollected, SigningKeyRotated)
+KEEPING = (
+    SegmentSealed,
+    SegmentRetired,
+    EvidenceCollected,
+    SigningKeyRotated,
+    RecordBegunAgain,
+)
 
 
 def redactions_are_named(trail: Trail) -> Iterator[Finding]:
@@ -56,7 +63,7 @@ def upkeep_stands_apart(trail: Trail) -> Iterator[Finding]:
 
 
 def upkeep_is_signed(trail: Trail) -> Iterator[Finding]:
-    """Who seals, retires, collects or rotates has a name and a reason."""
+    """Who seals, retires, collects, rotates or begins again has a name and a reason."""
     for seq, event in trail.any_of(*KEEPING):
         if not (event.by.strip() and event.reason.strip()):  # type: ignore[union-attr]
             yield seq, f"{event.kind} without a name and a reason"

@@ -7,6 +7,7 @@ from fallback_audit.events import (
     EvidenceCollected,
     FixStarted,
     PayloadRedacted,
+    RecordBegunAgain,
     SegmentRetired,
     SegmentSealed,
     SigningKeyRotated,
@@ -50,7 +51,7 @@ UPKEEP_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "upkeep-is-signed",
-        "Who seals, retires, collects or rotates has a name and a reason.",
+        "Who seals, retires, collects, rotates or begins again has a name and a reason.",
         "ADR-0036",
         upkeep.upkeep_is_signed,
         breaches=(
@@ -58,8 +59,9 @@ UPKEEP_RULES: tuple[Rule, ...] = (
             Altered(SegmentRetired, "reason"),
             Altered(EvidenceCollected, "by"),
             Altered(SigningKeyRotated, "reason"),
+            Altered(RecordBegunAgain, "by"),
         ),
-        sees=frozenset({SegmentSealed, SegmentRetired, EvidenceCollected, SigningKeyRotated}),
+        sees=frozenset(upkeep.KEEPING),
         of_upkeep=True,
     ),
     Rule(

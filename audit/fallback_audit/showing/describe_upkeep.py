@@ -26,6 +26,9 @@ def upkeep_sentence(event: events.AuditEvent) -> str:
         case events.SigningKeyRotated():
             keys = f"from {_key(event.old_vkey)} to {_key(event.new_vkey)}"
             return f"signing key rotated {keys} by {event.by}: {event.reason}"
+        case events.RecordBegunAgain():
+            lost = f"{event.lost_size} events (checkpoint {event.lost_sha256[:12]})"
+            return f"RECORD BEGUN AGAIN by {event.by}, {lost} are gone: {event.reason}"
         case _:
             return ""
 

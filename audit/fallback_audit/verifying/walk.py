@@ -26,10 +26,12 @@ Progress = Callable[[int], None]
 _LEAF, _NODE = b"\x00", b"\x01"  # RFC 6962 §2.1
 
 # What a header ends with, in canonical order. The time always has the same length
-# (``stores.since.timestamp``), so that the members before it stand at a place counted from the end.
+# (``stores.since.timestamp``), and the version behind it one or two digits: so the members before it stand
+# at a place counted from the end.
 _CLAIM = ('"payload_sha256":"', "", '","previous_leaf":"', "", '","recorded_at":"')
 _CLAIM_BYTES = sum(map(len, _CLAIM)) + 2 * 64
-_TIME_AND_VERSION = len('2026-01-01T00:00:00.000000Z","schema_version":8')
+_TIME = len('2026-01-01T00:00:00.000000Z","schema_version":')
+_VERSION_DIGITS = 2
 
 
 @dataclass
@@ -127,7 +129,9 @@ def _claim(
             for n, (header, digest, leaf) in enumerate(zip(headers, digests, previous, strict=True))
         )
     tail = len(',"seq":}') + digits
-    behind = tail + _TIME_AND_VERSION
+    before = len(headers[0]) - tail
+    version = before - 1 - headers[0].rfind(b":", 0, before)
+    behind = tail + _TIME + min(version, _VERSION_DIGITS)
     begin = behind + _CLAIM_BYTES
     claimed = [*_CLAIM] * len(headers)
     claimed[1::5], claimed[3::5] = digests, previous

@@ -56,6 +56,7 @@ STRUCTURAL = {
     "RagSkippedOnRetry": {"summary_sha256"},
     "RecipeCandidateFailed": {"failing_gates", "patch_sha256"},
     "RecipeEvaluated": {"recipe"},
+    "RecordBegunAgain": {"lost_sha256"},
     "RepeatedPatchRejected": {"edit_digest"},
     "RetrievalQueried": {"account_sha256", "example_ids"},
     "ReviewDecided": {"patch_sha256"},

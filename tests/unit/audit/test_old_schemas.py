@@ -33,6 +33,7 @@ from fallback_audit.ports import UPKEEP
 from fallback_audit.showing.account import account_lines
 from fallback_audit.showing.describe import sentence
 from fallback_audit.verifying.verify import verify
+from fallback_audit.verifying.walk import Walk
 from fallback_audit.vocabulary import AffectedCode, EscalationReason, LadderStep, ProofLevel
 from tests.unit.audit.trails import digest
 
@@ -226,6 +227,15 @@ def test_what_version_8_added_is_absent_not_invented(version: int) -> None:
     assert {p.taken_from for p in payloads if isinstance(p, PatchProposed)} == {None}
     ends = [p.reason for p in payloads if isinstance(p, FixEscalated)]
     assert EscalationReason.GATES_FAILED_AGAIN not in ends
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_an_old_trail_is_judged_by_the_block(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(self: Walk, row: StoredRow) -> None:
+        raise AssertionError(f"row {row.seq} by itself")
+
+    monkeypatch.setattr(Walk, "_judge", judge)
+    assert verify(Export(TRAILS / f"schema-{version}.jsonl"), checkpoints=None).first_bad is None
 
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))

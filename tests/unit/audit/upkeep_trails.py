@@ -5,6 +5,7 @@ from fallback_audit.events import (
     AuditEvent,
     EvidenceCollected,
     PayloadRedacted,
+    RecordBegunAgain,
     SegmentRetired,
     SegmentSealed,
     SigningKeyRotated,
@@ -63,6 +64,12 @@ def rotated(old: int) -> AuditEvent:
     )
 
 
+def begun_again() -> AuditEvent:
+    return RecordBegunAgain(
+        lost_size=14, lost_sha256=digest("checkpoint 14"), by=BY, reason="it was scratch"
+    )
+
+
 def redacted_while_open() -> Events:
     """Between a failed attempt and the next, and while the process that had the fix was dead."""
     first = [h.planned(), *t.first_by_recipe(), *t.failing_gates(1, tier=Tier.RECIPE)]
@@ -100,6 +107,7 @@ def flagged() -> Events:
 def kept() -> Events:
     """In the scope of upkeep. As if other fixes' events stood between: see ``PLACES``."""
     return [
+        begun_again(),
         rotated(0),
         collected(),
         sealed(1, 8),
@@ -113,7 +121,7 @@ def kept() -> Events:
 
 
 #: Numbers of the events of ``kept``.
-PLACES = (4, 7, 11, 20, 21, 22, 23, 26, 30)
+PLACES = (1, 4, 7, 11, 20, 21, 22, 23, 26, 30)
 
 #: One of each kind of event.
 KINDS = (redacted_while_open, flagged, kept)

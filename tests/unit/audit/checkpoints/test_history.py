@@ -3,18 +3,22 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fallback_audit.canonical import GENESIS
 from fallback_audit.checkpoints import known
+from fallback_audit.checkpoints.checkpoint import Previous
 from fallback_audit.checkpoints.keyring import end_overlap, rotate
 from fallback_audit.checkpoints.statement import SEGMENT_DOMAIN, sign_statement
 from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.errors import (
     AuditIntegrityError,
+    AuditStoreError,
     HistoryError,
+    RequestError,
 )
 from fallback_audit.ports import Record
 from fallback_audit.segment import SegmentStatement
@@ -92,11 +96,109 @@ def test_checkpoints_that_were_removed_are_not_made_again(house: House) -> None:
         store.checkpoint()
     store.close()
     assert sizes(house) == []
+    # What ends it, if it was on purpose.
+    assert "fallback-tier audit begin-again --by NAME --because TEXT" in caught.value.next_step
     house.forget()
-    assert (
-        str(house.keys / "known") in caught.value.next_step
-    )  # what to delete, if it was on purpose
     assert house.sign() == 5
+
+
+# --- removed on purpose -------------------------------------------------------------------------
+
+
+def ended_on_purpose(house: House, announce: Callable[[Previous], None]) -> None:
+    store = house.raw()
+    try:
+        house.checkpointer(store).begin_again(announce)
+    finally:
+        store.close()
+
+
+def test_who_says_that_it_was_on_purpose_goes_on(house: House) -> None:
+    house.add(5)
+    house.sign()
+    lost = house.log.open(5, house.keyring).named
+    shutil.rmtree(house.log.folder)
+    said: list[Previous] = []
+    ended_on_purpose(house, said.append)
+    assert said == [lost]
+    house.add(1)
+    assert house.sign() == 6
+    intact(house)
+    # It was forgotten, not the protection: the next one that is gone is missed again.
+    shutil.rmtree(house.log.folder)
+    store = house.store()
+    with pytest.raises(HistoryError, match="of 6 events"):
+        store.append(SCOPE, EVENT)
+    store.close()
+
+
+def test_what_could_not_be_put_on_record_is_not_forgotten(house: House) -> None:
+    house.add(5)
+    house.sign()
+    shutil.rmtree(house.log.folder)
+
+    def fail(_gone: Previous) -> None:
+        raise AuditStoreError("The disk is full.", next_step="Free some space.")
+
+    with pytest.raises(AuditStoreError):
+        ended_on_purpose(house, fail)
+    store = house.store()
+    with pytest.raises(HistoryError, match="of 5 events"):
+        store.append(SCOPE, EVENT)
+    store.close()
+
+
+def test_nothing_is_ended_where_nothing_is_gone(house: House) -> None:
+    said: list[Previous] = []
+    with pytest.raises(RequestError, match="nothing to end"):
+        ended_on_purpose(house, said.append)
+    house.add(5)
+    house.sign()
+    with pytest.raises(RequestError, match="nothing to end"):
+        ended_on_purpose(house, said.append)
+    assert said == []
+    assert house.sign() == 5
+
+
+def test_a_store_that_contradicts_what_is_there_is_not_gone_on_with(house: House) -> None:
+    """The checkpoint of 8 is gone, that of 5 is there, and the store has 3: no person's word mends it."""
+    house.add(3)
+    old = house.copy()
+    house.add(2)
+    house.sign()
+    house.add(3)
+    house.sign()
+    house.log.path(8).unlink()
+    house.roll_back(old)
+    said: list[Previous] = []
+    with pytest.raises(HistoryError, match="has 3 events, but its checkpoint") as caught:
+        ended_on_purpose(house, said.append)
+    assert said == []
+    assert "move that folder away" in caught.value.next_step
+
+
+def test_a_record_that_is_gone_with_its_key_can_be_ended(house: House) -> None:
+    house.add(5)
+    house.sign()
+    shutil.rmtree(house.log.folder)
+    for path in house.keys.glob("*key"):
+        path.unlink()
+    ended_on_purpose(house, lambda _gone: None)
+    assert house.sign() == 5
+    intact(house)
+
+
+def test_what_is_known_by_two_names_is_forgotten_by_both(house: House, tmp_path: Path) -> None:
+    house.add(5)
+    house.log.folder.parent.mkdir(exist_ok=True)
+    (tmp_path / "real").mkdir()
+    house.log.folder.symlink_to(tmp_path / "real")
+    house.sign()
+    assert len(list((house.keys / "known").iterdir())) == 2
+    for path in (tmp_path / "real").rglob("*.checkpoint"):
+        path.unlink()
+    ended_on_purpose(house, lambda _gone: None)
+    assert list((house.keys / "known").iterdir()) == []
 
 
 def test_everything_put_back_to_an_older_state(house: House) -> None:
