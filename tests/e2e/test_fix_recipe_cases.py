@@ -43,10 +43,6 @@ def refused(reason: str, words: str) -> Expected:
     return Expected(4, "refused", {"reason": reason, "sentence": words})
 
 
-def escalated(reason: str, *failure_kinds: str) -> Expected:
-    return Expected(3, "escalated", {"reason": reason, "failure_kinds": failure_kinds})
-
-
 #: Each with one advisory, and with wheels for the Python of today: a requirements file is proved by
 #: resolving and installing it. The versions are the lowest fixed ones, as their advisories say.
 CASES = {
@@ -60,8 +56,10 @@ CASES = {
     "pypi-langchain-anthropic-PYSEC-2026-2556-711b3155": fixed(
         "resolved tree: langchain-anthropic 1.4.6", '  "langchain-anthropic==1.4.6",'
     ),
-    # Another pin forbids the fixed version: uv says so, and without a model a person must decide.
-    "pypi-cryptography-PYSEC-2026-2141-5bf20087": escalated("retry_refused", "resolution_failed"),
+    # Another pin forbids the fixed version: it moves along.
+    "pypi-cryptography-PYSEC-2026-2141-5bf20087": fixed(
+        "resolved tree: cryptography 46.0.5", "cffi==2.0.0", "cryptography==46.0.5"
+    ),
     # Only the lock changes: yarn installs what it says.
     "npm-handlebars-GHSA-q42p-pg8m-cqh6-a6c49b24": fixed(
         "resolved tree: handlebars 4.0.14",

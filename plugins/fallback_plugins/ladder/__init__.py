@@ -14,8 +14,9 @@ from fallback_plugins.ladder.declines import (
     refuse,
     whole_project_left,
 )
-from fallback_plugins.ladder.engine import (
-    Climb,
+from fallback_plugins.ladder.engine import Climb
+from fallback_plugins.ladder.result import Project, ProjectFix, climb_all, combined
+from fallback_plugins.ladder.strategy import (
     Judge,
     Position,
     Reached,
@@ -23,7 +24,6 @@ from fallback_plugins.ladder.engine import (
     never_worse,
     ordered,
 )
-from fallback_plugins.ladder.result import Project, ProjectFix, climb_all, combined
 
 __all__ = [
     "Climb",

@@ -36,7 +36,7 @@ class NpmEcosystem:
     """package.json and its locks, resolved by the clients that wrote them (npm, yarn, pnpm)."""
 
     clients: ClientRunner
-    kept: KeptResults = field(default_factory=KeptResults, compare=False)
+    kept: KeptResults = field(default_factory=KeptResults, compare=False, kw_only=True)
 
     @property
     def name(self) -> str:

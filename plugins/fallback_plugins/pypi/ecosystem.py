@@ -44,7 +44,7 @@ class PyPIEcosystem:
     """Requirements files, pyproject.toml, Pipfile, setup.cfg and locks, resolved by the real clients."""
 
     clients: ClientRunner
-    kept: KeptResults = field(default_factory=KeptResults, compare=False)
+    kept: KeptResults = field(default_factory=KeptResults, compare=False, kw_only=True)
 
     @property
     def name(self) -> str:

@@ -1,0 +1,107 @@
+"""What a ladder is made of: positions, strategies that lead from one to another, and their judge."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from fallback_audit.vocabulary import LadderStep
+from fallback_plugins.tree import Node, Tree, downgraded
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError
+
+#: What a client resolves: texts by path, or a client's own shape of them.
+FilesT = TypeVar("FilesT")
+
+#: (package, version) of an installed copy.
+Copy = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Position(Generic[FilesT]):
+    """Where a climb stands: the files, and the tree that they resolve to."""
+
+    files: FilesT
+    tree: Tree
+
+
+@dataclass(frozen=True)
+class Reached(Generic[FilesT]):
+    """Where one attempt led; the position that it began at, where it could do nothing.
+
+    ``raised``: what else was changed for each package, as ``name version``. ``declined``: packages of which
+    it had to leave a copy, and why. ``step``: the rung that it turned out to be; None: the strategy's own.
+    """
+
+    position: Position[FilesT]
+    raised: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    declined: Mapping[str, RecipeError] = field(default_factory=dict)
+    step: LadderStep | None = None
+
+
+@dataclass(frozen=True)
+class Strategy(Generic[FilesT]):
+    """One way to bring packages out of an advisory's reach: a rung of the ladder.
+
+    ``attempt`` starts from a position and is told the packages; it changes nothing but what it returns.
+    Raises RecipeError where it doesn't serve, ToolError. ``refusal``: why it is not even tried for a
+    package. ``together``: several packages are tried in one attempt first. ``weighed``: what it reached is
+    held against what the strategies after it reach, unless it changes little.
+    """
+
+    step: LadderStep
+    attempt: Callable[[Position[FilesT], tuple[str, ...]], Reached[FilesT]]
+    refusal: Callable[[Position[FilesT], str], RecipeError | None] = lambda _at, _package: None
+    together: bool = True
+    weighed: bool = False
+
+
+def ordered(
+    ladder: Iterable[Strategy[FilesT]], step: LadderStep | None, left_out: Sequence[LadderStep]
+) -> list[Strategy[FilesT]]:
+    """A ladder in a person's order, without some rungs. ``step``: of those that change what nobody declared
+    the first; None: as the ladder has them."""
+    found = [strategy for strategy in ladder if strategy.step not in left_out]
+    if step is None:
+        return found
+    late = (LadderStep.PARENT_BUMP, LadderStep.OVERRIDE)
+    near = [it for it in found if it.step not in late]
+    far = [replace(it, weighed=False) for it in found if it.step in late]
+    return [*near, *sorted(far, key=lambda it: it.step is not step)]
+
+
+def never_worse(_before: Position[FilesT], _after: Position[FilesT]) -> str | None:
+    """No rule of the ecosystem's own."""
+    return None
+
+
+@dataclass(frozen=True)
+class Judge(Generic[FilesT]):
+    """What no result may be, whichever strategy led to it. ``worse``: the ecosystem's own rules."""
+
+    ecosystem: str
+    advisory: Advisory
+    worse: Callable[[Position[FilesT], Position[FilesT]], str | None] = never_worse
+
+    def affected(self, tree: Tree) -> tuple[Node, ...]:
+        """The affected copies of a tree, in the lock's order."""
+        return tuple(tree.affected(self.advisory, self.ecosystem))
+
+    def problem(self, before: Position[FilesT], after: Position[FilesT]) -> str | None:
+        """What is worse than before, in a sentence; None: nothing is."""
+        brought = copies(self.affected(after.tree)) - copies(self.affected(before.tree))
+        if brought:
+            name, version = min(brought)
+            return f"It would bring in {name} {version}, which is itself affected."
+        lower = downgraded(before.tree, after.tree, self.ecosystem)
+        if lower is not None:
+            return f"It would be no pure upgrade: {lower}."
+        return self.worse(before, after)
+
+    def is_nearer(self, before: Position[FilesT], after: Position[FilesT]) -> bool:
+        """Are fewer copies affected than before?"""
+        return len(self.affected(after.tree)) < len(self.affected(before.tree))
+
+
+def copies(nodes: Iterable[Node]) -> set[Copy]:
+    """Installed copies by package and version."""
+    return {(node.name, node.version) for node in nodes}

@@ -1,0 +1,3 @@
+"""What the cases' applications bring for themselves are no tests of ours."""
+
+collect_ignore = ["sources"]
