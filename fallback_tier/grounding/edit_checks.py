@@ -163,7 +163,7 @@ def _broken(path: str, file: _File) -> str | None:
 
 def _error_line(text: str, path: str) -> int | None:
     """The line (from 1) of the first syntax error; None: it parses, or nobody here can tell."""
-    suffix = PurePosixPath(path).suffix.lower()
+    suffix, text = PurePosixPath(path).suffix.lower(), text.removeprefix("\ufeff")
     try:
         if suffix == ".json":
             json.loads(text)

@@ -128,7 +128,7 @@ def check_names(gates: Sequence[GateSettings], taken: Collection[str]) -> None:
 
 def _gates(source: str, text: str, *, shared: bool) -> tuple[GateSettings, ...]:
     try:
-        table: Any = tomllib.loads(text)
+        table: Any = tomllib.loads(text.removeprefix("\ufeff"))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise _unfit(source, "the file", f"not TOML: {error}") from error
     for depth, key in enumerate(_TABLE):

@@ -17,6 +17,7 @@ from fallback_plugins.npm.clients import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.install_commands import BERRY, Commands
 from fallback_plugins.npm.install_inputs import LERNA, Inputs
 from fallback_plugins.npm.layout import LOCKS, MANIFEST
+from fallback_plugins.npm.manifest import parse_manifest
 from fallback_plugins.npm.npm_run import peer_options
 from fallback_plugins.npm.pnpm import PNPM
 from fallback_plugins.npm.pnpm_lock import parse_pnpm_lock, without_importers
@@ -192,7 +193,7 @@ def _pnpm_texts(inputs: Inputs) -> dict[str, str]:
         texts[in_folder(inputs.root, path)] = text
     if moved := {key: content[key] for key in _MOVED if key in content}:
         path = in_folder(inputs.root, MANIFEST)
-        facts = json.loads(texts[path])
+        facts = parse_manifest(path, texts[path])
         told = facts.get("pnpm")
         texts[path] = json.dumps(
             {**facts, "pnpm": {**(told if isinstance(told, dict) else {}), **moved}}

@@ -8,7 +8,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests import Kind, kind_of
-from fallback_plugins.pypi.pyproject import parse_toml, requirement_strings
+from fallback_plugins.pypi.pyproject import BOM, parse_toml, requirement_strings
 from fallback_plugins.pypi.requirements import Declaration, declarations
 from fallback_tier.errors import RecipeError
 
@@ -69,7 +69,7 @@ def _is_local(source: Any) -> bool:
 
 def _pipfile_lock(path: str, text: str, package: str) -> Iterator[str]:
     try:
-        lock = json.loads(text)
+        lock = json.loads(text.removeprefix(BOM))
     except (ValueError, RecursionError) as error:
         raise RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,

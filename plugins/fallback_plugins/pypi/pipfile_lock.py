@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.lock_shape import check_pipenv
-from fallback_plugins.pypi.pyproject import parse_toml
+from fallback_plugins.pypi.pyproject import BOM, parse_toml
 from fallback_tier.errors import RecipeError
 
 _META = "_meta"
@@ -49,7 +49,7 @@ class PipfileLock:
     def document(self) -> Mapping[str, Any]:
         """The parsed lock. Raises RecipeError."""
         try:
-            document = json.loads(self.text)
+            document = json.loads(self.text.removeprefix(BOM))
         except (ValueError, RecursionError) as error:
             raise RecipeError(
                 RefusalReason.RECIPE_UNSUPPORTED,
@@ -133,11 +133,18 @@ class PipfileLock:
         return hashlib.sha256(written.encode()).hexdigest()
 
     def _written(self, document: Mapping[str, Any]) -> "PipfileLock":
-        """In the form that the lock has. Raises RecipeError where that form is not pipenv's."""
-        for indent, ascii_only, ending in product((4, 2), (True, False), ("\n", "")):
-            write = partial(json.dumps, indent=indent, ensure_ascii=ascii_only)
-            if write(self.document) + ending == self.text:
-                return PipfileLock(self.path, write(document) + ending)
+        """In the form that the lock has, line ends and byte order mark as they are found.
+
+        Raises RecipeError where that form is not pipenv's.
+        """
+        mark = BOM if self.text.startswith(BOM) else ""
+        ending = "\r\n" if "\r\n" in self.text else "\n"
+        last = ending if self.text.endswith(ending) else ""
+        indents: tuple[int | str, ...] = (4, 2, "\t")
+        for indent, ascii_only in product(indents, (True, False)):
+            write = partial(_json, indent, ending, ascii_only=ascii_only)
+            if mark + write(self.document) + last == self.text:
+                return PipfileLock(self.path, mark + write(document) + last)
         raise unsupported(f"{self.path} is not written as pipenv writes it.")
 
     def _sections(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -161,6 +168,10 @@ class PipfileLock:
                     section,
                     entry.get("index"),
                 )
+
+
+def _json(indent: int | str, ending: str, content: Mapping[str, Any], *, ascii_only: bool) -> str:
+    return json.dumps(content, indent=indent, ensure_ascii=ascii_only).replace("\n", ending)
 
 
 def _marker(entry: Mapping[str, Any], requires_python: str) -> dict[str, str]:

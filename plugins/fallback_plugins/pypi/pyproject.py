@@ -16,6 +16,9 @@ from fallback_plugins.pypi.poetry_tables import poetry_entries
 from fallback_plugins.pypi.requirements import Declaration, declaration_in
 from fallback_tier.errors import RecipeError
 
+#: What some editors begin a file with: kept as it is, and no part of what the file says.
+BOM = "\ufeff"
+
 #: Quotes of a TOML string on one line; requirement strings need no escapes.
 _QUOTES = ('"', "'")
 
@@ -52,7 +55,7 @@ class RequirementString:
 
 
 def parse_toml(path: str, text: str) -> Mapping[str, Any]:
-    """The document. Raises RecipeError, naming the file, where it isn't TOML."""
+    """The document, a byte order mark aside. Raises RecipeError, naming the file, where it isn't TOML."""
     try:
         return _parsed(text)
     except (ValueError, RecursionError) as error:
@@ -65,7 +68,7 @@ def parse_toml(path: str, text: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=_DOCUMENTS)
 def _parsed(text: str) -> Mapping[str, Any]:
-    return tomllib.loads(text)
+    return tomllib.loads(text.removeprefix(BOM))
 
 
 def requirement_strings(path: str, text: str, package: str) -> tuple[RequirementString, ...]:
@@ -175,9 +178,13 @@ def harmless(path: str, manifest: str) -> str:
     RecipeError for text that is no TOML.
     """
     import tomlkit
+    from tomlkit.exceptions import TOMLKitError
 
     parse_toml(path, manifest)
-    document = tomlkit.parse(manifest)
+    try:
+        document = tomlkit.parse(manifest.removeprefix(BOM))
+    except TOMLKitError as error:
+        raise unsupported(f"{path} is TOML that can't be written again: {error}.") from error
     uv: Any = _table(_table(document.get("tool")).get("uv"))
     for key in [key for key in uv if key not in _UV_SETTINGS]:
         del uv[key]
@@ -244,7 +251,7 @@ def value_at(document: Any, keys: tuple[str | int, ...]) -> Any:
 
 def _parses_to(text: str, wanted: Mapping[str, Any]) -> bool:
     try:
-        return tomllib.loads(text) == wanted
+        return tomllib.loads(text.removeprefix(BOM)) == wanted
     except tomllib.TOMLDecodeError:
         return False
 

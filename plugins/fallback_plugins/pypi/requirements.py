@@ -169,7 +169,9 @@ def _lines_by_name(text: str) -> dict[str, list[tuple[int, int]]]:
 
 @lru_cache(maxsize=_TEXTS)
 def _mask(text: str) -> str:
-    """The text with comments and continuations blanked: same length, so spans stay true."""
+    """The text with comments, continuations and a byte order mark blanked: same length, so that spans
+    stay true."""
+    text = " " + text[1:] if text.startswith("\ufeff") else text
     blank = _COMMENT.sub(lambda match: " " * len(match[0]), text)
     return _CONTINUATION.sub(lambda match: " " * len(match[0]), blank)
 

@@ -9,7 +9,7 @@ def read(text: str) -> ConfigParser | None:
     """The file, without filling anything in; None where it can't be read."""
     parser = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
     try:
-        parser.read_string(text)
+        parser.read_string(text.removeprefix("\ufeff"))
     except (ConfigParserError, AttributeError):  # a key without a value, and lines below it
         return None
     return parser

@@ -14,7 +14,12 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pins import pinned_versions
 from fallback_plugins.pypi.poetry_tables import TableEntry, pipfile_entries
-from fallback_plugins.pypi.pyproject import foreign_declaration, parse_toml, requirement_strings
+from fallback_plugins.pypi.pyproject import (
+    BOM,
+    foreign_declaration,
+    parse_toml,
+    requirement_strings,
+)
 from fallback_plugins.pypi.requirements import Declaration, declaration_in, declarations
 from fallback_plugins.unread import LeftOut, Reader
 from fallback_tier.advisory import Advisory, sort_key
@@ -225,7 +230,7 @@ def setup_cfg_requirements(text: str) -> tuple[str, ...]:
     """The requirement lines of ``install_requires`` and ``extras_require``; none where it can't be read."""
     parser = ConfigParser(interpolation=None)
     try:
-        parser.read_string(text)
+        parser.read_string(text.removeprefix(BOM))
     except ConfigParserError:
         return ()
     values = [parser.get("options", "install_requires", fallback="")]

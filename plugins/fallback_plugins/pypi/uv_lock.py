@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.lock_shape import check_uv
-from fallback_plugins.pypi.pyproject import parse_toml
+from fallback_plugins.pypi.pyproject import BOM, parse_toml
 from fallback_plugins.pypi.requirements_files import plain
 from fallback_plugins.tree import Ask, Node, Tree
 
@@ -130,7 +130,8 @@ def spliced(old: str, unchanged: str, new: str) -> str:
             blocks.append(_as_detailed_as(old, block))
     head = old_head if _settings(base_head) == _settings(new_head) else _head(old_head, new_head)
     # The last block ends without an empty line: whoever stands last now.
-    return head + "\n".join(f"{block.rstrip()}\n" for block in blocks)
+    text = head + "\n".join(f"{block.rstrip()}\n" for block in blocks)
+    return text if old.endswith("\n") else text.removesuffix("\n")
 
 
 def rewrites(old: str, new: str) -> bool:
@@ -229,7 +230,11 @@ def _split(text: str) -> tuple[str, list[tuple[dict[str, Any], str]]]:
 
 
 def _settings(head: str) -> Mapping[str, Any]:
-    return {key: value for key, value in tomllib.loads(head).items() if key != "revision"}
+    return {
+        key: value
+        for key, value in tomllib.loads(head.removeprefix(BOM)).items()
+        if key != "revision"
+    }
 
 
 def _head(old: str, new: str) -> str:

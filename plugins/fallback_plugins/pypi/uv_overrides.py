@@ -5,7 +5,7 @@ import tomllib
 from copy import deepcopy
 
 from fallback_plugins.bumping import unsupported
-from fallback_plugins.pypi.pyproject import parse_toml
+from fallback_plugins.pypi.pyproject import BOM, parse_toml
 
 _KEY = "override-dependencies"
 _TABLE = re.compile(r"^\[tool\.uv\][ \t]*(?:#[^\r\n]*)?(?P<end>\r?\n|\Z)", re.MULTILINE)
@@ -21,10 +21,11 @@ def with_override(path: str, text: str, requirement: str) -> str:
     wanted = deepcopy(dict(document))
     uv = wanted.setdefault("tool", {}).setdefault("uv", {})
     uv[_KEY] = [requirement, *uv.get(_KEY, ())]
-    for candidate in _candidates(text, requirement):
+    mark = BOM if text.startswith(BOM) else ""
+    for candidate in _candidates(text.removeprefix(BOM), requirement):
         try:
             if tomllib.loads(candidate) == wanted:
-                return candidate
+                return mark + candidate
         except tomllib.TOMLDecodeError:
             continue
     raise unsupported(f"{path} has no plain [tool.uv] table that an override can be added to.")
@@ -42,8 +43,9 @@ def _candidates(text: str, requirement: str) -> list[str]:
             found.append(f'{text[:at]}"{requirement}",{array["gap"] or " "}{text[at:]}')
     entry = f'{_KEY} = ["{requirement}"]'
     for table in _TABLE.finditer(text):
-        gap = "" if table["end"] else line_end
-        found.append(f"{text[: table.end()]}{gap}{entry}{line_end}{text[table.end() :]}")
-    gap = line_end if not text or text.endswith("\n") else line_end * 2
-    found.append(f"{text}{gap}[tool.uv]{line_end}{entry}{line_end}")
+        new = f"{entry}{line_end}" if table["end"] else f"{line_end}{entry}"
+        found.append(f"{text[: table.end()]}{new}{text[table.end() :]}")
+    ended = not text or text.endswith("\n")
+    gap, last = (line_end, line_end) if ended else (line_end * 2, "")
+    found.append(f"{text}{gap}[tool.uv]{line_end}{entry}{last}")
     return found

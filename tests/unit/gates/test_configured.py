@@ -118,7 +118,8 @@ def test_names_are_unique_and_no_built_in_gates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [".fallback-tier.toml", "pyproject.toml"])
 def test_the_base_commit_has_them_in_either_file(tmp_path: Path, name: str) -> None:
-    assert at_base(tmp_path, {name: LINT}) == ["lint"]
+    assert at_base(tmp_path / "plain", {name: LINT}) == ["lint"]
+    assert at_base(tmp_path / "marked", {name: "\ufeff" + LINT}) == ["lint"]
 
 
 def test_the_working_tree_decides_nothing(tmp_path: Path) -> None:

@@ -40,6 +40,10 @@ def problems(root: Path, path: str, text: str, *edits: tuple[str, str]) -> tuple
         ("conf/a.json", '{\n  "a": 1\n}\n', "1", "yes", 2),
         ("conf/a.toml", "[a]\nb = 1\n", "1", "one", 2),
         ("conf/a.toml", "[a]\nb = 1\n", "1", '"""', 3),
+        # Behind a byte order mark, which is no part of what a file says.
+        ("conf/a.json", '\ufeff{\n  "a": 1\n}\n', "1", "yes", 2),
+        ("conf/a.toml", "\ufeff[a]\nb = 1\n", "1", "one", 2),
+        ("a.py", "\ufeff" + PY, "return 1", "return (1", 3),
     ],
 )
 def test_a_file_that_parsed_and_does_not_any_more(

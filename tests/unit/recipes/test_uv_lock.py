@@ -134,6 +134,7 @@ _TABLES = st.sampled_from(
     [
         "",
         "[tool.uv]\n",
+        "[tool.uv]",
         "[tool.uv] # ours\npackage = false",
         "[tool.uv]\r\noverride-dependencies = []\r\n",
         '[tool.uv]\noverride-dependencies = ["b<9"] # kept\n',
@@ -144,15 +145,25 @@ _TABLES = st.sampled_from(
 )
 
 
-@given(_TABLES, st.sampled_from(["", "# end\n", '[tool.x]\ny = "[tool.uv]"\n']))
-def test_an_override_is_added_and_every_other_byte_stays(table: str, after: str) -> None:
+@given(
+    st.sampled_from(["", "\ufeff"]),
+    st.sampled_from(["", '[project]\nname = "app" # the name\n']),
+    _TABLES,
+    st.sampled_from(["", "# end\n", "# end", '[tool.x]\ny = "[tool.uv]"\n']),
+)
+def test_an_override_is_added_and_every_other_byte_stays(
+    mark: str, project: str, table: str, after: str
+) -> None:
     gap = "" if table.endswith("\n") or not table else "\n"
-    text = f'[project]\nname = "app" # the name\n{table}{gap}{after}'
-    new = with_override("pyproject.toml", text, "leaf>=1.2")
+    text = f"{project}{table}{gap}{after}"
+    new = with_override("pyproject.toml", mark + text, "leaf>=1.2")
+    assert new.startswith(mark)
     before = tomllib.loads(text).get("tool", {}).get("uv", {}).get("override-dependencies", [])
-    assert tomllib.loads(new)["tool"]["uv"]["override-dependencies"] == ["leaf>=1.2", *before]
+    said = tomllib.loads(new.removeprefix(mark))["tool"]["uv"]["override-dependencies"]
+    assert said == ["leaf>=1.2", *before]
     rest = iter(new)
-    assert all(char in rest for char in text), "the old text is a subsequence of the new"
+    assert all(char in rest for char in mark + text), "the old text is a subsequence of the new"
+    assert new.endswith("\n") == (text == "" or text.endswith("\n"))
 
 
 def test_an_inline_table_leaves_no_place_for_an_override() -> None:
