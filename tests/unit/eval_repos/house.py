@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -129,10 +128,9 @@ class House:
         self.made.append(place)
         return place
 
-    def run(self, place: Path, *command: str) -> None:
+    def run(self, place: Path, client: str, *words: str) -> None:
         """A client in a tree, as somebody would run it."""
-        env = self.clients.environ
-        subprocess.run(command, cwd=place, env=env, check=True, capture_output=True)
+        self.clients.must([*self.clients.had(client), *words], place)
 
     def judged(self, place: Path, told: Told = FIXED, ends: Sequence[End] | None = None) -> Verdict:
         """The verdict on a tree, and on what was said of it."""
