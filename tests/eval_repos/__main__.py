@@ -13,10 +13,9 @@ from tests.eval_repos.history import faults, read_history, state
 from tests.eval_repos.results import Result
 from tests.eval_repos.running import Options, look_at_base, run_case
 from tests.measuring.halves import Half, may_look
-from tests.measuring.loop import measure, options, tell_of
+from tests.measuring.loop import measure, tell_of, tool_options
 from tests.measuring.process import end_with_all
 from tests.measuring.rows import ROOT, read_page
-from tests.measuring.tool import SCRIPT
 from tests.registry.upstream import Upstream
 
 #: Clients that are fetched, and caches: kept from run to run, never committed.
@@ -136,16 +135,8 @@ def _tell(result: Result, which: str, *, as_json: bool) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = options("python -m tests.eval_repos", __doc__, report.FOLDER)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the data sets")
-    parser.add_argument(
-        "--clones", type=Path, metavar="DIR", help="bare clones, OWNER+NAME.git each"
-    )
+    parser = tool_options("python -m tests.eval_repos", __doc__, report.FOLDER)
     parser.add_argument("--work", type=Path, default=WORK, help="where fetched clients are kept")
-    parser.add_argument("--half", choices=[*map(str, Half)], default=str(Half.SEEN))
-    parser.add_argument("--look-at-what-was-set-aside", action="store_true", help="mean it")
-    parser.add_argument("--command", type=Path, default=SCRIPT, help="another fallback-tier")
-    parser.add_argument("--label", default="now", help="of the rows that this run makes")
     parser.add_argument("--skip-peers", action="store_true", help="the tool alone")
     parser.add_argument(
         "--state", action="store_true", help="run nothing: state what is expected of new cases"

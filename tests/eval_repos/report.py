@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.eval_repos.figures import FIGURES, compared, outcome, right
 from tests.eval_repos.results import Result
 from tests.measuring.halves import Half
-from tests.measuring.rows import ROOT, in_label_order, read_rows, table, write_rows
+from tests.measuring.rows import ROOT, in_label_order, made_of, read_rows, table, write_rows
 
 #: Where results and report lie.
 FOLDER = ROOT / "docs" / "evaluation" / "repos"
@@ -176,20 +176,9 @@ def _peers(rows: Sequence[Result]) -> str:
 
 
 def _made(rows: Sequence[Result]) -> str:
-    lines = []
-    for label in in_label_order(row.label for row in rows):
-        found = _of(rows, label)
-        days = " and ".join(sorted({row.made for row in found}))
-        used = "; ".join(sorted({row.tool for row in found}))
-        clients = sorted({", ".join(f"{k} {v}" for k, v in row.tools.items()) for row in found})
-        total = sum(row.seconds for row in found)
-        lines.append(
-            f"- {label}: {used}, on {days}, with {'; and '.join(clients)}; {len(found)} cases, "
-            f"{total:,.0f} s in all on a shared machine."
-        )
     changed = {row.name: row.changes for row in rows if row.changes}
     told = ", ".join(f"{name} ({count} times)" for name, count in sorted(changed.items())) or "none"
-    return "\n".join(lines) + (
+    return made_of(rows) + (
         "\n\nThe expected ends of every case were committed before its first run; "
         "`tests/eval_repos/expected.jsonl` has the digest of\nevery form that they had. Changed "
         f"after a run, each time with a reason: {told}.\n`results.jsonl` has a row a case and label; "

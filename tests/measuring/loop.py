@@ -7,6 +7,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from tests.measuring.halves import Half
+from tests.measuring.tool import SCRIPT
+
 
 class Named(Protocol):
     """A case."""
@@ -28,6 +31,20 @@ def options(prog: str, described: str | None, folder: Path) -> argparse.Argument
     parser.add_argument("--json", action="store_true", help="one JSON object a case")
     parser.add_argument("--check", action="store_true", help="run nothing: does all fit together?")
     parser.add_argument("--folder", type=Path, default=folder, help="results and report")
+    return parser
+
+
+def tool_options(prog: str, described: str | None, folder: Path) -> argparse.ArgumentParser:
+    """Those of a measure of the whole tool, over repositories in two halves."""
+    parser = options(prog, described, folder)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the data sets")
+    parser.add_argument(
+        "--clones", type=Path, metavar="DIR", help="bare clones, OWNER+NAME.git each"
+    )
+    parser.add_argument("--half", choices=[*map(str, Half)], default=str(Half.SEEN))
+    parser.add_argument("--look-at-what-was-set-aside", action="store_true", help="mean it")
+    parser.add_argument("--command", type=Path, default=SCRIPT, help="another fallback-tier")
+    parser.add_argument("--label", default="now", help="of the rows that this run makes")
     return parser
 
 

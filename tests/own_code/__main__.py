@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.measuring.halves import Half, may_look
-from tests.measuring.loop import measure, options, tell_of
+from tests.measuring.loop import measure, tell_of, tool_options
 from tests.measuring.process import end_with_all
 from tests.measuring.rows import read_page
-from tests.measuring.tool import SCRIPT
 from tests.own_code import report
 from tests.own_code.cases import Case, Record, load_cases, read_records
 from tests.own_code.results import Result
@@ -113,15 +112,7 @@ def _tell(result: Result, which: str, *, as_json: bool) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = options("python -m tests.own_code", __doc__, report.FOLDER)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the data sets")
-    parser.add_argument(
-        "--clones", type=Path, metavar="DIR", help="bare clones, OWNER+NAME.git each"
-    )
-    parser.add_argument("--half", choices=[*map(str, Half)], default=str(Half.SEEN))
-    parser.add_argument("--look-at-what-was-set-aside", action="store_true", help="mean it")
-    parser.add_argument("--command", type=Path, default=SCRIPT, help="another fallback-tier")
-    parser.add_argument("--label", default="now", help="of the rows that this run makes")
+    parser = tool_options("python -m tests.own_code", __doc__, report.FOLDER)
     parser.add_argument("--skip-wrong", action="store_true", help="true fixes only: (a) to (c)")
     parser.add_argument(
         "--remake",

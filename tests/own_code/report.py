@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.measuring.halves import Half
-from tests.measuring.rows import ROOT, in_label_order, read_rows, table, write_rows
+from tests.measuring.rows import ROOT, in_label_order, made_of, read_rows, table, write_rows
 from tests.own_code.cases import HERE
 from tests.own_code.ends import Stop
 from tests.own_code.figures import FIGURES, false_fixed
@@ -190,22 +190,11 @@ def _drawn(drawn: Sequence[Mapping[str, object]]) -> str:
 
 
 def _made(rows: Sequence[Result]) -> str:
-    lines = []
-    for label in labels_of(rows):
-        found = _of(rows, label)
-        days = " and ".join(sorted({row.made for row in found}))
-        used = "; ".join(sorted({row.tool for row in found}))
-        clients = sorted({", ".join(f"{k} {v}" for k, v in row.tools.items()) for row in found})
-        total = sum(row.seconds for row in found)
-        lines.append(
-            f"- {label}: {used}, on {days}, with {'; and '.join(clients)}; {len(found)} cases, "
-            f"{total:,.0f} s in all on a shared machine."
-        )
     absent = sorted({row.name for row in rows if row.absent})
     long = sorted({row.name for row in rows if row.plan.bytes > _LONG_PLAN_BYTES})
     inexact = sorted({row.name for row in rows if row.plan.exact is False})
     told = f"not so in {', '.join(inexact)}" if inexact else "so in every case"
-    return "\n".join(lines) + (
+    return made_of(rows) + (
         "\n\nThat the edits leave upstream's files to the byte is checked where the fix's commit is "
         f"at hand: {told}.\nPlans of more than {_LONG_PLAN_BYTES:,} bytes, which no answer of 2,048 "
         f"tokens can hold: {', '.join(long) or 'none'}.\nMeasured without files that the clone lacks: "

@@ -97,8 +97,8 @@ def attempts_in_order(trail: Trail) -> Iterator[Finding]:
     """Numbers increase; an interrupted attempt, and one that goes on with a recipe's next candidate, keeps
     its own."""
     for run in trail.runs:
-        after, again = run.successor, run.interrupted or run.handed_on
-        if after and after.attempt <= run.attempt and not (run.resumed and again):
+        after, again = run.successor, run.resumed and run.keeps_its_number
+        if after and after.attempt <= run.attempt and not again:
             yield after.start.seq, f"attempt {after.attempt} starts after attempt {run.attempt}"
 
 
@@ -112,7 +112,7 @@ def history_grows(trail: Trail) -> Iterator[Finding]:
         if run.successor:
             before = run.start.event.prior_attempt_count
             seq, start = run.successor.start
-            grows = 0 if run.interrupted or run.handed_on else 1
+            grows = 0 if run.keeps_its_number else 1
             if start.prior_attempt_count < before + grows:
                 yield seq, f"{start.prior_attempt_count} prior attempts after one with {before}"
 

@@ -136,7 +136,7 @@ def refusals_act(trail: Trail) -> Iterator[Finding]:
 def retries_follow_failures(trail: Trail) -> Iterator[Finding]:
     """A retry is started by a failed attempt, or takes up an interrupted one."""
     for run in trail.runs if trail.managed else ():
-        ended = run.interrupted or run.handed_on or run.of(AttemptFailed)
+        ended = run.keeps_its_number or run.of(AttemptFailed)
         if run.successor and not ended:
             yield run.successor.start.seq, f"attempt {run.attempt} had not failed"
 

@@ -166,6 +166,11 @@ class Run(Stretch):
         return bool(self.of(RecipeCandidateFailed))
 
     @property
+    def keeps_its_number(self) -> bool:
+        """The next run may have the same attempt number, and the same prior attempts."""
+        return self.interrupted or self.handed_on
+
+    @property
     def went_on(self) -> bool:
         """Something was decided after this run; an unfinished tail may still get its action."""
         return self.successor is not None or self.terminal is not None
