@@ -54,10 +54,22 @@ _UNCAUGHT = re.compile(
 _ENDINGS = re.compile(r"^FAILED .*? - (\S+)|^([\w.]+): .*\n\n(?:-{70}|={70})$", re.MULTILINE)
 _CANNOT_IMPORT = re.compile(r"(?:ModuleNotFound|Import)Error:?")
 
+#: What unittest tells of each test that failed: its heading, and the outermost frame of its traceback.
+_UNITTEST = re.compile(
+    r"^={70}\n((?:ERROR|FAIL): .*)\n(?:.*\n)?-{70}\n(?:Traceback .*\n(.*))?", re.MULTILINE
+)
+_SET_UP_HEADING = re.compile(r"ERROR: setUp(?:Class|Module)\b")
+_SET_UP_FRAME = re.compile(r'  File ".*", line \d+, in (?:asyncS|s)etUp$')
+
+#: pytest's: a fixture that failed, by more than an assertion; and the tests that were reached.
+_SET_UP = re.compile(r"^_+ ERROR at setup of ", re.MULTILINE)
+_REACHED = re.compile(r"^E +(?:assert |AssertionError)|\b\d+ failed\b", re.MULTILINE)
+
 _SENTENCES = {
     "start": "it can't be started",
     "import": "it, or something that it needs, can't be imported",
     "no test": "it has no test that runs",
+    "set-up": "none of its tests got past its set-up",
 }
 
 
@@ -79,3 +91,16 @@ def _told(output: str) -> Iterator[str]:
     nothing_else = ends and all(map(_CANNOT_IMPORT.fullmatch, ends))
     if nothing_else or _UNCAUGHT.search(output.rstrip()):
         yield "import"
+    if _only_sets_up(output):
+        yield "set-up"
+
+
+def _only_sets_up(output: str) -> bool:
+    """Did every test that failed do so before it began, and not by an assertion?"""
+    if found := _UNITTEST.findall(output):
+        return all(
+            _SET_UP_HEADING.match(heading)
+            or (heading.startswith("ERROR") and _SET_UP_FRAME.match(frame))
+            for heading, frame in found
+        )
+    return bool(_SET_UP.search(output)) and not _REACHED.search(output)

@@ -14,6 +14,28 @@ PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q")
 UNITTEST = (sys.executable, "-m", "unittest")
 NODE = pytest.mark.skipif(shutil.which("node") is None, reason="node is not on PATH")
 
+SET_UP = """\
+import unittest
+
+class T(unittest.TestCase):
+    {}
+        {}
+
+    def test_it(self):
+        self.fail("evil")
+"""
+
+FIXTURE = """\
+import pytest
+
+@pytest.fixture
+def app():
+    {}
+
+def test_it(app):
+    assert app == "good"
+"""
+
 CASE = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        {}\n"
 
 
@@ -69,6 +91,16 @@ def told(tmp_path: Path, argv: tuple[str, ...], files: dict[str, str]) -> str | 
         ((*UNITTEST, "test_absent"), {}),
         (PYTEST, {"test_p.py": CASE.format("import absent_module")}),
         ((*UNITTEST, "test_p"), {"test_p.py": CASE.format("from json import absent")}),
+        ((*UNITTEST, "test_p"), {"test_p.py": SET_UP.format("def setUp(self):", "int(None)")}),
+        (
+            (*UNITTEST, "-v", "test_p"),
+            {
+                "test_p.py": SET_UP.format(
+                    "@classmethod\n    def setUpClass(cls):", "raise ValueError('a = b')"
+                )
+            },
+        ),
+        (PYTEST, {"test_p.py": FIXTURE.format("return int(None)")}),
         pytest.param(("node", "absent.js"), {}, marks=NODE),
         pytest.param(("node", "p.js"), {"p.js": "require('absent');\n"}, marks=NODE),
         pytest.param(("node", "p.mjs"), {"p.mjs": "import 'absent';\n"}, marks=NODE),
@@ -97,6 +129,23 @@ def test_what_never_reached_the_flaw_is_no_proof(
         (PYTEST, {"test_p.py": "def test_it():\n    assert 'evil' == 'good'\n"}),
         (PYTEST, {"test_p.py": "def test_it():\n    assert 0, 'ERROR collecting things'\n"}),
         ((*UNITTEST, "test_p"), {"test_p.py": CASE.format("self.fail('not found: x')")}),
+        ((*UNITTEST, "test_p"), {"test_p.py": SET_UP.format("def setUp(self):", "self.fail()")}),
+        (
+            (*UNITTEST, "test_p"),
+            {"test_p.py": SET_UP.format("def setUp(self):", "int(None)") + CASE.format("assert 0")},
+        ),
+        (
+            (*UNITTEST, "test_p"),
+            {"test_p.py": "def setUp():\n    int(None)\n" + CASE.format("setUp()")},
+        ),
+        (PYTEST, {"test_p.py": FIXTURE.format("assert 'evil' == 'good'")}),
+        (
+            PYTEST,
+            {
+                "test_p.py": FIXTURE.format("return int(None)")
+                + "\ndef test_more():\n    assert 0\n"
+            },
+        ),
         pytest.param(("node", "p.js"), {"p.js": "require('assert')(false);\n"}, marks=NODE),
         pytest.param(("node", "p.js"), {"p.js": "JSON.parse('{');\n"}, marks=NODE),
         pytest.param(
