@@ -137,4 +137,5 @@ def installed_version(command: str) -> str:
         done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return done.stdout.strip().rpartition(" ")[2]
+    # ``uv 0.1.2 (a platform)``, ``git version 2.3.4``, ``11.1.0``
+    return next((word for word in done.stdout.split() if word[:1].isdigit()), "")

@@ -15,6 +15,10 @@ from tests.recipes_bench.inventory import Held, held, is_lock
 from tests.recipes_bench.versions import affecting, order
 
 _URL = re.compile(r"""https?://[^/\s"'#]+""")
+#: What a lock of npm's copies from a package about itself: nothing is fetched from there.
+_ABOUT = re.compile(
+    r""""(?:funding|deprecated|homepage)":\s*(?:"(?:[^"\\]|\\.)*"|\{[^{}]*\}|\[[^\[\]]*\])"""
+)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
 _INDENT = re.compile(r"\n([ \t]+)\S")
 
@@ -132,7 +136,8 @@ def _by_name(ecosystem: str, packages: Iterable[Held]) -> dict[str, dict[Any, st
 
 
 def _urls(old: str, new: str) -> list[str]:
-    return sorted(set(_URL.findall(new)) - set(_URL.findall(old)))
+    before, after = (set(_URL.findall(_ABOUT.sub("", text))) for text in (old, new))
+    return sorted(after - before)
 
 
 def _comments(path: str, old: str, new: str) -> list[str]:

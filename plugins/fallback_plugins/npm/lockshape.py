@@ -19,6 +19,9 @@ _COMMIT = re.compile(r"#(?:semver:)?([0-9a-f]{40})$")
 #: What an entry is installed for; without one, always.
 _FLAGS = ("dev", "optional", "devOptional", "peer")
 
+#: What only newer clients copy from a package into its entry: it decides nothing.
+_DESCRIBING = "license"
+
 #: (asker's key, name) → the spec that the asker really has.
 Specs = Mapping[tuple[str, str], str]
 
@@ -43,6 +46,7 @@ def as_found(old: str, new: str, specs: Specs) -> str:
             _put_back_nested(lock, "", specs)
             _respell(before.get("dependencies"), lock)
         _put_back_addresses(before, lock)
+        _put_back_descriptions(before, lock)
 
     text = edited(new, edit, old)
     # npm takes line ends from the package.json beside it.
@@ -58,6 +62,19 @@ def _put_back_addresses(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     for key, entry in _resolved(new):
         if (key, entry["resolved"]) not in known:
             entry["resolved"] = addresses.like_the_others(_name(key), entry["resolved"])
+
+
+def _put_back_descriptions(old: Mapping[str, Any], new: dict[str, Any]) -> None:
+    """The project's own version, of which a lock is often behind; and no entry tells more of its package
+    than the entries did that were there."""
+    before, after = dict(_objects(old.get("packages"))), dict(_objects(new.get("packages")))
+    for found, own in ((old, new), (before.get("", {}), after.get("", {}))):
+        if "version" in found and "version" in own:
+            own["version"] = found["version"]
+    if before and not any(_DESCRIBING in entry for key, entry in before.items() if key):
+        for key, entry in after.items():
+            if key:
+                entry.pop(_DESCRIBING, None)
 
 
 def _resolved(lock: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -14,7 +14,7 @@ from fallback_plugins.npm.specs import admits, foreign
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Node, Tree
 from fallback_tier.advisory import compare_versions
-from fallback_tier.advisory.versions import is_orderable, is_prerelease
+from fallback_tier.advisory.versions import is_major_step, is_orderable, is_prerelease
 from fallback_tier.errors import RecipeError
 
 
@@ -93,8 +93,7 @@ class Near:
         return self._with_peers(replace(plan, files=files, wishes=wishes), at, node, target)
 
     def _with_peers(self, plan: _Plan, at: At, node: Node, target: str) -> _Plan:
-        """What the project asks for too, and demands the old version as its peer, moves along: to the
-        lowest version that goes with the new one."""
+        """What the project asks for too, and demands the old version as its peer, moves along."""
         for holder, ask in at.tree.askers(node.key):
             keys = {it.name for it in asked_by_root(at, holder)}
             if not ask.peer or not keys or admits(ask.spec, target):
@@ -112,13 +111,20 @@ class Near:
         return plan
 
     def _going_with(self, holder: Node, peer: str, target: str) -> str | None:
-        for release in self.targets.releases(holder.name):
-            higher = compare_versions(ECOSYSTEM, release.version, holder.version) > 0
-            fits = peer not in release.peers or admits(release.peers[peer], target)
-            safe = self.targets.is_safe(holder.name, release.version)
-            if higher and fits and safe and not is_prerelease(ECOSYSTEM, release.version):
-                return release.version
-        return None
+        """The lowest version that goes with the new one. Where that is a major step, the newest of its
+        line: what a fresh install of the range takes, and what the first release broke is mended there."""
+        fitting = [
+            release.version
+            for release in self.targets.releases(holder.name)
+            if compare_versions(ECOSYSTEM, release.version, holder.version) > 0
+            and (peer not in release.peers or admits(release.peers[peer], target))
+            and self.targets.is_safe(holder.name, release.version)
+            and not is_prerelease(ECOSYSTEM, release.version)
+        ]
+        if not fitting or not is_major_step(ECOSYSTEM, holder.version, fitting[0]):
+            return fitting[0] if fitting else None
+        line = [it for it in fitting if not is_major_step(ECOSYSTEM, fitting[0], it)]
+        return line[-1]
 
     def _fitting(self, at: At, node: Node) -> str | None:
         _check_source(at.tree, node)

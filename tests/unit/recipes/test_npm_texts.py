@@ -107,6 +107,30 @@ def test_what_npm_only_respelled_is_put_back() -> None:
     )
 
 
+def v2(own: str, **entries: dict[str, Any]) -> str:
+    packages = {"": {"name": "app", "version": own}}
+    packages |= {f"node_modules/{name}": entry for name, entry in entries.items()}
+    lock = {"name": "app", "version": own, "lockfileVersion": 2, "packages": packages}
+    return json.dumps(lock, indent=2)
+
+
+def test_what_describes_and_decides_nothing_is_as_it_was() -> None:
+    """A lock that is behind its project's version, made by a client that copied no licences."""
+    old = v2("1.0.1", leaf={"version": "1.0.0"})
+    new = v2("1.0.2", leaf={"version": "1.2.0", "license": "MIT"})
+    assert as_found(old, new, {}) == v2("1.0.1", leaf={"version": "1.2.0"})
+
+
+def test_licences_are_kept_where_a_lock_has_them() -> None:
+    old = v2("1.0.0", leaf={"version": "1.0.0"}, other={"version": "1.0.0", "license": "MIT"})
+    new = v2(
+        "1.0.0",
+        leaf={"version": "1.2.0", "license": "MIT"},
+        other={"version": "1.0.0", "license": "MIT"},
+    )
+    assert as_found(old, new, {}) == new
+
+
 def test_another_commit_is_no_respelling() -> None:
     old = v1(g={"version": GIT, "from": GIT})
     new = v1(g={"version": GIT.replace("aaaa", "bbbb"), "from": GIT})

@@ -152,6 +152,14 @@ def test_a_fix_without_a_change_a_proof_or_within_bounds_is_a_miss(minimal: Case
         (_lock("1.1.0", other="2.0.0"), "still affected"),
         (_lock("1.2.0", other="1.9.0"), "downgrade"),
         (_lock("1.2.0", "https://two.invalid", other="2.0.0"), "registry URL swapped"),
+        (
+            _lock("1.2.0", other="2.0.0").replace(
+                '"version": "1.2.0"',
+                '"version": "1.2.0", "funding": {"url": "https://three.invalid"},'
+                ' "deprecated": "See https://four.invalid"',
+            ),
+            "",
+        ),
         (_lock("1.2.0", other="2.0.0").replace('": 3', '": 2'), "formatting lost"),
         (_lock("1.2.0", other="2.0.0").replace("  ", "    "), "formatting lost"),
         (_lock("1.2.0", other="2.0.0").rstrip("}\n"), "a file can't be read any more"),

@@ -264,8 +264,9 @@ def test_a_copy_in_anothers_archive_is_named(tmp_path: Path, lock_version: int) 
 def test_what_demands_the_old_version_as_its_peer_moves_along(tmp_path: Path) -> None:
     universe = leaves().npm("plugin", "1.0.0", peerDependencies={"leaf": "~1.0.0"})
     universe.npm("plugin", "1.5.0", peerDependencies={"leaf": "~1.1.0"})
-    universe.npm("plugin", "2.0.0", peerDependencies={"leaf": "^1.2.0"})
-    universe.npm("plugin", "3.0.0", peerDependencies={"leaf": "^1.2.0"})
+    for version in ("2.0.0", "2.1.0", "3.0.0"):
+        universe.npm("plugin", version, peerDependencies={"leaf": "^1.2.0"})
+    universe.npm("plugin", "2.2.0", peerDependencies={"leaf": "^2.0.0"})
     installed = {
         "leaf": at("1.0.0"),
         "plugin": {"version": "1.0.0", "peerDependencies": {"leaf": "~1.0.0"}},
@@ -276,10 +277,23 @@ def test_what_demands_the_old_version_as_its_peer_moves_along(tmp_path: Path) ->
     assert (move.step, move.after, move.raised) == (
         LadderStep.DIRECT_BUMP,
         "1.2.0",
-        ("plugin 2.0.0",),
+        ("plugin 2.1.0",),
     )
-    assert versions(result) == {"leaf": "1.2.0", "plugin": "2.0.0"}
-    assert "plugin goes from 1.0.0 to 2.0.0, a major step: look at what it changed." in result.notes
+    assert versions(result) == {"leaf": "1.2.0", "plugin": "2.1.0"}
+    assert "plugin goes from 1.0.0 to 2.1.0, a major step: look at what it changed." in result.notes
+
+
+def test_within_its_major_a_peer_moves_to_the_lowest_that_fits(tmp_path: Path) -> None:
+    universe = leaves().npm("plugin", "1.0.0", peerDependencies={"leaf": "~1.0.0"})
+    for version in ("1.5.0", "1.6.0"):
+        universe.npm("plugin", version, peerDependencies={"leaf": "^1.2.0"})
+    installed = {
+        "leaf": at("1.0.0"),
+        "plugin": {"version": "1.0.0", "peerDependencies": {"leaf": "~1.0.0"}},
+    }
+    with world(universe, tmp_path) as here:
+        result = here.fix(LEAF, project({"leaf": "^1.0.0", "plugin": "^1.0.0"}, installed))
+    assert versions(result) == {"leaf": "1.2.0", "plugin": "1.5.0"}
 
 
 def test_an_override_never_crosses_a_major(tmp_path: Path) -> None:
