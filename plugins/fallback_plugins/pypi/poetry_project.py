@@ -5,7 +5,7 @@ package's requirements, so a new version can be held against all who ask for it 
 """
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,15 +20,19 @@ from fallback_plugins.pypi import lock_edit
 from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
 from fallback_plugins.pypi.force import refuse_force
 from fallback_plugins.pypi.lock_edit import State
+from fallback_plugins.pypi.poetry_entry import with_entry
 from fallback_plugins.pypi.poetry_hash import content_hash
-from fallback_plugins.pypi.poetry_lock import PoetryLock
+from fallback_plugins.pypi.poetry_lock import PoetryLock, in_plain_lines
+from fallback_plugins.pypi.poetry_needs import settled
 from fallback_plugins.pypi.poetry_plan import Planner
 from fallback_plugins.pypi.poetry_render import with_release
+from fallback_plugins.pypi.poetry_roots import Root, roots
 from fallback_plugins.pypi.poetry_tables import poetry_entries
 from fallback_plugins.pypi.pyproject import parse_toml, requirement_arrays
 from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv_client import UvClient
+from fallback_plugins.pypi.wanted import has_own_index
 from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
 from fallback_tier.advisory import Advisory
 from fallback_tier.execution import ClientRunner
@@ -80,7 +84,7 @@ class PoetryProject:
         fix = lock_edit.climb(advisory, self.path, start, strategies)
         if fix is None or fix.before is None or fix.after is None:
             return fix
-        notes = tuple(climber.releases.notes)
+        notes = (*climber.releases.notes, *_new_and_gone(self.path, fix.before, fix.after))
         if self._declares:
             return replace(fix, notes=notes)
         # What the project itself asks for can't be read: the tree is not shown to be one that it admits.
@@ -112,6 +116,10 @@ class PoetryProject:
         )
         return lock.tree(Node(self.manifest, self.manifest, "", asks))
 
+    def asked(self, texts: Mapping[str, str]) -> tuple[Root, ...] | None:
+        """What the project itself asks for; None: its manifest isn't there. Raises RecipeError."""
+        return roots(self.manifest, texts[self.manifest]) if texts else None
+
     @cached_property
     def _lock(self) -> PoetryLock:
         return PoetryLock(self.path, self.repo.read_text(self.path))
@@ -126,6 +134,18 @@ class PoetryProject:
 
     def _first_step(self, package: str, version: str) -> LadderStep:
         return first_step(self.texts, package, version)
+
+
+def _new_and_gone(path: str, before: Tree, after: Tree) -> Iterator[str]:
+    """What the lock holds more, or no more, than before."""
+    new = [
+        node.label for name, nodes in after.by_name.items() if not before.of(name) for node in nodes
+    ]
+    if new:
+        yield f"{path} gains what the new releases need: {', '.join(sorted(new))}."
+    gone = sorted(before.by_name.keys() - after.by_name.keys())
+    if gone:
+        yield f"{path} no longer holds what nothing asks for any more: {', '.join(gone)}."
 
 
 class _Climber(EditClimber):
@@ -143,15 +163,20 @@ class _Climber(EditClimber):
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
         path, texts = self._project.path, self._manifests(state)
         lock = PoetryLock(path, state.files[path])
-        planner = Planner(lock, self._index, self._advisory)
+        asked = self._project.asked(texts)
+        planner = Planner(lock, self._index, self._advisory, asked or ())
         planner.add(package, self._target(state, package))
         while True:
             check_raises(texts, planner.versions, may_raise)
             if not planner.widen():
                 break
+        self._check_source(lock, texts, [it for it in planner.versions if not lock.of(it)])
         for name, version in planner.versions.items():
             texts = {**texts, **lock_edit.raised(texts, name, version)}
-            lock = with_release(lock, name, *planner.releases[name])
+            edit = with_release if lock.of(name) else with_entry
+            lock = edit(lock, name, *planner.releases[name], planner.extras(name))
+        old = PoetryLock(path, state.files[path])
+        lock = in_plain_lines(lock, lambda plain: settled(old, plain, asked))
         if texts != self._manifests(state):
             lock = self._hashed(lock, self._manifests(state), texts)
         return State({**texts, path: lock.text}, self._project.tree_of(lock, texts))
@@ -161,6 +186,20 @@ class _Climber(EditClimber):
         if refusal:
             raise refusal
         return super()._target(state, package)
+
+    def _check_source(self, lock: PoetryLock, texts: Mapping[str, str], new: Sequence[str]) -> None:
+        """What is new would come from the project's own index, if it has one: that is not asked.
+
+        Raises RecipeError.
+        """
+        names = [path for path, text in texts.items() if has_own_index(path, text)]
+        if not texts and any(it.get("source", {}).get("type") == "legacy" for it in lock.packages):
+            names = [lock.path]
+        if new and names:
+            raise unsupported(
+                f"{names[0]} names an index of its own, which is not asked, and {', '.join(new)} would have"
+                f" to come into {lock.path}."
+            )
 
     def _hashed(
         self, lock: PoetryLock, before: Mapping[str, str], after: Mapping[str, str]

@@ -135,6 +135,19 @@ class PackageIndex:
             )
         return found
 
+    def joined(
+        self, requirements: Sequence[str], constraints: Sequence[str], python: str
+    ) -> dict[str, str]:
+        """The versions that a set becomes as its clients choose: the highest, one for every platform.
+
+        A package that has to be there in several versions is left out.
+        """
+        highest = ("--resolution=highest", "--fork-strategy=fewest")
+        lock, _ = self._resolve(requirements, python, constraints=constraints, options=highest)
+        tables = parse_toml("uv.lock", lock).get("package", ())
+        names = [table["name"] for table in tables]
+        return {it["name"]: it["version"] for it in tables if names.count(it["name"]) == 1}
+
     def resolved(self, requirements: Sequence[str], python: str) -> dict[str, str]:
         """The versions that a set of requirements becomes, for every platform."""
         lock, _ = self._resolve(requirements, python)
@@ -148,6 +161,7 @@ class PackageIndex:
         *,
         constraints: Sequence[str] = (),
         alone: str | None = None,
+        options: Sequence[str] = ("--resolution=lowest-direct",),
     ) -> tuple[str, str]:
         """A scratch lock, and what uv said. ``alone``: the one package, without what it requires."""
         requirements = [requirement_line(it) for it in requirements]
@@ -161,9 +175,9 @@ class PackageIndex:
             f"dependencies = {json.dumps(requirements)}\n"
             f"[tool.uv]\nconstraint-dependencies = {json.dumps(constraints)}\n"
         )
-        options = ["lock", "--resolution=lowest-direct"]
+        command = ["lock", *options]
         if alone is None:
-            options.append("--no-build")
+            command.append("--no-build")
         else:
             # Nothing is left for a build to tell; --no-build would hide the source distribution.
             manifest += (
@@ -172,7 +186,7 @@ class PackageIndex:
         with scratch_folder("uv") as folder:
             root = laid_out(folder, {"pyproject.toml": manifest})
             # The settings stand in the manifest, which is ours: it has to be read.
-            result = run_uv(self._clients, root, options, env={"UV_NO_CONFIG": ""})
+            result = run_uv(self._clients, root, command, env={"UV_NO_CONFIG": ""})
             if not result.ok:
                 said = own_words(result.output, folder)
                 asked = ", ".join((*requirements, *constraints))

@@ -9,7 +9,6 @@ from packaging.specifiers import SpecifierSet
 
 from fallback_plugins.pypi.poetry_constraints import (
     admits,
-    environments,
     in_dependencies,
     in_extras,
     is_same,
@@ -68,11 +67,6 @@ def test_what_is_written_admits_what_was_asked_for(clauses: list[str], version: 
 )
 def test_poetrys_own_words_are_read(constraint: str, version: str, wanted: bool) -> None:
     assert admits(constraint, version) is wanted
-
-
-def test_environments_are_those_of_the_projects_pythons() -> None:
-    pythons = {environment["python_version"] for environment in environments(">=3.9,<3.12")}
-    assert pythons == {"3.9", "3.10", "3.11"}
 
 
 _OLD_FORMAT = """[[package]]
