@@ -12,6 +12,7 @@ from functools import cached_property
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.bumping import FREE, Terms, unsupported, use_bump
 from fallback_plugins.ladder import Climb, ProjectFix, ordered
+from fallback_plugins.pypi.compiled import steps
 from fallback_plugins.pypi.direct import affected_places
 from fallback_plugins.pypi.no_wheel import PinsWithoutWheel
 from fallback_plugins.pypi.releases import Releases
@@ -68,11 +69,16 @@ class ManifestProject:
         return not declared.issuperset(bump.packages) and leaves_transitives_open(self.texts)
 
     def outline(self, advisory: Advisory) -> Outline:
-        """The direct bumps that the texts call for; nothing is asked of a registry."""
+        """The direct bumps that the texts call for; nothing is asked of a registry. Raises RecipeError."""
+        self._check_steps(advisory)
         return self._bump(advisory).outline(may_ask=not self.repo.settings.offline)
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
-        """Direct bumps by text; for what is not declared, the search over resolved trees."""
+        """Direct bumps by text; for what is not declared, the search over resolved trees.
+
+        Raises RecipeError.
+        """
+        self._check_steps(advisory)
         if self.terms.choice and self.terms.choice.forced:
             return self._forced(advisory)
         releases = self._releases(advisory)
@@ -84,6 +90,15 @@ class ManifestProject:
         elif fix.texts and not self.repo.settings.offline:
             fix = self._untangled(releases, fix) or fix
         return fix if fix.moves or fix.left else None
+
+    def doubt(self) -> RecipeError | None:
+        """As ``PythonProject`` says."""
+        doubts = (step.doubt() for step in steps(self.texts))
+        return next(filter(None, doubts), None)
+
+    def _check_steps(self, advisory: Advisory) -> None:
+        for step in steps(self.texts):
+            step.check(advisory)
 
     def _bump(self, advisory: Advisory) -> TextBump:
         return TextBump(advisory, self.path, self.texts)

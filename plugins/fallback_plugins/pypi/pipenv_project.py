@@ -18,6 +18,7 @@ from fallback_plugins.pypi import lock_edit
 from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
 from fallback_plugins.pypi.force import refuse_force
 from fallback_plugins.pypi.lock_edit import State
+from fallback_plugins.pypi.out_of_step import Asked, LockStep
 from fallback_plugins.pypi.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.pyproject import parse_toml
@@ -62,10 +63,12 @@ class PipenvProject:
 
     def outline(self, advisory: Advisory) -> Outline:
         """What lock and Pipfile tell. Raises RecipeError, RepositoryError."""
+        self._step.check(advisory)
         return lock_edit.outline(advisory, self.path, self._tree, self._first_step, self._refusal)
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """As ``ladder.Project`` says: refresh, direct and parent bump; pipenv has no override."""
+        self._step.check(advisory)
         if not lock_edit.affected_versions(self._tree, advisory):
             return None
         if self.terms.choice and self.terms.choice.forced:
@@ -88,6 +91,24 @@ class PipenvProject:
         cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
         # The lock keeps pins alone: no tree of it can be shown.
         return replace(fix, notes=tuple(notes), before=None, after=None, cleared=cleared)
+
+    def doubt(self) -> RecipeError | None:
+        """As ``PythonProject`` says."""
+        return self._step.doubt()
+
+    @cached_property
+    def _step(self) -> LockStep:
+        """Nothing is asked where the lock's own hash says that it is of this Pipfile."""
+        asked: list[Asked] = []
+        for path, text in self.texts.items():
+            if not self.lock.is_of(path, text):
+                entries = pipfile_entries(parse_toml(path, text))
+                asked += [
+                    Asked(path, canonicalize_name(it.name), it.declaration)
+                    for it in entries
+                    if not it.declaration.marker and not it.declaration.refusal
+                ]
+        return LockStep(self.path, "pipenv lock", self.lock.held, asked)
 
     @cached_property
     def texts(self) -> dict[str, str]:

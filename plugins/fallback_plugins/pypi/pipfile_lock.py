@@ -83,6 +83,21 @@ class PipfileLock:
         sources = self._meta.get("sources", ())
         return sources[0].get("name") if sources else None
 
+    @property
+    def held(self) -> Mapping[str, Sequence[str]]:
+        """Every entry's versions, by canonical name; none of what comes from elsewhere than an index."""
+        found: dict[str, list[str]] = {}
+        for _, entries in self._sections():
+            for name, entry in entries.items():
+                versions = found.setdefault(canonicalize_name(name), [])
+                if isinstance(entry, dict) and isinstance(entry.get("version"), str):
+                    versions.append(entry["version"].lstrip("="))
+        return found
+
+    def is_of(self, path: str, pipfile: str) -> bool:
+        """Does the lock's own hash say that it was made from this Pipfile? Raises RecipeError."""
+        return bool(self._meta.get("hash", {}).get("sha256") == self._hash_of(path, pipfile))
+
     def with_release(
         self, name: str, version: str, hashes: Sequence[str], requires_python: str
     ) -> "PipfileLock":
@@ -102,8 +117,7 @@ class PipfileLock:
 
     def with_pipfile_hash(self, path: str, before: str, after: str) -> "PipfileLock":
         """The lock of another Pipfile. Raises RecipeError where it isn't the lock of this one."""
-        found = self._meta.get("hash", {}).get("sha256")
-        if found != self._hash_of(path, before):
+        if not self.is_of(path, before):
             raise unsupported(
                 f"The hash in {self.path} is not that of {path} as it stands: the lock is out of date."
             )
@@ -129,7 +143,7 @@ class PipfileLock:
         content |= {
             name: table for name, table in document.items() if name not in _NOT_HASHED_BY_NAME
         }
-        written = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        written = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
         return hashlib.sha256(written.encode()).hexdigest()
 
     def _written(self, document: Mapping[str, Any]) -> "PipfileLock":

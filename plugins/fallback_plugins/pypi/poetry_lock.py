@@ -105,6 +105,13 @@ class PoetryLock:
         return PoetryLock(self.path, text)
 
     @property
+    def held(self) -> Mapping[str, Sequence[str]]:
+        """Every package's versions, by canonical name."""
+        return {
+            name: [str(it["version"]) for it in tables] for name, tables in self._by_name.items()
+        }
+
+    @property
     def keeps_markers_in_extras(self) -> bool:
         """Does the Poetry that wrote the lock write conditions into extras?"""
         match = _GENERATED.search(self.text)

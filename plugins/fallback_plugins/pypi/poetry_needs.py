@@ -26,6 +26,7 @@ from fallback_plugins.pypi.poetry_markers import (
 )
 from fallback_plugins.pypi.poetry_render import quoted
 from fallback_plugins.pypi.poetry_roots import MAIN, Root
+from fallback_plugins.pypi.requirements import Declaration
 
 #: Rounds after which what is needed no longer changes, unless conditions go round in a circle.
 _MAX_ROUNDS = 50
@@ -135,7 +136,7 @@ def _own(name: str, held: Need | None, asked: Sequence[Root] | None) -> Iterator
     if asked is not None:
         yield from (root for root in asked if root.name == name)
     elif held is not None:
-        yield from (Root(name, group, "", always=False) for group in held.groups)
+        yield from (Root(name, group, Declaration(()), always=False) for group in held.groups)
 
 
 def _askers(lock: PoetryLock, name: str) -> Iterator[tuple[Mapping[str, Any], str]]:

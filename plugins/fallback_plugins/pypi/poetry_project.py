@@ -20,6 +20,7 @@ from fallback_plugins.pypi import lock_edit
 from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
 from fallback_plugins.pypi.force import refuse_force
 from fallback_plugins.pypi.lock_edit import State
+from fallback_plugins.pypi.out_of_step import Asked, LockStep
 from fallback_plugins.pypi.poetry_entry import with_entry
 from fallback_plugins.pypi.poetry_hash import content_hash
 from fallback_plugins.pypi.poetry_lock import PoetryLock, in_plain_lines
@@ -35,11 +36,15 @@ from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.pypi.wanted import has_own_index
 from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
 from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Outline
 from fallback_tier.repo import RepoContext
 
 _MANIFEST = "pyproject.toml"
+
+#: Formats of a Poetry that looks at its own tables alone.
+_BEFORE_PROJECT = frozenset({"1.1", "2.0"})
 
 
 @dataclass
@@ -63,6 +68,7 @@ class PoetryProject:
 
     def outline(self, advisory: Advisory) -> Outline:
         """What lock and manifest tell. Raises RecipeError, RepositoryError."""
+        self.step.check(advisory)
         return lock_edit.outline(
             advisory,
             self.path,
@@ -73,6 +79,7 @@ class PoetryProject:
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """As ``ladder.Project`` says: refresh, direct and parent bump; Poetry has no override."""
+        self.step.check(advisory)
         if not lock_edit.affected_versions(self._tree, advisory):
             return None
         if self.terms.choice and self.terms.choice.forced:
@@ -94,6 +101,28 @@ class PoetryProject:
         )
         cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
         return replace(fix, notes=(*notes, missing), before=None, after=None, cleared=cleared)
+
+    def doubt(self) -> RecipeError | None:
+        """As ``PythonProject`` says."""
+        return self.step.doubt()
+
+    @cached_property
+    def step(self) -> LockStep:
+        """The lock beside what the manifest asks for; nothing, where its hash says that it is of it."""
+        lock, asked = self._lock, self.asked(self.texts) or ()
+        if asked:
+            text = self.texts[self.manifest]
+            if content_hash(self.manifest, text, text, lock.content_hash) is not None:
+                asked = ()
+        reads_project = lock.format not in _BEFORE_PROJECT
+        found = (
+            Asked(self.manifest, root.name, root.declaration)
+            for root in asked
+            if root.always and (root.in_table or reads_project)
+        )
+        # Before Poetry 2, all that is locked would be raised on the way.
+        command = f"poetry lock{'' if reads_project else ' --no-update'}"
+        return LockStep(self.path, command, lock.held, tuple(found))
 
     @cached_property
     def texts(self) -> dict[str, str]:

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 from fallback_plugins.pypi.groups import table_of
 from fallback_plugins.pypi.poetry_tables import Keys, poetry_entries
 from fallback_plugins.pypi.pyproject import parse_toml, requirement_arrays, value_at
+from fallback_plugins.pypi.requirements import Declaration, declaration_in
 
 MAIN = "main"
 _DEV = "dev"
@@ -17,12 +18,13 @@ _DEV = "dev"
 
 @dataclass(frozen=True)
 class Root:
-    """One request. ``always``: it is no option and has no condition. ``specifier``: as it is written."""
+    """One request. ``always``: it is no option and has no condition. ``in_table``: of Poetry's own."""
 
     name: str
     group: str
-    specifier: str
+    declaration: Declaration
     always: bool
+    in_table: bool = True
     extras: frozenset[str] = frozenset()
 
 
@@ -40,9 +42,9 @@ def _from_tables(document: Mapping[str, Any]) -> Iterator[Root]:
         yield Root(
             canonicalize_name(entry.name),
             _group_of(keys),
-            entry.value,
+            entry.declaration,
             not optional and not entry.declaration.marker,
-            frozenset(map(canonicalize_name, entry.extras)),
+            extras=frozenset(map(canonicalize_name, entry.extras)),
         )
 
 
@@ -68,7 +70,8 @@ def _from_arrays(document: Mapping[str, Any]) -> Iterator[Root]:
         yield Root(
             name,
             canonicalize_name(str(keys[1])) if in_group else MAIN,
-            str(requirement.specifier),
+            declaration_in(line, requirement.name) or Declaration(()),
             requirement.marker is None and keys[1] != "optional-dependencies",
-            frozenset(map(canonicalize_name, requirement.extras)),
+            in_table=False,
+            extras=frozenset(map(canonicalize_name, requirement.extras)),
         )

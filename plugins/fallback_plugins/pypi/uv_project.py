@@ -11,6 +11,7 @@ from fallback_plugins.ladder import ProjectFix, ordered
 from fallback_plugins.pypi import lock_edit, uv_files
 from fallback_plugins.pypi.force import refuse_direct
 from fallback_plugins.pypi.lock_edit import State, not_admitting
+from fallback_plugins.pypi.out_of_step import LockStep, asked_in_arrays
 from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.pypi.uv_climb import UvClimber
@@ -44,12 +45,14 @@ class UvProject:
 
     def outline(self, advisory: Advisory) -> Outline:
         """What the lock and the manifests tell. Raises RecipeError, RepositoryError."""
+        self._step.check(advisory)
         return lock_edit.outline(
             advisory, self.path, self._tree, self._first_step, self._unsupported
         )
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """As ``ladder.Project`` says: in-range refresh, direct bump, parent bump, override."""
+        self._step.check(advisory)
         affected = lock_edit.affected_versions(self._tree, advisory)
         if not affected:
             return None
@@ -68,6 +71,17 @@ class UvProject:
         strategies = ordered(ladder, self.repo.settings.prefer, self.terms.left_out)
         fix = lock_edit.climb(advisory, self.path, start, strategies)
         return fix and replace(fix, notes=tuple(asked.notes))
+
+    def doubt(self) -> RecipeError | None:
+        """As ``PythonProject`` says."""
+        return self._step.doubt()
+
+    @cached_property
+    def _step(self) -> LockStep:
+        held: dict[str, list[str]] = {}
+        for table in package_tables(self.path, self._text):
+            held.setdefault(table["name"], []).append(str(table.get("version", "")))
+        return LockStep(self.path, "uv lock", held, asked_in_arrays(self._manifests))
 
     def _check_forced(self, affected: Iterable[str]) -> None:
         """An override is for what no manifest of the project asks for. Raises RecipeError."""
