@@ -5,6 +5,7 @@ once the real uv has resolved them; that is asked only where the advisory is abo
 don't name, and where the set isn't closed (compiled, hash-pinned).
 """
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,10 +15,12 @@ from fallback_plugins.bumping import FREE, Terms, unsupported, use_bump
 from fallback_plugins.ladder import Climb, ProjectFix, ordered
 from fallback_plugins.pypi.compiled import steps
 from fallback_plugins.pypi.direct import affected_places
+from fallback_plugins.pypi.manifests import kind_of
 from fallback_plugins.pypi.no_wheel import PinsWithoutWheel
 from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.resolver import UvRefusedError
 from fallback_plugins.pypi.text_bump import TextBump
+from fallback_plugins.pypi.told_versions import DECIDING_LOCKS, METADATA
 from fallback_plugins.pypi.transitive import Search, State
 from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.pypi.wanted import has_own_index, leaves_transitives_open, wanted
@@ -101,7 +104,19 @@ class ManifestProject:
             step.check(advisory)
 
     def _bump(self, advisory: Advisory) -> TextBump:
-        return TextBump(advisory, self.path, self.texts)
+        return TextBump(advisory, self.path, self.texts, self._locks_beside)
+
+    @cached_property
+    def _locks_beside(self) -> Mapping[str, str]:
+        """Locks in the folder of a project's own metadata: they decide what is installed there."""
+        if kind_of(self.path) not in METADATA:
+            return {}
+        folder = posixpath.dirname(self.path)
+        return {
+            path: self.repo.read_text(path)
+            for path in self.repo.tracked_files
+            if posixpath.dirname(path) == folder and kind_of(path) in DECIDING_LOCKS
+        }
 
     def _forced(self, advisory: Advisory) -> ProjectFix | None:
         """A constraint on what the set only brings in, as a resolver finds it. Raises RecipeError."""

@@ -242,11 +242,14 @@ def _value(requirement: Requirement) -> str:
 def _extras(
     lock: PoetryLock, old: Mapping[str, Any], metadata: Metadata, sections: Mapping[str, str]
 ) -> str:
-    extras: dict[str, list[str]] = {name: [] for name in metadata.extras}
+    names = {canonicalize_name(name): str(canonicalize_name(name)) for name in metadata.extras}
+    names |= {canonicalize_name(name): name for name in old if canonicalize_name(name) in names}
+    extras: dict[str, list[str]] = {name: [] for name in names.values()}
     for requirement in metadata.requirements:
-        for extra in dict.fromkeys(_EXTRA.findall(_marker(requirement))):
-            if extra in extras:
-                extras[extra].append(_in_extra(requirement, marked=lock.keeps_markers_in_extras))
+        for extra in dict.fromkeys(map(canonicalize_name, _EXTRA.findall(_marker(requirement)))):
+            if extra in names:
+                item = _in_extra(requirement, marked=lock.keeps_markers_in_extras)
+                extras[names[extra]].append(item)
     kept = _entries(sections["extras"])
     lines = []
     for name, items in _ordered(extras, old):

@@ -202,7 +202,8 @@ def _oldest(text: str) -> str:
     files = [
         f"{table['name']} = [\n"
         + "".join(
-            f'    {{file = "{file["file"]}", hash = "{file["hash"]}"}},\n' for file in table["files"]
+            f'    {{file = "{file["file"]}", hash = "{file["hash"]}"}},\n'
+            for file in table["files"]
         )
         + "]\n"
         for table in document["package"]
