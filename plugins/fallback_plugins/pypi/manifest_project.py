@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from fallback_audit.vocabulary import LadderStep
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.bumping import FREE, Terms, unsupported, use_bump
 from fallback_plugins.ladder import Climb, ProjectFix, ordered
 from fallback_plugins.pypi.compiled import steps
@@ -152,13 +155,14 @@ class ManifestProject:
         search = self._search(releases)
         bumped = {**self.texts, **fix.texts}
         try:
-            search.resolve(bumped)
+            after = search.resolve(bumped)
         except UvRefusedError:
             others = PinsWithoutWheel(search.uv, self.path, self.unknown)
             others.check(wanted(bumped), {move.package: move.after or "" for move in fix.moves})
         except (RecipeError, ToolError):
             return None
         else:
+            self._check_named(search, State(bumped, after))
             return None
         try:
             before = search.resolve(self.texts)
@@ -168,6 +172,25 @@ class ManifestProject:
         climb.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
         found = self._climbed(climb, before)
         return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
+
+    def _check_named(self, search: Search, bumped: State) -> None:
+        """A closed set gets nothing that it does not name: with hashes no installer would take it, and its
+        compiler would write more. Raises RecipeError."""
+        named = {
+            canonicalize_name(Requirement(it).name) for it in wanted(bumped.files).requirements
+        }
+        if not search.closed or named.issuperset(bumped.tree.by_name):
+            return
+        try:
+            said = search.unnamed(State(self.texts, search.resolve(self.texts)), bumped)
+        except (RecipeError, ToolError):
+            return  # as it stands it doesn't go together
+        if said:
+            raise RecipeError(
+                RefusalReason.MANIFEST_MISSING,
+                said,
+                next_step="Compile it anew, with the package upgraded.",
+            )
 
     def _resolved(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
         """The fix with transitive packages mended too; None where uv can't resolve the set."""

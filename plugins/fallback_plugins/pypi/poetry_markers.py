@@ -35,7 +35,6 @@ _COMPARED = re.compile(
 _PYTHON = frozenset({"python_version", "python_full_version"})
 #: Variables that are compared as versions: an environment without a value has a version all the same.
 _VERSIONS = frozenset({"platform_release", "platform_version", "implementation_version"})
-_FULL_BOUND = re.compile(r'python_full_version (?P<operator>[<>]=?) "(?P<minor>\d+\.\d+)\.[^"]*"')
 _EXTRA = re.compile(r"""^extra == ["'][^"']*["']$""")
 
 
@@ -105,17 +104,8 @@ def _reduced(marker: str, python: str) -> str:
     """Without the parts that hold on every Python of the project."""
     if " or " in marker or "(" in marker:
         return marker
-    parts = [_in_minors(part, python) for part in marker.split(" and ")]
+    parts = marker.split(" and ")
     return " and ".join(it for it in parts if not _implies(ALWAYS, (it,), python))
-
-
-def _in_minors(part: str, python: str) -> str:
-    """A bound on a full version that falls between two Pythons, as Poetry writes it (``<3.11.0a7``)."""
-    match = _FULL_BOUND.fullmatch(part)
-    if match is None:
-        return part
-    plain = f'python_version {"<" if match["operator"][0] == "<" else ">="} "{match["minor"]}"'
-    return plain if same((part,), (plain,), python) else part
 
 
 @lru_cache(maxsize=4096)
