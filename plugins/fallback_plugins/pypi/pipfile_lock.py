@@ -3,13 +3,14 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
@@ -114,6 +115,37 @@ class PipfileLock:
                     new |= _marker(entry, requires_python)
                     document[section][key] = {field: new[field] for field in entry} | new
         return self._written(document)
+
+    def with_entry(
+        self,
+        name: str,
+        version: str,
+        hashes: Sequence[str],
+        requires_python: str,
+        sections: Collection[str],
+    ) -> "PipfileLock":
+        """The lock with one more pin, in the order of the names. Raises RecipeError."""
+        floor = _FLOOR.fullmatch(requires_python)
+        if requires_python and not floor:
+            raise unsupported(
+                f"{name} {version} is for Python {requires_python}, and how pipenv writes that into"
+                f" {self.path} isn't known."
+            )
+        marker = {"markers": f"python_version >= '{floor['version']}'"} if floor else {}
+        entry = {"hashes": sorted(hashes), **marker, "version": f"=={version}"}
+        document = deepcopy(dict(self.document))
+        for section in sections:
+            document[section] = dict(sorted({**document[section], name: entry}.items()))
+        return self._written(document)
+
+    def sections_of(self, name: str) -> frozenset[str]:
+        """Where a package is pinned."""
+        return frozenset(pin.section for pin in self.pins if pin.name == name)
+
+    def extras_of(self, name: str) -> frozenset[str]:
+        """The extras of a package that are pinned with it."""
+        pins = (Requirement(pin.requirement) for pin in self.pins if pin.name == name)
+        return frozenset(extra for pin in pins for extra in pin.extras)
 
     def with_pipfile_hash(self, path: str, before: str, after: str) -> "PipfileLock":
         """The lock of another Pipfile. Raises RecipeError where it isn't the lock of this one."""

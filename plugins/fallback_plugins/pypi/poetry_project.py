@@ -5,7 +5,7 @@ package's requirements, so a new version can be held against all who ask for it 
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -91,7 +91,7 @@ class PoetryProject:
         fix = lock_edit.climb(advisory, self.path, start, strategies)
         if fix is None or fix.before is None or fix.after is None:
             return fix
-        notes = (*climber.releases.notes, *_new_and_gone(self.path, fix.before, fix.after))
+        notes = (*climber.releases.notes, *lock_edit.new_and_gone(self.path, fix.before, fix.after))
         if self._declares:
             return replace(fix, notes=notes)
         # What the project itself asks for can't be read: the tree is not shown to be one that it admits.
@@ -163,18 +163,6 @@ class PoetryProject:
 
     def _first_step(self, package: str, version: str) -> LadderStep:
         return first_step(self.texts, package, version)
-
-
-def _new_and_gone(path: str, before: Tree, after: Tree) -> Iterator[str]:
-    """What the lock holds more, or no more, than before."""
-    new = [
-        node.label for name, nodes in after.by_name.items() if not before.of(name) for node in nodes
-    ]
-    if new:
-        yield f"{path} gains what the new releases need: {', '.join(sorted(new))}."
-    gone = sorted(before.by_name.keys() - after.by_name.keys())
-    if gone:
-        yield f"{path} no longer holds what nothing asks for any more: {', '.join(gone)}."
 
 
 class _Climber(EditClimber):

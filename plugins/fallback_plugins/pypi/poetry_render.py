@@ -22,6 +22,11 @@ _EXTRA = re.compile(r"""extra == ["'](?P<extra>[^"']+)["']""")
 _AND_EXTRA = re.compile(r"""( and )?extra == ["'][^"']+["']( and )?""")
 
 
+def extras_in(marker: str) -> list[str]:
+    """The extras that a marker names."""
+    return _EXTRA.findall(marker)
+
+
 def applying(
     lock: PoetryLock, name: str, metadata: Metadata, extras: Collection[str] = ()
 ) -> tuple[Requirement, ...]:
@@ -176,10 +181,11 @@ def _dependencies(
     lines = []
     for name in sorted(grouped):
         key, entry = written.get(name, ("", None))
-        if entry is not None and _says(entry, grouped[name]):
+        spelled = grouped[name][0].name
+        if key == spelled and _says(entry, grouped[name]):
             lines.append(kept[name])
         else:
-            lines.append(_dependency(key or grouped[name][0].name, grouped[name]))
+            lines.append(_dependency(spelled, grouped[name]))
     return "[package.dependencies]\n" + "".join(lines)
 
 
@@ -277,12 +283,14 @@ def _ordered(
 def _in_extra(requirement: Requirement, *, marked: bool) -> str:
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     specifier = in_extras(requirement.specifier)
-    marker = _AND_EXTRA.sub("", _marker(requirement)) if marked else ""
+    marker = _AND_EXTRA.sub("", _marker(requirement)).strip() if marked else ""
+    if marker.startswith("(") and marker.endswith(")") and marker.count("(") == 1:
+        marker = marker[1:-1]
     return (
         requirement.name
         + extras
         + (f" ({specifier})" if specifier else "")
-        + (f" ; {marker.strip('() ') if marker.count('(') == 1 else marker}" if marker else "")
+        + (f" ; {marker}" if marker else "")
     )
 
 
@@ -293,7 +301,9 @@ def _plain(item: str) -> str:
 
 
 def _marker(requirement: Requirement) -> str:
-    return "" if requirement.marker is None else str(requirement.marker)
+    """As Poetry writes it: without parentheses that say nothing."""
+    marker = "" if requirement.marker is None else str(requirement.marker)
+    return marker if " or " in marker else marker.replace("(", "").replace(")", "")
 
 
 def quoted(text: str) -> str:
