@@ -112,6 +112,19 @@ class PoetryLock:
         }
 
     @property
+    def without_wheel(self) -> list[str]:
+        """Packages of which the lock holds source alone."""
+        apart = self._metadata.get("files", {})
+        return [
+            canonicalize_name(table["name"])
+            for table in self.packages
+            if not any(
+                str(file.get("file", "")).endswith(".whl")
+                for file in table.get("files", apart.get(table["name"], ()))
+            )
+        ]
+
+    @property
     def keeps_markers_in_extras(self) -> bool:
         """Does the Poetry that wrote the lock write conditions into extras?"""
         match = _GENERATED.search(self.text)

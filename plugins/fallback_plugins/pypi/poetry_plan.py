@@ -213,11 +213,15 @@ class Planner:
             for table in self._lock.packages
             if len(self._lock.of(canonicalize_name(table["name"]))) == 1 and not table.get("source")
         }
+        # uv may build nothing. What is locked as source stays, with all that it asks for.
+        unread = [name for name in self._lock.without_wheel if name not in self.releases]
         error: RecipeError | None = None
         for operator in ("==", ">="):
             pins = [f"{it}{operator}{now}" for it, now in held.items() if it not in self.releases]
             try:
-                found = self._index.joined(moving, [*pins, *below], self._lock.lowest_python)
+                found = self._index.joined(
+                    moving, [*pins, *below], self._lock.lowest_python, without=unread
+                )
             except RecipeError as refusal:
                 error = error or refusal
                 continue

@@ -25,6 +25,8 @@ UNIVERSE = (
     .pypi("leaf", "1.3", ["narrow"])
     .pypi("leaf", "1.4", ["base"])
     .pypi("leaf", "1.5", ["split", "bound"])
+    .pypi("leaf", "1.6", ["stone", "zeta"])
+    .pypi("stone", "1.0", sdist_only=True)
     .pypi("old", "1.0", ["older"])
     .pypi("older", "1.0")
     .pypi("middle", "1.0", ["Base>=1", "zeta>=1"])
@@ -131,6 +133,14 @@ def test_a_new_package_goes_with_the_other_new_ones(
 ) -> None:
     fix = _climb(clients, tmp_path, poetry_lock(LEAF, OLD, OLDER), MANIFEST, "1.5")
     assert _held(fix.texts["poetry.lock"])["bound"]["version"] == "1.0"
+
+
+def test_a_locked_package_without_a_wheel_is_in_nobodys_way(
+    clients: SubprocessClients, tmp_path: Path
+) -> None:
+    lock = poetry_lock(LEAF, OLD, OLDER, _block("stone", "1.0"))
+    fix = _climb(clients, tmp_path, lock, f'{MANIFEST}stone = "*"\n', "1.6")
+    assert _held(fix.texts["poetry.lock"]).keys() == {"leaf", "stone", "zeta"}
 
 
 def test_more_extras_of_a_locked_package_bring_in_what_they_need(
