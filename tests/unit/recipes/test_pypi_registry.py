@@ -373,7 +373,14 @@ def test_a_bump_that_brings_in_what_a_closed_set_does_not_name_is_refused(
 
 @pytest.mark.parametrize(
     ("asked", "raised"),
-    [("bad", None), ("bad<2", None), ("bad==1.0", "bad==1.2"), ("bad<1.1", "bad<1.3")],
+    [
+        ("bad", None),
+        ("bad<2", None),
+        ("bad~=1.0", None),
+        ("bad>=1.0", None),
+        ("bad==1.0", "bad==1.2"),
+        ("bad<1.1", "bad<1.3"),
+    ],
 )
 def test_what_was_compiled_decides_and_its_source_only_has_to_admit_it(
     plugin: EcosystemPlugin, tmp_path: Path, asked: str, raised: str | None
@@ -383,6 +390,18 @@ def test_what_was_compiled_decides_and_its_source_only_has_to_admit_it(
     texts = {it.path: it.after for it in fixed(plugin, tmp_path, files).changes}
     wanted = {"requirements.txt": compiled.format("1.2")}
     assert texts == (wanted | {"requirements.in": f"{raised}\n"} if raised else wanted)
+
+
+def test_a_source_that_admits_what_moves_along_stays_too(
+    plugin: EcosystemPlugin, tmp_path: Path
+) -> None:
+    """twin 1.0 asks for bad<1.1: both pins move, and what they were compiled from asks for both."""
+    files = {
+        "requirements.in": "bad>=1.0\ntwin>=1.0\n",
+        "requirements.txt": f"{_COMPILED}bad==1.0\ntwin==1.0\n",
+    }
+    texts = {it.path: it.after for it in fixed(plugin, tmp_path, files).changes}
+    assert texts == {"requirements.txt": f"{_COMPILED}bad==1.2\ntwin==1.1\n"}
 
 
 @pytest.mark.parametrize("more", ["", "built==1.0\n"])
