@@ -65,7 +65,7 @@ class ForeignLock:
         beside = sorted(filter(self.repo.has, self.manifests - {self.path}))
         texts = {path: self.repo.read_text(path) for path in beside}
         # Which extras and groups are locked is chosen when it is.
-        asked = asked_in_arrays(texts, extras=False)
+        asked = asked_in_arrays(texts, whole=())
         return LockStep(self.path, "pdm lock", held, asked)
 
     def _left(self, advisory: Advisory) -> Iterator[Left]:

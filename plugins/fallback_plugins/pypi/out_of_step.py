@@ -5,7 +5,7 @@ shows nobody safe. Only requests that hold in every case are looked at: a condit
 isn't there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,10 +100,9 @@ def _would_answer(advisory: Advisory, one: Asked, versions: Iterable[str]) -> bo
     return affected and any(map(one.declaration.admits, fixed))
 
 
-def asked_in_arrays(texts: Mapping[str, str], *, extras: bool = True) -> tuple[Asked, ...]:
-    """What pyproject.toml files ask for in their arrays (``extras``: and those of extras and groups).
-
-    Raises RecipeError for text that is no TOML.
+def asked_in_arrays(texts: Mapping[str, str], whole: Collection[str]) -> tuple[Asked, ...]:
+    """What pyproject.toml files ask for in their arrays. Only of those that are ``whole`` extras and groups
+    are locked too. Raises RecipeError for text that is no TOML.
     """
     documents = {path: parse_toml(path, text) for path, text in texts.items()}
     own = {
@@ -117,7 +116,7 @@ def asked_in_arrays(texts: Mapping[str, str], *, extras: bool = True) -> tuple[A
         asked
         for path, document in documents.items()
         for keys, line in requirement_arrays(document)
-        if keys[-2] not in _UV_CHANGES and (extras or keys[:2] == _MAIN)
+        if keys[-2] not in _UV_CHANGES and (path in whole or keys[:2] == _MAIN)
         for asked in asked_by(path, line)
         if asked.name not in own | changed
     )

@@ -1,9 +1,11 @@
 """A uv project (lock, manifest, workspace members) brought out of an advisory's reach by the real uv."""
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.bumping import FREE, Terms, unsupported
@@ -12,6 +14,7 @@ from fallback_plugins.pypi import lock_edit, uv_files
 from fallback_plugins.pypi.force import refuse_direct
 from fallback_plugins.pypi.lock_edit import State, not_admitting
 from fallback_plugins.pypi.out_of_step import LockStep, asked_in_arrays
+from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.pypi.uv_climb import UvClimber
@@ -81,7 +84,19 @@ class UvProject:
         held: dict[str, list[str]] = {}
         for table in package_tables(self.path, self._text):
             held.setdefault(table["name"], []).append(str(table.get("version", "")))
-        return LockStep(self.path, "uv lock", held, asked_in_arrays(self._manifests))
+        asked = asked_in_arrays(self._manifests, self._members)
+        return LockStep(self.path, "uv lock", held, asked)
+
+    @property
+    def _members(self) -> set[str]:
+        """The manifests of the workspace. Of another local package, extras and groups are not locked."""
+        names = parse_toml(self.path, self._text).get("manifest", {}).get("members", ())
+        local: Mapping[str, Mapping[str, Any]] = {}
+        with suppress(
+            RecipeError
+        ):  # one that lies outside of the repository: said when it is climbed
+            local = uv_files.manifest_paths(self.path, self._text)
+        return {self._root} | {path for path, table in local.items() if table["name"] in names}
 
     def _check_forced(self, affected: Iterable[str]) -> None:
         """An override is for what no manifest of the project asks for. Raises RecipeError."""

@@ -189,6 +189,25 @@ def test_what_may_be_missing_is_no_reason(tmp_path: Path, files: Files) -> None:
     assert told.reason is RefusalReason.NOT_AFFECTED
 
 
+def test_of_a_local_package_outside_the_workspace_no_groups_are_locked(tmp_path: Path) -> None:
+    files = dict(_uv(SIX, "six", "lib"))
+    files["uv.lock"] += (
+        '\n[[package]]\nname = "lib"\nversion = "1"\nsource = { editable = "lib" }\n'
+    )
+    files["lib/pyproject.toml"] = (
+        '[project]\nname = "lib"\nversion = "1"\ndependencies = ["six"]\n'
+        '[project.optional-dependencies]\nx = ["idna"]\n[dependency-groups]\ndev = ["idna"]\n'
+    )
+    plugin = build_ecosystem(FakeClients())
+    apart = refusal(plugin, RECORD, offline(tmp_path / "apart", files))
+    assert apart.reason is RefusalReason.NOT_AFFECTED
+    files["uv.lock"] = files["uv.lock"].replace(
+        "\n\n", '\n\n[manifest]\nmembers = ["app", "lib"]\n\n', 1
+    )
+    member = refusal(plugin, RECORD, offline(tmp_path / "member", files))
+    assert "lib/pyproject.toml asks for idna, and uv.lock does not hold it" in member.sentence
+
+
 def test_a_lock_whose_own_hash_is_of_its_manifest_is_in_step(tmp_path: Path) -> None:
     files = _poetry(SIX, 'idna = "*"')
     poetry = tomllib.loads(files["pyproject.toml"])["tool"]["poetry"]
