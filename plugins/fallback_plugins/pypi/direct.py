@@ -5,10 +5,11 @@ chosen release was yanked, and the hashes of a hash-pinned one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import unsupported
+from fallback_plugins.pypi.compiled import decided_by
 from fallback_plugins.pypi.hashes import hash_edit
 from fallback_plugins.pypi.manifests import Kind
 from fallback_plugins.pypi.pyproject import (
@@ -54,13 +55,19 @@ class Bump:
 
 
 def places_of(texts: Mapping[str, str], package: str) -> tuple[Place, ...]:
-    """Every place of these texts that asks for the package. Raises RecipeError."""
+    """Every place of these texts that asks for the package; what has been compiled from one of them into
+    another is decided there. Raises RecipeError."""
     named = frozenset({package})
-    return tuple(
+    places = tuple(
         place
         for path, text in sorted(texts.items())
         if mentioned(text, named)
         for place in places_in(path, text, package)
+    )
+    pinned = {place.path for place in places if not place.is_range}
+    decided = {source for source, target in decided_by(texts).items() if target in pinned}
+    return tuple(
+        replace(place, decided=place.path in decided and not place.blocker) for place in places
     )
 
 
@@ -97,7 +104,8 @@ def plan_bump(
         targets |= {place: version for place in places if _is_in_the_way(place, version, marker)}
     for place, version in targets.items():
         _edits(place, package, version)
-    return Bump(package, affected, targets)
+    # What only had to admit the version, and did not, is told with those that held another.
+    return Bump(package, (*affected, *(it for it in targets if it.decided)), targets)
 
 
 def plan_raise(texts: Mapping[str, str], package: str, version: str) -> Mapping[Place, str]:
@@ -108,7 +116,8 @@ def plan_raise(texts: Mapping[str, str], package: str, version: str) -> Mapping[
     targets = {}
     for place in places_of(texts, package):
         current = place.current
-        below = current is not None and compare_versions(ECOSYSTEM, current, version) < 0
+        lower = current is not None and compare_versions(ECOSYSTEM, current, version) < 0
+        below = lower and not place.decided
         if place.blocker:
             raise unsupported(f"{place.path} asks for {package}, but {place.blocker}.")
         if below or not (place.declaration and place.declaration.admits(version)):
@@ -178,6 +187,8 @@ def shown(place: Place) -> str:
 
 
 def _is_affected(advisory: Advisory, place: Place, package: str) -> bool:
+    if place.decided:
+        return False
     if place.current is not None and is_affected(advisory, ECOSYSTEM, package, place.current):
         return True
     declaration = place.declaration

@@ -3,15 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
+
+from packaging.utils import canonicalize_name
 
 from fallback_plugins.bumping import unsupported
 from fallback_plugins.ladder import ProjectFix, Tried, left_behind
 from fallback_plugins.pypi.manifests import Kind, kind_of
+from fallback_plugins.pypi.out_of_step import LockStep, asked_in_arrays
 from fallback_plugins.pypi.pins import pinned_versions
 from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.survey import ECOSYSTEM, empty_lock, locked_by, mentioned
 from fallback_tier.advisory import Advisory, is_affected
-from fallback_tier.errors import RepositoryError
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.outcome import Left, Outline
 from fallback_tier.repo import RepoContext
 
@@ -37,12 +41,32 @@ class ForeignLock:
 
     def outline(self, advisory: Advisory) -> Outline:
         """What of it is affected. Raises RecipeError, RepositoryError."""
+        self._step.check(advisory)
         return Outline(left=tuple(self._left(advisory)))
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """Refuses what is affected; None: nothing is. Raises RecipeError, RepositoryError."""
+        self._step.check(advisory)
         left = tuple(self._left(advisory))
         return ProjectFix(texts={}, moves=(), left=left) if left else None
+
+    def doubt(self) -> RecipeError | None:
+        """As ``PythonProject`` says."""
+        return self._step.doubt()
+
+    @property
+    def _step(self) -> LockStep:
+        document = parse_toml(self.path, self.repo.read_text(self.path))
+        tables = document.get("package")
+        held: dict[str, list[str]] = {}
+        for table in filter(_is_table, tables if isinstance(tables, list) else ()):
+            name, version = str(table.get("name", "")), str(table.get("version", ""))
+            held.setdefault(canonicalize_name(name), []).append(version)
+        beside = sorted(filter(self.repo.has, self.manifests - {self.path}))
+        texts = {path: self.repo.read_text(path) for path in beside}
+        # Which extras and groups are locked is chosen when it is.
+        asked = asked_in_arrays(texts, whole=())
+        return LockStep(self.path, "pdm lock", held, asked)
 
     def _left(self, advisory: Advisory) -> Iterator[Left]:
         text = self.repo.read_text(self.path)
@@ -69,6 +93,10 @@ class ForeignLock:
                 )
 
 
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
 @dataclass(frozen=True)
 class EmptyLock:
     """A lock with nothing in it, as a Project that can't be read: it answers nothing that is asked."""
@@ -93,6 +121,10 @@ class EmptyLock:
     def force(self, advisory: Advisory) -> ProjectFix | None:
         """As ``climb``."""
         return self.climb(advisory)
+
+    def doubt(self) -> RecipeError | None:
+        """That it is empty is said before."""
+        return None
 
 
 def is_empty_lock(repo: RepoContext, path: str) -> bool:

@@ -185,6 +185,18 @@ def admits(specifier: str, version: str) -> bool:
         return False
 
 
+def new_and_gone(path: str, before: Tree, after: Tree) -> Iterator[str]:
+    """What the lock holds more, or no more, than before."""
+    new = [
+        node.label for name, nodes in after.by_name.items() if not before.of(name) for node in nodes
+    ]
+    if new:
+        yield f"{path} gains what the new releases need: {', '.join(sorted(new))}."
+    gone = sorted(before.by_name.keys() - after.by_name.keys())
+    if gone:
+        yield f"{path} no longer holds what nothing asks for any more: {', '.join(gone)}."
+
+
 def highest_of(tree: Tree, package: str) -> str | None:
     """The highest version of a package that a tree holds."""
     versions = _sorted({node.version: None for node in tree.of(canonicalize_name(package))})

@@ -97,6 +97,7 @@ class _PoetryMetadata(_Shape):
     lock_version: str = Field(default="", alias="lock-version")
     python_versions: str = Field(default="*", alias="python-versions")
     content_hash: str = Field(default="", alias="content-hash")
+    files: dict[str, list[dict[str, Any]]] = {}
 
 
 class _PoetryLock(_Shape):

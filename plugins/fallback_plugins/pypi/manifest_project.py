@@ -5,18 +5,25 @@ once the real uv has resolved them; that is asked only where the advisory is abo
 don't name, and where the set isn't closed (compiled, hash-pinned).
 """
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from fallback_audit.vocabulary import LadderStep
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.bumping import FREE, Terms, unsupported, use_bump
 from fallback_plugins.ladder import Climb, ProjectFix, ordered
+from fallback_plugins.pypi.compiled import steps
 from fallback_plugins.pypi.direct import affected_places
+from fallback_plugins.pypi.manifests import kind_of
 from fallback_plugins.pypi.no_wheel import PinsWithoutWheel
 from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.resolver import UvRefusedError
 from fallback_plugins.pypi.text_bump import TextBump
+from fallback_plugins.pypi.told_versions import DECIDING_LOCKS, METADATA
 from fallback_plugins.pypi.transitive import Search, State
 from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.pypi.wanted import has_own_index, leaves_transitives_open, wanted
@@ -68,11 +75,16 @@ class ManifestProject:
         return not declared.issuperset(bump.packages) and leaves_transitives_open(self.texts)
 
     def outline(self, advisory: Advisory) -> Outline:
-        """The direct bumps that the texts call for; nothing is asked of a registry."""
+        """The direct bumps that the texts call for; nothing is asked of a registry. Raises RecipeError."""
+        self._check_steps(advisory)
         return self._bump(advisory).outline(may_ask=not self.repo.settings.offline)
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
-        """Direct bumps by text; for what is not declared, the search over resolved trees."""
+        """Direct bumps by text; for what is not declared, the search over resolved trees.
+
+        Raises RecipeError.
+        """
+        self._check_steps(advisory)
         if self.terms.choice and self.terms.choice.forced:
             return self._forced(advisory)
         releases = self._releases(advisory)
@@ -85,8 +97,29 @@ class ManifestProject:
             fix = self._untangled(releases, fix) or fix
         return fix if fix.moves or fix.left else None
 
+    def doubt(self) -> RecipeError | None:
+        """As ``PythonProject`` says."""
+        doubts = (step.doubt() for step in steps(self.texts))
+        return next(filter(None, doubts), None)
+
+    def _check_steps(self, advisory: Advisory) -> None:
+        for step in steps(self.texts):
+            step.check(advisory)
+
     def _bump(self, advisory: Advisory) -> TextBump:
-        return TextBump(advisory, self.path, self.texts)
+        return TextBump(advisory, self.path, self.texts, self._locks_beside)
+
+    @cached_property
+    def _locks_beside(self) -> Mapping[str, str]:
+        """Locks in the folder of a project's own metadata: they decide what is installed there."""
+        if kind_of(self.path) not in METADATA:
+            return {}
+        folder = posixpath.dirname(self.path)
+        return {
+            path: self.repo.read_text(path)
+            for path in self.repo.tracked_files
+            if posixpath.dirname(path) == folder and kind_of(path) in DECIDING_LOCKS
+        }
 
     def _forced(self, advisory: Advisory) -> ProjectFix | None:
         """A constraint on what the set only brings in, as a resolver finds it. Raises RecipeError."""
@@ -122,13 +155,14 @@ class ManifestProject:
         search = self._search(releases)
         bumped = {**self.texts, **fix.texts}
         try:
-            search.resolve(bumped)
+            after = search.resolve(bumped)
         except UvRefusedError:
             others = PinsWithoutWheel(search.uv, self.path, self.unknown)
             others.check(wanted(bumped), {move.package: move.after or "" for move in fix.moves})
         except (RecipeError, ToolError):
             return None
         else:
+            self._check_named(search, State(bumped, after))
             return None
         try:
             before = search.resolve(self.texts)
@@ -138,6 +172,25 @@ class ManifestProject:
         climb.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
         found = self._climbed(climb, before)
         return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
+
+    def _check_named(self, search: Search, bumped: State) -> None:
+        """A closed set gets nothing that it does not name: with hashes no installer would take it, and its
+        compiler would write more. Raises RecipeError."""
+        named = {
+            canonicalize_name(Requirement(it).name) for it in wanted(bumped.files).requirements
+        }
+        if not search.closed or named.issuperset(bumped.tree.by_name):
+            return
+        try:
+            said = search.unnamed(State(self.texts, search.resolve(self.texts)), bumped)
+        except (RecipeError, ToolError):
+            return  # as it stands it doesn't go together
+        if said:
+            raise RecipeError(
+                RefusalReason.MANIFEST_MISSING,
+                said,
+                next_step="Compile it anew, with the package upgraded.",
+            )
 
     def _resolved(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
         """The fix with transitive packages mended too; None where uv can't resolve the set."""

@@ -11,13 +11,15 @@ from functools import cached_property
 
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.bumping import FREE, Terms, unsupported
 from fallback_plugins.ladder import ProjectFix, blocked, ordered
 from fallback_plugins.pypi import lock_edit
 from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
 from fallback_plugins.pypi.force import refuse_force
 from fallback_plugins.pypi.lock_edit import State
+from fallback_plugins.pypi.out_of_step import Asked, LockStep
+from fallback_plugins.pypi.pipenv_new import new_pins
 from fallback_plugins.pypi.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.pyproject import parse_toml
@@ -25,6 +27,7 @@ from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.resolver import blocker_of
 from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv_client import UvClient
+from fallback_plugins.pypi.wanted import has_own_index
 from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
@@ -62,10 +65,12 @@ class PipenvProject:
 
     def outline(self, advisory: Advisory) -> Outline:
         """What lock and Pipfile tell. Raises RecipeError, RepositoryError."""
+        self._step.check(advisory)
         return lock_edit.outline(advisory, self.path, self._tree, self._first_step, self._refusal)
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """As ``ladder.Project`` says: refresh, direct and parent bump; pipenv has no override."""
+        self._step.check(advisory)
         if not lock_edit.affected_versions(self._tree, advisory):
             return None
         if self.terms.choice and self.terms.choice.forced:
@@ -77,7 +82,7 @@ class PipenvProject:
         fix = lock_edit.climb(advisory, self.path, start, strategies)
         if fix is None or fix.before is None or fix.after is None:
             return fix
-        notes = [*climber.releases.notes]
+        notes = [*climber.releases.notes, *lock_edit.new_and_gone(self.path, fix.before, fix.after)]
         if climber.unchecked:
             notes.append(climber.unchecked)
         if not self.texts:
@@ -88,6 +93,24 @@ class PipenvProject:
         cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
         # The lock keeps pins alone: no tree of it can be shown.
         return replace(fix, notes=tuple(notes), before=None, after=None, cleared=cleared)
+
+    def doubt(self) -> RecipeError | None:
+        """As ``PythonProject`` says."""
+        return self._step.doubt()
+
+    @cached_property
+    def _step(self) -> LockStep:
+        """Nothing is asked where the lock's own hash says that it is of this Pipfile."""
+        asked: list[Asked] = []
+        for path, text in self.texts.items():
+            if not self.lock.is_of(path, text):
+                entries = pipfile_entries(parse_toml(path, text))
+                asked += [
+                    Asked(path, canonicalize_name(it.name), it.declaration)
+                    for it in entries
+                    if not it.declaration.marker and not it.declaration.refusal
+                ]
+        return LockStep(self.path, "pipenv lock", self.lock.held, asked)
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -151,6 +174,7 @@ class _Climber(EditClimber):
         super().__init__(project.path, project.manifest, advisory, project.clients, releases)
         self._project = project
         self.unchecked = ""
+        self._gains = False
 
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
         path, texts = self._project.path, self._manifests(state)
@@ -168,20 +192,45 @@ class _Climber(EditClimber):
             release, metadata = self._index.release(name, version, python)
             hashes = [file.hash for file in release.files]
             lock = lock.with_release(name, version, hashes, metadata.requires_python)
+        if self._gains:
+            self._check_source(texts)
+            lock = self._with_new(lock, PipfileLock(path, state.files[path]), moved)
         manifest = self._project.manifest
         if texts != self._manifests(state):
             old = self._manifests(state)[manifest]
             lock = lock.with_pipfile_hash(manifest, old, texts[manifest])
         return State({**texts, path: lock.text}, self._project.tree_of(lock))
 
+    def _check_source(self, texts: Mapping[str, str]) -> None:
+        """What is new would come from any of the project's own indexes. Raises RecipeError."""
+        for path, text in texts.items():
+            if has_own_index(path, text):
+                raise unsupported(
+                    f"{path} names several indexes, and something new would have to come into"
+                    f" {self._project.path} from one of them."
+                )
+
+    def _with_new(
+        self, lock: PipfileLock, before: PipfileLock, moved: Mapping[str, str]
+    ) -> PipfileLock:
+        """With what the new releases need and the lock lacks. Raises RecipeError."""
+        python = before.python or _SOME_PYTHON
+        chosen = self._index.joined(self._lines(before, moved), (), python)
+        for name, pin in new_pins(before, self._index, moved, chosen, python).items():
+            hashes = [file.hash for file in pin.release.files]
+            python_of = pin.metadata.requires_python
+            lock = lock.with_entry(name, pin.release.version, hashes, python_of, pin.sections)
+        return lock
+
     def _clash(
         self, lock: PipfileLock, moved: Mapping[str, str]
     ) -> tuple[str, str, RecipeError] | None:
         """Who stands in the way of the new pins, by uv's word, and by which constraint; None: nobody.
 
-        Raises RecipeError: they bring in a package that isn't locked, or uv blames nobody.
+        Raises RecipeError: uv blames nobody.
         """
         before = self._held_together
+        self._gains = False
         if before is None:
             return None
         try:
@@ -196,13 +245,7 @@ class _Climber(EditClimber):
                     )
                     return blame[0], name, refusal
             raise
-        added = sorted(after.keys() - before)
-        if added:
-            raise RecipeError(
-                RefusalReason.MANIFEST_MISSING,
-                f"{', '.join(moved)} would bring in {added[0]}, which {lock.path} does not hold.",
-                next_step="Resolve it with `pipenv lock`.",
-            )
+        self._gains = bool(after.keys() - before)
         return None
 
     @cached_property
@@ -219,13 +262,16 @@ class _Climber(EditClimber):
             return None
 
     def _resolved(self, lock: PipfileLock, moved: Mapping[str, str]) -> dict[str, str]:
-        lines = [
+        return self._index.resolved(self._lines(lock, moved), lock.python or _SOME_PYTHON)
+
+    @staticmethod
+    def _lines(lock: PipfileLock, moved: Mapping[str, str]) -> list[str]:
+        return [
             f"{pin.requirement.replace('==' + pin.version, '==' + moved[pin.name], 1)}"
             if pin.name in moved
             else pin.requirement
             for pin in lock.pins
         ]
-        return self._index.resolved(lines, lock.python or _SOME_PYTHON)
 
     def _add_parent(
         self,

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
@@ -83,6 +84,21 @@ class PipfileLock:
         sources = self._meta.get("sources", ())
         return sources[0].get("name") if sources else None
 
+    @property
+    def held(self) -> Mapping[str, Sequence[str]]:
+        """Every entry's versions, by canonical name; none of what comes from elsewhere than an index."""
+        found: dict[str, list[str]] = {}
+        for _, entries in self._sections():
+            for name, entry in entries.items():
+                versions = found.setdefault(canonicalize_name(name), [])
+                if isinstance(entry, dict) and isinstance(entry.get("version"), str):
+                    versions.append(entry["version"].lstrip("="))
+        return found
+
+    def is_of(self, path: str, pipfile: str) -> bool:
+        """Does the lock's own hash say that it was made from this Pipfile? Raises RecipeError."""
+        return bool(self._meta.get("hash", {}).get("sha256") == self._hash_of(path, pipfile))
+
     def with_release(
         self, name: str, version: str, hashes: Sequence[str], requires_python: str
     ) -> "PipfileLock":
@@ -100,10 +116,40 @@ class PipfileLock:
                     document[section][key] = {field: new[field] for field in entry} | new
         return self._written(document)
 
+    def with_entry(
+        self,
+        name: str,
+        version: str,
+        hashes: Sequence[str],
+        requires_python: str,
+        sections: Collection[str],
+    ) -> "PipfileLock":
+        """The lock with one more pin, in the order of the names. Raises RecipeError."""
+        floor = _FLOOR.fullmatch(requires_python)
+        if requires_python and not floor:
+            raise unsupported(
+                f"{name} {version} is for Python {requires_python}, and how pipenv writes that into"
+                f" {self.path} isn't known."
+            )
+        marker = {"markers": f"python_version >= '{floor['version']}'"} if floor else {}
+        entry = {"hashes": sorted(hashes), **marker, "version": f"=={version}"}
+        document = deepcopy(dict(self.document))
+        for section in sections:
+            document[section] = dict(sorted({**document[section], name: entry}.items()))
+        return self._written(document)
+
+    def sections_of(self, name: str) -> frozenset[str]:
+        """Where a package is pinned."""
+        return frozenset(pin.section for pin in self.pins if pin.name == name)
+
+    def extras_of(self, name: str) -> frozenset[str]:
+        """The extras of a package that are pinned with it."""
+        pins = (Requirement(pin.requirement) for pin in self.pins if pin.name == name)
+        return frozenset(extra for pin in pins for extra in pin.extras)
+
     def with_pipfile_hash(self, path: str, before: str, after: str) -> "PipfileLock":
         """The lock of another Pipfile. Raises RecipeError where it isn't the lock of this one."""
-        found = self._meta.get("hash", {}).get("sha256")
-        if found != self._hash_of(path, before):
+        if not self.is_of(path, before):
             raise unsupported(
                 f"The hash in {self.path} is not that of {path} as it stands: the lock is out of date."
             )
@@ -129,7 +175,7 @@ class PipfileLock:
         content |= {
             name: table for name, table in document.items() if name not in _NOT_HASHED_BY_NAME
         }
-        written = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        written = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
         return hashlib.sha256(written.encode()).hexdigest()
 
     def _written(self, document: Mapping[str, Any]) -> "PipfileLock":

@@ -7,19 +7,6 @@ from packaging.version import InvalidVersion, Version
 
 from fallback_plugins.pypi.requirements import poetry_specifier_in
 
-#: Pythons that a marker is evaluated for, as far as the project supports them.
-_MINORS = ("2.7", *(f"3.{minor}" for minor in range(5, 16)))
-
-_PLATFORMS = (
-    {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"},
-    {"sys_platform": "darwin", "platform_system": "Darwin", "os_name": "posix"},
-    {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt"},
-)
-_IMPLEMENTATIONS = (
-    {"platform_python_implementation": "CPython", "implementation_name": "cpython"},
-    {"platform_python_implementation": "PyPy", "implementation_name": "pypy"},
-)
-
 
 def alternatives(constraint: str) -> tuple[SpecifierSet, ...] | None:
     """A constraint of Poetry's as PEP 440 sets, any of which is enough; None: it can't be read."""
@@ -46,27 +33,6 @@ def is_same(constraint: str, specifier: SpecifierSet) -> bool:
     return constraint in {in_dependencies(specifier), in_extras(specifier)} or alternatives(
         constraint
     ) == (specifier,)
-
-
-def environments(constraint: str) -> Iterator[dict[str, str]]:
-    """Environments that stand for all that a project with this Python constraint supports."""
-    for minor in _MINORS:
-        if not any(admits(constraint, f"{minor}.{patch}") for patch in (0, 99)):
-            continue
-        for platform in _PLATFORMS:
-            for implementation in _IMPLEMENTATIONS:
-                for machine in ("x86_64", "arm64"):
-                    yield {
-                        "python_version": minor,
-                        "python_full_version": f"{minor}.99",
-                        "implementation_version": f"{minor}.99",
-                        "platform_machine": machine,
-                        "platform_release": "",
-                        "platform_version": "",
-                        "extra": "",
-                        **platform,
-                        **implementation,
-                    }
 
 
 def in_dependencies(specifier: SpecifierSet) -> str:

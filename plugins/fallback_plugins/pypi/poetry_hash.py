@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fallback_plugins.pypi.groups import table_of
 from fallback_plugins.pypi.pyproject import parse_toml
 
 _FIRST = ("dependencies", "dev-dependencies", "source", "extras")
@@ -48,7 +49,7 @@ def _without_dev(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _with_project(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Poetry 2: ``[project]`` counts; then empty tables of Poetry's own don't."""
-    project = document.get("project", {})
+    project = table_of(document, "project")
     relevant = {key: project[key] for key in _PROJECT if project.get(key) is not None}
     if not relevant:
         return _with_groups(document)
@@ -69,8 +70,7 @@ def _with_dependency_groups(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _poetry(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    poetry: Mapping[str, Any] = document.get("tool", {}).get("poetry", {})
-    return poetry
+    return table_of(document, "tool", "poetry")
 
 
 _WAYS: tuple[Callable[[Mapping[str, Any]], Mapping[str, Any]], ...] = (

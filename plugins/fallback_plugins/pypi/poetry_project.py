@@ -5,7 +5,7 @@ package's requirements, so a new version can be held against all who ask for it 
 """
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,22 +20,31 @@ from fallback_plugins.pypi import lock_edit
 from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
 from fallback_plugins.pypi.force import refuse_force
 from fallback_plugins.pypi.lock_edit import State
+from fallback_plugins.pypi.out_of_step import Asked, LockStep
+from fallback_plugins.pypi.poetry_entry import with_entry
 from fallback_plugins.pypi.poetry_hash import content_hash
-from fallback_plugins.pypi.poetry_lock import PoetryLock
+from fallback_plugins.pypi.poetry_lock import PoetryLock, in_plain_lines
+from fallback_plugins.pypi.poetry_needs import settled
 from fallback_plugins.pypi.poetry_plan import Planner
 from fallback_plugins.pypi.poetry_render import with_release
+from fallback_plugins.pypi.poetry_roots import Root, roots
 from fallback_plugins.pypi.poetry_tables import poetry_entries
 from fallback_plugins.pypi.pyproject import parse_toml, requirement_arrays
 from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv_client import UvClient
+from fallback_plugins.pypi.wanted import has_own_index
 from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
 from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Outline
 from fallback_tier.repo import RepoContext
 
 _MANIFEST = "pyproject.toml"
+
+#: Formats of a Poetry that looks at its own tables alone.
+_BEFORE_PROJECT = frozenset({"1.1", "2.0"})
 
 
 @dataclass
@@ -59,6 +68,7 @@ class PoetryProject:
 
     def outline(self, advisory: Advisory) -> Outline:
         """What lock and manifest tell. Raises RecipeError, RepositoryError."""
+        self.step.check(advisory)
         return lock_edit.outline(
             advisory,
             self.path,
@@ -69,6 +79,7 @@ class PoetryProject:
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """As ``ladder.Project`` says: refresh, direct and parent bump; Poetry has no override."""
+        self.step.check(advisory)
         if not lock_edit.affected_versions(self._tree, advisory):
             return None
         if self.terms.choice and self.terms.choice.forced:
@@ -80,7 +91,7 @@ class PoetryProject:
         fix = lock_edit.climb(advisory, self.path, start, strategies)
         if fix is None or fix.before is None or fix.after is None:
             return fix
-        notes = tuple(climber.releases.notes)
+        notes = (*climber.releases.notes, *lock_edit.new_and_gone(self.path, fix.before, fix.after))
         if self._declares:
             return replace(fix, notes=notes)
         # What the project itself asks for can't be read: the tree is not shown to be one that it admits.
@@ -90,6 +101,28 @@ class PoetryProject:
         )
         cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
         return replace(fix, notes=(*notes, missing), before=None, after=None, cleared=cleared)
+
+    def doubt(self) -> RecipeError | None:
+        """As ``PythonProject`` says."""
+        return self.step.doubt()
+
+    @cached_property
+    def step(self) -> LockStep:
+        """The lock beside what the manifest asks for; nothing, where its hash says that it is of it."""
+        lock, asked = self._lock, self.asked(self.texts) or ()
+        if asked:
+            text = self.texts[self.manifest]
+            if content_hash(self.manifest, text, text, lock.content_hash) is not None:
+                asked = ()
+        reads_project = lock.format not in _BEFORE_PROJECT
+        found = (
+            Asked(self.manifest, root.name, root.declaration)
+            for root in asked
+            if root.always and (root.in_table or reads_project)
+        )
+        # Before Poetry 2, all that is locked would be raised on the way.
+        command = f"poetry lock{'' if reads_project else ' --no-update'}"
+        return LockStep(self.path, command, lock.held, tuple(found))
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -111,6 +144,10 @@ class PoetryProject:
             Ask(canonicalize_name(name), spec, lock.key_of(name)) for name, spec in names.items()
         )
         return lock.tree(Node(self.manifest, self.manifest, "", asks))
+
+    def asked(self, texts: Mapping[str, str]) -> tuple[Root, ...] | None:
+        """What the project itself asks for; None: its manifest isn't there. Raises RecipeError."""
+        return roots(self.manifest, texts[self.manifest]) if texts else None
 
     @cached_property
     def _lock(self) -> PoetryLock:
@@ -143,15 +180,20 @@ class _Climber(EditClimber):
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
         path, texts = self._project.path, self._manifests(state)
         lock = PoetryLock(path, state.files[path])
-        planner = Planner(lock, self._index, self._advisory)
+        asked = self._project.asked(texts)
+        planner = Planner(lock, self._index, self._advisory, asked or ())
         planner.add(package, self._target(state, package))
         while True:
             check_raises(texts, planner.versions, may_raise)
             if not planner.widen():
                 break
+        self._check_source(lock, texts, [it for it in planner.versions if not lock.of(it)])
         for name, version in planner.versions.items():
             texts = {**texts, **lock_edit.raised(texts, name, version)}
-            lock = with_release(lock, name, *planner.releases[name])
+            edit = with_release if lock.of(name) else with_entry
+            lock = edit(lock, name, *planner.releases[name], planner.extras(name))
+        old = PoetryLock(path, state.files[path])
+        lock = in_plain_lines(lock, lambda plain: settled(old, plain, asked))
         if texts != self._manifests(state):
             lock = self._hashed(lock, self._manifests(state), texts)
         return State({**texts, path: lock.text}, self._project.tree_of(lock, texts))
@@ -161,6 +203,20 @@ class _Climber(EditClimber):
         if refusal:
             raise refusal
         return super()._target(state, package)
+
+    def _check_source(self, lock: PoetryLock, texts: Mapping[str, str], new: Sequence[str]) -> None:
+        """What is new would come from the project's own index, if it has one: that is not asked.
+
+        Raises RecipeError.
+        """
+        names = [path for path, text in texts.items() if has_own_index(path, text)]
+        if not texts and any(it.get("source", {}).get("type") == "legacy" for it in lock.packages):
+            names = [lock.path]
+        if new and names:
+            raise unsupported(
+                f"{names[0]} names an index of its own, which is not asked, and {', '.join(new)} would have"
+                f" to come into {lock.path}."
+            )
 
     def _hashed(
         self, lock: PoetryLock, before: Mapping[str, str], after: Mapping[str, str]

@@ -1,7 +1,7 @@
 """One package's entry of a poetry.lock for another version, as Poetry writes it."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from packaging.markers import Marker
@@ -9,13 +9,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.poetry_constraints import (
-    environments,
-    in_dependencies,
-    in_extras,
-    is_same,
-)
-from fallback_plugins.pypi.poetry_lock import PoetryLock, dependencies_of
+from fallback_plugins.pypi.poetry_constraints import in_dependencies, in_extras, is_same
+from fallback_plugins.pypi.poetry_lock import PoetryLock, dependencies_of, in_plain_lines
+from fallback_plugins.pypi.poetry_markers import can_hold
 from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.scratch_lock import Metadata, Release
 
@@ -26,8 +22,16 @@ _EXTRA = re.compile(r"""extra == ["'](?P<extra>[^"']+)["']""")
 _AND_EXTRA = re.compile(r"""( and )?extra == ["'][^"']+["']( and )?""")
 
 
-def applying(lock: PoetryLock, name: str, metadata: Metadata) -> tuple[Requirement, ...]:
-    """What the new version asks of this project: no unused extras, no environments it doesn't support."""
+def extras_in(marker: str) -> list[str]:
+    """The extras that a marker names."""
+    return _EXTRA.findall(marker)
+
+
+def applying(
+    lock: PoetryLock, name: str, metadata: Metadata, extras: Collection[str] = ()
+) -> tuple[Requirement, ...]:
+    """What a version asks of this project: no Python that it doesn't support, and of its extras those
+    that the lock used before, and ``extras``."""
     used: set[tuple[str, str]] = {
         (canonicalize_name(dependency.name), extra)
         for table in lock.of(name)
@@ -35,54 +39,86 @@ def applying(lock: PoetryLock, name: str, metadata: Metadata) -> tuple[Requireme
         if dependency.optional
         for extra in _EXTRA.findall(dependency.marker)
     }
-    supported = list(environments(lock.python))
+    wanted = _with_own_extras(name, metadata, extras)
     return tuple(
         requirement
         for requirement in metadata.requirements
-        if _applies(requirement, used, supported)
+        if canonicalize_name(requirement.name) != name
+        and _applies(requirement, used, wanted, lock.python)
     )
 
 
-def with_release(lock: PoetryLock, name: str, release: Release, metadata: Metadata) -> PoetryLock:
-    """The lock with a package's entry for another version. Raises RecipeError."""
-    if "\r\n" in lock.text:
-        plain = PoetryLock(lock.path, lock.text.replace("\r\n", "\n"))
-        new_text = with_release(plain, name, release, metadata).text
-        return PoetryLock(lock.path, new_text.replace("\n", "\r\n"))
+def with_release(
+    lock: PoetryLock,
+    name: str,
+    release: Release,
+    metadata: Metadata,
+    extras: Collection[str] = (),
+) -> PoetryLock:
+    """The lock with a package's entry for another version, or for more extras. Raises RecipeError."""
+
+    def edit(plain: PoetryLock) -> PoetryLock:
+        return _with_release(plain, name, release, metadata, extras)
+
+    return in_plain_lines(lock, edit)
+
+
+def _with_release(
+    lock: PoetryLock, name: str, release: Release, metadata: Metadata, extras: Collection[str]
+) -> PoetryLock:
     start, end = lock.block(name)
     block = lock.text[start:end]
     table = parse_toml(lock.path, block)["package"][0]
     head, sections = _split(block)
+    moves = str(table["version"]) != release.version
     files = _files(release)
-    head = _line(head, "version", release.version, str(table["version"]))
-    head = _line(head, "description", metadata.summary, table.get("description"))
-    head = _python_versions(head, metadata.requires_python, str(table.get("python-versions", "*")))
-    head = _FILES.sub(lambda _: f"files = {files}", head, count=1)
-    asked = applying(lock, name, metadata)
+    if moves:
+        head = _line(head, "version", release.version, str(table["version"]))
+        head = _line(head, "description", metadata.summary, table.get("description"))
+        old_python = str(table.get("python-versions", "*"))
+        head = _python_versions(head, metadata.requires_python, old_python)
+        head = _FILES.sub(lambda _: f"files = {files}", head, count=1)
+    asked = applying(lock, name, metadata, extras)
     sections["dependencies"] = _dependencies(table.get("dependencies", {}), asked, sections)
     sections["extras"] = _extras(lock, table.get("extras", {}), metadata, sections)
     parts = [head.rstrip("\r\n") + "\n", *(text for text in sections.values() if text)]
     rest = block[len(block.rstrip("\r\n")) :]
     new = "\n".join(part.rstrip("\r\n") + "\n" for part in parts).rstrip("\n") + rest
     text = lock.text[:start] + new + lock.text[end:]
-    if "files" not in table:
+    if moves and "files" not in table:
         text = _in_metadata_files(text, table["name"], files)
     return PoetryLock(lock.path, text)
 
 
+def _with_own_extras(name: str, metadata: Metadata, extras: Collection[str]) -> set[str]:
+    """These extras, and those of its own that they name (``lib[all]`` asks for ``lib[fast]``)."""
+    found: set[str] = set()
+    waiting = [canonicalize_name(extra) for extra in extras]
+    while waiting:
+        extra = waiting.pop()
+        if extra not in found:
+            found.add(extra)
+            waiting += [
+                canonicalize_name(other)
+                for requirement in metadata.requirements
+                if canonicalize_name(requirement.name) == name
+                and extra in map(canonicalize_name, _EXTRA.findall(_marker(requirement)))
+                for other in requirement.extras
+            ]
+    return found
+
+
 def _applies(
-    requirement: Requirement, used: set[tuple[str, str]], supported: Sequence[dict[str, str]]
+    requirement: Requirement, used: set[tuple[str, str]], wanted: set[str], python: str
 ) -> bool:
-    if requirement.marker is None:
-        return True
-    extras = _EXTRA.findall(str(requirement.marker))
+    marker = _marker(requirement)
+    extras = _EXTRA.findall(marker)
     name = canonicalize_name(requirement.name)
-    wanted = [extra for extra in extras if (name, extra) in used] if extras else [""]
-    return any(
-        requirement.marker.evaluate({**environment, "extra": extra})
-        for extra in wanted
-        for environment in supported
-    )
+    if extras and not any(
+        (name, extra) in used or canonicalize_name(extra) in wanted for extra in extras
+    ):
+        return False
+    return not marker or can_hold(marker, python)
 
 
 def _split(block: str) -> tuple[str, dict[str, str]]:
@@ -100,7 +136,7 @@ def _line(head: str, key: str, value: str, old: Any) -> str:
     if value == old:
         return head
     line = re.compile(rf"^{key} = .*$", re.MULTILINE)
-    return line.sub(lambda _: f"{key} = {_quoted(value)}", head, count=1)
+    return line.sub(lambda _: f"{key} = {quoted(value)}", head, count=1)
 
 
 def _python_versions(head: str, specifier: str, old: str) -> str:
@@ -114,7 +150,7 @@ def _python_versions(head: str, specifier: str, old: str) -> str:
 
 def _files(release: Release) -> str:
     lines = [
-        f"    {{file = {_quoted(file.name)}, hash = {_quoted(file.hash)}}},\n"
+        f"    {{file = {quoted(file.name)}, hash = {quoted(file.hash)}}},\n"
         for file in sorted(release.files, key=lambda file: file.name)
     ]
     return "[\n" + "".join(lines) + "]" if lines else "[]"
@@ -145,10 +181,11 @@ def _dependencies(
     lines = []
     for name in sorted(grouped):
         key, entry = written.get(name, ("", None))
-        if entry is not None and _says(entry, grouped[name]):
+        spelled = grouped[name][0].name
+        if key == spelled and _says(entry, grouped[name]):
             lines.append(kept[name])
         else:
-            lines.append(_dependency(key or grouped[name][0].name, grouped[name]))
+            lines.append(_dependency(spelled, grouped[name]))
     return "[package.dependencies]\n" + "".join(lines)
 
 
@@ -188,7 +225,7 @@ def _is_same_marker(written: str, marker: Marker | None) -> bool:
 
 def _dependency(key: str, requirements: Sequence[Requirement]) -> str:
     values = [_value(requirement) for requirement in requirements]
-    name = key if _BARE_KEY.fullmatch(key) else _quoted(key)
+    name = key if _BARE_KEY.fullmatch(key) else quoted(key)
     if len(values) == 1:
         return f"{name} = {values[0]}\n"
     tables = [value if value.startswith("{") else f"{{version = {value}}}" for value in values]
@@ -196,34 +233,37 @@ def _dependency(key: str, requirements: Sequence[Requirement]) -> str:
 
 
 def _value(requirement: Requirement) -> str:
-    version = _quoted(in_dependencies(requirement.specifier))
+    version = quoted(in_dependencies(requirement.specifier))
     marker = _marker(requirement)
     parts = [f"version = {version}"]
     if requirement.extras:
-        parts.append(f"extras = [{', '.join(map(_quoted, sorted(requirement.extras)))}]")
+        parts.append(f"extras = [{', '.join(map(quoted, sorted(requirement.extras)))}]")
     if _EXTRA.search(marker):
         parts.append("optional = true")
     if marker:
-        parts.append(f"markers = {_quoted(marker)}")
+        parts.append(f"markers = {quoted(marker)}")
     return version if len(parts) == 1 else "{" + ", ".join(parts) + "}"
 
 
 def _extras(
     lock: PoetryLock, old: Mapping[str, Any], metadata: Metadata, sections: Mapping[str, str]
 ) -> str:
-    extras: dict[str, list[str]] = {name: [] for name in metadata.extras}
+    names = {canonicalize_name(name): str(canonicalize_name(name)) for name in metadata.extras}
+    names |= {canonicalize_name(name): name for name in old if canonicalize_name(name) in names}
+    extras: dict[str, list[str]] = {name: [] for name in names.values()}
     for requirement in metadata.requirements:
-        for extra in dict.fromkeys(_EXTRA.findall(_marker(requirement))):
-            if extra in extras:
-                extras[extra].append(_in_extra(requirement, marked=lock.keeps_markers_in_extras))
+        for extra in dict.fromkeys(map(canonicalize_name, _EXTRA.findall(_marker(requirement)))):
+            if extra in names:
+                item = _in_extra(requirement, marked=lock.keeps_markers_in_extras)
+                extras[names[extra]].append(item)
     kept = _entries(sections["extras"])
     lines = []
     for name, items in _ordered(extras, old):
         if name in old and sorted(map(_plain, old[name])) == sorted(map(_plain, items)):
             lines.append(kept[canonicalize_name(name)])
             continue
-        key = name if _BARE_KEY.fullmatch(name) else _quoted(name)
-        lines.append(f"{key} = [{', '.join(map(_quoted, sorted(items)))}]\n")
+        key = name if _BARE_KEY.fullmatch(name) else quoted(name)
+        lines.append(f"{key} = [{', '.join(map(quoted, sorted(items)))}]\n")
     return "[package.extras]\n" + "".join(lines) if lines else ""
 
 
@@ -243,12 +283,14 @@ def _ordered(
 def _in_extra(requirement: Requirement, *, marked: bool) -> str:
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     specifier = in_extras(requirement.specifier)
-    marker = _AND_EXTRA.sub("", _marker(requirement)) if marked else ""
+    marker = _AND_EXTRA.sub("", _marker(requirement)).strip() if marked else ""
+    if marker.startswith("(") and marker.endswith(")") and marker.count("(") == 1:
+        marker = marker[1:-1]
     return (
         requirement.name
         + extras
         + (f" ({specifier})" if specifier else "")
-        + (f" ; {marker.strip('() ') if marker.count('(') == 1 else marker}" if marker else "")
+        + (f" ; {marker}" if marker else "")
     )
 
 
@@ -259,10 +301,12 @@ def _plain(item: str) -> str:
 
 
 def _marker(requirement: Requirement) -> str:
-    return "" if requirement.marker is None else str(requirement.marker)
+    """As Poetry writes it: without parentheses that say nothing."""
+    marker = "" if requirement.marker is None else str(requirement.marker)
+    return marker if " or " in marker else marker.replace("(", "").replace(")", "")
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A TOML basic string."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from fallback_plugins.ladder import ProjectFix
 from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Outline
 
 
@@ -26,4 +27,11 @@ class PythonProject(Protocol):
 
     def outline(self, advisory: Advisory) -> Outline:
         """What the files alone tell; no client runs. Raises RecipeError for one that can't be read."""
+        ...
+
+    def doubt(self) -> RecipeError | None:
+        """Why nothing here is called clean, where nothing affected is found; None: it may be.
+
+        Raises RecipeError, RepositoryError for a file that can't be read.
+        """
         ...

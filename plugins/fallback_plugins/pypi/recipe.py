@@ -1,6 +1,7 @@
 """The Python ladder over a repository: which projects are affected, and the fix of all of them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from packaging.utils import canonicalize_name
@@ -8,7 +9,7 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins import bumping
 from fallback_plugins.bumping import Choice, check_target, unsupported
-from fallback_plugins.ladder import climb_all, combined
+from fallback_plugins.ladder import climb_all, combined, whole_project_left
 from fallback_plugins.pypi.manifest_project import ManifestProject
 from fallback_plugins.pypi.manifests import kind_of
 from fallback_plugins.pypi.projects import files_of, projects
@@ -65,15 +66,18 @@ def apply(
     """Climb, in memory. Raises RecipeError, RepositoryError, ToolError."""
     terms = bumping.terms_of(selection)
     choice, found = terms.choice, projects(repo, clients, terms)
+    doubts = _doubts(found)
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
     if choice is not None:
         _check_choice(advisory, repo, found, choice)
         advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
     climbed = [Lenient(project, files_of(project, repo), unread) for project in found]
     fixes = climb_all(
-        advisory, climbed, nothing=lambda: unread.or_else(_nothing(advisory, repo, found))
+        advisory,
+        climbed,
+        nothing=lambda: next(iter(doubts), None) or unread.or_else(_nothing(advisory, repo, found)),
     )
-    notes = (*_unknown(found), *unread.notes)
+    notes = (*_unknown(found), *unread.notes, *(one.problem for one in doubts))
     if notes:
         fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
@@ -112,11 +116,26 @@ def _outline(found: Sequence[PythonProject], advisory: Advisory, unread: LeftOut
             files = files_of(project, unread.reader.repo)
             if (item := unread.left(project.path, files, error, advisory, ECOSYSTEM)) is not None:
                 parts.append(Outline(left=(item,)))
-    return Outline(
-        moves=tuple(move for part in parts for move in part.moves),
-        left=tuple(item for part in parts for item in part.left),
-        notes=unread.notes,
-    )
+    moves = tuple(move for part in parts for move in part.moves)
+    left = tuple(item for part in parts for item in part.left)
+    doubts = _doubts(found)
+    is_open = any(_is_open(project, advisory) for project in found)
+    if doubts and not moves and not left and not is_open:
+        # Unknown is not clean.
+        return Outline(left=(whole_project_left("", doubts[0]),), notes=unread.notes)
+    notes = (*unread.notes, *(one.problem for one in doubts))
+    return Outline(moves=moves, left=left, notes=notes)
+
+
+def _doubts(found: Sequence[PythonProject]) -> list[RecipeError]:
+    """What is said of projects whose lock is out of step. One that can't be read is told of elsewhere."""
+    doubts: list[RecipeError] = []
+    for project in found:
+        with suppress(RecipeError, RepositoryError):
+            doubt = project.doubt()
+            if doubt is not None:
+                doubts.append(doubt)
+    return doubts
 
 
 def _is_open(project: PythonProject, advisory: Advisory) -> bool:

@@ -88,7 +88,12 @@ def requirement_lines(path: str, text: str) -> Iterator[str]:
             continue
         if bare.startswith("-") or _VARIABLE.search(bare):
             raise unresolvable(path, bare)
-        yield clean(path, _OPTIONS.sub("", line).strip())
+        yield clean(path, bare_line(line))
+
+
+def bare_line(line: str) -> str:
+    """A line without its options."""
+    return _OPTIONS.sub("", line).strip()
 
 
 def is_plain(path: str, text: str) -> bool:

@@ -135,6 +135,27 @@ class PackageIndex:
             )
         return found
 
+    def joined(
+        self,
+        requirements: Sequence[str],
+        constraints: Sequence[str],
+        python: str,
+        *,
+        without: Sequence[str] = (),
+    ) -> dict[str, str]:
+        """The versions that a set becomes as its clients choose: the highest, one for every platform.
+
+        A package that has to be there in several versions is left out. ``without``: packages that are not
+        looked at, whoever asks for them.
+        """
+        highest = ("--resolution=highest", "--fork-strategy=fewest")
+        lock, _ = self._resolve(
+            requirements, python, constraints=constraints, options=highest, without=without
+        )
+        tables = parse_toml("uv.lock", lock).get("package", ())
+        names = [table["name"] for table in tables]
+        return {it["name"]: it["version"] for it in tables if names.count(it["name"]) == 1}
+
     def resolved(self, requirements: Sequence[str], python: str) -> dict[str, str]:
         """The versions that a set of requirements becomes, for every platform."""
         lock, _ = self._resolve(requirements, python)
@@ -148,10 +169,13 @@ class PackageIndex:
         *,
         constraints: Sequence[str] = (),
         alone: str | None = None,
+        options: Sequence[str] = ("--resolution=lowest-direct",),
+        without: Sequence[str] = (),
     ) -> tuple[str, str]:
         """A scratch lock, and what uv said. ``alone``: the one package, without what it requires."""
         requirements = [requirement_line(it) for it in requirements]
         constraints = [requirement_line(it) for it in constraints]
+        nowhere = [requirement_line(f"{name}; python_version < '0'") for name in without]
         if not _PYTHON.fullmatch(python):
             raise resolver_failed(f"{python[:_MAX_ASKED]!r} is no version of Python.")
         manifest = (
@@ -160,10 +184,11 @@ class PackageIndex:
             f'requires-python = ">={python}"\n'
             f"dependencies = {json.dumps(requirements)}\n"
             f"[tool.uv]\nconstraint-dependencies = {json.dumps(constraints)}\n"
+            f"override-dependencies = {json.dumps(nowhere)}\n"
         )
-        options = ["lock", "--resolution=lowest-direct"]
+        command = ["lock", *options]
         if alone is None:
-            options.append("--no-build")
+            command.append("--no-build")
         else:
             # Nothing is left for a build to tell; --no-build would hide the source distribution.
             manifest += (
@@ -172,7 +197,7 @@ class PackageIndex:
         with scratch_folder("uv") as folder:
             root = laid_out(folder, {"pyproject.toml": manifest})
             # The settings stand in the manifest, which is ours: it has to be read.
-            result = run_uv(self._clients, root, options, env={"UV_NO_CONFIG": ""})
+            result = run_uv(self._clients, root, command, env={"UV_NO_CONFIG": ""})
             if not result.ok:
                 said = own_words(result.output, folder)
                 asked = ", ".join((*requirements, *constraints))

@@ -59,7 +59,8 @@ class Place:
 
     ``keys`` lead to a string of a TOML file; ``blocker`` says why the place can't be changed: the
     sentence is "<path> asks for <package> …, but <this>.". ``asked``: what it asks for, also where that is
-    nothing to edit (a program's text); None: a lock, which holds one version.
+    nothing to edit (a program's text); None: a lock, which holds one version. ``decided``: another file
+    says which version is installed; this one only has to admit it.
     """
 
     path: str
@@ -69,6 +70,7 @@ class Place:
     keys: tuple[str | int, ...] = ()
     blocker: str | None = None
     asked: Declaration | None = None
+    decided: bool = False
 
     @property
     def is_range(self) -> bool:

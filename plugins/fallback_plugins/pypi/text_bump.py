@@ -1,7 +1,7 @@
 """The direct bump of a set without a lock: its texts are raised, and nothing is resolved."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.ladder import ProjectFix, Tried, left_behind
@@ -14,9 +14,10 @@ from fallback_plugins.pypi.direct import (
     places_of,
     plan_bump,
 )
+from fallback_plugins.pypi.pins import pinned_versions
 from fallback_plugins.pypi.releases import Fits, Releases, lowest_safe
 from fallback_plugins.pypi.survey import ECOSYSTEM, Place, highest_named, mentioned
-from fallback_tier.advisory import Advisory
+from fallback_tier.advisory import Advisory, is_affected, sort_key
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
@@ -25,11 +26,15 @@ from fallback_tier.outcome import ClearedPath, Left, Move, Outline
 
 @dataclass(frozen=True)
 class TextBump:
-    """The packages of an advisory that a set of texts asks for. ``path`` names the set."""
+    """The packages of an advisory that a set of texts asks for. ``path`` names the set.
+
+    ``beside``: the texts of locks in its folder, which decide what is installed there.
+    """
 
     advisory: Advisory
     path: str
     texts: Mapping[str, str]
+    beside: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -42,7 +47,7 @@ class TextBump:
         named = frozenset().union(*(mentioned(text, wanted) for text in self.texts.values()))
         for package in self.packages:
             if package in named and (places := places_of(self.texts, package)):
-                yield package, places
+                yield package, self._beside_locks(package, places)
 
     def outline(self, *, may_ask: bool) -> Outline:
         """The bumps that the texts call for; nothing is asked of a registry.
@@ -96,6 +101,22 @@ class TextBump:
             notes=tuple(releases.notes),
         )
 
+    def _beside_locks(self, package: str, places: tuple[Place, ...]) -> tuple[Place, ...]:
+        """A range that admits what a lock beside it holds, or will, leaves the choice to that."""
+        try:
+            held = [it for lock in self.beside.items() for it in pinned_versions(*lock, package)]
+            chosen = max(held, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
+            if chosen is None:
+                return places
+            if is_affected(self.advisory, ECOSYSTEM, package, chosen):
+                chosen = lowest_safe(self.advisory, package, chosen)
+        except RecipeError:
+            return places  # the lock's own project says why
+        return tuple(
+            replace(place, decided=True) if place.is_range and _admits(place, chosen) else place
+            for place in places
+        )
+
     def _may_find(self, package: str) -> bool:
         """May the registry have a safe release that the record doesn't name (``last_affected``)?"""
         return not admits_affected(self.advisory, ECOSYSTEM, package, lambda _: True)
@@ -113,6 +134,10 @@ class TextBump:
             error=error,
             tried=tried,
         )
+
+
+def _admits(place: Place, version: str) -> bool:
+    return place.asked is not None and place.asked.admits(version)
 
 
 @dataclass

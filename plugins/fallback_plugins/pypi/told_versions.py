@@ -1,7 +1,7 @@
 """Which of the places that hold a package tell a version that somebody gets.
 
 A lock does, and an exact pin. A range tells what may be installed at least, and that counts only where
-nobody has chosen: a lock that is made from its manifest, or an environment of its folder.
+nobody has chosen: a lock of its project, what was compiled from it, or an environment of its folder.
 """
 
 import posixpath
@@ -9,22 +9,25 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 
+from fallback_plugins.pypi.compiled import decided_by
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.survey import Place
 from fallback_plugins.pypi.uv_files import manifest_paths
 from fallback_tier.errors import RecipeError
 from fallback_tier.repo import RepoContext
 
-_METADATA = frozenset({Kind.PYPROJECT, Kind.SETUP_CFG, Kind.SETUP_PY})
+METADATA = frozenset({Kind.PYPROJECT, Kind.SETUP_CFG, Kind.SETUP_PY})
 
-#: What each lock is made from. uv and pdm ask a project's build for what pyproject.toml leaves to it. A
-#: pylock.toml is an export, of anything.
-_MADE_FROM = {
-    Kind.UV_LOCK: _METADATA,
-    Kind.PDM_LOCK: _METADATA,
-    Kind.POETRY_LOCK: frozenset({Kind.PYPROJECT}),
-    Kind.PIPFILE_LOCK: frozenset({Kind.PIPFILE}),
+#: Whose ranges each lock chooses for: its own manifest's, and those of the project's metadata beside it,
+#: which is the same project's, whatever its build reads. A pylock.toml is an export, of anything.
+_CHOOSES_FOR = {
+    Kind.UV_LOCK: METADATA,
+    Kind.PDM_LOCK: METADATA,
+    Kind.POETRY_LOCK: METADATA,
+    Kind.PIPFILE_LOCK: METADATA | {Kind.PIPFILE},
 }
+
+DECIDING_LOCKS = frozenset(_CHOOSES_FOR)
 
 #: Folders of requirements files, which belong to the project in the folder above.
 _REQUIREMENTS = frozenset({"requirements", "reqs", "constraints"})
@@ -41,20 +44,31 @@ def telling(
     A choice counts for a range that admits it; any other was made for other Pythons, or before the manifest
     was changed. Raises RepositoryError (a lock can't be read).
     """
-    locks = [place for place in places if kind_of(place.path) in _MADE_FROM]
+    locks = [place for place in places if kind_of(place.path) in _CHOOSES_FOR]
     folders = {lock.path: _folders(repo, lock) for lock in locks}
 
     def is_chosen(place: Place) -> bool:
         chosen = [
             lock.current
             for lock in locks
-            if place.kind in _MADE_FROM[lock.kind]
+            if place.kind in _CHOOSES_FOR[lock.kind]
             and posixpath.dirname(place.path) in folders[lock.path]
         ]
         chosen += (installed or {}).get(_project(place), ())
+        chosen += _compiled(repo, place, places)
         return any(place.asked is not None and place.asked.admits(it) for it in chosen if it)
 
     return tuple(place for place in places if not place.is_range or not is_chosen(place))
+
+
+def _compiled(repo: RepoContext, place: Place, places: Sequence[Place]) -> list[str | None]:
+    """What has been compiled from an ``.in`` file."""
+    target = str(PurePosixPath(place.path).with_suffix(".txt"))
+    if not place.path.endswith(".in") or not repo.has(target):
+        return []
+    texts = {place.path: "", target: repo.read_text(target)}
+    pins = [one.current for one in places if one.path == target and not one.is_range]
+    return pins if decided_by(texts) else []
 
 
 def _folders(repo: RepoContext, lock: Place) -> set[str]:

@@ -59,10 +59,11 @@ class Search:
     def judge(self) -> Judge[Mapping[str, str]]:
         """What no tree of the set may be."""
         return Judge(
-            ECOSYSTEM, self.releases.advisory, self._unnamed if self.closed else never_worse
+            ECOSYSTEM, self.releases.advisory, self.unnamed if self.closed else never_worse
         )
 
-    def _unnamed(self, before: State, after: State) -> str | None:
+    def unnamed(self, before: State, after: State) -> str | None:
+        """What a closed set would install without naming it, in a sentence; None: nothing more."""
         added = sorted(after.tree.by_name.keys() - before.tree.by_name.keys())
         return f"It would bring in {added[0]}, which {self.path} does not name." if added else None
 

@@ -1,9 +1,11 @@
 """A uv project (lock, manifest, workspace members) brought out of an advisory's reach by the real uv."""
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.bumping import FREE, Terms, unsupported
@@ -11,6 +13,8 @@ from fallback_plugins.ladder import ProjectFix, ordered
 from fallback_plugins.pypi import lock_edit, uv_files
 from fallback_plugins.pypi.force import refuse_direct
 from fallback_plugins.pypi.lock_edit import State, not_admitting
+from fallback_plugins.pypi.out_of_step import LockStep, asked_in_arrays
+from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.pypi.uv_climb import UvClimber
@@ -44,12 +48,14 @@ class UvProject:
 
     def outline(self, advisory: Advisory) -> Outline:
         """What the lock and the manifests tell. Raises RecipeError, RepositoryError."""
+        self._step.check(advisory)
         return lock_edit.outline(
             advisory, self.path, self._tree, self._first_step, self._unsupported
         )
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """As ``ladder.Project`` says: in-range refresh, direct bump, parent bump, override."""
+        self._step.check(advisory)
         affected = lock_edit.affected_versions(self._tree, advisory)
         if not affected:
             return None
@@ -68,6 +74,29 @@ class UvProject:
         strategies = ordered(ladder, self.repo.settings.prefer, self.terms.left_out)
         fix = lock_edit.climb(advisory, self.path, start, strategies)
         return fix and replace(fix, notes=tuple(asked.notes))
+
+    def doubt(self) -> RecipeError | None:
+        """As ``PythonProject`` says."""
+        return self._step.doubt()
+
+    @cached_property
+    def _step(self) -> LockStep:
+        held: dict[str, list[str]] = {}
+        for table in package_tables(self.path, self._text):
+            held.setdefault(table["name"], []).append(str(table.get("version", "")))
+        asked = asked_in_arrays(self._manifests, self._members)
+        return LockStep(self.path, "uv lock", held, asked)
+
+    @property
+    def _members(self) -> set[str]:
+        """The manifests of the workspace. Of another local package, extras and groups are not locked."""
+        names = parse_toml(self.path, self._text).get("manifest", {}).get("members", ())
+        local: Mapping[str, Mapping[str, Any]] = {}
+        with suppress(
+            RecipeError
+        ):  # one that lies outside of the repository: said when it is climbed
+            local = uv_files.manifest_paths(self.path, self._text)
+        return {self._root} | {path for path, table in local.items() if table["name"] in names}
 
     def _check_forced(self, affected: Iterable[str]) -> None:
         """An override is for what no manifest of the project asks for. Raises RecipeError."""

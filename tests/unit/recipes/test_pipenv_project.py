@@ -24,7 +24,13 @@ UNIVERSE = (
     .pypi("leaf", "1.0")
     .pypi("leaf", "1.2", requires_python=">=3.8")
     .pypi("leaf", "1.3", ["nowhere"])
-    .pypi("nowhere", "1.0")
+    .pypi("nowhere", "1.0", ["deep>=1", 'old ; python_version < "3.5"'])
+    .pypi("deep", "1.0")
+    .pypi("deep", "1.5", requires_python=">=3.8")
+    .pypi("leaf", "1.4", ['win ; sys_platform == "win32"'])
+    .pypi("leaf", "1.5", ["capped"])
+    .pypi("win", "1.0")
+    .pypi("capped", "1.0", requires_python=">=3.8,!=3.9.0")
     .pypi("parent", "1.0", ["leaf<1.2"])
     .pypi("parent", "1.1", ["leaf<2"])
     .pypi("stuck", "1.0", ["leaf<1.2"])
@@ -120,9 +126,49 @@ def test_a_parent_that_never_admits_it_is_named(clients: SubprocessClients, tmp_
     assert "stuck in Pipfile.lock asks for leaf <1.2" in left.sentence
 
 
-def test_a_package_that_is_not_locked_is_named(clients: SubprocessClients, tmp_path: Path) -> None:
-    (left,) = _climb(clients, tmp_path, _lock(_entry("leaf", "1.0")), fixed="1.3").left
-    assert "leaf would bring in nowhere, which Pipfile.lock does not hold" in left.sentence
+def test_what_the_new_release_needs_comes_in_beside_it(
+    clients: SubprocessClients, tmp_path: Path
+) -> None:
+    pipfile = PIPFILE.format("*")
+    entries = _entry("leaf", "1.0") | _entry("parent", "1.1")
+    fix = _climb(clients, tmp_path, _lock(entries, pipfile), pipfile, fixed="1.3")
+
+    def new(name: str, version: str, **more: str) -> dict[str, Any]:
+        entry = _entry(name, version)[name]
+        return {name: {"hashes": entry["hashes"], **more, "version": entry["version"]}}
+
+    wanted = (
+        new("deep", "1.5", markers="python_version >= '3.8'")
+        | _entry("leaf", "1.3")
+        | new("nowhere", "1.0")
+        | _entry("parent", "1.1")
+    )
+    assert fix.texts == {"Pipfile.lock": _lock(wanted, pipfile)}
+    assert "Pipfile.lock gains what the new releases need: deep 1.5, nowhere 1.0." in fix.notes
+
+
+@pytest.mark.parametrize(
+    ("fixed", "said"),
+    [
+        ("1.4", 'win is needed where sys_platform == "win32"'),
+        ("1.5", "how pipenv writes that into Pipfile.lock isn't known"),
+    ],
+)
+def test_what_pipenv_would_write_in_a_way_that_cannot_be_told_is_refused(
+    clients: SubprocessClients, tmp_path: Path, fixed: str, said: str
+) -> None:
+    (left,) = _climb(clients, tmp_path, _lock(_entry("leaf", "1.0")), fixed=fixed).left
+    assert said in left.sentence
+
+
+def test_what_is_new_would_come_from_one_of_several_indexes(
+    clients: SubprocessClients, tmp_path: Path
+) -> None:
+    sources = "".join(f'[[source]]\nname = "{it}"\nurl = "https://{it}.b"\n' for it in "xy")
+    pipfile = sources + PIPFILE.format("*")
+    lock = _lock(_entry("leaf", "1.0"), pipfile)
+    (left,) = _climb(clients, tmp_path, lock, pipfile, fixed="1.3").left
+    assert "Pipfile names several indexes" in left.sentence
 
 
 def test_pins_that_only_a_build_could_judge_are_said_to_be_unchecked(

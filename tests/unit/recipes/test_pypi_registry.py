@@ -361,6 +361,49 @@ def test_a_closed_set_is_not_given_what_it_does_not_name(
     assert "grows==2.0" in after(result, "requirements.txt")
 
 
+def test_a_bump_that_brings_in_what_a_closed_set_does_not_name_is_refused(
+    plugin: EcosystemPlugin, tmp_path: Path
+) -> None:
+    record = advisory("PyPI", "grows", [("0", "2.0")])
+    files = {"requirements.txt": f"{_COMPILED}bad==1.0\ngrows==1.0\n"}
+    with pytest.raises(RecipeError, match=r"bring in fine, which .* does not name") as caught:
+        fixed(plugin, tmp_path, files, record)
+    assert caught.value.reason is RefusalReason.MANIFEST_MISSING
+
+
+@pytest.mark.parametrize(
+    ("asked", "raised"),
+    [
+        ("bad", None),
+        ("bad<2", None),
+        ("bad~=1.0", None),
+        ("bad>=1.0", None),
+        ("bad==1.0", "bad==1.2"),
+        ("bad<1.1", "bad<1.3"),
+    ],
+)
+def test_what_was_compiled_decides_and_its_source_only_has_to_admit_it(
+    plugin: EcosystemPlugin, tmp_path: Path, asked: str, raised: str | None
+) -> None:
+    compiled = f"{_COMPILED}bad=={{}}\n    # via -r requirements.in\n"
+    files = {"requirements.in": f"{asked}\n", "requirements.txt": compiled.format("1.0")}
+    texts = {it.path: it.after for it in fixed(plugin, tmp_path, files).changes}
+    wanted = {"requirements.txt": compiled.format("1.2")}
+    assert texts == (wanted | {"requirements.in": f"{raised}\n"} if raised else wanted)
+
+
+def test_a_source_that_admits_what_moves_along_stays_too(
+    plugin: EcosystemPlugin, tmp_path: Path
+) -> None:
+    """twin 1.0 asks for bad<1.1: both pins move, and what they were compiled from asks for both."""
+    files = {
+        "requirements.in": "bad>=1.0\ntwin>=1.0\n",
+        "requirements.txt": f"{_COMPILED}bad==1.0\ntwin==1.0\n",
+    }
+    texts = {it.path: it.after for it in fixed(plugin, tmp_path, files).changes}
+    assert texts == {"requirements.txt": f"{_COMPILED}bad==1.2\ntwin==1.1\n"}
+
+
 @pytest.mark.parametrize("more", ["", "built==1.0\n"])
 def test_a_pin_without_a_wheel_that_excludes_the_bump_is_read(
     plugin: EcosystemPlugin, tmp_path: Path, more: str

@@ -1,5 +1,6 @@
 """What the Python ladder selects, what it outlines, and what it refuses by name. No client runs."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -119,14 +120,41 @@ def test_no_fixed_version(tmp_path: Path) -> None:
     assert refusal(plugin, below, repo).reason is RefusalReason.NO_FIXED_VERSION
 
 
+LOCKS = {
+    "uv.lock": UV_LOCK,
+    "poetry.lock": '[[package]]\nname = "idna"\nversion = "3.7"\n',
+    "Pipfile.lock": json.dumps({"default": {"idna": {"version": "==3.7"}}}),
+}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
 @pytest.mark.parametrize(
-    "manifest", ['[project]\nname = "app"\n', "[project]\nname = 'app'\ndynamic = ['version']\n"]
+    ("path", "asking"),
+    [
+        ("setup.cfg", "[options]\ninstall_requires =\n  idna{}\n"),
+        ("setup.py", 'setup(install_requires=["idna{}"])\n'),
+        ("pyproject.toml", '[project]\nname = "app"\ndependencies = ["idna{}"]\n'),
+    ],
 )
-def test_what_a_lock_is_not_made_from_is_raised_beside_it(tmp_path: Path, manifest: str) -> None:
-    setup = "[options]\ninstall_requires =\n  idna>=3.0\n"
-    files = {"uv.lock": UV_LOCK, "pyproject.toml": manifest, "setup.cfg": setup}
-    outline = build_ecosystem(FakeClients()).outline(RECORD, repository(tmp_path, files))
-    assert [(move.manifest, move.before) for move in outline.moves] == [("setup.cfg", ("3.0",))]
+def test_a_range_beside_a_lock_stays_where_it_admits_what_is_locked(
+    tmp_path: Path, lock: str, path: str, asking: str
+) -> None:
+    plugin = build_ecosystem(FakeClients())
+
+    def named(folder: str, spec: str, locked: str) -> list[str]:
+        files = {lock: locked, path: asking.format(spec)}
+        outline = plugin.outline(RECORD, offline(tmp_path / folder, files))
+        return [it.manifest for it in (*outline.moves, *outline.left) if it.manifest]
+
+    affected = LOCKS[lock].replace('"3.7"', '"3.1"').replace("==3.7", "==3.1")
+    assert named("safe", ">=3.0", LOCKS[lock]) == []
+    assert named("affected", ">=3.0", affected) == [lock]
+    # A cap below the fix, an exact pin and a lock without the package leave nothing decided.
+    elsewhere = LOCKS[lock].replace("idna", "other")
+    assert path in named("none", ">=3.0", elsewhere) or path == "pyproject.toml"
+    if not (path == "pyproject.toml" and lock != "Pipfile.lock"):  # there the lock is made from it
+        assert path in named("cap", ">=3.0,<3.5", affected)
+        assert path in named("pin", "==3.1", affected)
 
 
 @pytest.mark.parametrize(

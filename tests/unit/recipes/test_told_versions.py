@@ -48,9 +48,21 @@ def told(
         ({"pyproject.toml": BARE, "setup.py": SETUP_PY, "uv.lock": UV_LOCK}, "uv.lock"),
         ({"libs/lib/pyproject.toml": PEP_621, "uv.lock": UV_LOCK}, "uv.lock"),
         ({"Pipfile": PIPFILE, "Pipfile.lock": PIPFILE_LOCK}, "Pipfile.lock"),
+        # The same project's metadata beside a lock, whatever its build reads.
+        ({"setup.cfg": SETUP_CFG, "poetry.lock": LOCK}, "poetry.lock"),
+        ({"setup.py": SETUP_PY, "Pipfile.lock": PIPFILE_LOCK}, "Pipfile.lock"),
+        ({"pyproject.toml": PEP_621, "Pipfile.lock": PIPFILE_LOCK}, "Pipfile.lock"),
+        # What was compiled from a file chose for it.
+        (
+            {
+                "a/requirements.in": "leaf~=1.1\n",
+                "a/requirements.txt": "leaf==1.3  # via -r requirements.in\n",
+            },
+            "a/requirements.txt",
+        ),
     ],
 )
-def test_a_locks_choice_counts_for_what_it_is_made_from(
+def test_a_locks_choice_counts_for_its_project(
     tmp_path: Path, files: dict[str, str], lock: str
 ) -> None:
     assert told(tmp_path, files) == [f"{lock} 1.3"]
@@ -72,8 +84,14 @@ def test_a_locks_choice_counts_for_what_it_is_made_from(
             ["requirements.txt 1.1", "uv.lock 1.3"],
         ),
         (
-            {"setup.cfg": SETUP_CFG, "poetry.lock": LOCK},
-            ["poetry.lock 1.3", "setup.cfg 1.1"],
+            {"setup.cfg": SETUP_CFG, "a/poetry.lock": LOCK},
+            ["a/poetry.lock 1.3", "setup.cfg 1.1"],
+        ),
+        ({"Pipfile": PIPFILE, "poetry.lock": LOCK}, ["Pipfile 1.1", "poetry.lock 1.3"]),
+        # Two files of one name, of which neither says that it was compiled.
+        (
+            {"requirements.in": "leaf>=1.1\n", "requirements.txt": "leaf==1.3\n"},
+            ["requirements.in 1.1", "requirements.txt 1.3"],
         ),
         (
             {"pyproject.toml": PEP_621, "pylock.toml": LOCK.replace("package", "packages")},
