@@ -97,7 +97,7 @@ class PolicyGate:
         after = patched_text(context, path)
         if after is None:
             yield f"{path!r} is not UTF-8 text of at most {MAX_FILE_BYTES:,} bytes."
-        elif change.status == "A":
+        elif change.status == "A" and not check_policy([path]):
             yield from _creation_problems(path, after, context)
         elif keys is not None:
             try:
@@ -109,7 +109,7 @@ class PolicyGate:
 
 
 def _creation_problems(path: str, text: str, context: GateContext) -> Iterator[str]:
-    """What is against a new file: far more than against an edit (``patch.creation``).
+    """What else is against a new file: far more than against an edit (``patch.creation``).
 
     One that git ignores would be left out when a person commits the fix, so that half of it were there.
     """
