@@ -91,12 +91,6 @@ def parse_patch(text: str) -> tuple[FilePatch, ...]:
     return tuple(patches.values())
 
 
-def files_told(diff: str) -> tuple[str, ...]:
-    """The files of a patch as a person is told of them: a new one is called so. Raises PatchSyntaxError."""
-    mark = {"created": " (new file)", "deleted": " (deleted)", "modified": ""}
-    return tuple(patch.path + mark[patch.kind] for patch in parse_patch(diff))
-
-
 class _Reader:
     """The lines, and where we are."""
 
