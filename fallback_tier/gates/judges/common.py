@@ -122,8 +122,8 @@ def _creation_problems(path: str, text: str, context: GateContext) -> Iterator[s
 
 def _is_ignored(path: str, context: GateContext) -> bool:
     """By the user's own rules too: who commits the fix goes by them. Raises ToolFailedError."""
-    ask = ["check-ignore", "--quiet", "--no-index", "--", path]
-    root, env = context.repo.root, USERS_CONFIGURATION
+    ask = ["check-ignore", "--quiet", "--no-index", "--", f"./{path}"]
+    root, env = context.repo.root, {**USERS_CONFIGURATION, "GIT_LITERAL_PATHSPECS": ""}
     told = context.clients.run("git", ask, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
     if told.exit_code not in {0, 1}:
         raise failed(f"git check-ignore in {root}", in_short(told.output))
