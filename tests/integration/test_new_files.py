@@ -1,4 +1,4 @@
-"""A fix whose plan makes a file, from the model's answer to the hand-over: every judge sees it as new code."""
+"""A plan that makes a file, from the model's answer to the hand-over: every judge sees it as new code."""
 
 import json
 import re
@@ -29,9 +29,19 @@ FILES = {
     "test_left.py": "import unittest\n\nimport left\n\n\nclass LeftTest(unittest.TestCase):\n"
     "    def test_pad(self):\n        self.assertEqual(left.pad('1'), 1)\n",
 }
-PROOF = "import left\ntry:\n    left.pad('print(1)')\nexcept ValueError:\n    raise SystemExit(0)\nraise SystemExit(1)\n"
+PROOF = """\
+import left
 
-MADE = SearchReplace(path="left/digits.py", old="", new="def only_digits(text):\n    return int(text)")
+try:
+    left.pad("print(1)")
+except ValueError:
+    raise SystemExit(0)
+raise SystemExit(1)
+"""
+
+MADE = SearchReplace(
+    path="left/digits.py", old="", new="def only_digits(text):\n    return int(text)"
+)
 USED = SearchReplace(
     path="left/core.py",
     old="def pad(text):\n    return eval(text)",
@@ -59,7 +69,9 @@ class Desk:
         (place / "advisory.json").write_text(osv("left"))
         (place / "proof.py").write_text(PROOF)
 
-    def fix(self, *plans: SourceEdit | str, options: tuple[str, ...] = (), form: str = "json") -> Ended:
+    def fix(
+        self, *plans: SourceEdit | str, options: tuple[str, ...] = (), form: str = "json"
+    ) -> Ended:
         self.server.seen.clear()
         self.server.replies.clear()
         for plan in plans:
@@ -101,7 +113,15 @@ def test_in_either_form_it_is_proved_and_its_patch_is_taken_by_git(desk: Desk) -
             for event in desk.events(ended.json["fix_id"], form)
             if event["kind"] == "GateJudged"
         }
-        for gate in ("applies", "declared_set", "policy", "capability", "imports", "proof", "tests"):
+        for gate in (
+            "applies",
+            "declared_set",
+            "policy",
+            "capability",
+            "imports",
+            "proof",
+            "tests",
+        ):
             assert verdicts[gate] == "passed", verdicts
     for key in ("diff", "patch_sha256", "edit_digest", "files"):
         assert found["json"][key] == found["blocks"][key], key

@@ -59,7 +59,14 @@ def test_a_new_use_in_the_patched_tree_is_caught_unless_declared(tmp_path: Path)
         ({"package.json": "{ }\n"}, GateStatus.PASSED),
         ({"run.rb": "g\n"}, GateStatus.SKIPPED),
     ],
-    ids=["new file", "in JavaScript", "new and harmless", "deleted", "manifest", "another language"],
+    ids=[
+        "new file",
+        "in JavaScript",
+        "new and harmless",
+        "deleted",
+        "manifest",
+        "another language",
+    ],
 )
 def test_files_that_come_and_go(
     tmp_path: Path, changes: dict[str, str | None], status: GateStatus

@@ -139,7 +139,10 @@ def test_valid(tmp_path: Path, plan: dict[str, Any]) -> None:
         (source(edit(), citations=["S1"] * (MAX_CITATIONS + 1)), "at most once: E1, S1, S2"),
         ({"action": "refuse", "reason": " "}, "`reason` is empty"),
         (source(edit(old="")), "`old` is empty, which is for a new file, and 'src/a.py' exists"),
-        (source(edit("pkg/__init__.py", "", "x = 1\n")), "'pkg/__init__.py' exists: copy into `old`"),
+        (
+            source(edit("pkg/__init__.py", "", "x = 1\n")),
+            "'pkg/__init__.py' exists: copy into `old`",
+        ),
         (
             source(edit("pkg/c.py", "", "x = 1\n"), edit("pkg/c.py", "", "x = 2\n")),
             "Edit 2: `old` is empty, which is for a new file, and 'pkg/c.py' exists",
@@ -149,7 +152,10 @@ def test_valid(tmp_path: Path, plan: dict[str, Any]) -> None:
         (source(edit("pkg/limits.py", "", "#!/bin/sh\n")), "a program of its own"),
         (source(edit("pkg/limits.py", "", "x = '\0'\n")), "NUL"),
         (source(edit("pkg/limits.py", "", "x" * (MAX_EDIT_BYTES + 1))), "16,384 bytes"),
-        (source(edit("pkg/limits.py", "", "def f(:\n")), "Edit 1 leaves 'pkg/limits.py' with a syntax"),
+        (
+            source(edit("pkg/limits.py", "", "def f(:\n")),
+            "Edit 1 leaves 'pkg/limits.py' with a syntax",
+        ),
         (source(edit("pkg/conftest.py", "", "x = 1\n")), "may not be made: it is a test"),
         (source(edit("pkg/settings.py", "", "x = 1\n")), "may not be made: something loads"),
         (source(edit("deps.lock", "", "x = 1\n")), "only source files"),

@@ -58,7 +58,8 @@ def test_beside_source_of_its_kind_a_file_may_be_made(repo: RepoContext, path: s
 LOADED = [
     "conftest.py", "pkg/conftest.py", "sitecustomize.py", "pkg/usercustomize.py", "pkg/x.pth",
     "setup.py", "pkg/setup.py", "noxfile.py", "pkg/toxfile.py", "tox.ini", "pytest.ini", "package.json",
-    "lib/package.json", "package-lock.json", "lib/yarn.lock", ".npmrc", "lib/.npmrc", ".env", ".eslintrc.js",
+    "lib/package.json", "package-lock.json", "lib/yarn.lock", ".npmrc", "lib/.npmrc", ".env",
+    ".eslintrc.js",
     "lib/.hidden.js", ".github/a.js", ".husky/a.js", "hooks/a.js", "lib/hooks/a.js", "jest.config.js",
     "lib/jest.setup.js", "vitest.config.ts", "src/vitest.config.ts", "lib/.mocharc.js", "lib/mocha.js",
     "lib/ava.config.js", "lib/babel.config.js", "lib/babel-preset.js", "lib/eslint.config.js",
@@ -169,7 +170,9 @@ NAMES = st.sampled_from(
     ["pkg", "lib", "Lib", "src", "read", "READ", "..", ".", "", ".git", "node_modules", "tests", "limits",
      "json", "index", "conftest", "yaml", "sub", "deep", "a b", "é", "\u212a", "ﬁle", "aux", "x:y", "~"]
 )  # fmt: skip
-ENDINGS = st.sampled_from(["", ".py", ".js", ".ts", ".d.ts", ".PY", ".pyi", ".pth", ".json", ".test.js"])
+ENDINGS = st.sampled_from(
+    ["", ".py", ".js", ".ts", ".d.ts", ".PY", ".pyi", ".pth", ".json", ".test.js"]
+)
 PATHS = st.builds(lambda parts, end: "/".join(parts) + end, st.lists(NAMES, max_size=4), ENDINGS)
 
 
