@@ -16,7 +16,8 @@
 
 Nothing is escaped: what stands between the markers is the code itself. A text is its lines joined by
 ``\\n``, without one at its end. Where no line stands for the new text, the old lines go with the last
-one's end: they are deleted, not emptied. Where none stands for the old text, the new one is a whole file.
+one's end: they are deleted, not emptied. Where none stands for the old text, or
+an empty one, the new text is a whole file.
 """
 
 import re
@@ -85,8 +86,8 @@ def write_blocks(plan: Plan) -> str:
 def write_edit(edit: SearchReplace) -> str:
     """One edit in this form. Raises ValueError as ``write_blocks`` does."""
     _checked("path", edit.path)
-    old, new = edit.old.split("\n") if edit.old else [], edit.new.split("\n")
-    if not edit.new and (not old or not old[-1]):
+    old, new = edit.old.split("\n"), edit.new.split("\n")
+    if not edit.new and not old[-1]:
         old, new = old[:-1], []
     for line in (*old, *new):
         if opens(line) or closes(line) or line.rstrip() == DIVIDER or line.endswith("\r"):
