@@ -24,13 +24,14 @@ _DECLARATIONS = (".pyi", ".d.ts", ".d.cts", ".d.mts")
 
 _BY_NAME = Place(
     "something loads a file of that name, or in such a folder, by itself",
-    folders=".* hook hooks migrations pages plugins *.egg-info",
+    folders=".* hook hooks migrations pages plugins management templatetags *.egg-info",
     files=".* __*__.* index.* main.* app.* server.* manage.py wsgi.py asgi.py conf.py settings.py"
-    " *_settings.py tasks.py fabfile.py locustfile.py toxfile.py pavement.py hatch_build.py"
-    " versioneer.py celeryconfig.py gunicorn* test*.* setup* config.* *.config.* *-config.* *.conf.*"
-    " *-preset.* jakefile.* cakefile.* babel* eslint* stylelint* prettier* commitlint* jest* vitest*"
-    " mocha* ava.* nyc.* tap.* karma* webpack* rollup* esbuild* vite.* ember-cli* brunch*"
-    " middleware.* instrumentation.* service-worker.* sw.* _app.* _document.*",
+    " *_settings.py env.py admin.py apps.py models.py urls.py tasks.py fabfile.py locustfile.py"
+    " toxfile.py pavement.py hatch_build.py versioneer.py celeryconfig.py gunicorn* test*.* setup*"
+    " config.* *.config.* *-config.* *.conf.* *-preset.* jakefile.* cakefile.* knexfile.*"
+    " codegen.* typedoc.* babel* eslint* stylelint* prettier* commitlint* jest* vitest* mocha*"
+    " ava.* nyc.* tap.* karma* webpack* rollup* esbuild* vite.* ember-cli* brunch* middleware.*"
+    " instrumentation.* service-worker.* sw.* _app.* _document.*",
 )
 _BESIDE = Place(
     "no product source lies in such a folder",

@@ -20,6 +20,7 @@ from tests.e2e.command import Ended, osv, repository, run
 from tests.fakes.messages_server import Server, answer, messages_server
 from tests.fakes.repository import git
 from tests.integration import gate_setup
+from tests.integration import test_own_code as own_code
 
 FLAW = "def pad(text):\n    return eval(text)\n"
 FILES = {
@@ -250,6 +251,29 @@ def test_only_own_code_is_told_that_a_file_can_be_made(desk: Desk) -> None:
     desk.fix(refusal, options=("--dry-run", "--json"))
     assert said.search(json.dumps(desk.server.seen[0].body["messages"]))
     assert not said.search(json.dumps(desk.server.seen[0].body["system"]))
+
+
+@pytest.mark.sandbox
+def test_in_the_sandbox_a_new_file_is_found_by_what_is_there(tmp_path: Path) -> None:
+    gate_setup.needs_sandbox()
+    manifest = {"name": "left", "version": "1.0.0", "scripts": {"test": "node test.js"}}
+    desk = own_code.Desk(tmp_path, own_code.NPM | {"package.json": json.dumps(manifest)}, "npm")
+    made = SearchReplace(path="digits.js", old="", new="module.exports = text => Number(text)")
+    wrong = made.model_copy(update={"new": "module.exports = text => String(text)"})
+    used = SearchReplace(
+        path="index.js",
+        old="module.exports = text => eval(text)",
+        new="module.exports = require('./digits.js')",
+    )
+    script = [planned(one, used).model_dump(mode="json") for one in (wrong, made)]
+    for plan in script:
+        plan["citations"] = []
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    ended = desk.fix()
+    assert ended.code == exit_codes.PATCHED, ended
+    assert ended.json["attempts"] == 2, "without the right file the tests fail"
+    assert git(desk.repo, "status", "--porcelain") == " M index.js\n?? digits.js\n"
+    assert desk.is_intact()
 
 
 # --- Delivered, or interrupted --------------------------------------------------------------------

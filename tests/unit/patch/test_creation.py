@@ -72,6 +72,7 @@ LOADED = [
     "lib/test-a.js", "tests/a.py", "lib/test/a.js", "src/a.spec.ts", "lib/__mocks__/a.js",
     "node_modules/x/b.js", "lib/node_modules/b.js", "pkg/migrations/a.py", "src/pages/a.ts",
     "lib/service-worker.js", "src/middleware.ts", "Makefile", "lib/Dockerfile", "pkg/conf.py",
+    "pkg/env.py", "pkg/admin.py", "pkg/management/a.py", "lib/knexfile.js",
     "pkg/hatch_build.py", "lib/setup-env.js",
 ]  # fmt: skip
 
