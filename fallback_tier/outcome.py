@@ -148,11 +148,20 @@ class Remediation(Frozen):
 
 
 class SearchReplace(Frozen):
-    """Replace ``old``, found exactly once in ``path``, by ``new``. Never a diff the model typed."""
+    """Replace ``old``, found exactly once in ``path``, by ``new``. Never a diff the model typed.
+
+    An empty ``old`` makes a file that does not exist: ``new`` is its whole text (ADR-0054). Only a
+    ``SourceEdit`` may hold such an edit.
+    """
 
     path: RelativePath
-    old: str = Field(min_length=1)
+    old: str
     new: str
+
+    @property
+    def makes_file(self) -> bool:
+        """Is it a new file?"""
+        return not self.old
 
 
 class _Plan(Frozen):

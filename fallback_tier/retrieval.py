@@ -8,11 +8,24 @@ of one record that is shown to a model, with the scores that brought it there. A
 import json
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
 from fallback_tier.outcome import SearchReplace
+
+
+def _of_a_file(edit: SearchReplace) -> SearchReplace:
+    """Replay needs the content that an edit was made on, and a new file has none (ADR-0013)."""
+    if edit.makes_file:
+        raise ValueError("an example's edit has an `old` text")
+    return edit
+
+
+#: An edit of a file that was there.
+ExampleEdit = Annotated[SearchReplace, AfterValidator(_of_a_file)]
 
 
 class ExampleOrigin(StrEnum):
@@ -54,7 +67,7 @@ class SolvedExample(Frozen):
     cwe: tuple[str, ...] = ()
     #: Lower-case name of the language of the edits (``python``, ``javascript``, ``typescript``).
     language: str = ""
-    edits: tuple[SearchReplace, ...]
+    edits: tuple[ExampleEdit, ...]
     file_sha256: Mapping[str, Digest]
     provenance: ExampleProvenance
     licence: str

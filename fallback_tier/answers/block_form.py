@@ -16,7 +16,8 @@
 
 Nothing is escaped: what stands between the markers is the code itself. A text is its lines joined by
 ``\\n``, without one at its end. Where no line stands for the new text, the old lines go with the last
-one's end: they are deleted, not emptied.
+one's end: they are deleted, not emptied. Where none stands for the old text, or
+an empty one, the new text is a whole file.
 """
 
 import re

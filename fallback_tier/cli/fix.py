@@ -30,6 +30,7 @@ from fallback_tier.handover.delivery import deliver
 from fallback_tier.handover.headline import headline
 from fallback_tier.installed import look_at
 from fallback_tier.outcome import Applied
+from fallback_tier.patch.diff import new_files
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Services, open_services
 from fallback_tier.wiring.gates import check_proofs
@@ -242,7 +243,9 @@ def report_patch(application: Applied, console: Console, landed: Landed) -> None
             said = "no branch was made, this very patch is on the same base commit already: branch"
         line(console, f"  {said} {safe(where.branch)}: {where.commit[:12]}")
     elif landed.delivered:
-        files = safe(", ".join(application.files))
+        made = new_files(application.diff)
+        told = (f"{path} (new)" if path in made else path for path in application.files)
+        files = safe(", ".join(told))
         line(console, f"  on the working tree, not committed: {files}")
     else:
         print_patch(application.diff)

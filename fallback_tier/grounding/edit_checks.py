@@ -9,7 +9,8 @@ from typing import Final
 
 from fallback_tier.errors import EditError, RepositoryError
 from fallback_tier.outcome import SearchReplace
-from fallback_tier.patch.edits import replace_in_plan
+from fallback_tier.patch.creation import creation_reason, text_reason
+from fallback_tier.patch.edits import new_file_text, replace_in_plan
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.prompt.redact import redact_secrets
@@ -43,20 +44,24 @@ def quoted(text: str) -> str:
 
 
 def edit_problems(
-    edits: Sequence[SearchReplace], repo: RepoContext, plugin: EcosystemPlugin
+    edits: Sequence[SearchReplace],
+    repo: RepoContext,
+    plugin: EcosystemPlugin,
+    *,
+    may_make_files: bool,
 ) -> tuple[str, ...]:
     """Every problem of a plan's edits, one sentence each that names the edit. Never raises.
 
     The first problem of each edit, all in order on the texts that the ones before leave. Only where
     there is none: a file that parsed, and with the edits doesn't (code in another language, an
-    unclosed brace).
+    unclosed brace). ``may_make_files``: an edit without ``old`` makes a new one.
     """
     if len(edits) > MAX_EDITS:
         return (
             f"The plan has {len(edits)} edits; the limit is {MAX_EDITS}: keep the essential ones.",
         )
     size = sum(len(edit.old.encode()) + len(edit.new.encode()) for edit in edits)
-    texts = _Texts(repo, plugin)
+    texts = _Texts(repo, plugin, may_make_files)
     found = [
         f"Edit {number}: {problem}"
         for number, edit in enumerate(edits, start=1)
@@ -83,10 +88,13 @@ class _Texts:
 
     repo: RepoContext
     plugin: EcosystemPlugin
+    may_make_files: bool
     files: dict[str, _File] = field(default_factory=dict)
 
     def apply(self, number: int, edit: SearchReplace) -> str | None:
         """Make one edit; or its first problem."""
+        if edit.makes_file:
+            return self._make(number, edit)
         if edit.path not in self.files:
             problem = self._path(edit.path)
             if problem is not None:
@@ -107,6 +115,28 @@ class _Texts:
         file.edits.append(number)
         return None
 
+    def _make(self, number: int, edit: SearchReplace) -> str | None:
+        """A new file, which is code of its own from its first line on; or its first problem."""
+        name = quoted(edit.path)
+        if self.repo.has(edit.path) or edit.path in self.files:
+            return (
+                f"`old` is empty, which is for a new file, and {name} exists: copy into `old` the text that"
+                " `new` replaces, or name another path."
+            )
+        if not self.may_make_files:
+            return f"{name} may not be made: only a source_edit makes a file."
+        reason = self._barred(edit.path) or creation_reason(edit.path, self.repo)
+        if reason is None and self.repo.tree.entry(PurePosixPath(edit.path)) is not None:
+            reason = "something is there that git does not track"
+        if reason is None:
+            reason = text_reason(edit.new)
+        if reason is not None:
+            return f"{name} may not be made: {reason}. Edit a file that the prompt shows instead."
+        problem = _texts(edit)
+        if problem is None:
+            self.files[edit.path] = _File("", new_file_text(edit), [number])
+        return problem
+
     def broken(self) -> list[str]:
         """The files that the edits leave with a syntax error which they didn't have."""
         return [
@@ -117,18 +147,21 @@ class _Texts:
 
     def _path(self, path: str) -> str | None:
         """Why this path can't be edited: place, then kind, then presence."""
-        reason = forbidden_reason(path)
-        if reason is None:
-            reason = recipe_only_reason(path)
-        if reason is None and (
-            path in self.repo.manifests or self.plugin.editable_keys(path) is not None
-        ):
-            reason = "it is a dependency manifest (use dependency_bump or override)"
+        reason = self._barred(path)
         if reason is not None:
             return f"{quoted(path)} may not be changed: {reason}."
         if not self.repo.has(path):
             return f"{quoted(path)} is not a tracked file: name one that the prompt shows."
         return None
+
+    def _barred(self, path: str) -> str | None:
+        """Why no plan may touch this path, whatever is there."""
+        reason = forbidden_reason(path) or recipe_only_reason(path)
+        if reason is None and (
+            path in self.repo.manifests or self.plugin.editable_keys(path) is not None
+        ):
+            reason = "it is a dependency manifest (use dependency_bump or override)"
+        return reason
 
 
 def _texts(edit: SearchReplace) -> str | None:

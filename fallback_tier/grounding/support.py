@@ -136,6 +136,9 @@ def _version_claim(plan: DependencyBump | Override) -> str:
 
 def _edit_claim(number: int, edit: SearchReplace) -> str:
     """What an edit asserts by being made."""
+    if edit.makes_file:
+        made = f"makes the new file {edit.path} with {_quoted(edit.new)}"
+        return f"Edit {number} {made}; the advisory and the code shown call for it."
     change = (
         f"replaces {_quoted(edit.old)} in {edit.path} by {_quoted(edit.new)}"
         if edit.new

@@ -19,7 +19,7 @@ from fallback_tier.advisory import (
 )
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.grounding.edit_checks import edit_problems, quoted
-from fallback_tier.outcome import DependencyBump, Override, Plan, Refuse
+from fallback_tier.outcome import DependencyBump, Override, Plan, Refuse, SourceEdit
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
@@ -67,7 +67,8 @@ def check_plan(
         problems.append(_OWN_CODE)
     elif isinstance(plan, DependencyBump | Override):
         problems += _version(plan, advisory, plugin.name)
-    problems += edit_problems(plan.edits, repo, plugin)
+    may_make_files = isinstance(plan, SourceEdit)
+    problems += edit_problems(plan.edits, repo, plugin, may_make_files=may_make_files)
     if len(problems) > MAX_PROBLEMS:
         more = len(problems) - MAX_PROBLEMS
         problems[MAX_PROBLEMS:] = [f"There are {more} more problems of these kinds."]

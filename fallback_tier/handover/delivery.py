@@ -36,6 +36,11 @@ def deliver(application: Applied, repo: RepoContext, clients: ClientRunner) -> N
             f"{repo.root} was changed while the fix was being proved: {now.dirty[0]}.",
             next_step="Commit or stash it, and run the fix again.",
         )
+    if (taken := _in_the_way(application, repo)) is not None:
+        raise RepositoryError(
+            f"{repo.root} has a file {taken!r} that git does not track, where the fix makes one.",
+            next_step="Move it away, and run the fix again; the proved patch is in the evidence store.",
+        )
     with tempfile.NamedTemporaryFile("wb", suffix=".patch") as file:
         file.write(application.diff.encode())
         file.flush()
@@ -51,6 +56,12 @@ def deliver(application: Applied, repo: RepoContext, clients: ClientRunner) -> N
             f"git could not put the proved patch on {repo.root}: {done.output.strip()}",
             next_step=put_back(application, repo, clients),
         )
+
+
+def _in_the_way(application: Applied, repo: RepoContext) -> str | None:
+    """What stands where the patch makes a file: a person's, which ``put_back`` would take for ours."""
+    made = (path for path in application.files if not repo.has(path))
+    return next((path for path in made if os.path.lexists(repo.root / path)), None)
 
 
 def put_back(application: Applied, repo: RepoContext, clients: ClientRunner) -> str:
@@ -71,7 +82,7 @@ def put_back(application: Applied, repo: RepoContext, clients: ClientRunner) -> 
     )
     if restored.ok:
         return "The working tree was put back as it was; use --dry-run to print the patch."
-    names = " ".join(application.files)
+    names = " ".join(filter(repo.has, application.files))
     return f"Free some space, then put the tree back: `git checkout -- {names}`."
 
 

@@ -17,6 +17,7 @@ from fallback_tier.handover.confidence import confidence
 from fallback_tier.handover.headline import headline
 from fallback_tier.handover.markdown import block, inline
 from fallback_tier.outcome import AttemptSummary
+from fallback_tier.patch.diff import new_files
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -57,6 +58,7 @@ def pull_request_body(subject: Subject) -> str:
         subject=subject,
         result=result,
         application=result.application,
+        new_files=new_files(result.application.diff),
         confidence=confidence(result),
         headline=headline(result),
         shown=not isinstance(result, Patched),

@@ -1,6 +1,7 @@
 """Unified diffs in git's own form, computed by us from the text before and after."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -15,6 +16,10 @@ from fallback_tier.patch.paths import unsafe_reason
 CONTEXT_LINES = 3
 
 NO_NEWLINE = "\\ No newline at end of file"
+
+
+#: A header of ours that makes a file. No line of a file begins so: those of a hunk have a mark in front.
+_NEW_FILE = re.compile(r"^diff --git a/(.+) b/\1\nnew file mode ", re.MULTILINE)
 
 
 def unified_diff(file_changes: Sequence[FileChange]) -> str:
@@ -33,6 +38,11 @@ def unified_diff(file_changes: Sequence[FileChange]) -> str:
                 next_step="Merge the changes of a file before making the diff.",
             )
     return "".join(_block(change) for change in ordered if change.before != change.after)
+
+
+def new_files(diff: str) -> frozenset[str]:
+    """The files that a diff of ours makes."""
+    return frozenset(_NEW_FILE.findall(diff))
 
 
 def patch_digest(diff: str) -> Digest:

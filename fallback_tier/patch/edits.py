@@ -2,7 +2,8 @@
 
 A model's slips in white space are forgiven where they leave one place (``patch.loose``); everything else
 must be exact. Line ends are not the model's business: edits are typed with ``\\n`` and match a CRLF file
-too; what they insert gets the line ends of the place where it lands.
+too; what they insert gets the line ends of the place where it lands. A new file has plain ones, and its
+last line is ended.
 """
 
 import re
@@ -52,8 +53,10 @@ def merge_edits(
 ) -> Merged:
     """A recipe's changes (or none) with a plan's edits on top, one change a path, sorted by path.
 
-    As ``apply_edits``, but each edit as ``replace_in_plan`` does. An edit of a file that the recipe
-    changed sees the recipe's text. Files that end as they began are left out.
+    As ``apply_edits``, but each edit as ``replace_in_plan`` does, and one without ``old`` makes its file,
+    which later ones may edit; EditError where that exists. An edit of a file that the recipe changed sees
+    the recipe's text. Files that end as they began are left out. Whether a file *may* be made is not asked
+    here (``creation``).
     """
     return _merge(repo, changes, edits, replace_in_plan)
 
@@ -68,6 +71,9 @@ def _merge(
     loose: list[str] = []
     for number, edit in enumerate(edits, start=1):
         change = merged.get(edit.path)
+        if edit.makes_file:
+            merged[edit.path] = _made(repo, edit, is_known=change is not None)
+            continue
         if change is None:
             text = repo.read_text(edit.path)
             change = FileChange(path=edit.path, before=text, after=text)
@@ -86,6 +92,22 @@ def _merge(
             next_step="Send edits whose `new` differs from `old`, or refuse.",
         )
     return Merged(changed, tuple(loose))
+
+
+def new_file_text(edit: SearchReplace) -> str:
+    """The text of the file that an edit makes, the same whichever form the plan was written in: plain line
+    ends, the last line ended."""
+    text = _unix(edit.new)
+    return text if not text or text.endswith("\n") else f"{text}\n"
+
+
+def _made(repo: RepoContext, edit: SearchReplace, *, is_known: bool) -> FileChange:
+    if is_known or repo.has(edit.path):
+        raise EditError(
+            f"An edit of {edit.path!r} has no old text, which is for a new file, and this one exists.",
+            next_step="Copy into `old` the text of the file that `new` replaces, or name another path.",
+        )
+    return FileChange(path=edit.path, before=None, after=new_file_text(edit))
 
 
 def replace_in_plan(text: str, edit: SearchReplace) -> Replaced:

@@ -25,7 +25,7 @@ from fallback_tier.patch.paths import folded, unsafe_reason
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """Folders (by name, at any depth) and files (by glob) that share one reason."""
 
     reason: str
@@ -46,7 +46,7 @@ def _matcher(globs: str) -> re.Pattern[str]:
     return re.compile("|".join(translate(glob) for glob in globs.split()) or "(?!)")
 
 
-_CI = _Place(
+_CI = Place(
     "it is CI or release configuration, which judges and publishes the fix",
     folders=".github .gitlab .gitea .forgejo .circleci .azure-pipelines .azuredevops .buildkite"
     " .teamcity .semaphore .tekton .woodpecker .drone .ci .jenkins",
@@ -54,11 +54,11 @@ _CI = _Place(
     " .cirrus.* bitbucket-pipelines.y*ml appveyor.y*ml .appveyor.y*ml cloudbuild.* buildspec*.y*ml"
     " wercker.y*ml codemagic.y*ml codecov.y*ml .codecov.y*ml",
 )
-_GIT = _Place(
+_GIT = Place(
     "it steers git itself (attributes, ignores, modules, hooks)",
     folders=".git*",
 )
-_HOOKS = _Place(
+_HOOKS = Place(
     "it runs or is read by itself when someone enters, installs or starts the project",
     folders=".husky .yarn .vscode .idea .devcontainer .direnv node_modules site-packages"
     " .venv __pycache__",
@@ -68,22 +68,22 @@ _HOOKS = _Place(
     " .pre-commit-config.y*ml lefthook*.y*ml .lefthook*.y*ml .lintstagedrc* .python-version .nvmrc"
     " .node-version .tool-versions .mise.toml mise.toml",
 )
-_BUILD = _Place(
+_BUILD = Place(
     "it decides how the project is built or checked, and with that what the gates prove",
     files="makefile gnumakefile *.mk justfile taskfile.y*ml rakefile gruntfile.* gulpfile.*"
     " noxfile.py dodo.py tsconfig*.json jsconfig.json babel.config.* .babelrc*"
     " vite.config.* mypy.ini .mypy.ini pyrightconfig.json",
 )
-_OURS = _Place(
+_OURS = Place(
     "it says which gates of the project's own a fix is put to",
     files=".fallback-tier.toml",
 )
-_IMAGE = _Place(
+_IMAGE = Place(
     "it is an image recipe, which no gate of ours builds, so that a change there can't be proved",
     files="dockerfile dockerfile.* *.dockerfile containerfile containerfile.* docker-compose*.y*ml"
     " compose.y*ml compose.*.y*ml .dockerignore",
 )
-_TESTS = _Place(
+_TESTS = Place(
     "it is a test or test configuration; a fix is judged by the tests of the base commit",
     folders="tests test __tests__ spec specs e2e __mocks__ __snapshots__",
     files="test_*.py *_test.py *_tests.py tests.py test.py conftest.py pytest.ini .pytest.ini"
@@ -101,12 +101,12 @@ _TESTS = _Place(
 #: In this order: the first reason that fits is the one that is told.
 _FORBIDDEN = (_CI, _GIT, _HOOKS, _BUILD, _OURS, _IMAGE)
 
-_LOCKS = _Place(
+_LOCKS = Place(
     "it is a lock file; only a package client writes those (use dependency_bump or override)",
     files="package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb"
     " uv.lock poetry.lock pipfile.lock pdm.lock pylock*.toml",
 )
-_MANIFESTS = _Place(
+_MANIFESTS = Place(
     "it is a dependency manifest; only a recipe changes it, by its keys (use dependency_bump or override)",
     files="package.json requirements*.txt requirements*.in *requirements.txt *requirements.in"
     " constraints*.txt constraints*.in pyproject.toml setup.cfg setup.py pipfile environment.y*ml",
@@ -122,7 +122,7 @@ def forbidden_reason(path: str) -> str | None:
     unsafe = unsafe_reason(path)
     if unsafe is not None:
         return unsafe
-    components = _components(path)
+    components = components_of(path)
     for place in _FORBIDDEN:
         if place.holds(components):
             return place.reason
@@ -133,7 +133,7 @@ def forbidden_reason(path: str) -> str | None:
 
 def recipe_only_reason(path: str) -> str | None:
     """Why only a recipe may change ``path`` (a manifest, a lock file); None for any other file."""
-    name = _components(path)[-1:]
+    name = components_of(path)[-1:]
     for place in (_LOCKS, _MANIFESTS):
         if place.holds(name):
             return place.reason
@@ -160,5 +160,6 @@ def check_policy(
     return tuple(problems)
 
 
-def _components(path: str) -> list[str]:
+def components_of(path: str) -> list[str]:
+    """A path's parts as ``Place.holds`` compares them."""
     return [folded(component) for component in path.split("/")]

@@ -107,7 +107,9 @@ def _edits_text(plan: Plan) -> str:
     """Every edit whole: what a claim only quotes."""
     edits = () if isinstance(plan, Refuse) else plan.edits
     return "\n".join(
-        f"Edit {number} in {edit.path}\nreplaces:\n{edit.old}\nby:\n{edit.new}"
+        f"Edit {number} makes the new file {edit.path}:\n{edit.new}"
+        if edit.makes_file
+        else f"Edit {number} in {edit.path}\nreplaces:\n{edit.old}\nby:\n{edit.new}"
         for number, edit in enumerate(edits, 1)
     )
 

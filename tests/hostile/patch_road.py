@@ -7,6 +7,7 @@ files and the dependencies of one manifest, as plain files of the same mode, and
 import json
 import os
 import random
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ FILES = {
     "f.py": "a\n",
     "g.py": "a\n",
     "f": "a\n",
+    "src/__init__.py": "a\n",
     "src/app.py": "".join(f"line {number}\n" for number in range(30)),
     "run.sh": "a\n",
     "README.md": "a\n",
@@ -49,8 +51,8 @@ FILES = {
     "Dockerfile": "a\n",
     "Jenkinsfile": "a\n",
 }
-#: Plain source: what a fix may change, and folders in which it may make files.
-FREE = frozenset({"f.py", "g.py", "f", "src/app.py", "run.sh", "README.md"})
+#: Plain source: what a fix may change.
+FREE = frozenset({"f.py", "g.py", "f", "src/app.py", "src/__init__.py", "run.sh", "README.md"})
 
 
 class Ecosystem(FakeEcosystem):
@@ -133,7 +135,13 @@ def _may_change(path: str, was: tuple[int, bytes] | None, now: tuple[int, bytes]
         return False
     if now and (not stat.S_ISREG(now[0]) or (was is None and now[0] & 0o111)):
         return False
-    return path in FREE or (was is None and not _is_special(path))
+    return path in FREE or (was is None and now is not None and _may_be_new(path, now[1]))
+
+
+def _may_be_new(path: str, content: bytes) -> bool:
+    """Only a module beside those of the one package here."""
+    module = re.fullmatch(r"src/\w+\.py", path)
+    return bool(module and content.strip() and content[:2] != b"#!" and not _is_special(path))
 
 
 def _is_special(path: str) -> bool:

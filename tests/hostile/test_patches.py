@@ -363,18 +363,26 @@ CONTENT = {
     "over a file": created("f.py"),
     "other text": block("g.py", hunk="@@ -1 +1 @@\n-other\n+b\n"),
     "elsewhere": made("src/app.py", "x\n", "line 7\n"),
+    "made in a new folder": made("src/new/deep.py", "x = 1\n"),
+    "made empty": made("src/empty.py", ""),
+    "made a program": made("src/deep.py", "#!/bin/sh\n"),
+    "made beside no source": made("deep.py", "x = 1\n"),
+    "made in another language": made("src/deep.js", "x\n"),
+    "made no source": made("NOTES.md", "x\n"),
+    "made in other letters": made("src/APP.py", "x = 1\n"),
+    "made a library's": made("src/json.py", "x = 1\n"),
+    "made a package": made("src/app/__init__.py", "x = 1\n"),
 }
 HOSTILE = {**MALFORMED, **FORBIDDEN, **CONTENT}
 # The plugin's own recipe writes this one: the road declares it, and asks where it fetches from.
 del HOSTILE["undeclared lock"]
 BENIGN = {
     "edited": made("src/app.py", FILES["src/app.py"].replace("line 7", "seven")),
-    "made": made("src/new/deep.py", "x = 1\n"),
-    "made empty": made("src/empty.py", ""),
+    "made": made("src/deep.py", "x = 1\n"),
     "deleted": made("g.py", None),
     "executable kept": made("run.sh", "b\n"),
     "no newline": made("f.py", "b"),
-    "several": unified_diff([c for c in CHANGES if c.path in {"src/new.py", "src/new_empty.py"}]),
+    "several": made("src/new.py", "x = 1\n") + made("src/newer.py", "x = 2\n"),
     "other letters": created("src/\u00e9.py"),
     "dependency": made("package.json", MANIFEST.replace("1.0.0", "1.0.1")),
     "lock": made("package-lock.json", "b\n"),

@@ -99,6 +99,17 @@ def test_only_what_the_compiler_did_not_say_before_fails(
     assert verdict.log == "src/app.ts(4,1): error TS2322: export const b = 2; // BAD now"
 
 
+def test_the_compiler_has_not_heard_of_a_new_file_before(
+    tmp_path: Path, registry: Registry
+) -> None:
+    """The same line excuses nothing there."""
+    change = {"src/names.ts": "export const a = 1; // BAD before\n"}
+    with patched(tmp_path, typed(), change, about=OWN, manifests=NPM) as case:
+        verdict = only(at(registry, case), npm_gates(), "resolves", "typecheck")
+    assert verdict.failure_kind is FailureKind.BUILD_FAILED
+    assert verdict.log.startswith("src/names.ts(1,1): error TS2322")
+
+
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
@@ -178,6 +189,14 @@ def test_types_are_compared_with_the_base_commit(tmp_path: Path, registry: Regis
         verdict = only(at(registry, case), pypi_gates(), "typecheck")
     assert verdict.failure_kind is FailureKind.BUILD_FAILED
     assert verdict.log == "app/__init__.py:3: error: b = 2  # BAD now  [misc]"
+
+
+def test_types_of_a_new_file_are_all_new(tmp_path: Path, registry: Registry) -> None:
+    change = {"app/names.py": "a = 1  # BAD before\n"}
+    with patched(tmp_path, TYPED, change, about=OWN_PYTHON) as case:
+        verdict = only(at(registry, case), pypi_gates(), "typecheck")
+    assert verdict.failure_kind is FailureKind.BUILD_FAILED
+    assert verdict.log == "app/names.py:1: error: a = 1  # BAD before  [misc]"
 
 
 @pytest.mark.parametrize(

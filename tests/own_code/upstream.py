@@ -15,8 +15,10 @@ from fallback_plugins.solved_examples.line_edits import edits_between, split_lin
 from fallback_tier.errors import EditError
 from fallback_tier.grounding.edit_checks import MAX_EDIT_BYTES, MAX_EDITS, MAX_EDITS_BYTES
 from fallback_tier.outcome import SearchReplace
-from fallback_tier.patch.edits import replace_once
+from fallback_tier.patch.creation import creation_reason, text_reason
+from fallback_tier.patch.edits import new_file_text, replace_once
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
+from fallback_tier.repo import RepoContext
 from tests.own_code.checkout import Checkout
 
 #: Files that tell of a fix instead of being one.
@@ -32,7 +34,8 @@ _RENAMED = re.compile(r"^rename from (.+)$", re.MULTILINE)
 class Unsayable(StrEnum):
     """Why no plan can say the fix."""
 
-    NEW_FILE = "needs a new file"
+    NEW_FILE = "needs a new file that no plan may make"
+    FILLED_FILE = "fills an empty file"
     MOVED_FILE = "needs a file moved or deleted"
     NOT_TEXT = "a file is no text"
     TOO_LARGE = "larger than a plan may be"
@@ -41,16 +44,24 @@ class Unsayable(StrEnum):
 
 
 class FileFix(Frozen):
-    """One file before the fix, line ends as found, and after it with plain ones."""
+    """One file before the fix, line ends as found, and after it with plain ones. ``is_new``: there is none
+    before it (``before`` is empty)."""
 
     path: str
     before: str
     after: str
+    is_new: bool = False
 
     @property
     def edits(self) -> tuple[SearchReplace, ...]:
         """Raises EditError where search and replace can't say it."""
-        return edits_between(self.path, self.before, self.after)
+        return self.edits_to(self.after)
+
+    def edits_to(self, text: str) -> tuple[SearchReplace, ...]:
+        """The edits after which the file has another text. Raises EditError."""
+        if self.is_new:
+            return (SearchReplace(path=self.path, old="", new=text),)
+        return edits_between(self.path, self.before, text)
 
 
 class Fix(Frozen):
@@ -92,7 +103,7 @@ def _said(
     try:
         edits = [edit for file in files for edit in file.edits]
     except EditError:
-        problems.append(Unsayable.NEW_FILE)  # an empty file is filled
+        problems.append(Unsayable.FILLED_FILE)
     if not problems and not edits:
         problems.append(Unsayable.NOTHING)
     if not problems and too_large(edits):
@@ -116,7 +127,7 @@ def too_large(edits: Sequence[SearchReplace]) -> bool:
 def applied(text: str, edits: Iterable[SearchReplace]) -> str:
     """A text with edits made as the tool makes them. Raises EditError."""
     for edit in edits:
-        text = replace_once(text, edit)
+        text = new_file_text(edit) if edit.makes_file else replace_once(text, edit)
     return text
 
 
@@ -136,7 +147,7 @@ def _is_exact(
 def _file(path: str, parts: Sequence[Hunk | LeftOut], checkout: Checkout) -> FileFix | Unsayable:
     reasons = {part.reason for part in parts if isinstance(part, LeftOut)}
     if LeftOutReason.NEW_FILE in reasons:
-        return Unsayable.NEW_FILE
+        return _new_file(path, checkout)
     if LeftOutReason.DELETED_FILE in reasons:
         return Unsayable.MOVED_FILE
     before = text_of(checkout.root / path)
@@ -150,6 +161,28 @@ def _file(path: str, parts: Sequence[Hunk | LeftOut], checkout: Checkout) -> Fil
     if after is None:
         return Unsayable.NOT_THE_DIFF
     return FileFix(path=path, before=before, after=after.replace("\r\n", "\n"))
+
+
+def _new_file(path: str, checkout: Checkout) -> FileFix | Unsayable:
+    """A file that only the fix's commit has, if a plan may make it."""
+    content = checkout.at_fix(path)
+    if content is None:
+        return Unsayable.NOT_THE_DIFF
+    try:
+        text = _plain(content.decode("utf-8"))
+    except UnicodeDecodeError:
+        return Unsayable.NOT_TEXT
+    repo = RepoContext(
+        root=checkout.root,
+        base_commit=checkout.fix_commit,
+        tracked_files=checkout.tracked,
+        manifests=(),
+        fix_id="own-code",
+        gate_transition_id="own-code",
+    )
+    if creation_reason(path, repo) or text_reason(text):
+        return Unsayable.NEW_FILE
+    return FileFix(path=path, before="", after=text, is_new=True)
 
 
 def patched(before: str, parts: Sequence[Hunk]) -> str | None:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import PurePosixPath
 
 from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples.line_edits import Change, edits_between, split_lines
+from fallback_plugins.solved_examples.line_edits import Change, split_lines
 from fallback_tier.errors import EditError
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
@@ -79,7 +79,7 @@ class Wrong(Frozen):
 
 def wrong_plans(fix: Fix, checkout: Checkout) -> tuple[Wrong, ...]:
     """Four, each another kind; fewer where too little of the repository is in a language that is read."""
-    known = [file for file in fix.files if grammar_of(file.path)]
+    known = [file for file in fix.files if grammar_of(file.path) and not file.is_new]
     made: dict[Kind, tuple[SearchReplace, ...] | None] = {
         Kind.UNRELATED: _unrelated(fix, checkout),
         Kind.COMMENT: _first(known, _comment),
@@ -251,7 +251,7 @@ def _parses(file: FileFix, text: str) -> bool:
 
 def _edits(file: FileFix, text: str) -> tuple[SearchReplace, ...]:
     try:
-        return edits_between(file.path, file.before, text)
+        return file.edits_to(text)
     except EditError:
         return ()
 

@@ -207,7 +207,8 @@ def _tried(diff: str) -> Iterator[str]:
             old, new = (text[4:].split("\t")[0] for text in (line, following))
             path = old.removeprefix("a/") if new == "/dev/null" else new.removeprefix("b/")
             generated = _GENERATED.fullmatch(PurePosixPath(path).name) is not None
-            yield f"  {path}" + (" (by the package client)" if generated else "")
+            made = " (a new file)" if old == "/dev/null" else ""
+            yield f"  {path}{made}" + (" (by the package client)" if generated else "")
         elif line.startswith(("+++ b/", "+++ /dev/null")):
             continue
         elif line[:1] in {"-", "+"} and line[1:].strip() and not generated:

@@ -17,7 +17,14 @@ from fallback_tier.errors import RepositoryError
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.gates.judges.capability import CapabilityGate
 from fallback_tier.gates.judges.patched_file import patched_text
+from fallback_tier.gates.trees.isolation import (
+    GIT_TIMEOUT_S,
+    USERS_CONFIGURATION,
+    failed,
+    in_short,
+)
 from fallback_tier.limits import MAX_FILE_BYTES
+from fallback_tier.patch.creation import creation_reason, text_reason
 from fallback_tier.patch.policy import check_policy
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.tree import RawChange
@@ -90,6 +97,8 @@ class PolicyGate:
         after = patched_text(context, path)
         if after is None:
             yield f"{path!r} is not UTF-8 text of at most {MAX_FILE_BYTES:,} bytes."
+        elif change.status == "A" and not check_policy([path]):
+            yield from _creation_problems(path, after, context)
         elif keys is not None:
             try:
                 before = context.repo.read_text(path)
@@ -97,6 +106,28 @@ class PolicyGate:
                 yield error.problem
             else:
                 yield from _manifest_problems(path, keys, before, after)
+
+
+def _creation_problems(path: str, text: str, context: GateContext) -> Iterator[str]:
+    """What else is against a new file: far more than against an edit (``patch.creation``).
+
+    One that git ignores would be left out when a person commits the fix, so that half of it were there.
+    """
+    reason = creation_reason(path, context.repo) or text_reason(text)
+    if reason is None and _is_ignored(path, context):
+        reason = "git ignores files of that name here, so that a commit would leave it out"
+    if reason is not None:
+        yield f"{path!r} may not be made: {reason}."
+
+
+def _is_ignored(path: str, context: GateContext) -> bool:
+    """By the user's own rules too: who commits the fix goes by them. Raises ToolFailedError."""
+    ask = ["check-ignore", "--quiet", "--no-index", "--", f"./{path}"]
+    root, env = context.repo.root, {**USERS_CONFIGURATION, "GIT_LITERAL_PATHSPECS": ""}
+    told = context.clients.run("git", ask, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
+    if told.exit_code not in {0, 1}:
+        raise failed(f"git check-ignore in {root}", in_short(told.output))
+    return told.exit_code == 0
 
 
 def _mode_problem(change: RawChange) -> str | None:

@@ -251,7 +251,7 @@ def _changes(diff: str, commit: str, tools: HarvestTools) -> tuple[FileChange, .
     for change in changes:
         why = tools.barred(change.path)
         if change.before is None or change.after is None:
-            why = "it is made or deleted, which edits can't say"
+            why = "it is made or deleted, which no example can say"
         if why is not None:
             raise _LeftError(
                 NotHarvestedReason.NOT_SOURCE,

@@ -24,7 +24,7 @@ from fallback_tier.outcome import (
 )
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
-edits = st.builds(SearchReplace, path=words.filter(bool), old=words.filter(bool), new=words)
+edits = st.builds(SearchReplace, path=words.filter(bool), old=words, new=words)
 common = {"rationale": words, "citations": st.lists(words, max_size=2).map(tuple)}
 some_edits = st.lists(edits, max_size=3).map(tuple)
 plans: st.SearchStrategy[Plan] = st.one_of(

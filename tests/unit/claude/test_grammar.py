@@ -85,7 +85,7 @@ def test_all_that_is_admitted_is_a_plan(text: str) -> None:
         '{"action": "refuse", "reason": "r", "confidence": 1}',
         '{"action": "refuse"}',
         '{"action": "source_edit", "edits": []}',
-        '{"action": "source_edit", "edits": [{"path": "a", "old": "", "new": "y"}]}',
+        '{"action": "source_edit", "edits": [{"path": "", "old": "x", "new": "y"}]}',
         '{"action": "source_edit", "edits": [{"path": "a", "old": "x", "new": "y", "why": ""}]}',
         '{"action": "patch", "reason": "r"}',
         '<think>{}</think>{"action": "refuse", "reason": "r"}',
@@ -93,6 +93,11 @@ def test_all_that_is_admitted_is_a_plan(text: str) -> None:
 )
 def test_what_is_no_plan_is_not_admitted(text: str) -> None:
     assert not ADMITTED[True].fullmatch(text)
+
+
+def test_a_new_file_is_admitted() -> None:
+    text = '{"action": "source_edit", "edits": [{"path": "a.py", "old": "", "new": "y"}]}'
+    assert all(pattern.fullmatch(text) for pattern in ADMITTED.values())
 
 
 def test_only_where_the_schema_has_it_may_a_capability_be_declared() -> None:

@@ -53,12 +53,20 @@ def test_a_new_use_in_the_patched_tree_is_caught_unless_declared(tmp_path: Path)
     ("changes", "status"),
     [
         ({"src/new.py": "import subprocess\n"}, GateStatus.FAILED),
+        ({"lib/new.js": "f(require('child_process').exec)\n"}, GateStatus.FAILED),
         ({"src/new.py": "x = 2\n"}, GateStatus.PASSED),
         ({"src/app.py": None}, GateStatus.PASSED),
         ({"package.json": "{ }\n"}, GateStatus.PASSED),
         ({"run.rb": "g\n"}, GateStatus.SKIPPED),
     ],
-    ids=["new file", "new and harmless", "deleted", "manifest", "another language"],
+    ids=[
+        "new file",
+        "in JavaScript",
+        "new and harmless",
+        "deleted",
+        "manifest",
+        "another language",
+    ],
 )
 def test_files_that_come_and_go(
     tmp_path: Path, changes: dict[str, str | None], status: GateStatus

@@ -10,6 +10,8 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.judges.common import DeclaredSetGate, PolicyGate, common_gates
+from fallback_tier.outcome import FileChange
+from fallback_tier.patch.diff import unified_diff
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import write
 from tests.integration import gate_setup
@@ -32,6 +34,9 @@ PYPROJECT = '[project]\nname = "app"\ndependencies = ["left==1.0"]\n[tool.pytest
 LOCK = '{"packages": {"node_modules/left": {"resolved": "https://registry.test/left-1.0.0.tgz"}}}\n'
 FILES = {
     "src/app.py": "one\n",
+    "src/__init__.py": "x\n",
+    "src/read.py": "x\n",
+    "src/.gitignore": "*_made.py\n",
     "tool.sh": "x\n",
     "data.bin": "x\n",
     "package.json": json.dumps(PACKAGE, indent=2) + "\n",
@@ -160,6 +165,38 @@ def test_what_judges_or_starts_by_itself_may_not(tmp_path: Path, path: str) -> N
     verdict = judged(tmp_path, {path: "changed\n"})
     assert verdict.failure_kind is FailureKind.POLICY_VIOLATION
     assert repr(path) in verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "said"),
+    [
+        ("src/new.js", "x\n", "ends in .js in that folder"),
+        ("src/settings.py", "x\n", "by itself"),
+        ("src/json.py", "x\n", "Python's own library"),
+        ("src/READ.py", "x\n", "'src/read.py' is there"),
+        ("tool.py", "x\n", "ends in .py in that folder"),
+        ("notes.txt", "x\n", "only source files"),
+        ("src/new.py", "#!/bin/sh\n", "a program of its own"),
+        ("src/new.py", "", "it would be empty"),
+    ],
+)
+def test_a_file_is_made_only_where_the_rules_let_it(
+    tmp_path: Path, path: str, text: str, said: str
+) -> None:
+    """Whatever was asked when the plan was checked: the patched tree is asked again."""
+    verdict = judged(tmp_path, {path: text, "src/app.py": "two\n"})
+    assert verdict.failure_kind is FailureKind.POLICY_VIOLATION
+    assert verdict.detail.startswith(f"{path!r} may not be made: ")
+    assert said in verdict.detail
+
+
+def test_what_git_would_leave_out_of_a_commit_is_not_made(tmp_path: Path) -> None:
+    made = FileChange(path="src/was_made.py", before=None, after="x\n")
+    with patched(tmp_path, FILES, {"src/app.py": "two\n"}, about=advisory()) as case:
+        case.worktree.reset()
+        case.worktree.apply(unified_diff([made]))
+        assert [change.path for change in case.worktree.changed()] == [made.path]
+        assert "git ignores files of that name" in POLICY.judge(case.context).detail
 
 
 def test_a_test_may_not_be_deleted(tmp_path: Path) -> None:

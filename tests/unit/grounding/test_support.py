@@ -84,6 +84,12 @@ def test_a_removal_says_so() -> None:
     assert claim.text.startswith("Edit 1 removes `open(name)` from a.py;")
 
 
+def test_a_new_file_says_so() -> None:
+    made = SearchReplace(path="pkg/limits.py", old="", new="MOST = 1\n")
+    (claim,) = claims_of(SourceEdit(edits=(made,)))
+    assert claim.text.startswith("Edit 1 makes the new file pkg/limits.py with `MOST = 1`; ")
+
+
 def test_a_bump_and_an_override_claim_their_version() -> None:
     (bump,) = claims_of(DependencyBump(package="p", version="1.2"))
     (force,) = claims_of(Override(package="p", version="1.2"))

@@ -25,7 +25,7 @@ from fallback_tier.outcome import (
     plan_adapter,
 )
 from tests.fakes.ecosystem import FakeEcosystem
-from tests.fakes.repository import context
+from tests.fakes.repository import context, write
 
 ADVISORY = b"""{"id": "TEST-1", "aliases": ["CVE-2026-1"], "affected": [
   {"package": {"ecosystem": "PyPI", "name": "Vulner.able"}, "ranges": [{"type": "ECOSYSTEM",
@@ -35,6 +35,7 @@ ADVISORY = b"""{"id": "TEST-1", "aliases": ["CVE-2026-1"], "affected": [
   {"package": {"ecosystem": "npm", "name": "elsewhere"}}]}"""
 
 FILES = {"deps.txt": "vulnerable 1.0\n", "src/a.py": "one\ntwo\ntwo\n", "src/b.py": "x\n"}
+FILES |= {"pkg/__init__.py": "", "pkg/read.py": "x = 1\n"}
 
 
 def problems(root: Path, plan: dict[str, Any]) -> tuple[str, ...]:
@@ -80,6 +81,9 @@ def bump(version: str, package: str = "vulner-able", **fields: Any) -> dict[str,
         ),
         source(edit(old="  one \n", new="  1\n")),
         source(edit(), citations=["TEST-1", "CVE-2026-1"]),
+        source(edit("pkg/limits.py", "", "MOST = 1\n"), edit()),
+        source(edit("pkg/limits.py", "", "MOST = 1"), edit("pkg/limits.py", "1\n", "2\n")),
+        source(edit("pkg/limits.py", "", "x" * MAX_EDIT_BYTES)),
         bump("2.1.post1", package="VULNER_able"),
         {"action": "refuse", "reason": "The fix needs a decision."},
     ],
@@ -134,9 +138,34 @@ def test_valid(tmp_path: Path, plan: dict[str, Any]) -> None:
         (source(edit(), rationale="x" * (MAX_RATIONALE_BYTES + 1)), "the limit is 4,096"),
         (source(edit(), citations=["S1"] * (MAX_CITATIONS + 1)), "at most once: E1, S1, S2"),
         ({"action": "refuse", "reason": " "}, "`reason` is empty"),
+        (source(edit(old="")), "`old` is empty, which is for a new file, and 'src/a.py' exists"),
+        (
+            source(edit("pkg/__init__.py", "", "x = 1\n")),
+            "'pkg/__init__.py' exists: copy into `old`",
+        ),
+        (
+            source(edit("pkg/c.py", "", "x = 1\n"), edit("pkg/c.py", "", "x = 2\n")),
+            "Edit 2: `old` is empty, which is for a new file, and 'pkg/c.py' exists",
+        ),
+        (source(edit("pkg/limits.py", "", "")), "it would be empty"),
+        (source(edit("pkg/limits.py", "", " \n")), "it would be empty"),
+        (source(edit("pkg/limits.py", "", "#!/bin/sh\n")), "a program of its own"),
+        (source(edit("pkg/limits.py", "", "x = '\0'\n")), "NUL"),
+        (source(edit("pkg/limits.py", "", "x" * (MAX_EDIT_BYTES + 1))), "16,384 bytes"),
+        (
+            source(edit("pkg/limits.py", "", "def f(:\n")),
+            "Edit 1 leaves 'pkg/limits.py' with a syntax",
+        ),
+        (source(edit("pkg/conftest.py", "", "x = 1\n")), "may not be made: it is a test"),
+        (source(edit("pkg/settings.py", "", "x = 1\n")), "may not be made: something loads"),
+        (source(edit("deps.lock", "", "x = 1\n")), "only source files"),
+        (source(edit("pkg/untracked.py", "", "x = 1\n")), "that git does not track"),
+        (bump("1.4.2", edits=[edit("pkg/limits.py", "", "x = 1\n")]), "only a source_edit makes"),
+        (override("1.4.2", edits=[edit("pkg/limits.py", "", "x = 1\n")]), "only a source_edit"),
     ],
 )
 def test_invalid(tmp_path: Path, plan: dict[str, Any], said: str) -> None:
+    write(tmp_path, {"pkg/untracked.py": "x = 0\n"})
     found = problems(tmp_path, plan)
     assert len(found) == 1
     assert said in found[0]
@@ -183,8 +212,8 @@ def test_a_hostile_path_is_quoted_short(tmp_path: Path) -> None:
 
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
-paths = st.sampled_from(sorted(FILES)) | words.filter(bool)
-olds = st.sampled_from(["one", "two", "  one\n", "x", "one\ntwo"]) | words.filter(bool)
+paths = st.sampled_from([*sorted(FILES), "pkg/new.py", "src/c.py"]) | words.filter(bool)
+olds = st.sampled_from(["one", "two", "  one\n", "x", "one\ntwo", ""]) | words
 some_edits = st.lists(st.builds(SearchReplace, path=paths, old=olds, new=words), max_size=4)
 versions = st.sampled_from(["1.4.2", "1.0", "2.1", "v2"]) | words
 packages = st.sampled_from(["vulner-able", "Vulner_able", "never-fixed"]) | words

@@ -15,7 +15,8 @@ from fallback_tier.handover.pull_request import (
     pull_request_body,
     pull_request_title,
 )
-from fallback_tier.outcome import LowConfidence
+from fallback_tier.outcome import FileChange, LowConfidence
+from fallback_tier.patch.diff import unified_diff
 from tests.unit.handover.verified import (
     BASE,
     FAILED,
@@ -45,6 +46,13 @@ def by_model(**facts: object) -> Subject:
         **facts,
     )
     return Subject(result, advisory(), BASE, proof="python proof.py")
+
+
+def test_a_new_file_is_called_so() -> None:
+    made = FileChange(path="src/b.py", before=None, after="x\n")
+    both = (FileChange(path="src/a.py", before="diff --git a/x b/x\n", after="y\n"), made)
+    body = pull_request_body(by_model(diff=unified_diff(both), files=("src/a.py", "src/b.py")))
+    assert "Files changed: `src/a.py`, `src/b.py` (new).\n" in body
 
 
 def test_a_reviewer_finds_everything() -> None:

@@ -70,19 +70,33 @@ def test_what_no_plan_may_edit_is_left_out_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("after", "why"),
     [
-        ({"lib/new.py": "x = 1\n"}, Unsayable.NEW_FILE),
+        ({"new/new.py": "x = 1\n"}, Unsayable.NEW_FILE),
+        ({"lib/new.sh": "x = 1\n"}, Unsayable.NEW_FILE),
+        ({"lib/new.py": ""}, Unsayable.NEW_FILE),
         ({"lib/a.py": None}, Unsayable.MOVED_FILE),
         ({"lib/a.py": None, "lib/b.py": "a = 1\n" * 9}, Unsayable.MOVED_FILE),
         ({"tests/test_a.py": "x = 1\n"}, Unsayable.NOTHING),
         ({"lib/a.py": "b = 2\n" * 9_000}, Unsayable.TOO_LARGE),
-        ({"lib/empty.py": "x = 1\n"}, Unsayable.NEW_FILE),
+        ({"lib/empty.py": "x = 1\n"}, Unsayable.FILLED_FILE),
     ],
 )
 def test_what_no_plan_can_say_is_named(
     tmp_path: Path, after: dict[str, str | None], why: Unsayable
 ) -> None:
-    fix = changed(tmp_path, {"lib/a.py": "a = 1\n" * 9, "lib/empty.py": ""}, after)
+    before = {"lib/__init__.py": "", "lib/a.py": "a = 1\n" * 9, "lib/empty.py": ""}
+    fix = changed(tmp_path, before, after)
     assert (fix.unsayable, fix.edits) == (why, ())
+
+
+@pytest.mark.parametrize("new", ["x = 1\n", "x = 1\r\ny = 2\r\n", "x = 1"])
+def test_a_file_that_upstream_added_is_made(tmp_path: Path, new: str) -> None:
+    """To the byte, where its lines end as those of a new file do."""
+    before = {"lib/__init__.py": "", "lib/a.py": "a = 1\n"}
+    fix = changed(tmp_path, before, {"lib/a.py": "a = 2\n", "lib/new.py": new})
+    assert (fix.unsayable, fix.exact) == (None, new == "x = 1\n")
+    (made,) = [edit for edit in fix.edits if edit.makes_file]
+    assert made.path == "lib/new.py"
+    assert applied("", [made]) == new.replace("\r\n", "\n").rstrip("\n") + "\n"
 
 
 def test_a_diff_of_another_commit_is_not_made(tmp_path: Path) -> None:

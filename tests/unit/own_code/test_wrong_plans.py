@@ -123,3 +123,19 @@ def test_a_language_that_is_not_read_has_only_its_half(tmp_path: Path) -> None:
     before = "".join(f"{n}\n" for n in range(40))
     after = before.replace("\n3\n", "\nx\n").replace("\n33\n", "\ny\n")
     assert made(tmp_path, "page.html", before, after, {}).keys() == {Kind.HALF}
+
+
+def test_of_a_fix_that_adds_a_file(tmp_path: Path) -> None:
+    """Each plan stays wrong: half of the fix, or beside it; none makes all that upstream made."""
+    write(tmp_path, {"lib/a.js": SCRIPT, "lib/b.js": SCRIPT})
+    new = FileFix(path="lib/names.js", before="", after="exports.safe = Boolean\n", is_new=True)
+    text = SCRIPT.replace("return a[name]", "return safe(name) && a[name]")
+    text = text.replace("one: 1,", "one: 1, // named")
+    old = FileFix(path="lib/a.js", before=SCRIPT, after=text)
+    plans = wrong_plans(Fix(files=(new, old)), Checkout(tmp_path, commit_all(tmp_path)))
+    assert {plan.kind for plan in plans} == {*Kind} - {Kind.DECOY}
+    for plan in plans:
+        whole = {edit.path: edit for edit in plan.edits}
+        assert {*whole} != {"lib/names.js", "lib/a.js"} or "safe(name)" not in whole["lib/a.js"].new
+        if plan.kind is not Kind.HALF:
+            assert not any(edit.makes_file for edit in plan.edits)

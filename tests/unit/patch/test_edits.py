@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fallback_tier.errors import EditError, RepositoryError
 from fallback_tier.outcome import FileChange, SearchReplace
-from fallback_tier.patch.edits import apply_edits, merge_edits, replace_once
+from fallback_tier.patch.edits import apply_edits, merge_edits, new_file_text, replace_once
 from tests.fakes.repository import context
 
 
@@ -140,3 +140,36 @@ def test_edits_on_top_of_a_recipe(tmp_path: Path) -> None:
     gone = FileChange(path="a.py", before="one\n", after=None)
     with pytest.raises(EditError, match="deletes it"):
         merge_edits(repo, [gone], [edit("one", "two")])
+
+
+def test_an_edit_without_old_text_makes_a_file(tmp_path: Path) -> None:
+    repo = context(tmp_path, {"a.py": "one\n"})
+    made = merge_edits(repo, (), [edit("", "x = 1", "b.py"), edit("one", "two")])
+    assert made.changes == (
+        FileChange(path="a.py", before="one\n", after="two\n"),
+        FileChange(path="b.py", before=None, after="x = 1\n"),
+    )
+    assert not (tmp_path / "b.py").exists(), "the repository is not written"
+
+
+def test_what_was_made_may_be_edited(tmp_path: Path) -> None:
+    repo = context(tmp_path, {"a.py": "one\n"})
+    made = merge_edits(repo, (), [edit("", "x = 1\r\ny = 1", "b.py"), edit("y = 1", "y", "b.py")])
+    assert made.changes == (FileChange(path="b.py", before=None, after="x = 1\ny\n"),)
+
+
+@pytest.mark.parametrize("path", ["a.py", "empty.py", "deps.txt", "b.py"])
+def test_a_file_that_exists_is_not_made(tmp_path: Path, path: str) -> None:
+    repo = context(tmp_path, {"a.py": "one\n", "empty.py": "", "deps.txt": "p 1\n"})
+    recipe = FileChange(path="deps.txt", before="p 1\n", after="p 2\n")
+    with pytest.raises(EditError, match="this one exists"):
+        merge_edits(repo, [recipe], [edit("", "x", "b.py"), edit("", "y", path)])
+
+
+@given(st.lists(st.sampled_from(["a", "b", "\n", "\r\n"]), min_size=1).map("".join))
+def test_a_new_file_is_the_same_however_its_text_was_typed(new: str) -> None:
+    text = new_file_text(edit("", new))
+    assert text.endswith("\n")
+    assert "\r" not in text
+    for other in (text, new.replace("\r\n", "\n"), text.replace("\n", "\r\n")):
+        assert new_file_text(edit("", other)) == text

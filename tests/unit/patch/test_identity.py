@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.outcome import SearchReplace
@@ -73,3 +74,10 @@ def test_anything_less_is_not(tmp_path: Path, fields: dict[str, Any]) -> None:
 def test_a_changed_file_that_is_not_edited_counts_too(tmp_path: Path) -> None:
     repo = context(tmp_path, {**FILES, "pkg/other.py": "x = 2\n"})
     assert not replayable(example(), parse_advisory(ADVISORY, "a"), repo)
+
+
+def test_an_example_makes_no_file() -> None:
+    """A replay needs the content that an edit was made on."""
+    made = SearchReplace(path="pkg/new.py", old="", new="x = 1\n")
+    with pytest.raises(ValidationError, match="has an `old` text"):
+        example(edits=(made,))

@@ -19,6 +19,10 @@ def digest(after: str | None, *, path: str = "a.py", before: str | None = BASE) 
     return edit_digest([FileChange(path=path, before=before, after=after)])
 
 
+def joined(lines: list[str] | None) -> str | None:
+    return None if lines is None else "\n".join(lines)
+
+
 FIX = BASE.replace("    a = 1\n", "    a = 1\n    if not x:\n        raise ValueError\n")
 
 
@@ -106,11 +110,13 @@ def test_order_and_cut_of_edits_do_not_count(tmp_path: Path) -> None:
 
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c = d", "if x:", "}"]), min_size=1, max_size=12)
+#: … of a file that is there, or is made.
+SIDE = WORDS | st.none()
 
 
-@given(WORDS, WORDS, st.randoms(use_true_random=False))
+@given(SIDE, WORDS, st.randoms(use_true_random=False))
 def test_any_reformatting_has_the_same_digest(
-    before: list[str], after: list[str], rng: random.Random
+    before: list[str] | None, after: list[str], rng: random.Random
 ) -> None:
     def reformat(line: str) -> str:
         blanks = rng.choice([" ", "  ", "\t"])
@@ -121,15 +127,24 @@ def test_any_reformatting_has_the_same_digest(
             + rng.choice(["\n", "\r\n", " \n", "\n\n"])
         )
 
-    plain = digest("\n".join(after), path="a.js", before="\n".join(before))
-    moved = digest("".join(map(reformat, after)), path="a.js", before="\n".join(before))
+    plain = digest("\n".join(after), path="a.js", before=joined(before))
+    moved = digest("".join(map(reformat, after)), path="a.js", before=joined(before))
     assert moved == plain
 
 
-@given(WORDS, WORDS, WORDS)
+@given(SIDE, WORDS, WORDS)
 def test_different_results_have_different_digests(
-    before: list[str], one: list[str], two: list[str]
+    before: list[str] | None, one: list[str], two: list[str]
 ) -> None:
-    base = "\n".join(before)
+    base = joined(before)
     same = digest("\n".join(one), before=base) == digest("\n".join(two), before=base)
     assert same == (one == two)
+
+
+@given(WORDS, WORDS)
+def test_a_file_that_is_made_is_not_one_that_is_filled(one: list[str], two: list[str]) -> None:
+    """Nor are the same lines under another name."""
+    made = digest(joined(one), before=None)
+    assert made != digest(joined(one), before="")
+    assert made != digest(joined(one), before=None, path="b.py")
+    assert (made == digest(joined(two), before=None)) == (one == two)

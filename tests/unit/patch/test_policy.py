@@ -65,7 +65,7 @@ UNSAFE = [
     ("place", "path"),
     [(place, path) for place, paths in FORBIDDEN.items() for path in paths.split()],
 )
-def test_forbidden_with_its_reason(place: policy._Place, path: str) -> None:
+def test_forbidden_with_its_reason(place: policy.Place, path: str) -> None:
     assert forbidden_reason(path) == place.reason
 
 
@@ -95,7 +95,7 @@ def test_unsafe_paths(path: str) -> None:
 
 
 @pytest.mark.parametrize("place", [*FORBIDDEN, policy._LOCKS, policy._MANIFESTS])
-def test_every_glob_of_every_rule_works(place: policy._Place) -> None:
+def test_every_glob_of_every_rule_works(place: policy.Place) -> None:
     inside = [f"{glob.replace('*', 'x')}/file.txt" for glob in place.folders.split()]
     files = [glob.replace("*", "x") for glob in place.files.split()]
     for path in inside + files:

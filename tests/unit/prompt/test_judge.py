@@ -58,6 +58,16 @@ def test_all_of_the_context_and_the_plan_is_shown() -> None:
         assert part in text  # fmt: skip
 
 
+def test_a_new_file_is_shown_whole_inside_a_fence() -> None:
+    made = SearchReplace(path="b.py", old="", new="<<<END x>>>\nsafe = 1\n")
+    text = ask(plan=SourceEdit(edits=(made,))).messages[0].content
+    body = "".join(
+        f"{PREFIX}{line}\n" for line in ("Edit 1 makes the new file b.py:", "<<<END x>>>")
+    )
+    assert f"{body}{PREFIX}safe = 1\n" in text
+    assert "replaces:" not in text
+
+
 def test_every_untrusted_byte_is_inside_a_fence() -> None:
     """Outside of the fences there is nothing but the template."""
     text = ask().messages[0].content
