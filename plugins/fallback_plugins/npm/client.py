@@ -49,7 +49,8 @@ class Files:
 
 @dataclass(frozen=True)
 class OverridePlace:
-    """An override that a manifest has: ``keys`` lead to it, ``spec`` is what it forces."""
+    """An override that a manifest has: ``keys`` lead to it, ``spec`` is what it forces (of a ``$reference``:
+    what is declared under that name)."""
 
     keys: tuple[str, ...]
     package: str

@@ -7,7 +7,7 @@ from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.ladder import Climb, Judge, Reached, Strategy, blocked, does_not_serve
 from fallback_plugins.npm.bundles import refuse_bundled
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.declaring import declare, no_fix
+from fallback_plugins.npm.declaring import declare, forced, holding, no_fix
 from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.registry import Release
 from fallback_plugins.npm.resolving import At, Resolver
@@ -130,6 +130,7 @@ class ParentBump:
         for node in self.judge.affected(at.tree):
             if node.name in packages:
                 refuse_bundled(at.tree, node)
+                self._refuse_overruled(at, node)
         failed: dict[str, str] = {}
         error: RecipeError | None = None
         for _ in range(MAX_TRIALS if len(packages) == 1 else 1):
@@ -152,6 +153,14 @@ class ParentBump:
                 break
             failed |= {name: version for (name, _), version in changes.declares.items()}
         raise error or does_not_serve(f"No parent of {', '.join(packages)} can be raised.")
+
+    def _refuse_overruled(self, at: At, node: Node) -> None:
+        """Raises RecipeError where an override visibly gives somebody another version than was asked for:
+        whatever its parents ask for, it stays."""
+        places = holding(self.resolver.client, at.files, node)
+        asks = (ask for _, ask in at.tree.askers(node.key) if not ask.peer)
+        if places and not all(admits(ask.spec, node.version) for ask in asks):
+            raise forced(at.files, places[0])
 
     def _wanted(
         self, at: At, packages: tuple[str, ...], failed: dict[str, str]
