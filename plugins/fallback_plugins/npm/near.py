@@ -127,8 +127,8 @@ class Near:
     def _fitting(self, at: At, node: Node, specs: Sequence[str], *, overruled: bool) -> str | None:
         """The lowest safe version that everyone who asks for a copy admits, and these specs do.
 
-        ``overruled``: overrides hold it. Who asks for something else than what is installed has no say then,
-        as long as a compatible version serves.
+        ``overruled``: overrides hold it. Who asks for something else than what is installed has no say
+        then, as long as a compatible version serves.
         """
         _check_source(at.tree, node)
         refuse_bundled(at.tree, node)
