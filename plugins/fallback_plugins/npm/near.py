@@ -17,7 +17,7 @@ from fallback_plugins.npm.declaring import (
 from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.registry import TellsDeprecated
 from fallback_plugins.npm.resolving import At, Resolver, asked_by_root
-from fallback_plugins.npm.specs import admits, compatible, foreign
+from fallback_plugins.npm.specs import admits, compatible, excludes, foreign
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Node, Tree
 from fallback_tier.advisory import compare_versions
@@ -134,15 +134,17 @@ class Near:
         refuse_bundled(at.tree, node)
         asked = [ask.spec for _, ask in at.tree.askers(node.key)]
         everyone = _all_admit([*specs, *asked])
-        if not overruled:
-            return self.targets.lowest(node, everyone, tree=at.tree)
         heard = [spec for spec in asked if admits(spec, node.version)]
-        near = _all_admit([*specs, *heard], node.version if len(heard) < len(asked) else None)
-        for fits in (near, everyone):
-            found = self.targets.lowest(node, fits, tree=at.tree)
-            if found is not None:
-                return found
-        return next(filter(everyone, self.targets.published(node.name, node.version)), None)
+        found = None
+        if overruled:
+            near = _all_admit([*specs, *heard], node.version if len(heard) < len(asked) else None)
+            found = self.targets.lowest(node, near, tree=at.tree)
+        found = found or self.targets.lowest(node, everyone, tree=at.tree)
+        if found is None and any(excludes(spec, node.version) for spec in asked):
+            # The version that is held back from what is asked for tells nothing of what serves.
+            published = self.targets.published(node.name, node.version)
+            found = next(filter(everyone, published), None)
+        return found
 
     def _planned(self, at: At, packages: tuple[str, ...], aim: _Aim) -> _Plan:
         plan = _Plan(at.files)

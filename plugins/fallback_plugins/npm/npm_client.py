@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fallback_plugins.npm.client import Files, OverridePlace, Wishes
-from fallback_plugins.npm.layout import MANIFEST, in_folder
 from fallback_plugins.npm.lockfile import lockfile_version
 from fallback_plugins.npm.lockshape import Specs, as_found
 from fallback_plugins.npm.locktree import deprecated, lock_tree
@@ -144,16 +143,15 @@ def _stricter(files: Files, tree: Tree, wishes: Wishes) -> _Stricter:
             if wishes.get((asker.name, asker.version), asker.version) != asker.version:
                 continue  # it goes too: only the registry knows what its new version asks for
             own = asker.key == ""
-            asked = _asked_now(files, asker, ask)
-            specs[asker.key, ask.name] = asked
-            if target is None or not admits(asked, target):
+            specs[asker.key, ask.name] = ask.spec
+            if target is None or not admits(ask.spec, target):
                 if own:
                     pins[ask.name] = node.version  # a rule may not touch what the root asks for
                 continue
             if own:
                 pins[ask.name] = target
             else:
-                alias, spec = split_alias(asked)
+                alias, spec = split_alias(ask.spec)
                 rules[f"{ask.name}@{spec}"] = f"{alias}{target}"
     manifest = dict(parse_manifest(files.root_manifest, files.manifests[files.root_manifest]))
     _pin(manifest, pins, specs)
@@ -167,20 +165,6 @@ def _stricter(files: Files, tree: Tree, wishes: Wishes) -> _Stricter:
     text = json.dumps(manifest, indent=2, ensure_ascii=False)
     granted = frozenset((package, version) for (package, _), version in wishes.items())
     return _Stricter(files.with_manifest(files.root_manifest, text), specs, granted)
-
-
-def _asked_now(files: Files, asker: Node, ask: Ask) -> str:
-    """What is asked for: of the project's own packages the manifest says it, which may be newer."""
-    if "node_modules/" in asker.key:
-        return ask.spec
-    path = in_folder(in_folder(files.folder, asker.key), MANIFEST) if asker.key else None
-    path = files.root_manifest if path is None else path
-    manifest = parse_manifest(path, files.manifests[path]) if path in files.manifests else {}
-    for section in MEMBER_SECTIONS:
-        entries = manifest.get(section)
-        if isinstance(entries, dict) and isinstance(spec := entries.get(ask.name), str):
-            return spec
-    return ask.spec
 
 
 def _pin(

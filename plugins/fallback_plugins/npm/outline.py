@@ -29,15 +29,17 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
     names = advisory.packages(ECOSYSTEM)
     unread = left_out(names, repo)
     for site in discover(repo):
-        project = NpmProject(site, repo, clients)
+        project = NpmProject(site, repo, clients, unread=unread)
+        found: list[Move | Left] = []
         try:
             if not site.names_any(repo, names):
-                continue
-            if site.lock is None:
+                pass
+            elif site.lock is None:
                 fix = raise_pins(project.files, advisory, targets)
-                found: list[Move | Left] = [*fix.moves, *fix.left] if fix else []
+                found = [*fix.moves, *fix.left] if fix else []
             else:
                 found = list(_first_rungs(project, advisory, targets))
+            found = found or list(project.unanswered(advisory))
             if found:
                 unread.check(files_of(site))
         except (RecipeError, RepositoryError) as error:

@@ -1,18 +1,21 @@
 """One npm project of a repository, climbed (``ladder.Project``): with a lock, without, or only a lock."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.bumping import FREE, Choice, Terms, no_override, use_bump
+from fallback_plugins.identity import is_aside
 from fallback_plugins.ladder import Climb, ProjectFix, Strategy, ordered
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients import client_for
+from fallback_plugins.npm.in_step import Unanswered, declared_names, out_of_step, unanswered
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST
 from fallback_plugins.npm.lockfile import parse_lock
 from fallback_plugins.npm.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
+from fallback_plugins.npm.npm_client import NpmClient
 from fallback_plugins.npm.pins import pinned, raise_pins
 from fallback_plugins.npm.projects import Site
 from fallback_plugins.npm.registry import NpmRegistry
@@ -20,9 +23,11 @@ from fallback_plugins.npm.resolving import Resolver, judge_of
 from fallback_plugins.npm.strategies import Strategies
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Node
+from fallback_plugins.unread import LeftOut
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.outcome import Left
 from fallback_tier.repo import RepoContext
 
 
@@ -34,6 +39,8 @@ class NpmProject:
     repo: RepoContext
     clients: ClientRunner
     terms: Terms = FREE
+    #: Collects what is not known of projects that nothing is done to; None: nobody asks.
+    unread: LeftOut | None = None
 
     @property
     def path(self) -> str:
@@ -59,10 +66,48 @@ class NpmProject:
 
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """Out of the advisory's reach; None: not affected. Raises RecipeError, ToolError."""
-        names = advisory.packages(ECOSYSTEM)
         if self.site.lock is None:
             return self._without_lock(advisory)
-        if not self.site.names_any(self.repo, names):
+        fix = self._with_lock(advisory)
+        left = self.unanswered(advisory) if fix is None else ()
+        return ProjectFix(texts={}, moves=(), left=left) if left else fix
+
+    def unanswered(self, advisory: Advisory) -> tuple[Left, ...]:
+        """Of a lock that holds nothing affected: the advisory's packages that its manifests ask for and it
+        does not answer. What else it does not answer is noted: what that pulls in is unknown."""
+        if self.site.lock is None or self.files.root_manifest not in self.files.manifests:
+            return ()
+        try:
+            found = self._unanswered(part=True)
+        except RecipeError:
+            return ()  # said where the project is affected, as far as can be seen
+        asked = [one for one in found if one.package in advisory.packages(ECOSYSTEM)]
+        if not asked or is_aside(self.path):
+            if found and self.unread is not None:
+                self.unread.note(self.path, out_of_step(self.path, found))
+            return ()
+        error = out_of_step(self.path, asked)
+        members = advisory.members if isinstance(advisory, AdvisoryBundle) else (advisory,)
+        return tuple(
+            Left(
+                package=package,
+                manifest=self.path,
+                advisory_ids=tuple(it.id for it in members if package in it.packages(ECOSYSTEM)),
+                reason=error.reason,
+                sentence=error.problem,
+                next_step=error.next_step,
+            )
+            for package in dict.fromkeys(one.package for one in asked)
+        )
+
+    def _unanswered(self, *, part: bool = False) -> list[Unanswered]:
+        client, files = self.client, self.files
+        if part and isinstance(client, NpmClient):
+            return list(unanswered(client, files, client.part(files, declared_names(files))))
+        return list(unanswered(client, files, client.tree(files)))
+
+    def _with_lock(self, advisory: Advisory) -> ProjectFix | None:
+        if not self.site.names_any(self.repo, advisory.packages(ECOSYSTEM)):
             return None
         if self.files.root_manifest not in self.files.manifests:
             return self._lock_alone(advisory)
@@ -105,8 +150,16 @@ class NpmProject:
             left=climb.lefts(manifest),
             before=replace(climb.start.tree, source=manifest),
             after=replace(at.tree, source=manifest),
-            notes=tuple(strategies.targets.notes),
+            notes=(*self._brought_up(climb), *strategies.targets.notes),
         )
+
+    def _brought_up(self, climb: Climb[Files]) -> Iterator[str]:
+        """What else the new lock does: it answers what the old one did not."""
+        if climb.at is climb.start or self.site.lock is None:
+            return
+        found = list(unanswered(self.client, climb.start.files, climb.start.tree))
+        if found:
+            yield f"{out_of_step(self.path, found).problem} The new lock answers it."
 
     # --- a manifest without a lock --------------------------------------------------------------------
 
