@@ -39,8 +39,8 @@ def lock_tree(
     packages ask for, as far as they are there: a lock may be older. ``names``: only the asks for these
     packages are of interest, which spares most of the work on a large lock of version 2 or 3.
     """
-    lock = parse_lock(lock_text)
-    version_of(lock)
+    lock = parse_lock(lock_text, source)
+    version_of(lock, source)
     packages = lock.get("packages")
     if isinstance(packages, dict):
         return _flat(source, _as_declared(packages, manifests, root), names)

@@ -82,7 +82,9 @@ class NpmClient:
 
     def tells_deprecated(self, files: Files) -> bool:
         """Version 1 doesn't say it."""
-        return not files.lock_text or lockfile_version(files.lock_text) > 1
+        return (
+            not files.lock_text or lockfile_version(files.lock_text, files.lock or DEFAULT_LOCK) > 1
+        )
 
     def deprecated(self, files: Files) -> frozenset[tuple[str, str]]:
         """What the lock marks as deprecated."""

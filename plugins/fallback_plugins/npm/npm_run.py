@@ -45,7 +45,7 @@ class NpmRunner:
         texts = {_below(files.folder, path): text for path, text in given.items()}
         with scratch_project(texts) as scratch:
             lock = scratch / _below(files.folder, files.lock or DEFAULT_LOCK)
-            options = [*_shape(files.lock_text), *peer_options(files)]
+            options = [*_shape(files), *peer_options(files)]
             if self._asked:
                 options.append("--prefer-offline")
             # Whatever a package is called, it is no option.
@@ -105,10 +105,11 @@ def _below(folder: str, path: str) -> str:
     return path if folder == "." else path.removeprefix(f"{folder}/")
 
 
-def _shape(lock_text: str) -> list[str]:
+def _shape(files: Files) -> list[str]:
     """Options that keep the lock's own shape, whatever the user's npmrc says."""
+    lock_text, source = files.lock_text, files.lock or DEFAULT_LOCK
     omitted = "true" if lock_text and '"resolved"' not in lock_text else "false"
-    version = lockfile_version(lock_text) if lock_text else _FRESH_VERSION
+    version = lockfile_version(lock_text, source) if lock_text else _FRESH_VERSION
     return [
         "--package-lock-only",
         "--package-lock=true",

@@ -258,7 +258,7 @@ def declared_in(files: Files) -> Mapping[str, str] | None:
     """The manifests that a lock of version 2 or 3 was made from, as far as they resolve; else None."""
     if files.lock is None or not files.lock.endswith(".json"):
         return None
-    packages = parse_lock(files.lock_text).get("packages")
+    packages = parse_lock(files.lock_text, files.lock).get("packages")
     if not isinstance(packages, dict) or not isinstance(packages.get(""), dict):
         return None
     found = {}

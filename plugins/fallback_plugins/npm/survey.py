@@ -86,7 +86,7 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
     installed: dict[str, str] = {}
     for lock in locks:
         lock_text = _naming(repo, lock, package)
-        installed |= installed_versions(lock_text, package) if lock_text else {}
+        installed |= installed_versions(lock_text, package, lock) if lock_text else {}
     unread = _unread_lock(repo, folder, package, declared=bool(places))
     asked = [place for place in places if place.section in ANSWERED]
     if locks and asked and not installed and not is_aside(manifest):

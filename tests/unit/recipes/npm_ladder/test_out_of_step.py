@@ -215,6 +215,28 @@ def test_a_gate_does_not_call_it_gone(tmp_path: Path) -> None:
     assert found.unread == "package-lock.json holds none of leaf, which package.json asks for"
 
 
+@pytest.mark.parametrize("version", ["4", '"3"', "null"])
+def test_a_lock_of_an_unknown_version_is_named(tmp_path: Path, version: str) -> None:
+    """And npm does what the next step says."""
+    files = {f"app/{p}": text for p, text in drifted({"leaf": "^1.0.0"}, {"leaf": "1.0.0"}).items()}
+    path = "app/package-lock.json"
+    files[path] = files[path].replace('"lockfileVersion": 3', f'"lockfileVersion": {version}')
+    with world(universe(), tmp_path) as here:
+        refused = here.select(LEAF, files)
+        assert isinstance(refused, NotApplicable)
+        assert f"{path} has lockfileVersion " in refused.sentence
+        command = f"{REPAIR} --lockfile-version=3"
+        assert f"`{command}`" in refused.sentence
+        words = command.split()[1:]
+        ran = here.clients.inner.run("npm", words, cwd=here.root / "app", timeout_s=60)
+        assert ran.ok, ran.output
+        repaired = {
+            path: (here.root / path).read_text(),
+            "app/package.json": files["app/package.json"],
+        }
+        assert versions(here.fix(LEAF, repaired), path)["leaf"] == "1.2.0"
+
+
 def test_a_lock_that_answers_lets_a_fix_be_selected(tmp_path: Path) -> None:
     files = drifted({"leaf": "^1.0.0"}, {"leaf": "1.0.0"})
     found = build_ecosystem(FakeClients()).select(LEAF, repository(tmp_path, files))
