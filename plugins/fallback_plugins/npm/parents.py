@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.ladder import Climb, Judge, Reached, Strategy, blocked, does_not_serve
-from fallback_plugins.npm.bundles import refuse_bundled
+from fallback_plugins.npm.bundles import Bundles, bundler_of
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.declaring import declare, forced, holding, no_fix
 from fallback_plugins.npm.layout import ECOSYSTEM
@@ -63,6 +63,11 @@ class ParentWalk:
 
     def changes(self, node: Node) -> Changes:
         """What frees a copy. Raises RecipeError, naming the constraint and the parent."""
+        if node.bundled:
+            bundler = bundler_of(self.tree, node)
+            above = self.failed.get(bundler.name, bundler.version)
+            clean = Bundles(self.targets).clean(node, bundler, above)
+            return self._solve(bundler, clean, (node.name, bundler.name))
         safe = self.targets.published(node.name, node.version)
         named = self.targets.named(node.name, node.version)
         return self._solve(node, safe or named, (node.name,))
@@ -129,7 +134,6 @@ class ParentBump:
         """One trial for several packages: a parent often clears them all. Raises RecipeError."""
         for node in self.judge.affected(at.tree):
             if node.name in packages:
-                refuse_bundled(at.tree, node)
                 self._refuse_overruled(at, node)
         failed: dict[str, str] = {}
         error: RecipeError | None = None

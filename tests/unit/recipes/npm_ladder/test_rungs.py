@@ -257,7 +257,7 @@ def test_a_copy_in_anothers_archive_is_named(tmp_path: Path, lock_version: int) 
     files["package-lock.json"] = json.dumps(lock, indent=2) + "\n"
     with world(leaves(), tmp_path) as here, pytest.raises(RecipeError) as caught:
         here.fix(LEAF, files)
-    assert "leaf 1.0.0 is bundled in program 1.0.0: only another version" in caught.value.problem
+    assert "leaf 1.0.0 is bundled in program 1.0.0, and no higher release" in caught.value.problem
     assert "registry is reachable" not in str(caught.value)
 
 
