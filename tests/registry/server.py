@@ -35,6 +35,7 @@ class Request(NamedTuple):
     method: str
     path: str
     accept: str
+    authorization: str = ""
 
 
 @dataclass(frozen=True)
@@ -156,17 +157,18 @@ class Registry:
 
 
 @contextmanager
-def serve(universe: Universe, *, pause_s: float = 0.0) -> Iterator[Registry]:
+def serve(universe: Universe, *, pause_s: float = 0.0, token: str = "") -> Iterator[Registry]:
     """Serve it from threads until the block ends. Releases added meanwhile are served too.
 
-    ``pause_s``: before each wheel and tarball, so that what installs one takes its time.
+    ``pause_s``: before each wheel and tarball, so that what installs one takes its time. ``token``: what a
+    request must bring as its bearer to be answered.
     """
     with TemporaryDirectory(prefix="registry-") as scratch:
         server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         server.daemon_threads = True
         registry = Registry(f"http://127.0.0.1:{server.server_port}", universe, Path(scratch))
         server.RequestHandlerClass = type(
-            "_Bound", (_Handler,), {"registry": registry, "pause_s": pause_s}
+            "_Bound", (_Handler,), {"registry": registry, "pause_s": pause_s, "token": token}
         )
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()

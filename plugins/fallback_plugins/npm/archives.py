@@ -13,6 +13,7 @@ from pathlib import Path
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.layout import MANIFEST
 from fallback_plugins.npm.npm_run import own_words
+from fallback_plugins.npm.scopes import told_of_scope
 from fallback_plugins.npm.scratch import scratch_project
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
@@ -80,5 +81,5 @@ def _untold(package: str, version: str, why: str) -> RecipeError:
     return RecipeError(
         RefusalReason.RESOLVER_FAILED,
         f"What {package} {version} bundles could not be read: {why.rstrip('.')}.",
-        next_step="Check that the registry is reachable (`npm ping`).",
+        next_step=told_of_scope(why) or "Check that the registry is reachable (`npm ping`).",
     )

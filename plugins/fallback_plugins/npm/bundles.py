@@ -34,14 +34,19 @@ def bundler_of(tree: Tree, node: Node) -> Node:
     return node
 
 
+def bundled(tree: Tree, node: Node) -> RecipeError:
+    """The refusal of a copy whose version is not to be chosen."""
+    bundler = bundler_of(tree, node)
+    return unsupported(
+        f"{node.label} is bundled in {bundler.label}: only another version of {bundler.name} brings"
+        " another."
+    )
+
+
 def refuse_bundled(tree: Tree, node: Node) -> None:
     """Raises RecipeError for a copy whose version is not to be chosen."""
     if node.bundled:
-        bundler = bundler_of(tree, node)
-        raise unsupported(
-            f"{node.label} is bundled in {bundler.label}: only another version of {bundler.name} brings"
-            " another."
-        )
+        raise bundled(tree, node)
 
 
 @dataclass

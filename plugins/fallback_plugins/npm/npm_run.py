@@ -7,6 +7,7 @@ from pathlib import Path
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.lockfile import lockfile_version
+from fallback_plugins.npm.scopes import told_of_scope
 from fallback_plugins.npm.scratch import check_paths, names_address, scratch_project
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
@@ -89,10 +90,9 @@ class NpmRunner:
 
 def resolver_failed(problem: str) -> RecipeError:
     """The typed refusal for what npm could not, or should not, resolve."""
+    usual = "Resolve it by hand with npm, or check that the registry is reachable."
     return RecipeError(
-        RefusalReason.RESOLVER_FAILED,
-        problem,
-        next_step="Resolve it by hand with npm, or check that the registry is reachable.",
+        RefusalReason.RESOLVER_FAILED, problem, next_step=told_of_scope(problem) or usual
     )
 
 

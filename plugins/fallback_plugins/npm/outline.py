@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.ladder import Tried, blocked, left_behind
-from fallback_plugins.npm.bundles import refuse_bundled
+from fallback_plugins.npm.bundles import bundled
 from fallback_plugins.npm.declaring import no_fix
 from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.npm_client import NpmClient
@@ -81,10 +81,7 @@ def _first_rung(
 
     tried = Tried()
     if node.bundled:
-        try:
-            refuse_bundled(tree, node)
-        except RecipeError as why:
-            tried.no(LadderStep.LOCK_REFRESH, why)
+        tried.no(LadderStep.LOCK_REFRESH, bundled(tree, node))
         above = targets.lowest(node, lambda _version: True, ask=False)
         if above is not None:
             return _move(project, node, LadderStep.PARENT_BUMP, above, tried)

@@ -8,7 +8,7 @@ from functools import cached_property
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.bumping import FREE, Choice, Terms, no_override, use_bump
 from fallback_plugins.identity import is_aside
-from fallback_plugins.ladder import Climb, ProjectFix, Strategy, ordered
+from fallback_plugins.ladder import Climb, ProjectFix, Reached, Strategy, ordered
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients import client_for
 from fallback_plugins.npm.in_step import Unanswered, declared_names, out_of_step, unanswered
@@ -19,7 +19,8 @@ from fallback_plugins.npm.npm_client import NpmClient
 from fallback_plugins.npm.pins import pinned, raise_pins
 from fallback_plugins.npm.projects import Site
 from fallback_plugins.npm.registry import NpmRegistry
-from fallback_plugins.npm.resolving import Resolver, judge_of
+from fallback_plugins.npm.resolving import At, Resolver, judge_of
+from fallback_plugins.npm.scopes import ScopedClients, Scopes
 from fallback_plugins.npm.strategies import Strategies
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Node
@@ -64,6 +65,20 @@ class NpmProject:
             raise self.site.problem
         return client_for(self.site.lock, self.clients)
 
+    @property
+    def _client(self) -> Client:
+        """The same, about to run: it asks for scopes where it may."""
+        return replace(self, clients=self._scoped).client
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        """Whose registries its .npmrc names. Raises RepositoryError, ToolError."""
+        return Scopes.of(self.files, self.clients)
+
+    @property
+    def _scoped(self) -> ClientRunner:
+        return ScopedClients(self.clients, self.scopes)
+
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """Out of the advisory's reach; None: not affected. Raises RecipeError, ToolError."""
         if self.site.lock is None:
@@ -78,7 +93,7 @@ class NpmProject:
         if self.site.lock is None or self.files.root_manifest not in self.files.manifests:
             return ()
         try:
-            found = self._unanswered(part=True)
+            found = self._unanswered()
         except RecipeError:
             return ()  # said where the project is affected, as far as can be seen
         asked = [one for one in found if one.package in advisory.packages(ECOSYSTEM)]
@@ -100,18 +115,20 @@ class NpmProject:
             for package in dict.fromkeys(one.package for one in asked)
         )
 
-    def _unanswered(self, *, part: bool = False) -> list[Unanswered]:
+    def _unanswered(self) -> list[Unanswered]:
         client, files = self.client, self.files
-        if part and isinstance(client, NpmClient):
-            return list(unanswered(client, files, client.part(files, declared_names(files))))
-        return list(unanswered(client, files, client.tree(files)))
+        if isinstance(client, NpmClient):
+            tree = client.part(files, declared_names(files))
+        else:
+            tree = client.tree(files)
+        return list(unanswered(client, files, tree))
 
     def _with_lock(self, advisory: Advisory) -> ProjectFix | None:
         if not self.site.names_any(self.repo, advisory.packages(ECOSYSTEM)):
             return None
         if self.files.root_manifest not in self.files.manifests:
             return self._lock_alone(advisory)
-        return self._climbed(self._strategies(advisory, Resolver(self.client)), self.files)
+        return self._climbed(self._strategies(advisory, Resolver(self._client)), self.files)
 
     def _strategies(self, advisory: Advisory, resolver: Resolver) -> Strategies:
         return Strategies(resolver, self._targets(advisory), judge_of(advisory))
@@ -119,7 +136,7 @@ class NpmProject:
     def _targets(self, advisory: Advisory) -> Targets:
         # Of files alone nothing is asked; a named choice was made with the registry's knowledge.
         quiet = self.repo.settings.offline or self.choice is not None
-        registry = None if quiet else NpmRegistry(self.clients)
+        registry = None if quiet else NpmRegistry(self._scoped)
         return Targets(advisory, registry, self.choice.version if self.choice else None)
 
     def _climbed(self, strategies: Strategies, files: Files) -> ProjectFix | None:
@@ -131,6 +148,17 @@ class NpmProject:
         return self._fix(climb, strategies)
 
     def _may_use(self, strategies: Strategies) -> list[Strategy[Files]]:
+        return [self._where_it_may_ask(strategy) for strategy in self._wanted(strategies)]
+
+    def _where_it_may_ask(self, strategy: Strategy[Files]) -> Strategy[Files]:
+        def attempt(at: At, packages: tuple[str, ...]) -> Reached[Files]:
+            for refusal in filter(None, map(self.scopes.refusal, packages)):
+                raise refusal
+            return strategy.attempt(at, packages)
+
+        return replace(strategy, attempt=attempt)
+
+    def _wanted(self, strategies: Strategies) -> list[Strategy[Files]]:
         if self.choice is None:
             return ordered(strategies.all, self.repo.settings.prefer, self.terms.left_out)
         if self.choice.forced:
@@ -194,9 +222,9 @@ class NpmProject:
         )
 
     def _fresh(self, files: Files, advisory: Advisory) -> ProjectFix | None:
-        client = client_for(None, self.clients)
+        client = client_for(None, self._scoped)
         resolved = client.resolve(replace(files, lock=None, lock_text=""))
-        resolver = Resolver(client_for(resolved.lock, self.clients), fresh=True)
+        resolver = Resolver(client_for(resolved.lock, self._scoped), fresh=True)
         return self._climbed(self._strategies(advisory, resolver), resolved)
 
     def _forced_without_lock(self, advisory: Advisory) -> ProjectFix | None:
@@ -228,7 +256,7 @@ class NpmProject:
         manifests = declared_in(self.files)
         if manifests is None:
             raise self._missing(affected[0])
-        strategies = self._strategies(advisory, Resolver(self.client))
+        strategies = self._strategies(advisory, Resolver(self._client))
         files = replace(self.files, manifests=manifests)
         climb = Climb(strategies.judge, strategies.resolver.position(files))
         climb.run([strategies.lock_alone])

@@ -11,6 +11,7 @@ from fallback_plugins.npm.archives import Bundled, bundled_in
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.layout import MANIFEST
 from fallback_plugins.npm.npm_run import NpmRunner, own_words
+from fallback_plugins.npm.scopes import told_of_scope
 from fallback_plugins.npm.scratch import scratch_project
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_orderable
@@ -134,7 +135,7 @@ def _untold(package: str, why: str) -> RecipeError:
     return RecipeError(
         RefusalReason.RESOLVER_FAILED,
         f"npm could not tell which versions of {package} there are: {why}.",
-        next_step="Check that the registry is reachable (`npm ping`).",
+        next_step=told_of_scope(why) or "Check that the registry is reachable (`npm ping`).",
     )
 
 
