@@ -184,16 +184,18 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     registry: Registry
     pause_s: float
+    token: str
 
     def do_GET(self) -> None:
-        accept = self.headers.get("Accept", "")
-        self.registry.requests.append(Request(self.command, self.path, accept))
-        asked = self.command != "POST"  # ``npm audit`` would send one
+        accept, bearer = (self.headers.get(name, "") for name in ("Accept", "Authorization"))
+        self.registry.requests.append(Request(self.command, self.path, accept, bearer))
+        allowed = not self.token or bearer == f"Bearer {self.token}"
+        asked = allowed and self.command != "POST"  # ``npm audit`` would send one
         answer = self.registry.answer(urlsplit(self.path).path, accept) if asked else None
         if self.path.endswith((".whl", ".tgz")):
             time.sleep(self.pause_s)
         kind, body = answer or ("application/json", b'{"error":"Not found"}')
-        self.send_response(200 if answer else 404)
+        self.send_response(200 if answer else 404 if allowed else 401)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Vary", "Accept")
