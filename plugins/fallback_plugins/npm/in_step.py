@@ -7,11 +7,14 @@ from pathlib import PurePosixPath
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients import PNPM_LOCK, YARN_LOCK
-from fallback_plugins.npm.layout import MANIFEST, in_folder
+from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST, in_folder
 from fallback_plugins.npm.manifest import Declared, parse_manifest
+from fallback_plugins.npm.npm_client import NpmClient
 from fallback_plugins.npm.specs import excludes, split_alias
 from fallback_plugins.tree import Tree
+from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Left
 
 #: Sections whose entries a lock always answers: an optional package may be left out of one, and a peer is
 #: somebody else's to install.
@@ -64,10 +67,32 @@ def unanswered(client: Client, files: Files, tree: Tree) -> Iterator[Unanswered]
                 yield Unanswered(path, place.key, place.spec, node.version)
 
 
-def declared_names(files: Files) -> frozenset[str]:
-    """The packages that the manifests ask for. Raises RecipeError."""
-    pairs = (place for path, text in files.manifests.items() for place in _declared(path, text))
-    return frozenset(_package(place.key, place.spec) for place in pairs)
+def locked_unanswered(client: Client, files: Files) -> list[Unanswered]:
+    """The same of a lock as it is; of npm's only the part that tells is read. Raises RecipeError."""
+    if not isinstance(client, NpmClient):
+        return list(unanswered(client, files, client.tree(files)))
+    places = (place for path, text in files.manifests.items() for place in _declared(path, text))
+    names = frozenset(_package(place.key, place.spec) for place in places)
+    return list(unanswered(client, files, client.part(files, names)))
+
+
+def left_unanswered(lock: str, found: Sequence[Unanswered], advisory: Advisory) -> tuple[Left, ...]:
+    """Those of the advisory's own packages, each as something left."""
+    asked = [one for one in found if one.package in advisory.packages(ECOSYSTEM)]
+    members = advisory.members if isinstance(advisory, AdvisoryBundle) else (advisory,)
+    error = out_of_step(lock, asked) if asked else None
+    return tuple(
+        Left(
+            package=package,
+            manifest=lock,
+            advisory_ids=tuple(it.id for it in members if package in it.packages(ECOSYSTEM)),
+            reason=error.reason,
+            sentence=error.problem,
+            next_step=error.next_step,
+        )
+        for package in dict.fromkeys(one.package for one in asked)
+        if error is not None
+    )
 
 
 def out_of_step(lock: str, found: Sequence[Unanswered]) -> RecipeError:

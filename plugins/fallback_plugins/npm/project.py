@@ -11,11 +11,15 @@ from fallback_plugins.identity import is_aside
 from fallback_plugins.ladder import Climb, ProjectFix, Reached, Strategy, ordered
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients import client_for
-from fallback_plugins.npm.in_step import Unanswered, declared_names, out_of_step, unanswered
+from fallback_plugins.npm.in_step import (
+    left_unanswered,
+    locked_unanswered,
+    out_of_step,
+    unanswered,
+)
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST
 from fallback_plugins.npm.lockfile import parse_lock
 from fallback_plugins.npm.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
-from fallback_plugins.npm.npm_client import NpmClient
 from fallback_plugins.npm.pins import pinned, raise_pins
 from fallback_plugins.npm.projects import Site
 from fallback_plugins.npm.registry import NpmRegistry
@@ -93,35 +97,13 @@ class NpmProject:
         if self.site.lock is None or self.files.root_manifest not in self.files.manifests:
             return ()
         try:
-            found = self._unanswered()
+            found = locked_unanswered(self.client, self.files)
         except RecipeError:
             return ()  # said where the project is affected, as far as can be seen
-        asked = [one for one in found if one.package in advisory.packages(ECOSYSTEM)]
-        if not asked or is_aside(self.path):
-            if found and self.unread is not None:
-                self.unread.note(self.path, out_of_step(self.path, found))
-            return ()
-        error = out_of_step(self.path, asked)
-        members = advisory.members if isinstance(advisory, AdvisoryBundle) else (advisory,)
-        return tuple(
-            Left(
-                package=package,
-                manifest=self.path,
-                advisory_ids=tuple(it.id for it in members if package in it.packages(ECOSYSTEM)),
-                reason=error.reason,
-                sentence=error.problem,
-                next_step=error.next_step,
-            )
-            for package in dict.fromkeys(one.package for one in asked)
-        )
-
-    def _unanswered(self) -> list[Unanswered]:
-        client, files = self.client, self.files
-        if isinstance(client, NpmClient):
-            tree = client.part(files, declared_names(files))
-        else:
-            tree = client.tree(files)
-        return list(unanswered(client, files, tree))
+        left = () if is_aside(self.path) else left_unanswered(self.path, found, advisory)
+        if found and not left and self.unread is not None:
+            self.unread.note(self.path, out_of_step(self.path, found))
+        return left
 
     def _with_lock(self, advisory: Advisory) -> ProjectFix | None:
         if not self.site.names_any(self.repo, advisory.packages(ECOSYSTEM)):
