@@ -102,6 +102,10 @@ class LeftOut:
         self.found.update({one.path: one for one in found if one.may_hold})
         return None
 
+    def note(self, path: str, error: Unreadable) -> None:
+        """Something that is left as it is for another reason, and of which nobody knows what it holds."""
+        self.found[path] = Unread(path, error, may_hold=True)
+
     def check(self, paths: Iterable[str]) -> None:
         """Raises RecipeError, RepositoryError for a file of an affected project that can't be read."""
         found, _ = self.reader.look(paths)
@@ -140,7 +144,7 @@ class LeftOut:
     def notes(self) -> tuple[str, ...]:
         """What is to be said beside a fix of other projects."""
         told = [
-            f"Not read, and left as it is: {one.error.problem} What it asks for is unknown."
+            f"Left as it is, and not judged: {one.error.problem} What it would install is unknown."
             for one in [*self.found.values()][:_NAMED]
         ]
         if more := len(self.found) - len(told):

@@ -35,6 +35,7 @@ class Request(NamedTuple):
     method: str
     path: str
     accept: str
+    authorization: str = ""
 
 
 @dataclass(frozen=True)
@@ -156,17 +157,18 @@ class Registry:
 
 
 @contextmanager
-def serve(universe: Universe, *, pause_s: float = 0.0) -> Iterator[Registry]:
+def serve(universe: Universe, *, pause_s: float = 0.0, token: str = "") -> Iterator[Registry]:
     """Serve it from threads until the block ends. Releases added meanwhile are served too.
 
-    ``pause_s``: before each wheel and tarball, so that what installs one takes its time.
+    ``pause_s``: before each wheel and tarball, so that what installs one takes its time. ``token``: what a
+    request must bring as its bearer to be answered.
     """
     with TemporaryDirectory(prefix="registry-") as scratch:
         server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         server.daemon_threads = True
         registry = Registry(f"http://127.0.0.1:{server.server_port}", universe, Path(scratch))
         server.RequestHandlerClass = type(
-            "_Bound", (_Handler,), {"registry": registry, "pause_s": pause_s}
+            "_Bound", (_Handler,), {"registry": registry, "pause_s": pause_s, "token": token}
         )
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -182,16 +184,18 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     registry: Registry
     pause_s: float
+    token: str
 
     def do_GET(self) -> None:
-        accept = self.headers.get("Accept", "")
-        self.registry.requests.append(Request(self.command, self.path, accept))
-        asked = self.command != "POST"  # ``npm audit`` would send one
+        accept, bearer = (self.headers.get(name, "") for name in ("Accept", "Authorization"))
+        self.registry.requests.append(Request(self.command, self.path, accept, bearer))
+        allowed = not self.token or bearer == f"Bearer {self.token}"
+        asked = allowed and self.command != "POST"  # ``npm audit`` would send one
         answer = self.registry.answer(urlsplit(self.path).path, accept) if asked else None
         if self.path.endswith((".whl", ".tgz")):
             time.sleep(self.pause_s)
         kind, body = answer or ("application/json", b'{"error":"Not found"}')
-        self.send_response(200 if answer else 404)
+        self.send_response(200 if answer else 404 if allowed else 401)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Vary", "Accept")

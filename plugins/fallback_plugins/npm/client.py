@@ -49,7 +49,10 @@ class Files:
 
 @dataclass(frozen=True)
 class OverridePlace:
-    """An override that a manifest has: ``keys`` lead to it, ``spec`` is what it forces."""
+    """An override that a manifest has: ``keys`` lead to it, ``spec`` is what it forces.
+
+    Of npm's ``$reference`` that is what is declared under the name.
+    """
 
     keys: tuple[str, ...]
     package: str

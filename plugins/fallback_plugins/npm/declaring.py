@@ -1,7 +1,9 @@
 """Declarations and overrides of package.json, raised as text; and the refusals where they can't be."""
 
+from collections.abc import Iterable
+
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.npm.client import Files, OverridePlace
+from fallback_plugins.npm.client import Client, Files, OverridePlace
 from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.manifest import (
     PEER_SECTION,
@@ -61,8 +63,31 @@ def no_fix(node: Node) -> RecipeError:
     )
 
 
-def raise_override(files: Files, place: OverridePlace, target: str) -> Files:
-    """An override that the root manifest has, made to admit the version."""
+def holding(client: Client, files: Files, node: Node) -> list[OverridePlace]:
+    """The overrides that can be what holds a copy where it is."""
+    places = client.overrides(files, node.name)
+    return [place for place in places if admits(place.spec, node.version)]
+
+
+def forced(files: Files, place: OverridePlace) -> RecipeError:
+    """The typed refusal where an override stands in the way."""
+    keys = ".".join(place.keys)
+    return unsupported(f"{keys} in {files.root_manifest} forces {place.package} {place.spec}.")
+
+
+def raise_overrides(
+    client: Client, files: Files, places: Iterable[OverridePlace], target: str
+) -> Files:
+    """Overrides of one package made to admit the version; one that follows a declaration that was raised
+    does already. Raises RecipeError."""
+    for place in places:
+        now = {other.keys: other.spec for other in client.overrides(files, place.package)}
+        if not admits(now.get(place.keys, place.spec), target):
+            files = _raise_override(files, place, target)
+    return files
+
+
+def _raise_override(files: Files, place: OverridePlace, target: str) -> Files:
     path = files.root_manifest
     new = raised(place.spec, target) if floor(place.spec) is not None else target
     text = with_value(path, files.manifests[path], place.keys, new or target)

@@ -22,6 +22,7 @@ from fallback_plugins.npm.manifest import parse_manifest
 from fallback_plugins.npm.modules_layer import layered
 from fallback_plugins.npm.pnpm import PNPM
 from fallback_plugins.npm.provision import ClientStore
+from fallback_plugins.npm.scopes import scoped
 from fallback_plugins.npm.yarn import YARN
 from fallback_plugins.store import InstalledStore
 from fallback_plugins.versions import version_of
@@ -121,9 +122,8 @@ class Installation:
 
     def _make(self, entry: Path) -> Installed:
         context = self.context
-        commands = Commands(
-            context.clients, ClientStore(context.clients), context.cache, context.timeout_s
-        )
+        clients, store = scoped(self.inputs.files, context.clients), ClientStore(context.clients)
+        commands = Commands(clients, store, context.cache, context.timeout_s)
         return installing.install(context, commands, self.inputs, entry)
 
     @cached_property

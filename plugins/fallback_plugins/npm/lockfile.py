@@ -10,6 +10,11 @@ from fallback_tier.errors import RecipeError
 #: Versions whose shape is read here (npm 11 writes 3 unless told otherwise).
 KNOWN_VERSIONS = (1, 2, 3)
 
+#: What a lock is called whose path nobody knows.
+_UNNAMED = "The npm lockfile"
+
+_ANEW = "npm install --package-lock-only"
+
 #: npm writes an alias of lockfile version 1 as ``"version": "npm:real-name@1.2.3"``.
 _ALIAS = "npm:"
 
@@ -20,20 +25,20 @@ _ASKING = ("dependencies", "optionalDependencies", "peerDependencies")
 _MAX_DEPTH = 200
 
 
-def installed_versions(lock_text: str, package: str) -> dict[str, str]:
+def installed_versions(lock_text: str, package: str, source: str = _UNNAMED) -> dict[str, str]:
     """Where a package is installed, and in which version: ``{"node_modules/a": "1.0.0"}``.
 
     Paths are npm's own. Version 2 holds the tree twice; where the two disagree, the second one's
     entries stand under ``dependencies:`` paths, so that nothing an older npm installs is missed.
     Entries without a version (links) are not installed packages. Raises RecipeError where the text
-    is not a lockfile that can be read.
+    is not a lockfile that can be read; ``source`` names it.
     """
-    return all_versions(lock_text).get(package, {})
+    return all_versions(lock_text, source).get(package, {})
 
 
-def all_versions(lock_text: str) -> dict[str, dict[str, str]]:
+def all_versions(lock_text: str, source: str = _UNNAMED) -> dict[str, dict[str, str]]:
     """As ``installed_versions``, for every package of the lock: ``{name: {path: version}}``."""
-    lock = parse_lock(lock_text)
+    lock = parse_lock(lock_text, source)
     found: dict[str, dict[str, str]] = {}
     for path, name, version in _packages(lock):
         found.setdefault(name, {})[path] = version
@@ -61,31 +66,32 @@ def dependents(lock_text: str, package: str) -> tuple[str, ...]:
     return tuple(sorted({*flat, *nested}))
 
 
-def lockfile_version(lock_text: str) -> int:
+def lockfile_version(lock_text: str, source: str = _UNNAMED) -> int:
     """1, 2 or 3. Raises RecipeError for any other."""
-    return version_of(parse_lock(lock_text))
+    return version_of(parse_lock(lock_text, source), source)
 
 
-def version_of(lock: Mapping[str, Any]) -> int:
+def version_of(lock: Mapping[str, Any], source: str = _UNNAMED) -> int:
     """As ``lockfile_version``, of a parsed lock."""
     version = lock.get("lockfileVersion")
     if type(version) is not int or version not in KNOWN_VERSIONS:
+        known = ", ".join(map(str, KNOWN_VERSIONS))
         raise RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,
-            f"The npm lockfile has lockfileVersion {version!r}.",
-            next_step=f"Versions that are supported: {KNOWN_VERSIONS}.",
+            f"{source} has lockfileVersion {version!r}, and read are {known}.",
+            next_step=f"Run `{_ANEW} --lockfile-version={KNOWN_VERSIONS[-1]}` and commit the lock.",
         )
     return version
 
 
-def parse_lock(lock_text: str) -> Mapping[str, Any]:
-    """The lock as JSON. Raises RecipeError where it isn't an object."""
+def parse_lock(lock_text: str, source: str = _UNNAMED) -> Mapping[str, Any]:
+    """The lock as JSON. Raises RecipeError where it isn't an object, and names its path: ``source``."""
     try:
         lock = json.loads(lock_text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        raise _unreadable(f"is not JSON ({error})") from error
+        raise _unreadable(f"is not JSON ({error})", source) from error
     if not isinstance(lock, dict):
-        raise _unreadable("is not a JSON object")
+        raise _unreadable("is not a JSON object", source)
     return lock
 
 
@@ -130,9 +136,9 @@ def _keys(value: Any) -> frozenset[str]:
     return frozenset(value) if isinstance(value, dict) else frozenset()
 
 
-def _unreadable(why: str) -> RecipeError:
+def _unreadable(why: str, source: str = _UNNAMED) -> RecipeError:
     return RecipeError(
         RefusalReason.RECIPE_UNSUPPORTED,
-        f"The npm lockfile {why}.",
-        next_step="Make a new one with `npm install --package-lock-only`.",
+        f"{source} {why}.",
+        next_step=f"Make a new one with `{_ANEW}`.",
     )

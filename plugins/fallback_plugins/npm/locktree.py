@@ -1,6 +1,7 @@
 """npm's locks (versions 1, 2, 3) as the resolved tree that the ladder climbs in."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.lockfile import parse_lock, version_of
@@ -13,6 +14,9 @@ _OPTIONAL = "optionalDependencies"
 
 #: What an installed package asks for; its devDependencies aren't installed.
 _ASKED = ("dependencies", _OPTIONAL, PEER_SECTION)
+
+#: What a manifest says of it.
+_DECLARING = (*MEMBER_SECTIONS, "peerDependenciesMeta")
 
 #: Deeper than any real tree; a nested version 1 tree is walked recursively.
 _MAX_DEPTH = 200
@@ -31,15 +35,15 @@ def lock_tree(
 ) -> Tree:
     """The tree that a lock describes. Raises RecipeError where it can't be read.
 
-    ``manifests``: texts by path, ``root`` the path of the root's own. Version 1 doesn't say what the root
-    asks for: its manifest does. ``names``: only the asks for these packages are of interest, which spares
-    most of the work on a large lock of version 2 or 3.
+    ``manifests``: texts by path, ``root`` the path of the root's own. They say what the project's own
+    packages ask for, as far as they are there: a lock may be older. ``names``: only the asks for these
+    packages are of interest, which spares most of the work on a large lock of version 2 or 3.
     """
-    lock = parse_lock(lock_text)
-    version_of(lock)
+    lock = parse_lock(lock_text, source)
+    version_of(lock, source)
     packages = lock.get("packages")
     if isinstance(packages, dict):
-        return _flat(source, packages, names)
+        return _flat(source, _as_declared(packages, manifests, root), names)
     manifest = parse_manifest(root, manifests[root]) if root in manifests else {}
     return _nested(source, lock, manifest)
 
@@ -52,6 +56,22 @@ def deprecated(lock_text: str) -> frozenset[tuple[str, str]]:
         for key, entry in (packages.items() if isinstance(packages, dict) else ())
         if isinstance(entry, dict) and entry.get("deprecated")
     )
+
+
+def _as_declared(
+    packages: Mapping[str, Any], manifests: Mapping[str, str], root: str
+) -> dict[str, Any]:
+    """The lock's entries, those of the project's own packages with what their manifests say."""
+    found = dict(packages)
+    for path, text in manifests.items():
+        folder = PurePosixPath(path).parent.relative_to(PurePosixPath(root).parent)
+        key = "" if folder == PurePosixPath() else str(folder)
+        if isinstance(entry := packages.get(key), dict):
+            manifest = parse_manifest(path, text)
+            own = {name: manifest[name] for name in _DECLARING if name in manifest}
+            kept = {name: value for name, value in entry.items() if name not in _DECLARING}
+            found[key] = kept | own
+    return found
 
 
 def _flat(source: str, packages: Mapping[str, Any], names: Collection[str] | None) -> Tree:

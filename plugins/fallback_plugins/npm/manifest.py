@@ -19,6 +19,9 @@ PEER_SECTION = "peerDependencies"
 #: What a project or workspace member asks for and gets installed, peers last.
 MEMBER_SECTIONS = (*SECTIONS, PEER_SECTION)
 
+#: Where npm looks up what an override's ``$name`` stands for, in its order.
+_REFERRED = ("devDependencies", "optionalDependencies", "dependencies", PEER_SECTION)
+
 _BOM = "\ufeff"
 
 
@@ -50,6 +53,15 @@ def declared(manifest: Mapping[str, Any], package: str) -> tuple[Declared, ...]:
         for key, spec in _entries(manifest.get(section))
         if key == package or re.match(rf"npm:{re.escape(package)}(@|$)", spec)
     )
+
+
+def referred(manifest: Mapping[str, Any], spec: str) -> str:
+    """What an override's ``$name`` stands for: the project's own declaration; any other spec as it is."""
+    if spec.startswith("$"):
+        for section in _REFERRED:
+            if (own := dict(_entries(manifest.get(section))).get(spec[1:])) is not None:
+                return own
+    return spec
 
 
 def replace_spec(path: str, text: str, place: Declared, new: str) -> str:

@@ -1,16 +1,23 @@
 """The two nearest rungs: an in-range refresh of the lock, and the bump of what is declared."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fallback_plugins.ladder import Judge, Reached, blocked, does_not_serve
 from fallback_plugins.npm.bundles import refuse_bundled
 from fallback_plugins.npm.client import Files, Wishes
-from fallback_plugins.npm.declaring import declare, no_fix, raise_override, unsupported
+from fallback_plugins.npm.declaring import (
+    declare,
+    forced,
+    holding,
+    no_fix,
+    raise_overrides,
+    unsupported,
+)
 from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.registry import TellsDeprecated
 from fallback_plugins.npm.resolving import At, Resolver, asked_by_root
-from fallback_plugins.npm.specs import admits, foreign
+from fallback_plugins.npm.specs import admits, compatible, excludes, foreign
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Node, Tree
 from fallback_tier.advisory import compare_versions
@@ -56,7 +63,7 @@ class Near:
         nodes = [node for node in self.judge.affected(at.tree) if node.name == package]
         if any(asked_by_root(at, node) for node in nodes):
             return None
-        if self.resolver.client.overrides(at.files, package):
+        if any(holding(self.resolver.client, at.files, node) for node in nodes):
             return None
         askers = [asker.label for node in nodes for asker, _ in at.tree.askers(node.key)]
         return unsupported(
@@ -66,19 +73,18 @@ class Near:
     # --- what is planned ----------------------------------------------------------------------------
 
     def _in_range(self, plan: _Plan, at: At, node: Node) -> _Plan:
-        target = self._fitting(at, node)
+        places = holding(self.resolver.client, plan.files, node)
+        target = self._fitting(at, node, [place.spec for place in places], overruled=bool(places))
+        if target is None and places:
+            raise forced(plan.files, places[0])
         if target is None:
             raise _who_blocks(at.tree, node, self.targets.lowest(node, lambda _version: True))
-        for place in self.resolver.client.overrides(plan.files, node.name):
-            if not (admits(place.spec, target) or place.spec.startswith("$")):
-                keys = ".".join(place.keys)
-                said = f"{keys} in {plan.files.root_manifest} forces {node.name} {place.spec}."
-                raise unsupported(said)
         return replace(plan, wishes={**plan.wishes, (node.name, node.version): target})
 
     def _declared(self, plan: _Plan, at: At, node: Node) -> _Plan:
-        target, own = self._fitting(at, node), asked_by_root(at, node)
-        files = plan.files
+        client, files, own = self.resolver.client, plan.files, asked_by_root(at, node)
+        places = holding(client, files, node)
+        target = self._fitting(at, node, (), overruled=bool(places))
         if target is None:
             if not own:
                 return plan  # who asks for this copy is raised by another rung
@@ -86,9 +92,7 @@ class Near:
             if target is None:
                 raise no_fix(node)
             files = declare(files, node.name, {ask.name for ask in own}, target)
-        for place in self.resolver.client.overrides(files, node.name):
-            if not (admits(place.spec, target) or place.spec.startswith("$")):
-                files = raise_override(files, place, target)
+        files = raise_overrides(client, files, places, target)
         wishes = {**plan.wishes, (node.name, node.version): target}
         return self._with_peers(replace(plan, files=files, wishes=wishes), at, node, target)
 
@@ -126,15 +130,27 @@ class Near:
         line = [it for it in fitting if not is_major_step(ECOSYSTEM, fitting[0], it)]
         return line[-1]
 
-    def _fitting(self, at: At, node: Node) -> str | None:
+    def _fitting(self, at: At, node: Node, specs: Sequence[str], *, overruled: bool) -> str | None:
+        """The lowest safe version that everyone who asks for a copy admits, and these specs do.
+
+        ``overruled``: overrides hold it. Who asks for something else than what is installed has no say
+        then, as long as a compatible version serves.
+        """
         _check_source(at.tree, node)
         refuse_bundled(at.tree, node)
-        asks = [ask for _, ask in at.tree.askers(node.key)]
-
-        def fits(version: str) -> bool:
-            return all(admits(ask.spec, version) for ask in asks)
-
-        return self.targets.lowest(node, fits, tree=at.tree)
+        asked = [ask.spec for _, ask in at.tree.askers(node.key)]
+        everyone = _all_admit([*specs, *asked])
+        heard = [spec for spec in asked if admits(spec, node.version)]
+        found = None
+        if overruled:
+            near = _all_admit([*specs, *heard], node.version if len(heard) < len(asked) else None)
+            found = self.targets.lowest(node, near, tree=at.tree)
+        found = found or self.targets.lowest(node, everyone, tree=at.tree)
+        if found is None and any(excludes(spec, node.version) for spec in asked):
+            # The version that is held back from what is asked for tells nothing of what serves.
+            published = self.targets.published(node.name, node.version)
+            found = next(filter(everyone, published), None)
+        return found
 
     def _planned(self, at: At, packages: tuple[str, ...], aim: _Aim) -> _Plan:
         plan = _Plan(at.files)
@@ -214,6 +230,16 @@ class Near:
                 self.targets.prefer(name, wish, better)
                 learned = True
         return learned
+
+
+def _all_admit(specs: Sequence[str], near: str | None = None) -> Callable[[str], bool]:
+    """Does a version fit all of these? ``near``: and is it compatible with this one?"""
+
+    def fits(version: str) -> bool:
+        is_near = near is None or compatible(near, version)
+        return is_near and all(admits(spec, version) for spec in specs)
+
+    return fits
 
 
 def _check_source(tree: Tree, node: Node) -> None:

@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fallback_plugins.npm.client import Files, OverridePlace, Wishes
-from fallback_plugins.npm.layout import MANIFEST, in_folder
 from fallback_plugins.npm.lockfile import lockfile_version
 from fallback_plugins.npm.lockshape import Specs, as_found
 from fallback_plugins.npm.locktree import deprecated, lock_tree
-from fallback_plugins.npm.manifest import MEMBER_SECTIONS, parse_manifest, with_value
+from fallback_plugins.npm.manifest import (
+    MEMBER_SECTIONS,
+    parse_manifest,
+    referred,
+    with_value,
+)
 from fallback_plugins.npm.npm_run import DEFAULT_LOCK, NpmRunner
 from fallback_plugins.npm.specs import admits, foreign, is_tag, split_alias
 from fallback_plugins.tree import Ask, Node, Tree
@@ -60,9 +64,17 @@ class NpmClient:
         tree = self.tree(files)
         stricter = _stricter(files, tree, wishes)
         found = self._after(["install"], files, stricter.files, stricter.specs)
-        if _stands(tree, self.tree(found), stricter):
+        if _stands(tree, self.tree(found), stricter) and not self._overruled(files, wishes):
             return found
         return self._after(["install"], found, found, {})
+
+    def _overruled(self, files: Files, wishes: Wishes) -> bool:
+        """Can an override of the true manifest take back what was wished for?"""
+        return any(
+            not admits(place.spec, version)
+            for (package, _), version in wishes.items()
+            for place in self.overrides(files, package)
+        )
 
     def update(self, files: Files, packages: Sequence[str]) -> Files:
         """The lock with every copy of these packages raised as far as its askers' ranges allow."""
@@ -70,7 +82,9 @@ class NpmClient:
 
     def tells_deprecated(self, files: Files) -> bool:
         """Version 1 doesn't say it."""
-        return not files.lock_text or lockfile_version(files.lock_text) > 1
+        return (
+            not files.lock_text or lockfile_version(files.lock_text, files.lock or DEFAULT_LOCK) > 1
+        )
 
     def deprecated(self, files: Files) -> frozenset[tuple[str, str]]:
         """What the lock marks as deprecated."""
@@ -79,7 +93,7 @@ class NpmClient:
     def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:
         """The root manifest's overrides of a package, at any depth."""
         manifest = parse_manifest(files.root_manifest, files.manifests[files.root_manifest])
-        return tuple(_overrides(manifest.get(_OVERRIDES), package, (_OVERRIDES,)))
+        return tuple(_overrides(manifest, package))
 
     def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:
         """``overrides`` with ``{parent: {package: version}}`` added, or raised where it is."""
@@ -131,19 +145,19 @@ def _stricter(files: Files, tree: Tree, wishes: Wishes) -> _Stricter:
             if wishes.get((asker.name, asker.version), asker.version) != asker.version:
                 continue  # it goes too: only the registry knows what its new version asks for
             own = asker.key == ""
-            asked = _asked_now(files, asker, ask)
-            specs[asker.key, ask.name] = asked
-            if target is None or not admits(asked, target):
+            specs[asker.key, ask.name] = ask.spec
+            if target is None or not admits(ask.spec, target):
                 if own:
                     pins[ask.name] = node.version  # a rule may not touch what the root asks for
                 continue
             if own:
                 pins[ask.name] = target
             else:
-                alias, spec = split_alias(asked)
+                alias, spec = split_alias(ask.spec)
                 rules[f"{ask.name}@{spec}"] = f"{alias}{target}"
     manifest = dict(parse_manifest(files.root_manifest, files.manifests[files.root_manifest]))
     _pin(manifest, pins, specs)
+    manifest = _forcing(manifest, wishes)
     if rules:
         given = manifest.get(_OVERRIDES)
         # "*" meets every ask: the narrower rules come first, for the first that meets one counts.
@@ -153,20 +167,6 @@ def _stricter(files: Files, tree: Tree, wishes: Wishes) -> _Stricter:
     text = json.dumps(manifest, indent=2, ensure_ascii=False)
     granted = frozenset((package, version) for (package, _), version in wishes.items())
     return _Stricter(files.with_manifest(files.root_manifest, text), specs, granted)
-
-
-def _asked_now(files: Files, asker: Node, ask: Ask) -> str:
-    """What is asked for: of the project's own packages the manifest says it, which may be newer."""
-    if "node_modules/" in asker.key:
-        return ask.spec
-    path = in_folder(in_folder(files.folder, asker.key), MANIFEST) if asker.key else None
-    path = files.root_manifest if path is None else path
-    manifest = parse_manifest(path, files.manifests[path]) if path in files.manifests else {}
-    for section in MEMBER_SECTIONS:
-        entries = manifest.get(section)
-        if isinstance(entries, dict) and isinstance(spec := entries.get(ask.name), str):
-            return spec
-    return ask.spec
 
 
 def _pin(
@@ -180,6 +180,17 @@ def _pin(
             if name in pins and isinstance(spec, str) and not foreign(spec):
                 specs["", name] = spec
                 entries[name] = split_alias(spec)[0] + pins[name]
+
+
+def _forcing(manifest: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
+    """The overrides that admit one wished version force exactly that."""
+    for package in {package: None for package, _ in wishes}:
+        wished = {version for (name, _), version in wishes.items() if name == package}
+        for place in tuple(_overrides(manifest, package)):
+            fitting = [version for version in wished if admits(place.spec, version)]
+            if len(fitting) == 1:
+                manifest = _with(manifest, place.keys, split_alias(place.spec)[0] + fitting[0])
+    return manifest
 
 
 def _keep_tagged(manifest: dict[str, Any], tree: Tree, specs: dict[tuple[str, str], str]) -> None:
@@ -226,16 +237,29 @@ def _is_rule(ask: Ask, node: Node) -> bool:
     return split_alias(ask.spec)[1] == node.version
 
 
-def _overrides(scope: Any, package: str, keys: tuple[str, ...]) -> Iterator[OverridePlace]:
-    for key, value in scope.items() if isinstance(scope, dict) else ():
+def _with(scope: Mapping[str, Any], keys: Sequence[str], value: str) -> dict[str, Any]:
+    """A copy with another value where the keys lead, everything in its place."""
+    first, *rest = keys
+    return {**scope, first: _with(scope[first], rest, value) if rest else value}
+
+
+def _overrides(manifest: Mapping[str, Any], package: str) -> Iterator[OverridePlace]:
+    for keys, value in _texts_below(manifest.get(_OVERRIDES), (_OVERRIDES,)):
+        key = keys[-2] if keys[-1] == _SELF else keys[-1]
         name = key[: key.find("@", 1)] if key.find("@", 1) > 0 else key
-        if isinstance(value, dict):
-            own = value.get(_SELF)
-            if name == package and isinstance(own, str):
-                yield OverridePlace((*keys, key, _SELF), package, own)
-            yield from _overrides(value, package, (*keys, key))
-        elif name == package and isinstance(value, str) and key != _SELF:
-            yield OverridePlace((*keys, key), package, value)
+        spec = referred(manifest, value)
+        # An alias puts another package in the place of the one that it is asked for as.
+        alias = split_alias(spec)[0]
+        if (alias or f"npm:{name}@") == f"npm:{package}@" and len(keys) > 1 + (keys[-1] == _SELF):
+            yield OverridePlace(keys, package, spec)
+
+
+def _texts_below(scope: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    for key, value in scope.items() if isinstance(scope, dict) else ():
+        if isinstance(value, str):
+            yield (*keys, key), value
+        else:
+            yield from _texts_below(value, (*keys, key))
 
 
 def _default_lock(files: Files) -> str:

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.lockfile import lockfile_version
-from fallback_plugins.npm.scratch import check_paths, scratch_project
+from fallback_plugins.npm.scopes import told_of_scope
+from fallback_plugins.npm.scratch import check_paths, names_address, scratch_project
 from fallback_tier.errors import RecipeError
-from fallback_tier.execution import ClientRunner
+from fallback_tier.execution import ClientRunner, CommandResult
 
 #: Seconds for one npm run. A version 1 lock makes npm ask the registry about every package in it.
 NPM_TIMEOUT_S = 300.0
@@ -21,6 +23,13 @@ DEFAULT_LOCK = "package-lock.json"
 
 #: No transport is allowed: an older npm, which knows no ``allow-git``, clones nothing either.
 _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none"}
+
+#: Nothing is fetched by an address that a manifest or a package names; and what npm says where it would be.
+_NO_REMOTE, _REMOTE_REFUSED = "--allow-remote=none", "EALLOWREMOTE"
+
+#: The same, but from npm's cache, without a request to anybody.
+_FROM_CACHE = "--offline"
+_OFFLINE = {_NO_REMOTE: "--allow-remote=all", "--prefer-offline": _FROM_CACHE}
 
 #: What a fresh lock is written as: the version that says most, and needs no second look at the registry.
 _FRESH_VERSION = 3
@@ -45,14 +54,12 @@ class NpmRunner:
         texts = {_below(files.folder, path): text for path, text in given.items()}
         with scratch_project(texts) as scratch:
             lock = scratch / _below(files.folder, files.lock or DEFAULT_LOCK)
-            options = [*_shape(files.lock_text), *peer_options(files)]
+            options = [*_shape(files), *peer_options(files)]
             if self._asked:
                 options.append("--prefer-offline")
             # Whatever a package is called, it is no option.
             command = [words[0], *options, "--", *words[1:]]
-            result = self.clients.run(
-                "npm", command, cwd=scratch, timeout_s=NPM_TIMEOUT_S, env=_ENVIRONMENT
-            )
+            result = self._run(command, scratch, files)
             if not result.ok:
                 ending = f"no answer in {NPM_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
                 raise resolver_failed(
@@ -64,13 +71,28 @@ class NpmRunner:
                 raise resolver_failed(f"npm wrote no lock for {files.root_manifest}.")
             return lock.read_bytes().decode()
 
+    def _run(self, command: Sequence[str], scratch: Path, files: Files) -> CommandResult:
+        def run(words: Sequence[str]) -> CommandResult:
+            return self.clients.run(
+                "npm", words, cwd=scratch, timeout_s=NPM_TIMEOUT_S, env=_ENVIRONMENT
+            )
+
+        result = run(command)
+        if _REMOTE_REFUSED not in result.output or names_address(files):
+            return result
+        # npm looks into a new archive that bundles packages, and fetches it by its address, which is
+        # switched off. Offline it asks nobody: ``archives`` had it put into npm's cache.
+        again = run(
+            [_OFFLINE.get(word, word) for word in (*command[:1], _FROM_CACHE, *command[1:])]
+        )
+        return again if again.ok else result
+
 
 def resolver_failed(problem: str) -> RecipeError:
     """The typed refusal for what npm could not, or should not, resolve."""
+    usual = "Resolve it by hand with npm, or check that the registry is reachable."
     return RecipeError(
-        RefusalReason.RESOLVER_FAILED,
-        problem,
-        next_step="Resolve it by hand with npm, or check that the registry is reachable.",
+        RefusalReason.RESOLVER_FAILED, problem, next_step=told_of_scope(problem) or usual
     )
 
 
@@ -105,16 +127,17 @@ def _below(folder: str, path: str) -> str:
     return path if folder == "." else path.removeprefix(f"{folder}/")
 
 
-def _shape(lock_text: str) -> list[str]:
+def _shape(files: Files) -> list[str]:
     """Options that keep the lock's own shape, whatever the user's npmrc says."""
+    lock_text, source = files.lock_text, files.lock or DEFAULT_LOCK
     omitted = "true" if lock_text and '"resolved"' not in lock_text else "false"
-    version = lockfile_version(lock_text) if lock_text else _FRESH_VERSION
+    version = lockfile_version(lock_text, source) if lock_text else _FRESH_VERSION
     return [
         "--package-lock-only",
         "--package-lock=true",
         "--ignore-scripts",
         "--allow-git=none",
-        "--allow-remote=none",
+        _NO_REMOTE,
         "--no-audit",
         "--no-fund",
         "--loglevel=error",

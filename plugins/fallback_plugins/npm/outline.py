@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.ladder import Tried, blocked, left_behind
+from fallback_plugins.npm.bundles import bundled
 from fallback_plugins.npm.declaring import no_fix
 from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.npm_client import NpmClient
@@ -29,15 +30,17 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
     names = advisory.packages(ECOSYSTEM)
     unread = left_out(names, repo)
     for site in discover(repo):
-        project = NpmProject(site, repo, clients)
+        project = NpmProject(site, repo, clients, unread=unread)
+        found: list[Move | Left] = []
         try:
             if not site.names_any(repo, names):
-                continue
-            if site.lock is None:
+                pass
+            elif site.lock is None:
                 fix = raise_pins(project.files, advisory, targets)
-                found: list[Move | Left] = [*fix.moves, *fix.left] if fix else []
+                found = [*fix.moves, *fix.left] if fix else []
             else:
                 found = list(_first_rungs(project, advisory, targets))
+            found = found or list(project.unanswered(advisory))
             if found:
                 unread.check(files_of(site))
         except (RecipeError, RepositoryError) as error:
@@ -77,6 +80,11 @@ def _first_rung(
         return all(admits(ask.spec, version) for _, ask in asks)
 
     tried = Tried()
+    if node.bundled:
+        tried.no(LadderStep.LOCK_REFRESH, bundled(tree, node))
+        above = targets.lowest(node, lambda _version: True, ask=False)
+        if above is not None:
+            return _move(project, node, LadderStep.PARENT_BUMP, above, tried)
     near = targets.lowest(node, fits, tree=tree, ask=False)
     if near is not None:
         return _move(project, node, LadderStep.LOCK_REFRESH, near, tried)

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from functools import partial
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.bumping import no_override, use_bump
 from fallback_plugins.ladder import Judge, Reached, blocked
 from fallback_plugins.npm.bundles import refuse_bundled
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.declaring import no_fix, raise_override, unsupported
+from fallback_plugins.npm.declaring import holding, no_fix, raise_overrides, unsupported
 from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.parents import ParentWalk
 from fallback_plugins.npm.resolving import At, Resolver, asked_by_root
@@ -36,21 +36,30 @@ class Override:
         return unsupported(f"{at.files.root_manifest} asks for {package} itself.")
 
     def attempt(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
-        """One client run. Raises RecipeError: no version serves, or the client says no."""
+        """One client run, or two. Raises RecipeError: no version serves, or the client says no."""
         (package,) = packages
-        files, raised = at.files, dict[str, None]()
-        for node in self._nodes(at, package):
-            for copy, version in self._forced(at.tree, node):
-                if copy is not node:
-                    raised[f"{copy.name} {version}"] = None
-                for asker, ask in at.tree.askers(copy.key):
-                    if not admits(ask.spec, version):
-                        parent = _parent_key(self.resolver, at.tree, asker)
-                        files = self.resolver.client.with_override(files, parent, ask.name, version)
+        client, nodes = self.resolver.client, self._nodes(at, package)
+        forced = [pair for node in nodes for pair in self._forced(at.tree, node)]
+        others = {f"{it.name} {version}": None for it, version in forced if it.name != package}
+        files, held = at.files, False
+        for copy, version in forced:
+            places = holding(client, at.files, copy)
+            files, held = raise_overrides(client, files, places, version), held or bool(places)
+        if held:  # what the project forces already may be enough
+            wishes = {(copy.name, copy.version): version for copy, version in forced}
+            after = self.resolver.resolve(files, wishes)
+            if not self._nodes(after, package):
+                step = LadderStep.LOCK_REFRESH if files is at.files else None
+                return Reached(after, {package: tuple(others)}, step=step)
+        for copy, version in forced:
+            for asker, ask in at.tree.askers(copy.key):
+                if not admits(ask.spec, version):
+                    parent = _parent_key(self.resolver, at.tree, asker)
+                    files = client.with_override(files, parent, ask.name, version)
         if files is at.files:
             said = f"Who asks for {package} admits a safe version already."
             return Reached(at, declined={package: unsupported(said)})
-        return Reached(self.resolver.resolve(files, {}), {package: tuple(raised)})
+        return Reached(self.resolver.resolve(files, {}), {package: tuple(others)})
 
     def _forced(self, tree: Tree, node: Node) -> list[tuple[Node, str]]:
         """The copy and its version, or what brings it in and theirs. Raises RecipeError."""
@@ -104,9 +113,9 @@ class Forced:
             refuse_bundled(at.tree, node)
             self._check(at, node)
         files, client = at.files, self.resolver.client
-        for place in client.overrides(files, package):
-            if not admits(place.spec, self.version):
-                files = raise_override(files, place, self.version)
+        for node in nodes:
+            places = holding(client, at.files, node)
+            files = raise_overrides(client, files, places, self.version)
         if files is at.files:
             for asker, ask in (pair for node in nodes for pair in at.tree.askers(node.key)):
                 parent = _parent_key(self.resolver, at.tree, asker)

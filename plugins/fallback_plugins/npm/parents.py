@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.ladder import Climb, Judge, Reached, Strategy, blocked, does_not_serve
-from fallback_plugins.npm.bundles import refuse_bundled
+from fallback_plugins.npm.bundles import Bundles, bundler_of
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.declaring import declare, no_fix
+from fallback_plugins.npm.declaring import declare, forced, holding, no_fix
 from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.registry import Release
 from fallback_plugins.npm.resolving import At, Resolver
@@ -63,6 +63,11 @@ class ParentWalk:
 
     def changes(self, node: Node) -> Changes:
         """What frees a copy. Raises RecipeError, naming the constraint and the parent."""
+        if node.bundled:
+            bundler = bundler_of(self.tree, node)
+            above = self.failed.get(bundler.name, bundler.version)
+            clean = Bundles(self.targets).clean(node, bundler, above)
+            return self._solve(bundler, clean, (node.name, bundler.name))
         safe = self.targets.published(node.name, node.version)
         named = self.targets.named(node.name, node.version)
         return self._solve(node, safe or named, (node.name,))
@@ -129,7 +134,7 @@ class ParentBump:
         """One trial for several packages: a parent often clears them all. Raises RecipeError."""
         for node in self.judge.affected(at.tree):
             if node.name in packages:
-                refuse_bundled(at.tree, node)
+                self._refuse_overruled(at, node)
         failed: dict[str, str] = {}
         error: RecipeError | None = None
         for _ in range(MAX_TRIALS if len(packages) == 1 else 1):
@@ -152,6 +157,14 @@ class ParentBump:
                 break
             failed |= {name: version for (name, _), version in changes.declares.items()}
         raise error or does_not_serve(f"No parent of {', '.join(packages)} can be raised.")
+
+    def _refuse_overruled(self, at: At, node: Node) -> None:
+        """Raises RecipeError where an override visibly gives somebody another version than was asked for:
+        whatever its parents ask for, it stays."""
+        places = holding(self.resolver.client, at.files, node)
+        asks = (ask for _, ask in at.tree.askers(node.key) if not ask.peer)
+        if places and not all(admits(ask.spec, node.version) for ask in asks):
+            raise forced(at.files, places[0])
 
     def _wanted(
         self, at: At, packages: tuple[str, ...], failed: dict[str, str]

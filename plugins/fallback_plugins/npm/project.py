@@ -1,28 +1,38 @@
 """One npm project of a repository, climbed (``ladder.Project``): with a lock, without, or only a lock."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.bumping import FREE, Choice, Terms, no_override, use_bump
-from fallback_plugins.ladder import Climb, ProjectFix, Strategy, ordered
+from fallback_plugins.identity import is_aside
+from fallback_plugins.ladder import Climb, ProjectFix, Reached, Strategy, ordered
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients import client_for
+from fallback_plugins.npm.in_step import (
+    left_unanswered,
+    locked_unanswered,
+    out_of_step,
+    unanswered,
+)
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST
 from fallback_plugins.npm.lockfile import parse_lock
 from fallback_plugins.npm.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
 from fallback_plugins.npm.pins import pinned, raise_pins
 from fallback_plugins.npm.projects import Site
 from fallback_plugins.npm.registry import NpmRegistry
-from fallback_plugins.npm.resolving import Resolver, judge_of
+from fallback_plugins.npm.resolving import At, Resolver, judge_of
+from fallback_plugins.npm.scopes import ScopedClients, Scopes
 from fallback_plugins.npm.strategies import Strategies
 from fallback_plugins.npm.targets import Targets
 from fallback_plugins.tree import Node
+from fallback_plugins.unread import LeftOut
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.outcome import Left
 from fallback_tier.repo import RepoContext
 
 
@@ -34,6 +44,8 @@ class NpmProject:
     repo: RepoContext
     clients: ClientRunner
     terms: Terms = FREE
+    #: Collects what is not known of projects that nothing is done to; None: nobody asks.
+    unread: LeftOut | None = None
 
     @property
     def path(self) -> str:
@@ -57,16 +69,48 @@ class NpmProject:
             raise self.site.problem
         return client_for(self.site.lock, self.clients)
 
+    @property
+    def _client(self) -> Client:
+        """The same, about to run: it asks for scopes where it may."""
+        return replace(self, clients=self._scoped).client
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        """Whose registries its .npmrc names. Raises RepositoryError, ToolError."""
+        return Scopes.of(self.files, self.clients)
+
+    @property
+    def _scoped(self) -> ClientRunner:
+        return ScopedClients(self.clients, self.scopes)
+
     def climb(self, advisory: Advisory) -> ProjectFix | None:
         """Out of the advisory's reach; None: not affected. Raises RecipeError, ToolError."""
-        names = advisory.packages(ECOSYSTEM)
         if self.site.lock is None:
             return self._without_lock(advisory)
-        if not self.site.names_any(self.repo, names):
+        fix = self._with_lock(advisory)
+        left = self.unanswered(advisory) if fix is None else ()
+        return ProjectFix(texts={}, moves=(), left=left) if left else fix
+
+    def unanswered(self, advisory: Advisory) -> tuple[Left, ...]:
+        """Of a lock that holds nothing affected: the advisory's packages that its manifests ask for and it
+        does not answer. What else it does not answer is noted: what that pulls in is unknown."""
+        if self.site.lock is None or self.files.root_manifest not in self.files.manifests:
+            return ()
+        try:
+            found = locked_unanswered(self.client, self.files)
+        except RecipeError:
+            return ()  # said where the project is affected, as far as can be seen
+        left = () if is_aside(self.path) else left_unanswered(self.path, found, advisory)
+        if found and not left and self.unread is not None:
+            self.unread.note(self.path, out_of_step(self.path, found))
+        return left
+
+    def _with_lock(self, advisory: Advisory) -> ProjectFix | None:
+        if not self.site.names_any(self.repo, advisory.packages(ECOSYSTEM)):
             return None
         if self.files.root_manifest not in self.files.manifests:
             return self._lock_alone(advisory)
-        return self._climbed(self._strategies(advisory, Resolver(self.client)), self.files)
+        return self._climbed(self._strategies(advisory, Resolver(self._client)), self.files)
 
     def _strategies(self, advisory: Advisory, resolver: Resolver) -> Strategies:
         return Strategies(resolver, self._targets(advisory), judge_of(advisory))
@@ -74,7 +118,7 @@ class NpmProject:
     def _targets(self, advisory: Advisory) -> Targets:
         # Of files alone nothing is asked; a named choice was made with the registry's knowledge.
         quiet = self.repo.settings.offline or self.choice is not None
-        registry = None if quiet else NpmRegistry(self.clients)
+        registry = None if quiet else NpmRegistry(self._scoped)
         return Targets(advisory, registry, self.choice.version if self.choice else None)
 
     def _climbed(self, strategies: Strategies, files: Files) -> ProjectFix | None:
@@ -86,6 +130,17 @@ class NpmProject:
         return self._fix(climb, strategies)
 
     def _may_use(self, strategies: Strategies) -> list[Strategy[Files]]:
+        return [self._where_it_may_ask(strategy) for strategy in self._wanted(strategies)]
+
+    def _where_it_may_ask(self, strategy: Strategy[Files]) -> Strategy[Files]:
+        def attempt(at: At, packages: tuple[str, ...]) -> Reached[Files]:
+            for refusal in filter(None, map(self.scopes.refusal, packages)):
+                raise refusal
+            return strategy.attempt(at, packages)
+
+        return replace(strategy, attempt=attempt)
+
+    def _wanted(self, strategies: Strategies) -> list[Strategy[Files]]:
         if self.choice is None:
             return ordered(strategies.all, self.repo.settings.prefer, self.terms.left_out)
         if self.choice.forced:
@@ -105,8 +160,16 @@ class NpmProject:
             left=climb.lefts(manifest),
             before=replace(climb.start.tree, source=manifest),
             after=replace(at.tree, source=manifest),
-            notes=tuple(strategies.targets.notes),
+            notes=(*self._brought_up(climb), *strategies.targets.notes),
         )
+
+    def _brought_up(self, climb: Climb[Files]) -> Iterator[str]:
+        """What else the new lock does: it answers what the old one did not."""
+        if climb.at is climb.start or self.site.lock is None:
+            return
+        found = list(unanswered(self.client, climb.start.files, climb.start.tree))
+        if found:
+            yield f"{out_of_step(self.path, found).problem} The new lock answers it."
 
     # --- a manifest without a lock --------------------------------------------------------------------
 
@@ -124,7 +187,14 @@ class NpmProject:
         files = self.files
         for path, text in pins.texts.items() if pins else ():
             files = files.with_manifest(path, text)
-        fix = self._fresh(files, advisory)
+        try:
+            fix = self._fresh(files, advisory)
+        except RecipeError as error:
+            if self.unread is None or not is_aside(self.path):
+                raise
+            # Nobody installs test data: its names may be made up, and its versions never published.
+            self.unread.note(self.path, error)
+            return pins
         if pins is None:
             return fix
         if fix is None:
@@ -134,9 +204,9 @@ class NpmProject:
         )
 
     def _fresh(self, files: Files, advisory: Advisory) -> ProjectFix | None:
-        client = client_for(None, self.clients)
+        client = client_for(None, self._scoped)
         resolved = client.resolve(replace(files, lock=None, lock_text=""))
-        resolver = Resolver(client_for(resolved.lock, self.clients), fresh=True)
+        resolver = Resolver(client_for(resolved.lock, self._scoped), fresh=True)
         return self._climbed(self._strategies(advisory, resolver), resolved)
 
     def _forced_without_lock(self, advisory: Advisory) -> ProjectFix | None:
@@ -168,7 +238,7 @@ class NpmProject:
         manifests = declared_in(self.files)
         if manifests is None:
             raise self._missing(affected[0])
-        strategies = self._strategies(advisory, Resolver(self.client))
+        strategies = self._strategies(advisory, Resolver(self._client))
         files = replace(self.files, manifests=manifests)
         climb = Climb(strategies.judge, strategies.resolver.position(files))
         climb.run([strategies.lock_alone])
@@ -198,7 +268,7 @@ def declared_in(files: Files) -> Mapping[str, str] | None:
     """The manifests that a lock of version 2 or 3 was made from, as far as they resolve; else None."""
     if files.lock is None or not files.lock.endswith(".json"):
         return None
-    packages = parse_lock(files.lock_text).get("packages")
+    packages = parse_lock(files.lock_text, files.lock).get("packages")
     if not isinstance(packages, dict) or not isinstance(packages.get(""), dict):
         return None
     found = {}

@@ -17,13 +17,15 @@ from fallback_plugins.npm.layout import (
     may_name,
 )
 from fallback_plugins.npm.manifest import parse_manifest
+from fallback_plugins.npm.scopes import SCOPE_LINE
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
 _PNPM_WORKSPACE = "pnpm-workspace.yaml"
 _NPMRC = ".npmrc"
 
-#: Of a repository's .npmrc only these reach a client: any other line can name a program or a registry.
+#: Of a repository's .npmrc only these are read, and registries of scopes, which are held against the user's
+#: own configuration (``scopes``): any other line can name a program, or redirect what it likes.
 _HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true|false)\s*$")
 
 _LIST_ITEM = re.compile(r"^\s*-\s*[\"']?([^\"'#\s]+)[\"']?\s*(?:#.*)?$")
@@ -234,4 +236,5 @@ def _is_like(name: str, word: str) -> bool:
 def _harmless(path: str, text: str) -> str:
     if not path.endswith(_NPMRC):
         return text
-    return "".join(f"{line}\n" for line in text.splitlines() if _HARMLESS.match(line))
+    kept = (it for it in text.splitlines() if _HARMLESS.match(it) or SCOPE_LINE.fullmatch(it))
+    return "".join(f"{line}\n" for line in kept)

@@ -49,7 +49,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
     for site in discover(repo):
         try:
-            held = _is_held(NpmProject(site, repo, clients), advisory)
+            held = _is_held(NpmProject(site, repo, clients, unread=unread), advisory)
         except (RecipeError, RepositoryError) as problem:
             error = error or unread.told(files_of(site), problem)
             continue
@@ -73,7 +73,7 @@ def apply(
         advisory = bumping.about(advisory, ECOSYSTEM, terms.choice.package)
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
     projects = [
-        Lenient(NpmProject(site, repo, clients, terms), files_of(site), unread)
+        Lenient(NpmProject(site, repo, clients, terms, unread), files_of(site), unread)
         for site in discover(repo)
     ]
     nothing = _nothing(advisory, repo)
@@ -82,7 +82,15 @@ def apply(
 
 
 def _is_held(project: NpmProject, advisory: Advisory) -> bool:
-    """Is an affected version here, and not hopeless? Raises RecipeError: here, and hopeless."""
+    """Is an affected version here, and not hopeless? Raises RecipeError: here, and hopeless; or nobody can
+    tell, for the lock does not answer what is asked for."""
+    held = _may_be_held(project, advisory)
+    if not held and (left := project.unanswered(advisory)):
+        refuse(left[0])
+    return held
+
+
+def _may_be_held(project: NpmProject, advisory: Advisory) -> bool:
     site, names = project.site, advisory.packages(ECOSYSTEM)
     if not site.names_any(project.repo, names):
         return False

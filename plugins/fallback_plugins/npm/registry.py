@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.archives import Bundled, bundled_in
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.layout import MANIFEST
-from fallback_plugins.npm.npm_run import own_words
+from fallback_plugins.npm.npm_run import NpmRunner, own_words
+from fallback_plugins.npm.scopes import told_of_scope
 from fallback_plugins.npm.scratch import scratch_project
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_orderable
@@ -31,17 +33,21 @@ _FIELDS = (
     "optionalDependencies",
     "peerDependencies",
     "deprecated",
+    "bundleDependencies",
+    "bundledDependencies",
 )
 
 
 @dataclass(frozen=True)
 class Release:
-    """One published version. ``asks``: what it installs; ``peers``: what it demands of who installs it."""
+    """One published version. ``asks``: what it installs; ``peers``: what it demands of who installs it.
+    ``bundles``: has it other packages in its archive?"""
 
     version: str
     asks: Mapping[str, str]
     deprecated: bool = False
     peers: Mapping[str, str] = field(default_factory=dict)
+    bundles: bool = False
 
 
 @runtime_checkable
@@ -63,6 +69,7 @@ class NpmRegistry:
 
     clients: ClientRunner
     _known: dict[str, tuple[Release, ...] | RecipeError] = field(default_factory=dict, init=False)
+    _bundled: dict[tuple[str, str], tuple[Bundled, ...]] = field(default_factory=dict, init=False)
 
     def releases(self, package: str) -> tuple[Release, ...]:
         """Every published version but pre-releases, lowest first. Raises RecipeError, ToolError."""
@@ -75,6 +82,30 @@ class NpmRegistry:
         if isinstance(known, RecipeError):
             raise known
         return known
+
+    def bundled(self, package: str, version: str) -> tuple[Bundled, ...]:
+        """What a published version has in its archive. Raises RecipeError, ToolError."""
+        if (package, version) not in self._bundled:
+            release = next((it for it in self.releases(package) if it.version == version), None)
+            bundles = release is None or release.bundles
+            found = bundled_in(package, version, self.clients) if bundles else ()
+            self._bundled[package, version] = found
+        return self._bundled[package, version]
+
+    def prepare(self, package: str, version: str) -> None:
+        """Have npm look up what a release asks for and does not bundle: a run that may ask nobody finds it
+        in npm's cache. Raises RecipeError, ToolError."""
+        inside = {one.name for one in self.bundled(package, version)}
+        asks = {
+            name: spec
+            for release in self.releases(package)
+            if release.version == version
+            for name, spec in {**release.peers, **release.asks}.items()
+            if name not in inside
+        }
+        if asks:
+            manifest = {MANIFEST: json.dumps({"dependencies": asks})}
+            NpmRunner(self.clients).lock_after(["install"], Files(".", manifest))
 
     def _ask(self, package: str) -> tuple[Release, ...]:
         if not is_package_name(package):
@@ -104,7 +135,7 @@ def _untold(package: str, why: str) -> RecipeError:
     return RecipeError(
         RefusalReason.RESOLVER_FAILED,
         f"npm could not tell which versions of {package} there are: {why}.",
-        next_step="Check that the registry is reachable (`npm ping`).",
+        next_step=told_of_scope(why) or "Check that the registry is reachable (`npm ping`).",
     )
 
 
@@ -115,7 +146,8 @@ def _release(item: Any) -> Release:
         )  # npm leaves the braces out where there is nothing but a version
     asks = {**_specs(item, "optionalDependencies"), **_specs(item, "dependencies")}
     peers = _specs(item, "peerDependencies")
-    return Release(str(item.get("version")), asks, bool(item.get("deprecated")), peers)
+    bundles = any(item.get(key) for key in ("bundleDependencies", "bundledDependencies"))
+    return Release(str(item.get("version")), asks, bool(item.get("deprecated")), peers, bundles)
 
 
 def _specs(item: Mapping[str, Any], section: str) -> dict[str, str]:

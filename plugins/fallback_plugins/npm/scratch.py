@@ -83,6 +83,13 @@ def check_addresses(specs: Iterable[str]) -> None:
             raise _unsupported(f"{spec!r} is not of the registry, and would have to be fetched")
 
 
+def names_address(files: Files) -> bool:
+    """Does a manifest name a URL as the place of a package? Raises RecipeError."""
+    manifests = (parse_manifest(path, text) for path, text in files.manifests.items())
+    said = (one for it in manifests for one in _strings([it.get(key) for key in _NAMING]))
+    return any(foreign(one.strip().lower()) == "a URL" for one in said)
+
+
 def is_outside(path: str) -> bool:
     """Can a path, or a glob, lead out of the scratch folder?"""
     return _is_outside(path.lstrip("!"))

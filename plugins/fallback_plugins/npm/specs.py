@@ -97,6 +97,14 @@ def admits(spec: str, version: str) -> bool:
     return read is not None and number is not None and bool(read.match(number))
 
 
+def excludes(spec: str, version: str) -> bool:
+    """Does npm's range plainly refuse the version? False for what can't be read, and for other sources."""
+    text = split_alias(spec)[1].strip()
+    if foreign(spec) or is_tag(text) or text in {"", "*"} or _range(text) is None:
+        return False
+    return _version(version) is not None and not admits(spec, version)
+
+
 def _plainly_admits(plain: re.Match[str], release: re.Match[str]) -> bool:
     """Nearly every ask of a lock is ``^1.2.3``, ``~1.2.3`` or ``1.2.3``: a range parsed for each would be a
     quarter of a plan. A test holds this against the library."""

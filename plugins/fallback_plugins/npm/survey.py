@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from fallback_plugins.identity import is_aside
 from fallback_plugins.npm.foreign_lock import READABLE, foreign_versions
+from fallback_plugins.npm.in_step import ANSWERED
 from fallback_plugins.npm.layout import (
     BINARY_LOCKS,
     ECOSYSTEM,
@@ -84,8 +86,13 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
     installed: dict[str, str] = {}
     for lock in locks:
         lock_text = _naming(repo, lock, package)
-        installed |= installed_versions(lock_text, package) if lock_text else {}
+        installed |= installed_versions(lock_text, package, lock) if lock_text else {}
     unread = _unread_lock(repo, folder, package, declared=bool(places))
+    asked = [place for place in places if place.section in ANSWERED]
+    if locks and asked and not installed and not is_aside(manifest):
+        # Whoever installs it gets a version that no file here tells.
+        unread = f"{locks[0]} holds none of {asked[0].key}, which {manifest} asks for"
+        return Project(folder, None, places, {}, unread)
     foreign = site.lock if site and unread and not locks and not site.others else None
     if site and foreign and PurePosixPath(foreign).name in READABLE:
         try:

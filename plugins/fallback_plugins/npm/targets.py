@@ -1,8 +1,10 @@
 """Which version an affected copy is to get: the lowest safe one that serves."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from fallback_plugins.npm.archives import Bundled
 from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.registry import NpmRegistry, Release
 from fallback_plugins.npm.specs import compatible
@@ -76,6 +78,22 @@ class Targets:
             if note not in self.notes:
                 self.notes.append(note)
             return ()
+
+    def bundled(self, package: str, version: str) -> tuple[Bundled, ...] | None:
+        """What a release has in its archive; None where that may not, or can't, be read (noted)."""
+        if self.registry is None:
+            return None
+        try:
+            return self.registry.bundled(package, version)
+        except (RecipeError, ToolError) as error:
+            self.notes.append(error.problem)
+            return None
+
+    def prepare(self, package: str, version: str) -> None:
+        """What a release needs beside its bundle is in the client's cache then, as far as it can be had."""
+        if self.registry is not None:
+            with suppress(RecipeError):  # the client that needs it says so
+                self.registry.prepare(package, version)
 
     def lowest(
         self,

@@ -67,6 +67,16 @@ def test_a_wish_that_no_ask_admits_is_not_granted(tmp_path: Path) -> None:
         assert granted.manifests == files.manifests
 
 
+def test_a_wish_that_an_override_forbids_is_not_granted(tmp_path: Path) -> None:
+    """Else npm ci would say that the lock is out of step with its manifest."""
+    text = manifest(dependencies={"mid": "1.0.0"}, overrides={"leaf": "1.0.0"})
+    with world(leaves(), tmp_path) as here:
+        client = NpmClient(here.clients)
+        files = client.resolve(Files(".", {"package.json": text}))
+        found = client.resolve(files, {("leaf", "1.0.0"): "1.1.0"})
+        assert [node.version for node in client.tree(found).of("leaf")] == ["1.0.0"]
+
+
 def test_a_second_run_takes_what_the_registry_said_in_the_first(tmp_path: Path) -> None:
     files = Files(".", {"package.json": manifest(dependencies={"mid": "1.0.0"})})
     with world(leaves(), tmp_path) as here:

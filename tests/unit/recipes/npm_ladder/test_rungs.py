@@ -47,6 +47,27 @@ def test_an_in_range_copy_goes_to_the_lowest_safe_version_in_one_run(tmp_path: P
     assert "overrides" not in packages[""]
 
 
+@pytest.mark.parametrize("lock_version", [1, 2, 3])
+@pytest.mark.parametrize(("spec", "raised"), [("^8.16.0", "^8.16.0"), ("~8.16.0", "~8.17.1")])
+def test_the_lowest_that_serves_is_taken_where_higher_ones_would_too(
+    tmp_path: Path, spec: str, raised: str, lock_version: int
+) -> None:
+    universe = Universe()
+    for version in ("8.16.0", "8.17.0", "8.17.1", "8.17.2", "8.18.0", "8.23.0"):
+        universe.npm("ws", version)
+    files = {"package.json": manifest(dependencies={"ws": spec})}
+    was = manifest(dependencies={"ws": "8.16.0"})
+    with world(universe, tmp_path) as here:
+        result = here.fix(bad("ws", ("8.0.0", "8.17.1")), here.locked(files, was, lock_version))
+        assert here.written(result).ok
+        declared = json.loads((here.root / "package.json").read_text())["dependencies"]
+        lock = json.loads((here.root / "package-lock.json").read_text())
+    assert declared == {"ws": raised}
+    held = [lock["packages"]["node_modules/ws"]] if lock_version > 1 else []
+    held += [lock["dependencies"]["ws"]] if lock_version < 3 else []
+    assert {entry["version"] for entry in held} == {"8.17.1"}
+
+
 def test_every_branch_gets_its_own_fix(tmp_path: Path) -> None:
     universe = leaves().npm("mid", "1.0.0", {"leaf": "^1.0.0"}).npm("m2", "1.0.0", {"leaf": "^2"})
     files = project(
@@ -257,7 +278,7 @@ def test_a_copy_in_anothers_archive_is_named(tmp_path: Path, lock_version: int) 
     files["package-lock.json"] = json.dumps(lock, indent=2) + "\n"
     with world(leaves(), tmp_path) as here, pytest.raises(RecipeError) as caught:
         here.fix(LEAF, files)
-    assert "leaf 1.0.0 is bundled in program 1.0.0: only another version" in caught.value.problem
+    assert "leaf 1.0.0 is bundled in program 1.0.0, and no higher release" in caught.value.problem
     assert "registry is reachable" not in str(caught.value)
 
 

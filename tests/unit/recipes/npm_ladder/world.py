@@ -66,6 +66,28 @@ class World:
     def select(self, record: Advisory, files: Mapping[str, str]) -> RecipeSelection:
         return self.plugin.select(record, self.repo(files))
 
+    def written(self, result: RecipeResult) -> CommandResult:
+        """The fix put on the repository's files, and what ``npm ci`` says of them."""
+        for change in result.changes:
+            assert change.after is not None
+            (self.root / change.path).write_bytes(change.after.encode())
+        return self.clients.inner.run("npm", ["ci"], cwd=self.root, timeout_s=120)
+
+    def locked(
+        self, files: Mapping[str, str], was: str | None = None, version: int = 3
+    ) -> dict[str, str]:
+        """The files, and the lock that npm makes of them. ``was``: package.json as it was then."""
+        place = self.root.parent / "made"
+        for path, text in {**files, "package.json": was or files["package.json"]}.items():
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_bytes(text.encode())
+        words = ["install", "--package-lock-only", "--omit-lockfile-registry-resolved=false"]
+        words.append(f"--lockfile-version={version}")
+        made = self.clients.inner.run("npm", words, cwd=place, timeout_s=120)
+        assert made.ok, made.output
+        lock = (place / "package-lock.json").read_bytes().decode()
+        return {**files, "package-lock.json": lock}
+
     def verbs(self) -> list[str]:
         return [call[1] for call in self.clients.calls]
 
