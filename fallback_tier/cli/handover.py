@@ -126,8 +126,11 @@ def _deliver(
         place, reference = DeliveryPlace.BRANCH, f"{committed.branch} {committed.commit}"
     else:
         put(patch, repo, services.clients)
+    known = frozenset({PatchDelivered.__name__})
     for result, _ in fixes:
-        record_delivery(services.audit, result, place, reference)
+        # A run over several that was killed here has some of them on record.
+        if not any(services.audit.events(result.fix_id, kinds=known)):
+            record_delivery(services.audit, result, place, reference)
     return committed
 
 

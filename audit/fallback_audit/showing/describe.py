@@ -258,13 +258,22 @@ def _whose(event: events.FixStarted) -> str:
     return f"; affected is {code}, by {event.decided_by}"
 
 
+def _part(event: events.FixStarted) -> str:
+    """Of which run over several advisories it is a part, and what of it stays affected."""
+    batch = f"; a part of batch {event.batch_sha256[:12]}" if event.batch_sha256 else ""
+    return batch + (f"; in part only: {', '.join(event.in_part)}" if event.in_part else "")
+
+
 def _fix_sentence(event: events.AuditEvent) -> str:
     """Events of the gate runner."""
     match event:
         case events.FixStarted():
             return (
                 f"fix started: {event.advisory_id} in {event.repository} at"
-                f" {event.base_commit[:12]} ({event.ecosystem})" + _linked(event) + _whose(event)
+                f" {event.base_commit[:12]} ({event.ecosystem})"
+                + _linked(event)
+                + _whose(event)
+                + _part(event)
             )
         case events.SandboxDisabled():
             return f"SANDBOX DISABLED: {event.reason}"
