@@ -31,8 +31,8 @@ class FixStarted(Frozen):
     here, ``decided_by`` whom, and which packages this repository is the source of (``own_packages``); None:
     before schema version 7. ``judges_again``: the patch on record that this one puts to its gates, and does
     nothing else (TransitionReopened). Since schema version 8. ``batch_sha256``: of what a run over several
-    advisories began with, as evidence, where this is one of its parts; ``in_part``: those of ``advisory_ids``
-    of which something stays affected, as was planned (ADR-0051). Since schema version 11.
+    advisories began with, as evidence, where this is one of its parts; ``in_part``: those of
+    ``advisory_ids`` of which something stays affected, as was planned (ADR-0051). Since schema version 11.
     """
 
     kind: Literal["FixStarted"] = "FixStarted"

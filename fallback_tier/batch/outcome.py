@@ -7,6 +7,7 @@ from enum import StrEnum
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying
 from fallback_tier.batch.part import Part
+from fallback_tier.gates.distilling.distill import what_failed
 from fallback_tier.gates.result import Escalated, FixResult, Patched, RefusedFix, WithPatch
 from fallback_tier.planning import RemediationPlan
 
@@ -24,8 +25,9 @@ class Outcome(StrEnum):
 
 
 class Why(Frozen):
-    """Why something of an advisory stays. ``failing_gates``: those that refused its patch; ``fix_id``:
-    where that is on record; both empty where there was no patch to prove."""
+    """Why something of an advisory stays. ``reason``: how its patch failed, or why there is none.
+    ``failing_gates``: those that refused it; ``fix_id``: where that is on record; both empty where there
+    was no patch to prove."""
 
     ecosystem: str
     reason: str
@@ -89,6 +91,8 @@ def failing_gates(result: FixResult) -> tuple[str, ...]:
 
 def _reason(part: Part) -> tuple[str, str]:
     match part.result:
+        case Escalated(prior_attempts=(*_, last)) if last.failing_gates:
+            return last.failure_kind.value, what_failed(last)
         case Escalated(reason=reason, question=question):
             return reason.value, question
         case RefusedFix(reason=refusal, sentence=sentence):

@@ -150,14 +150,16 @@ class BatchRun:
         return taken.result
 
     def _prove(self, advisory: Advisory, divisible: bool) -> FixResult:
+        place = self.services.configuration.state_dir
         fix_id = self._on_record.get(_key(advisory))
-        taken = None if fix_id is None else self._taken(fix_id, advisory)
-        if taken is not None and taken.result is not None:
-            return taken.result
-        if fix_id is None or taken is None:
-            fix_id = new_id("fix")
-        with holding(self.services.configuration.state_dir, fix_id), self.watch() as watcher:
-            return self._judged(advisory, fix_id, taken, watcher, divisible=divisible)
+        if fix_id is not None:
+            with holding(place, fix_id):
+                taken = self._taken(fix_id, advisory)
+                if taken is not None:
+                    return taken.result or self._judged(advisory, fix_id, taken, divisible)
+        fix_id = new_id("fix")
+        with holding(place, fix_id):
+            return self._judged(advisory, fix_id, None, divisible)
 
     def _taken(self, fix_id: str, advisory: Advisory) -> TakenUp | None:
         """None: a person has reopened it, which is another matter."""
@@ -170,8 +172,17 @@ class BatchRun:
         advisory: Advisory,
         fix_id: str,
         taken: TakenUp | None,
+        divisible: bool,
+    ) -> FixResult:
+        with self.watch() as watcher:
+            return self._watched(advisory, fix_id, taken, watcher, divisible)
+
+    def _watched(
+        self,
+        advisory: Advisory,
+        fix_id: str,
+        taken: TakenUp | None,
         watcher: Watcher,
-        *,
         divisible: bool,
     ) -> FixResult:
         inputs = self.services.inputs_on(

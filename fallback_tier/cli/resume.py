@@ -84,7 +84,9 @@ def _go_on_with_several(
     fix_id, batch = arguments.fix_id, inputs.setup.batch_sha256
     if batch is None or is_reopened:
         alone = f"Run `fallback-tier fix` for {', '.join(inputs.advisory.ids)} alone."
-        again = "Run that `fallback-tier fix` again: recipes ask no model, so nothing is paid twice."
+        again = (
+            "Run that `fallback-tier fix` again: recipes ask no model, so nothing is paid twice."
+        )
         raise InputError(
             f"Fix {fix_id} is one part of a run over several advisories, whose patches are delivered "
             "together.",

@@ -17,7 +17,7 @@ from fallback_audit.vocabulary import (
     RefusalReason,
 )
 from fallback_tier.budget.meter import reached_in_words
-from fallback_tier.gates.distilling.distill import distill, failure_signature
+from fallback_tier.gates.distilling.distill import distill, failure_signature, what_failed
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.steps import FixState
 from fallback_tier.limits import MAX_RETRIES
@@ -98,7 +98,7 @@ def decide(
     """
     match _decide(state, fix_id, code, recalls=recalls):
         case Failure() as failure if divisible:
-            return replace(failure, then=_apart(f"failed: {_last_words(failure.summary)}"))
+            return replace(failure, then=_apart(f"failed: {_cut(what_failed(failure.summary))}"))
         case Ask(reason=EscalationReason.NOTHING_PROVED) if divisible:
             return _apart("could not be proved by any gate: each was skipped.")
         case Ask() as ask:
@@ -250,7 +250,10 @@ def _contradiction(attempts: Sequence[AttemptSummary]) -> Ask | None:
 
 def _last_words(attempt: AttemptSummary) -> str:
     """How an attempt failed and what it had tried, on one line: who is asked has not seen it."""
-    words = " ".join(attempt.prior_failure_summary.split())
+    return _cut(" ".join(attempt.prior_failure_summary.split()))
+
+
+def _cut(words: str) -> str:
     return words if len(words) <= _MAX_LAST_WORDS else f"{words[:_MAX_LAST_WORDS]} …"
 
 

@@ -17,10 +17,11 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisorySet
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix import run_with
+from fallback_tier.errors import ToolFailedError
+from fallback_tier.gate_ports import GateContext
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir
-from fallback_tier.gate_ports import GateContext
 from tests.e2e.command import repository, snapshot
 from tests.fakes.ecosystem import LadderEcosystem
 from tests.fakes.gates import RuleGate
@@ -186,22 +187,97 @@ def test_one_that_fails_its_gates_sinks_no_other(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
     desk.plugins["PyPI"] = breaking("right")
-    assert desk.fix(A, B, commit=None) == exit_codes.ESCALATED
+    assert desk.fix(A, B) == exit_codes.ESCALATED
     document = printed(capsys)
     assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
     assert outcomes(document) == {"A": "fixed", "B": "not_fixed"}
     (fixed, failed) = document["fixes"]
-    assert (fixed["advisory_ids"], fixed["outcome"], fixed["delivered"]) == (["A"], "verified", True)
+    assert (fixed["advisory_ids"], fixed["outcome"], fixed["delivered"]) == (
+        ["A"],
+        "verified",
+        True,
+    )
     assert (failed["advisory_ids"], failed["outcome"]) == (["B"], "escalated")
     assert failed["failing_gates"] == ["proof"]
     (why,) = document["advisories"][1]["why"]
     assert (why["failing_gates"], why["fix_id"]) == (["proof"], failed["fix_id"])
-    print(document["fixes"][1]["prior_attempts"][0]["prior_failure_summary"]); print(why); assert 0
+    assert why["reason"] == "tests_failed"
+    assert why["sentence"] == (
+        "Attempt 1 (recipe) failed at gate proof: tests_failed. tests failed Failing tests: "
+        "- tests/test_app.py::test_escape Assertions: - AssertionError: escaped"
+    )
     # All, A, and B for its own reason; the first is taken apart, and asks nobody anything.
     assert (document["gate_runs"], len(document["taken_apart"])) == (3, 1)
     kinds = desk.kinds
     ends = [kinds.count(kind) for kind in ("FixVerified", "FixRefused", "FixEscalated")]
     assert ends == [1, 1, 1]
+
+
+def test_for_a_person_each_advisory_is_named_with_its_end(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.plugins["PyPI"] = breaking("right")
+    given = (A, B, advisory("C", "left@never", ecosystem="npm"))
+    assert desk.fix(*given, json=False) == exit_codes.ESCALATED
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "fixed A" in lines
+    assert "not fixed B: tests_failed at proof" in lines
+    assert "not fixed C: no_fixed_version" in lines
+
+
+def test_what_holds_by_itself_and_not_with_another_is_named(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each passes alone, both together fail: one is delivered, and the other one is not claimed."""
+    desk.plugins["PyPI"] = breaking(pair=("left", "right"))
+    assert desk.fix(A, B) == exit_codes.REFUSED
+    document = printed(capsys)
+    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+    assert outcomes(document) == {"A": "fixed", "B": "not_fixed"}
+    (_, alone) = document["fixes"]
+    assert (alone["outcome"], alone["delivered"]) == ("verified", False)
+    assert alone["held_back"].startswith(
+        "It holds by itself, and not with the fix of A: In one patch"
+    )
+    assert "failed at gate proof" in alone["held_back"]
+    assert document["advisories"][1]["why"][0]["reason"] == "held_back"
+
+
+def test_where_nothing_holds_nothing_is_delivered(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.plugins["PyPI"] = breaking("left", "right")
+    before = snapshot(desk.repo)
+    assert desk.fix(A, B) == exit_codes.ESCALATED
+    document = printed(capsys)
+    assert outcomes(document) == {"A": "not_fixed", "B": "not_fixed"}
+    assert snapshot(desk.repo) == before
+    assert desk.kinds.count("PatchDelivered") == 0
+
+
+def test_advisories_of_one_package_stay_together(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One move clears both, so that there is nothing between them to prove."""
+    desk.plugins["PyPI"] = breaking("right")
+    assert desk.fix(A, B, advisory("B2", "right@1.5.0")) == exit_codes.ESCALATED
+    document = printed(capsys)
+    assert outcomes(document) == {"A": "fixed", "B": "not_fixed", "B2": "not_fixed"}
+    assert document["fixes"][1]["advisory_ids"] == ["B", "B2"]
+    assert document["gate_runs"] == 3
+
+
+def test_gates_that_cannot_be_run_are_not_run_again_for_each(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: GateContext) -> bool:
+        raise ToolFailedError("The registry is down.", next_step="Wait.")
+
+    desk.plugins["PyPI"] = LadderEcosystem(gate_list=(RuleGate(broken),))
+    assert desk.fix(A, B) == exit_codes.ENVIRONMENT
+    document = printed(capsys)
+    assert document["gate_runs"] == 1
+    assert outcomes(document) == {"A": "not_fixed", "B": "not_fixed"}
 
 
 def test_half_a_fix_is_not_delivered(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,4 +29,4 @@ def in_part_is_said_of_a_batch(trail: Trail) -> Iterator[Finding]:
         if start.in_part and start.batch_sha256 is None:
             yield seq, "an advisory is fixed in part, and this is no part of a batch"
         if alien := set(start.in_part) - set(start.advisory_ids):
-            yield seq, f"fixed in part, and not among its advisories: {sorted(alien)[0]}"
+            yield seq, f"fixed in part, and not among its advisories: {min(alien)}"
