@@ -1,0 +1,86 @@
+"""Several advisories with the real npm, its registry on loopback, and the real gates."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_tier.cli import exit_codes
+from tests.e2e.command import Ended, osv, repository, run
+from tests.fakes.repository import git
+from tests.integration.gate_setup import needs_sandbox
+from tests.registry import Universe, serve
+from tests.unit.recipes.npm_ladder.world import at, project
+
+pytestmark = pytest.mark.sandbox
+
+#: page 2 no longer does what the application needs; old-asker keeps a copy of leaf below 1.
+UNIVERSE = (
+    Universe()
+    .npm("leaf", "0.5.0", files={"index.js": "module.exports = 'leaf';\n"})
+    .npm("leaf", "1.0.0", files={"index.js": "module.exports = 'leaf';\n"})
+    .npm("leaf", "1.0.1", files={"index.js": "module.exports = 'leaf';\n"})
+    .npm("page", "1.0.0", files={"index.js": "module.exports = (text) => text;\n"})
+    .npm("page", "2.0.0", files={"index.js": "exports.page = (text) => text;\n"})
+    .npm("old-asker", "1.0.0", {"leaf": "0.5.0"}, files={"index.js": "require('leaf');\n"})
+)
+TEST = """const { test } = require('node:test');
+const assert = require('node:assert');
+test('shows a page', () => assert.strictEqual(require('page')('tea'), 'tea'));
+test('has a leaf', () => assert.strictEqual(require('leaf'), 'leaf'));
+"""
+
+
+def fixed(tmp_path: Path, declared: dict[str, str], *more: str) -> tuple[Path, Ended]:
+    """The repository, and how `fix` ended for the advisories on leaf and page."""
+    needs_sandbox()
+    installed = {"leaf": at("1.0.0"), "page": at("1.0.0")}
+    if "old-asker" in declared:
+        installed["old-asker"] = at("1.0.0", leaf="0.5.0")
+        installed["old-asker/node_modules/leaf"] = at("0.5.0")
+    files = project(declared, installed, scripts={"test": "node --test"})
+    repo = repository(tmp_path / "repo", {**files, "test/app.test.js": TEST})
+    git(repo, "config", "user.name", "A Person")
+    git(repo, "config", "user.email", "person@example.invalid")
+    records = tmp_path / "advisories"
+    records.mkdir()
+    leaf = osv("leaf", ecosystem="npm", fixed="1.0.1", id="LEAF-1")
+    (records / "leaf.json").write_text(leaf)
+    (records / "page.json").write_text(osv("page", ecosystem="npm", fixed="2.0.0", id="PAGE-1"))
+    own = ("--state-dir", tmp_path / "state", "--keys", tmp_path / "keys")
+    with serve(UNIVERSE) as registry:
+        ended = run(
+            *("fix", repo, "--advisory", records, "--json", *own, *more), env=registry.environ
+        )
+    assert run("audit", "verify", *own).code == exit_codes.OK
+    return repo, ended
+
+
+def versions(repo: Path) -> dict[str, str]:
+    lock = json.loads((repo / "package-lock.json").read_text())
+    return {
+        place.removeprefix("node_modules/"): str(one["version"])
+        for place, one in lock["packages"].items()
+        if place
+    }
+
+
+def by_id(told: Any) -> dict[str, Any]:
+    return {one["id"]: one for one in told["advisories"]}
+
+
+def test_a_major_that_breaks_the_tests_sinks_no_other(tmp_path: Path) -> None:
+    repo, ended = fixed(tmp_path, {"leaf": "^1.0.0", "page": "^1.0.0"}, "--commit")
+    told = ended.json
+    assert ended.code == exit_codes.ESCALATED
+    assert {name: one["outcome"] for name, one in by_id(told).items()} == {
+        "LEAF-1": "fixed",
+        "PAGE-1": "not_fixed",
+    }
+    (why,) = by_id(told)["PAGE-1"]["why"]
+    assert (why["reason"], why["failing_gates"]) == ("tests_failed", ["tests"])
+    assert "shows a page" in why["sentence"]
+    assert told["commit"]["branch"] == "fallback-tier/LEAF-1"
+    git(repo, "checkout", "-q", told["commit"]["branch"])
+    assert versions(repo) == {"leaf": "1.0.1", "page": "1.0.0"}
