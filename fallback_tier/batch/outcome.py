@@ -59,13 +59,13 @@ def advisory_ends(planned: RemediationPlan, parts: Sequence[Part]) -> tuple[Advi
     return tuple(ends)
 
 
-def said_in_part(parts: Sequence[Part], ends: Sequence[AdvisoryEnd]) -> list[Part]:
+def said_in_part(parts: Sequence[Part], ends: Sequence[AdvisoryEnd]) -> tuple[Part, ...]:
     """The parts, whose advisories name what stays of them anywhere: whoever hands a patch over must not
     call them fixed."""
     names = {end.id for end in ends if end.outcome is Outcome.FIXED_IN_PART}
-    return [
+    return tuple(
         replace(part, advisory=_with(part.advisory, names & {*part.advisory.ids})) for part in parts
-    ]
+    )
 
 
 def why_not(part: Part) -> Why | None:

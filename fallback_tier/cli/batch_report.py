@@ -14,6 +14,7 @@ from fallback_tier.cli.plan import exit_code as plan_exit_code
 from fallback_tier.cli.plan import show_rest
 from fallback_tier.cli.remediation import line, safe, show_left
 from fallback_tier.gates.result import WithPatch
+from fallback_tier.handover.headline import headline
 from fallback_tier.planning import RemediationPlan
 
 _STYLES = {
@@ -49,6 +50,7 @@ def batch_document(
     fixes = [
         {
             **document(part.result),
+            **_headline(part),
             "ecosystem": part.ecosystem,
             "advisory_ids": part.advisory.ids,
             "in_part": part.advisory.in_part,
@@ -96,10 +98,19 @@ def report_batch(
         )
 
 
+def _headline(part: Part) -> dict[str, str]:
+    """ "Fixed" never stands alone where something stays."""
+    if not isinstance(part.result, WithPatch) or not part.advisory.in_part:
+        return {}
+    return {"headline": f"{headline(part.result)}; in part: {', '.join(part.advisory.in_part)}"}
+
+
 def _report_part(part: Part, console: Console) -> None:
     report_end(part.result, console)
     ids = safe(", ".join(part.advisory.ids))
     line(console, f"  {part.ecosystem}, {len(part.advisory.ids)} in all: {ids}")
+    if part.application is not None and part.advisory.in_part:
+        line(console, f"  [yellow]in part[/]: {safe(', '.join(part.advisory.in_part))}")
     if part.held_back is not None:
         line(console, f"  [yellow]not delivered[/]: {safe(part.held_back)}")
     report_record(part.result, console)

@@ -6,6 +6,7 @@ By recipe only: a model's plan raises one dependency, so a model is asked for on
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -79,6 +80,7 @@ def _to_the_end(run: BatchRun, services: Services, put: Put, setup: Setup, *, as
     with holding(services.configuration.state_dir, run.record.batch_id):
         end = run.run()
         ends = advisory_ends(end.planned, end.parts)
+        end = replace(end, parts=said_in_part(end.parts, ends))
         landed = _delivered(run, end, services, put, setup)
     code = combined_exit_code(end.planned, end.parts)
     if as_json:
@@ -97,6 +99,5 @@ def _delivered(run: BatchRun, end: BatchEnd, services: Services, put: Put, setup
     before = [run.delivery(part) for part in due]
     if all(before) and before[0] is not None:
         put = before[0]
-    ends = advisory_ends(end.planned, end.parts)
-    fixes = [part.fixed for part in said_in_part(due, ends) if part.fixed]
+    fixes = [part.fixed for part in due if part.fixed]
     return hand_over(fixes, patch, run.repo, services, setup, put)

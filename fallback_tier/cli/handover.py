@@ -135,9 +135,12 @@ def _deliver(
 
 
 def _branch(fixes: Sequence[Fixed], repo: RepoContext, services: Services) -> str:
-    """Named after what was fixed: not everything that was asked for is."""
-    ids = dict.fromkeys(record.id for _, advisory in fixes for record in advisory.records)
-    return branch_for(tuple(ids), fixes[0][0].fix_id, repo, services.clients)
+    """Named after what was fixed, not after what was asked for; after what was fixed in part only where
+    nothing else was."""
+    ids = tuple(dict.fromkeys(record.id for _, advisory in fixes for record in advisory.records))
+    in_part = {name for _, advisory in fixes for name in advisory.in_part}
+    whole = tuple(name for name in ids if name not in in_part)
+    return branch_for(whole or ids, fixes[0][0].fix_id, repo, services.clients)
 
 
 def _committed(delivered: PatchDelivered) -> Committed | None:

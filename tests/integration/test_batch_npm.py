@@ -84,3 +84,28 @@ def test_a_major_that_breaks_the_tests_sinks_no_other(tmp_path: Path) -> None:
     assert told["commit"]["branch"] == "fallback-tier/LEAF-1"
     git(repo, "checkout", "-q", told["commit"]["branch"])
     assert versions(repo) == {"leaf": "1.0.1", "page": "1.0.0"}
+
+
+def test_one_copy_is_fixed_and_one_stays(tmp_path: Path) -> None:
+    """old-asker keeps a copy below the fix: the other one is raised, and nothing calls it fixed."""
+    repo, ended = fixed(
+        tmp_path,
+        {"leaf": "^1.0.0", "old-asker": "^1.0.0", "page": "^1.0.0"},
+        *("--commit", "--report", str(tmp_path / "report")),
+    )
+    told = ended.json
+    assert ended.code == exit_codes.ESCALATED
+    leaf = by_id(told)["LEAF-1"]
+    assert leaf["outcome"] == "fixed_in_part"
+    (why,) = leaf["why"]
+    assert why["reason"] == "blocked_by_constraint"
+    assert "old-asker 1.0.0" in why["sentence"]
+    (fix, _) = told["fixes"]
+    assert (fix["outcome"], fix["in_part"]) == ("verified", ["LEAF-1"])
+    git(repo, "checkout", "-q", told["commit"]["branch"])
+    assert versions(repo)["leaf"] == "1.0.1"
+    assert versions(repo)["old-asker/node_modules/leaf"] == "0.5.0"
+    message = git(repo, "log", "-1", "--format=%B")
+    assert message.startswith("Fix LEAF-1 in part\n\nLEAF-1: in part only, something of it stays")
+    (statement,) = json.loads((tmp_path / "report" / "openvex.json").read_text())["statements"]
+    assert statement["status"] == "under_investigation"

@@ -22,7 +22,7 @@ def next_candidate(
         try:
             result = apply(other)
             led_to = result.moves
-            # The same files may come about by moves of other names: of several packages, one raises another.
+            # The same files may come about by moves with other names, where several packages move.
             if _same(led_to, moves) or result.changes == apply(refused).changes:
                 continue
         except (RecipeError, RepositoryError, ToolError):
