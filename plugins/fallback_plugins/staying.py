@@ -3,12 +3,17 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from fallback_tier.advisory import canonical_name, lets_stay
-from fallback_tier.gate_ports import GateContext
+from fallback_tier.advisory import Advisory, canonical_name, lets_stay
+from fallback_tier.outcome import Applied
 
 
 def may_stay(
-    context: GateContext, ecosystem: str, package: str, now: Sequence[str], before: Sequence[str]
+    advisory: Advisory,
+    made: Applied,
+    ecosystem: str,
+    package: str,
+    now: Sequence[str],
+    before: Sequence[str],
 ) -> bool:
     """May these affected versions of a package stay, one entry a copy?
 
@@ -16,7 +21,7 @@ def may_stay(
     lets it stay, where there is no more of any version than before, and less of each that the recipe says
     it raised.
     """
-    advisory, remediation = context.advisory, context.application.remediation
+    remediation = made.remediation
     covering = [advisory.ids_affecting(ecosystem, package, version) for version in now]
     if remediation is None or not all(
         lets_stay(advisory, ecosystem, package, it) for it in covering

@@ -3,13 +3,15 @@ dropped silently. The ecosystems are small ones of ours; the trail, git and the 
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fallback_audit.events import AuditEvent, FixStarted
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
@@ -18,13 +20,14 @@ from fallback_tier.advisory import Advisory, AdvisorySet
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix import run_with
 from fallback_tier.errors import ToolFailedError
-from fallback_tier.gate_ports import GateContext
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir
 from tests.e2e.command import repository, snapshot
 from tests.fakes.ecosystem import LadderEcosystem
-from tests.fakes.gates import RuleGate
+from tests.fakes.gates import RuleGate, SkippedGate
+from tests.fakes.repository import git
 from tests.unit.test_planning import advisory, both
 
 PINS = "left 1.0.0\nright 1.0.0\n"
@@ -45,6 +48,14 @@ def breaking(*packages: str, pair: tuple[str, str] | None = None) -> LadderEcosy
         return raised.isdisjoint(packages) and not together
 
     return LadderEcosystem(gate_list=(RuleGate(accepts),))
+
+
+@dataclass
+class JudgedBy:
+    """A gate by a function of the test's."""
+
+    judge: Callable[[GateContext], GateVerdict]
+    name: str = "proof"
 
 
 class Desk:
@@ -77,6 +88,13 @@ class Desk:
         arguments = argparse.Namespace(**{**said, "json": True, **options})
         with self.services() as services:
             return run_with(AdvisorySet(advisories=advisories), services, arguments)
+
+    @property
+    def events(self) -> list[AuditEvent]:
+        store = SqliteAuditStore(audit_db(self.state))
+        found = [stored.payload for stored in store.events()]
+        store.close()
+        return found
 
     @property
     def kinds(self) -> list[str]:
@@ -267,6 +285,25 @@ def test_advisories_of_one_package_stay_together(
     assert document["gate_runs"] == 3
 
 
+def test_what_no_gate_can_prove_in_one_patch_is_proved_apart(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of one package's patch no gate can say anything: the other one's is proved all the same."""
+
+    def judge(context: GateContext) -> GateVerdict:
+        text = context.worktree.tree.locate("pypi.txt").read_text()
+        gate = RuleGate(lambda _: True) if "right 1.0.0" in text else SkippedGate()
+        return gate.judge(context)
+
+    desk.plugins["PyPI"] = LadderEcosystem(gate_list=(JudgedBy(judge),))
+    assert desk.fix(A, B) == exit_codes.ESCALATED
+    document = printed(capsys)
+    assert outcomes(document) == {"A": "fixed", "B": "not_fixed"}
+    assert document["advisories"][1]["why"][0]["reason"] == "nothing_proved"
+    assert len(document["taken_apart"]) == 1
+    assert desk.kinds.count("FixEscalated") == 1
+
+
 def test_gates_that_cannot_be_run_are_not_run_again_for_each(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -278,6 +315,42 @@ def test_gates_that_cannot_be_run_are_not_run_again_for_each(
     document = printed(capsys)
     assert document["gate_runs"] == 1
     assert outcomes(document) == {"A": "not_fixed", "B": "not_fixed"}
+
+
+def test_what_can_be_mended_of_an_advisory_is_delivered_and_called_that(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """B has no fix for one of its packages: the other is raised, and nothing says that B is fixed."""
+    desk.repo = repository(
+        desk.repo.parent / "more", {**FILES, "pypi.txt": f"{PINS}middle 1.0.0\n"}
+    )
+    assert desk.fix(A, advisory("B", "right", "middle@never")) == exit_codes.REFUSED
+    document = printed(capsys)
+    assert desk.read("pypi.txt") == "left 2.0.0\nright 2.0.0\nmiddle 1.0.0\n"
+    assert outcomes(document) == {"A": "fixed", "B": "fixed_in_part"}
+    (why,) = document["advisories"][1]["why"]
+    assert (why["reason"], why["fix_id"]) == ("no_fixed_version", None)
+    (fix,) = document["fixes"]
+    assert (fix["advisory_ids"], fix["in_part"]) == (["A", "B"], ["B"])
+    assert fix["headline"].endswith("; in part: B")
+    started = [event for event in desk.events if isinstance(event, FixStarted)]
+    assert [event.in_part for event in started] == [("B",)]
+
+
+def test_what_one_ecosystem_refuses_of_an_advisory_another_delivers_in_part(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """… and what else the delivered patch fixes is fixed: the branch is named after that."""
+    git(desk.repo, "config", "user.name", "A Person")
+    git(desk.repo, "config", "user.email", "person@example.invalid")
+    desk.plugins["npm"] = ecosystem("npm", accepts=False)
+    assert desk.fix(both("A", "left", "left"), B, commit="") == exit_codes.ESCALATED
+    document = printed(capsys)
+    assert outcomes(document) == {"A": "fixed_in_part", "B": "fixed"}
+    assert document["commit"]["branch"] == "fallback-tier/B"
+    message = git(desk.repo, "log", "-1", "--format=%B", "fallback-tier/B")
+    assert message.startswith("Fix A+B in part\n\nA: in part only, something of it stays affected;")
+    assert "\nB: fixed; the proof passes" in message
 
 
 def test_half_a_fix_is_not_delivered(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

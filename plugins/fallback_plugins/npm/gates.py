@@ -111,8 +111,8 @@ class NotVulnerableGate:
         if bad:
             told = [f"{place} is {version}" for place, version in bad.items()]
             before, _, _ = _all_held(context, context.repo, survey(context.repo, package), package)
-            earlier = _affected(context, package, before)
-            if not may_stay(context, ECOSYSTEM, package, [*bad.values()], [*earlier.values()]):
+            copies = [*bad.values()], [*_affected(context, package, before).values()]
+            if not may_stay(context.advisory, context.application, ECOSYSTEM, package, *copies):
                 what = f"{package} is still affected: {', '.join(told[:3])}"
                 return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(told))
             beside += f"; stays affected, as was planned: {', '.join(told)}"

@@ -164,7 +164,8 @@ def _may_stay(
     base = _held(context.repo, survey(context.repo, package), {})
     before = [version for _, version in _affected(context, package, base)]
     told = {version for _, version in bad} <= {*now}
-    return told and may_stay(context, ECOSYSTEM, package, now, before)
+    made = context.application
+    return told and may_stay(context.advisory, made, ECOSYSTEM, package, now, before)
 
 
 def _affected_copies(context: GateContext, packages: Sequence[str]) -> dict[str, str]:
