@@ -35,11 +35,12 @@ class Begun:
 
 @dataclass(frozen=True)
 class Desk:
-    """What every run needs. ``services``: recipes only; ``observe`` is told what is planned."""
+    """What every run needs. ``services``: recipes only; ``watch``: who is told of a part, while it runs;
+    ``planning``: who is told each step of a plan, while it is made."""
 
     services: Services
     watch: Callable[[], AbstractContextManager[Watcher]]
-    observe: Callable[[str], None]
+    planning: Callable[[], AbstractContextManager[Callable[[str], None]]]
 
     def begin(self, given: AdvisorySet, repo: RepoContext, setup: Setup) -> Begun:
         """Plan it, or go on with the same command's run that has not come to its end."""
@@ -106,4 +107,5 @@ class Desk:
     def _plan(self, given: AdvisorySet, repo: RepoContext) -> DivisiblePlan:
         services = self.services
         tags = tags_of(repo, services.clients)
-        return divisible_plan(given, repo, services.plugins, tags=tags, observe=self.observe)
+        with self.planning() as observe:
+            return divisible_plan(given, repo, services.plugins, tags=tags, observe=observe)

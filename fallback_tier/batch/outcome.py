@@ -64,7 +64,7 @@ def said_in_part(parts: Sequence[Part], ends: Sequence[AdvisoryEnd]) -> tuple[Pa
     call them fixed."""
     names = {end.id for end in ends if end.outcome is Outcome.FIXED_IN_PART}
     return tuple(
-        replace(part, advisory=_with(part.advisory, names & {*part.advisory.ids})) for part in parts
+        replace(part, advisory=_with(part.advisory, names & {*part.ids})) for part in parts
     )
 
 
@@ -102,7 +102,7 @@ def _reason(part: Part) -> tuple[str, str]:
 
 
 def _end(name: str, planned: RemediationPlan, parts: Sequence[Part]) -> AdvisoryEnd:
-    mine = [part for part in parts if name in part.advisory.ids]
+    mine = [part for part in parts if name in part.ids]
     done = [part.fixed[0] for part in mine if part.fixed is not None]
     why = tuple(dict.fromkeys(_all_that_stays(name, planned, mine)))
     if done and why:

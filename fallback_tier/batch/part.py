@@ -12,13 +12,20 @@ from fallback_tier.outcome import Applied
 class Part:
     """One ecosystem's patch, or that of one package which gates refused, and how its fix ended.
 
-    ``held_back``: why a proved patch is not delivered.
+    ``held_back``: why a proved patch is not delivered. ``speaks_for``: those of its advisories whose end it
+    is; None: all.
     """
 
     ecosystem: str
     advisory: Advisory
     result: FixResult
     held_back: str | None = None
+    speaks_for: tuple[str, ...] | None = None
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The advisories whose end it is."""
+        return self.advisory.ids if self.speaks_for is None else self.speaks_for
 
     @property
     def application(self) -> Applied | None:

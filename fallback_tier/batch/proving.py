@@ -4,7 +4,7 @@ What is delivered of an ecosystem is one patch, and the gates have seen just tha
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fallback_audit.vocabulary import EscalationReason, RefusalReason
 from fallback_tier.advisory import Advisory
@@ -78,7 +78,9 @@ class EcosystemProof:
         parts = [self._part(self._trials[frozenset(held)])] if held else []
         left: list[Remaining] = []
         if stopped is not None:
-            parts.append(self._part(stopped))
+            done = {name for unit in held for name in unit}
+            others = tuple(name for name in self.plan.advisory_ids if name not in done)
+            parts.append(replace(self._part(stopped), speaks_for=others))
         for unit in units if stopped is None else ():
             if unit in held:
                 continue

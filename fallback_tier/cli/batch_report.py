@@ -52,7 +52,7 @@ def batch_document(
             **document(part.result),
             **_headline(part),
             "ecosystem": part.ecosystem,
-            "advisory_ids": part.advisory.ids,
+            "advisory_ids": part.ids,
             "in_part": part.advisory.in_part,
             "failing_gates": failing_gates(part.result),
             "delivered": landed.delivered and part.application is not None,
@@ -107,8 +107,8 @@ def _headline(part: Part) -> dict[str, str]:
 
 def _report_part(part: Part, console: Console) -> None:
     report_end(part.result, console)
-    ids = safe(", ".join(part.advisory.ids))
-    line(console, f"  {part.ecosystem}, {len(part.advisory.ids)} in all: {ids}")
+    ids = safe(", ".join(part.ids))
+    line(console, f"  {part.ecosystem}, {len(part.ids)} in all: {ids}")
     if part.application is not None and part.advisory.in_part:
         line(console, f"  [yellow]in part[/]: {safe(', '.join(part.advisory.in_part))}")
     if part.held_back is not None:

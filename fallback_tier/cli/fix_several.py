@@ -4,8 +4,6 @@ By recipe only: a model's plan raises one dependency, so a model is asked for on
 """
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,37 +41,29 @@ def fix_several(
     if given.advisories:
         check_clients(given, repo, services.clients, services.plugins)
         services.sandbox()  # where there is none, that is said before the long work
-    with _desk(services, quiet=arguments.json) as desk:
-        begun = desk.begin(given, repo, setup)
-        setup = begun.run.record.setup
-        if begun.goes_on:
-            said = "this run was interrupted: what is on record is not done again"
-            line(Console(stderr=True, quiet=arguments.json), said)
-        put = complete if begun.goes_on else deliver
-        return _to_the_end(begun.run, services, put, setup, as_json=arguments.json)
+    begun = _desk(services, quiet=arguments.json).begin(given, repo, setup)
+    if begun.goes_on:
+        said = "this run was interrupted: what is on record is not done again"
+        line(Console(stderr=True, quiet=arguments.json), said)
+    put = complete if begun.goes_on else deliver
+    setup = begun.run.record.setup
+    return _to_the_end(begun.run, services, put, setup, as_json=arguments.json)
 
 
 def go_on_with_several(digest: Digest, services: Services, arguments: argparse.Namespace) -> int:
     """``resume`` of a part: the run that ``digest`` names goes on to its end."""
     repository = Path(arguments.repository) if arguments.repository else None
-    with _desk(services, quiet=arguments.json) as desk:
-        run = desk.go_on(digest, repository, arguments.fix_id)
-        began = run.record.setup
-        output = arguments.output or began.output
-        dry_run = arguments.dry_run or began.dry_run
-        setup = began.model_copy(update={"output": output, "dry_run": dry_run})
-        return _to_the_end(run, services, complete, setup, as_json=arguments.json)
+    desk = _desk(services, quiet=arguments.json)
+    run = desk.go_on(digest, repository, arguments.fix_id)
+    began = run.record.setup
+    output, dry_run = arguments.output or began.output, arguments.dry_run or began.dry_run
+    setup = began.model_copy(update={"output": output, "dry_run": dry_run})
+    return _to_the_end(run, services, complete, setup, as_json=arguments.json)
 
 
-@contextmanager
-def _desk(services: Services, *, quiet: bool) -> Iterator[Desk]:
+def _desk(services: Services, *, quiet: bool) -> Desk:
     errors = Console(stderr=True, quiet=quiet)
-
-    def observe(step: str) -> None:
-        planning(step)
-
-    with PlanProgress(errors) as planning:
-        yield Desk(services.recipes_only(), lambda: FixProgress(errors), observe)
+    return Desk(services.recipes_only(), lambda: FixProgress(errors), lambda: PlanProgress(errors))
 
 
 def _to_the_end(run: BatchRun, services: Services, put: Put, setup: Setup, *, as_json: bool) -> int:

@@ -82,6 +82,14 @@ def test_a_major_that_breaks_the_tests_sinks_no_other(tmp_path: Path) -> None:
     assert (why["reason"], why["failing_gates"]) == ("tests_failed", ["tests"])
     assert "shows a page" in why["sentence"]
     assert told["commit"]["branch"] == "fallback-tier/LEAF-1"
+    # `resume` of any part tells how the run ended, and asks nobody anything again.
+    own = ("--state-dir", tmp_path / "state", "--keys", tmp_path / "keys")
+    before = run("audit", "verify", *own, "--json").json["events"]
+    for part in told["fixes"]:
+        again = run("resume", part["fix_id"], *own, "--json")
+        assert (again.code, again.json["advisories"]) == (ended.code, told["advisories"]), again
+        assert again.json["commit"] == told["commit"]
+    assert run("audit", "verify", *own, "--json").json["events"] == before
     git(repo, "checkout", "-q", told["commit"]["branch"])
     assert versions(repo) == {"leaf": "1.0.1", "page": "1.0.0"}
 

@@ -353,6 +353,25 @@ def test_what_one_ecosystem_refuses_of_an_advisory_another_delivers_in_part(
     assert "\nB: fixed; the proof passes" in message
 
 
+def test_what_holds_already_is_delivered_where_the_gates_cannot_go_on(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The registry goes down when the second half is proved: what it says is about the others alone."""
+    asked: list[str] = []
+
+    def judge(context: GateContext) -> bool:
+        asked.append(context.worktree.tree.locate("pypi.txt").read_text())
+        if len(asked) > 2:
+            raise ToolFailedError("The registry is down.", next_step="Wait.")
+        return "right 1.0.0" in asked[-1]
+
+    desk.plugins["PyPI"] = LadderEcosystem(gate_list=(RuleGate(judge),))
+    assert desk.fix(A, B) == exit_codes.ENVIRONMENT
+    document = printed(capsys)
+    assert outcomes(document) == {"A": "fixed", "B": "not_fixed"}
+    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+
+
 def test_half_a_fix_is_not_delivered(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     """One advisory of two ecosystems, proved in the one and not in the other."""
     desk.plugins["npm"] = ecosystem("npm", accepts=False)
