@@ -16,7 +16,7 @@ from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_audit.vocabulary import RefusalReason
-from fallback_tier.advisory import Advisory, AdvisorySet
+from fallback_tier.advisory import Advisory, AdvisorySet, Staying, bundle
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix import run_with
 from fallback_tier.errors import ToolFailedError
@@ -31,6 +31,7 @@ from tests.fakes.repository import git
 from tests.unit.test_planning import advisory, both
 
 PINS = "left 1.0.0\nright 1.0.0\n"
+MORE = f"{PINS}middle 1.0.0\n"
 FILES = {"pypi.txt": PINS, "npm.txt": PINS, "shared.txt": "shared\n"}
 
 
@@ -321,9 +322,7 @@ def test_what_can_be_mended_of_an_advisory_is_delivered_and_called_that(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """B has no fix for one of its packages: the other is raised, and nothing says that B is fixed."""
-    desk.repo = repository(
-        desk.repo.parent / "more", {**FILES, "pypi.txt": f"{PINS}middle 1.0.0\n"}
-    )
+    desk.repo = repository(desk.repo.parent / "more", {**FILES, "pypi.txt": MORE})
     assert desk.fix(A, advisory("B", "right", "middle@never")) == exit_codes.REFUSED
     document = printed(capsys)
     assert desk.read("pypi.txt") == "left 2.0.0\nright 2.0.0\nmiddle 1.0.0\n"
@@ -366,10 +365,24 @@ def test_what_holds_already_is_delivered_where_the_gates_cannot_go_on(
         return "right 1.0.0" in asked[-1]
 
     desk.plugins["PyPI"] = LadderEcosystem(gate_list=(RuleGate(judge),))
-    assert desk.fix(A, B) == exit_codes.ENVIRONMENT
+    desk.repo = repository(desk.repo.parent / "more", {**FILES, "pypi.txt": MORE})
+    assert desk.fix(A, B, advisory("C", "middle")) == exit_codes.ENVIRONMENT
     document = printed(capsys)
-    assert outcomes(document) == {"A": "fixed", "B": "not_fixed"}
-    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+    assert outcomes(document) == {"A": "fixed", "B": "not_fixed", "C": "not_fixed"}
+    assert document["advisories"][2]["why"][0]["reason"] == "gate_infrastructure"
+    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\nmiddle 1.0.0\n"
+
+
+def test_the_tier_leaves_nothing_that_the_plan_does_not_say_stays(desk: Desk) -> None:
+    desk.repo = repository(desk.repo.parent / "more", {**FILES, "pypi.txt": MORE})
+    both_in_one = bundle([A, advisory("B", "right", "middle@never")])
+    staying = (Staying(advisory_id="B", package="middle"),)
+    planned = both_in_one.model_copy(update={"staying": staying})
+    with desk.services() as services:
+        for asked, ended in ((both_in_one, "refused"), (planned, "applied")):
+            inputs = services.inputs(asked, desk.repo)
+            found = services.tier.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
+            assert found.outcome == ended, found
 
 
 def test_half_a_fix_is_not_delivered(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
