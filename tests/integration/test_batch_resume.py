@@ -18,13 +18,16 @@ import pytest
 
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import AuditEvent, FixStarted, GateJudged
+from fallback_audit.evidence.documents import get_document
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_tier.advisory import AdvisorySet
+from fallback_tier.batch.record import BatchRecord
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix import run_with
 from fallback_tier.cli.fix_several import go_on_with_several
 from fallback_tier.gate_ports import GateContext
+from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.resume import inputs_of
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
@@ -242,3 +245,17 @@ def test_another_command_does_not_go_on_with_it(tmp_path: Path) -> None:
     began = house.kinds["FixStarted"]
     assert house.fix(dry_run=True) == exit_codes.ESCALATED
     assert house.kinds["FixStarted"] == began + house.document["gate_runs"]
+
+
+def test_two_processes_are_not_at_once_in_one_run(tmp_path: Path) -> None:
+    house = House(tmp_path / "house")
+    assert house.fix(Kill(20, before=False)) is None
+    with house.services() as services:
+        evidence = services.evidence
+        (digest,) = {it.batch_sha256 for _, it in house.events if isinstance(it, FixStarted)}
+        record = get_document(evidence, BatchRecord, digest or "")
+    before = house.kinds
+    with holding(house.state, record.batch_id):
+        assert house.fix() == 99  # InputError, in the child
+    assert house.kinds == before
+    assert house.fix() == exit_codes.ESCALATED
