@@ -1,4 +1,4 @@
-"""Several advisories with the real npm, its registry on loopback, and the real gates."""
+"""Several advisories with the real npm and uv, registries on loopback, and the real gates."""
 
 import json
 from pathlib import Path
@@ -113,7 +113,58 @@ def test_one_copy_is_fixed_and_one_stays(tmp_path: Path) -> None:
     git(repo, "checkout", "-q", told["commit"]["branch"])
     assert versions(repo)["leaf"] == "1.0.1"
     assert versions(repo)["old-asker/node_modules/leaf"] == "0.5.0"
+    (seen,) = (one for one in fix["verdicts"] if one["gate"] == "not_vulnerable")
+    assert (
+        "stays affected, as was planned: node_modules/old-asker/node_modules/leaf" in seen["detail"]
+    )
     message = git(repo, "log", "-1", "--format=%B")
     assert message.startswith("Fix LEAF-1 in part\n\nLEAF-1: in part only, something of it stays")
     (statement,) = json.loads((tmp_path / "report" / "openvex.json").read_text())["statements"]
     assert statement["status"] == "under_investigation"
+
+
+#: page 2 no longer does what the application needs; nobody mends stuck.
+PYTHON = (
+    Universe()
+    .pypi("left", "1.0.0")
+    .pypi("left", "2.0.0")
+    .pypi("stuck", "1.0.0")
+    .pypi("page", "1.0.0", files={"page/__init__.py": "def page(text):\n    return text\n"})
+    .pypi("page", "2.0.0", files={"page/__init__.py": "def show(text):\n    return text\n"})
+)
+APPLICATION = {
+    "requirements.txt": "left==1.0.0\npage==1.0.0\nstuck==1.0.0\n",
+    "app.py": "import left\nimport stuck\nfrom page import page\n",
+    "test_app.py": "import unittest\n\n\nclass AppTest(unittest.TestCase):\n"
+    "    def test_shows_a_page(self):\n        import app\n"
+    "        self.assertEqual(app.page('tea'), 'tea')\n",
+}
+
+
+def test_python_what_breaks_is_left_and_what_cannot_be_mended_stays(tmp_path: Path) -> None:
+    """One advisory is about left and about stuck: left is raised, and stuck stays with its name."""
+    needs_sandbox()
+    repo = repository(tmp_path / "repo", APPLICATION)
+    page = json.loads(osv("page", id="PAGE-1"))
+    two = json.loads(osv("left", id="TWO-1"))
+    two["affected"] += json.loads(osv("stuck", fixed=None))["affected"]
+    for record in (page, two):
+        (tmp_path / f"{record['id']}.json").write_text(json.dumps(record))
+    own = ("--state-dir", tmp_path / "state", "--keys", tmp_path / "keys")
+    given = ("--advisory", tmp_path / "PAGE-1.json", "--advisory", tmp_path / "TWO-1.json")
+    with serve(PYTHON) as registry:
+        ended = run("fix", repo, *given, "--json", *own, env=registry.environ)
+    told = ended.json
+    ends = by_id(told)
+    assert ended.code == exit_codes.ESCALATED
+    assert {name: one["outcome"] for name, one in ends.items()} == {
+        "PAGE-1": "not_fixed",
+        "TWO-1": "fixed_in_part",
+    }
+    assert ends["PAGE-1"]["why"][0]["failing_gates"]
+    assert ends["TWO-1"]["why"][0]["reason"] == "no_fixed_version"
+    assert (repo / "requirements.txt").read_text() == "left==2.0.0\npage==1.0.0\nstuck==1.0.0\n"
+    (seen,) = (one for one in told["fixes"][0]["verdicts"] if one["gate"] == "not_vulnerable")
+    assert (seen["status"], seen["detail"]) == ("passed", "resolved tree: left 2.0.0")
+    assert told["fixes"][0]["in_part"] == ["TWO-1"]
+    assert run("audit", "verify", *own).code == exit_codes.OK
