@@ -278,6 +278,7 @@ class EcosystemPlanner:
         self._targets = [target for target in self._targets if target.id in about]
         if not self._targets:
             return None
+        together = self._together(self._targets)
         fixed = tuple(dict.fromkeys(target.id for target in self._targets))
         moves = (
             PlannedMove.model_validate(
@@ -293,5 +294,6 @@ class EcosystemPlanner:
             moves=tuple(moves),
             cleared=climbed.cleared,
             notes=climbed.notes,
-            advisory=self._together(self._targets),
+            in_part=together.in_part,
+            advisory=together,
         )

@@ -101,7 +101,7 @@ def test_among_several_what_can_be_mended_of_one_is(tmp_path: Path, resolve: boo
     assert moves(result) == {"left": "2.0.0", "right": "2.0.0"}
     assert left(result) == {("B",): RefusalReason.NO_FIXED_VERSION}
     (fix,) = result.fixes
-    assert (fix.advisory_ids, fix.advisory.in_part) == (("A", "B"), ("B",))
+    assert (fix.advisory_ids, fix.advisory.in_part, fix.in_part) == (("A", "B"), ("B",), ("B",))
     assert lets_stay(fix.advisory, "PyPI", "middle", ["B"])
     assert not lets_stay(fix.advisory, "PyPI", "middle", ["A", "B"])
     assert not lets_stay(fix.advisory, "PyPI", "right", ["B"])
@@ -354,6 +354,7 @@ def test_the_document_has_a_stable_shape(tmp_path: Path) -> None:
     ]
     assert list(document["fixes"][0]) == [
         *("ecosystem", "advisory_ids", "proof_level", "files", "moves", "cleared", "notes"),
+        "in_part",
     ]
     assert set(document["fixes"][0]["moves"][0]) == {
         *("package", "manifest", "step", "before", "after", "raised", "declined", "advisory_ids"),
