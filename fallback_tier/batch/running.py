@@ -22,6 +22,9 @@ from fallback_tier.planning import DivisiblePlan, Remaining, RemediationPlan
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Services
 
+#: Advisories that who watches is told of by name: what fits on a line.
+_NAMED = 4
+
 _DELIVERIES = frozenset({PatchDelivered.__name__})
 
 
@@ -185,6 +188,7 @@ class BatchRun:
         watcher: Watcher,
         divisible: bool,
     ) -> FixResult:
+        watcher.tell(f"to be proved in one patch: {_some(advisory.ids)}")
         inputs = self.services.inputs_on(
             self.repo,
             advisory,
@@ -204,6 +208,11 @@ class BatchRun:
             return runner.run(*work)
         check_gates(taken, runner.gate_names, runner.setup.configuration, fix_id)
         return runner.resume(*work, taken)
+
+
+def _some(ids: Sequence[str]) -> str:
+    more = len(ids) - _NAMED
+    return ", ".join(ids[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _key(advisory: Advisory) -> PartKey:
