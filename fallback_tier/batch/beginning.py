@@ -7,6 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from fallback_audit.errors import EvidenceError
 from fallback_audit.events import Digest
 from fallback_audit.evidence.documents import get_document, put_document
 from fallback_tier.advisory import AdvisorySet
@@ -59,7 +60,7 @@ class Desk:
         if (found := latest_like(services.audit, services.evidence, record)) is not None:
             digest, before = found
             run = self._run(before, digest, given, repo)
-            if not run.is_over():
+            if _can_go_on(run):
                 return Begun(run, goes_on=True)
         planned = self._plan(given, repo)
         record = BatchRecord.model_validate({**dict(record), **kept_plan(planned.plan)})
@@ -109,3 +110,11 @@ class Desk:
         tags = tags_of(repo, services.clients)
         with self.planning() as observe:
             return divisible_plan(given, repo, services.plugins, tags=tags, observe=observe)
+
+
+def _can_go_on(run: BatchRun) -> bool:
+    """Something is left of it, and all that it needs is there: evidence may have been collected."""
+    try:
+        return not run.is_over()
+    except (EvidenceError, InputError):
+        return False

@@ -259,3 +259,14 @@ def test_two_processes_are_not_at_once_in_one_run(tmp_path: Path) -> None:
         assert house.fix() == 99  # InputError, in the child
     assert house.kinds == before
     assert house.fix() == exit_codes.ESCALATED
+
+
+def test_a_run_whose_evidence_is_gone_is_begun_anew(tmp_path: Path) -> None:
+    house = House(tmp_path / "house")
+    assert house.fix(Kill(20, before=False)) is None
+    (first, *_) = (it for _, it in house.events if isinstance(it, FixStarted))
+    digest = first.inputs_sha256 or ""
+    (evidence_dir(house.state) / digest[:2] / digest[2:]).unlink()
+    began = house.kinds["FixStarted"]
+    assert house.fix() == exit_codes.ESCALATED
+    assert house.kinds["FixStarted"] == began + house.document["gate_runs"]
