@@ -18,6 +18,7 @@ from fallback_audit.events import (
 from fallback_audit.evidence.documents import put_document
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import PromptShape, RefusalReason, Tier
+from fallback_tier.advisory import lets_stay
 from fallback_tier.attempt import Proposal, Recorder, Refusal, Task, TierEvent
 from fallback_tier.errors import (
     PatchError,
@@ -98,9 +99,10 @@ def _try_recipe(task: Task) -> Proposal | NotApplicable:
         return NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=str(error))
     except RepositoryError as error:
         return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
-    if result.left:
-        # Half a fix is none: whoever fixes a bundle first leaves out what can't be mended.
-        return NotApplicable(reason=result.left[0].reason, sentence=result.left[0].sentence)
+    for left in result.left:
+        # Half a fix is none: whoever fixes a bundle leaves out what can't be mended, or says it stays.
+        if not lets_stay(task.advisory, task.plugin.name, left.package, left.advisory_ids):
+            return NotApplicable(reason=left.reason, sentence=left.sentence)
     return Proposal(Tier.RECIPE, result.changes, result.proof_level, recipe=result)
 
 

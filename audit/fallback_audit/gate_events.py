@@ -30,7 +30,9 @@ class FixStarted(Frozen):
     reopened, whose last failure this one starts with. ``affected_code``: whose code the advisory is about
     here, ``decided_by`` whom, and which packages this repository is the source of (``own_packages``); None:
     before schema version 7. ``judges_again``: the patch on record that this one puts to its gates, and does
-    nothing else (TransitionReopened). Since schema version 8.
+    nothing else (TransitionReopened). Since schema version 8. ``batch_sha256``: of what a run over several
+    advisories began with, as evidence, where this is one of its parts; ``in_part``: those of
+    ``advisory_ids`` of which something stays affected, as was planned (ADR-0051). Since schema version 11.
     """
 
     kind: Literal["FixStarted"] = "FixStarted"
@@ -47,6 +49,8 @@ class FixStarted(Frozen):
     decided_by: DecidedBy | None = None
     own_packages: tuple[str, ...] = ()
     judges_again: Digest | None = None
+    batch_sha256: Digest | None = None
+    in_part: tuple[str, ...] = ()
 
 
 class SandboxDisabled(Frozen):

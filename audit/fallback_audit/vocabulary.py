@@ -181,6 +181,8 @@ class RefusalReason(StrEnum):
     REPEATED_PATCH = "repeated_patch"
     NOTHING_CHANGED = "nothing_changed"
     RETRY_CAP_REACHED = "retry_cap_reached"
+    #: Gates refused the fixes of several packages in one patch: they are proved in smaller parts.
+    FAILS_TOGETHER = "fails_together"
 
     @property
     def ends_chain(self) -> bool:

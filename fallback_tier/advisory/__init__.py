@@ -1,6 +1,12 @@
 """Advisories: OSV records and scanner reports as input, the range algorithm, version order."""
 
-from fallback_tier.advisory.bundles import AdvisoryBundle, bundle, one_per_flaw
+from fallback_tier.advisory.bundles import (
+    AdvisoryBundle,
+    Staying,
+    bundle,
+    lets_stay,
+    one_per_flaw,
+)
 from fallback_tier.advisory.found import CodeFinding, Skipped
 from fallback_tier.advisory.osv import Advisory, Affected, load_advisory, parse_advisory
 from fallback_tier.advisory.ranges import (
@@ -19,11 +25,13 @@ __all__ = [
     "Affected",
     "CodeFinding",
     "Skipped",
+    "Staying",
     "bundle",
     "canonical_name",
     "compare_versions",
     "fixed_versions",
     "is_affected",
+    "lets_stay",
     "load_advisories",
     "load_advisory",
     "lowest_fixed_version",

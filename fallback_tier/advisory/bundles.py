@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
+from fallback_audit.frozen import Frozen
 from fallback_tier.advisory.osv import Advisory, DatabaseSpecific
 from fallback_tier.advisory.versions import canonical_name
 from fallback_tier.errors import AdvisoryError
@@ -14,6 +15,13 @@ _NAMED_IN_BUNDLE = 3
 _SHOWN_OF_AN_ID = 60
 
 
+class Staying(Frozen):
+    """Copies of a package that no rung could mend stay affected by an advisory that is fixed elsewhere."""
+
+    advisory_id: str
+    package: str
+
+
 class AdvisoryBundle(Advisory):
     """Several advisories that are fixed together: affected is what any of them covers.
 
@@ -23,11 +31,18 @@ class AdvisoryBundle(Advisory):
     members: tuple[Advisory, ...]
     #: Members that are only to be kept out: they come last.
     guards: int = 0
+    #: What of the members stays, as was planned (canonical names).
+    staying: tuple[Staying, ...] = ()
 
     @property
     def records(self) -> tuple[Advisory, ...]:
         """The members that are to be fixed."""
         return self.members[: len(self.members) - self.guards]
+
+    @property
+    def in_part(self) -> tuple[str, ...]:
+        """Those of which something stays affected."""
+        return _once(one.advisory_id for one in self.staying)
 
     @cached_property
     def _members_of(self) -> dict[tuple[str, str], list[Advisory]]:
@@ -43,6 +58,17 @@ class AdvisoryBundle(Advisory):
         members = self._members_of.get((ecosystem, canonical_name(ecosystem, package)), ())
         found = (member.ids_affecting(ecosystem, package, version) for member in members)
         return tuple(dict.fromkeys(name for names in found for name in names))
+
+
+def lets_stay(advisory: Advisory, ecosystem: str, package: str, ids: Iterable[str] = ()) -> bool:
+    """May copies of this package that these records cover stay, since no rung could mend them? No ids: all
+    records that name the package. A bundle is of one ecosystem where anything stays."""
+    if not isinstance(advisory, AdvisoryBundle):
+        return False
+    name = canonical_name(ecosystem, package)
+    free = {one.advisory_id for one in advisory.staying if one.package == name}
+    naming = (one.id for one in advisory.members if name in one.packages(ecosystem))
+    return bool(free) and free.issuperset(tuple(ids) or naming)
 
 
 def bundle(advisories: Sequence[Advisory]) -> Advisory:

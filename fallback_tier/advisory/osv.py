@@ -151,6 +151,11 @@ class Advisory(_Osv):
         return tuple(record.id for record in self.records)
 
     @property
+    def in_part(self) -> tuple[str, ...]:
+        """Those of ``ids`` of which something is to stay affected: none of a single record."""
+        return ()
+
+    @property
     def says_nothing(self) -> bool:
         """No version of any package is called affected: commits only (``GIT`` ranges), or no range.
 

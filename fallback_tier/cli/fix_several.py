@@ -1,208 +1,93 @@
-"""Several advisories: planned together, one gate transition an ecosystem, delivered once all is proved.
+"""Several advisories: planned together, proved so that one which fails sinks no other, delivered once.
 
 By recipe only: a model's plan raises one dependency, so a model is asked for one advisory at a time.
 """
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Console
 
+from fallback_audit.events import Digest
 from fallback_tier.advisory import AdvisorySet
-from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fix import document, exit_code, report_end, report_patch, report_record
-from fallback_tier.cli.handover import Fixed, Landed, hand_over, setup_of
+from fallback_tier.batch.beginning import Desk
+from fallback_tier.batch.outcome import advisory_ends, said_in_part
+from fallback_tier.batch.part import merged
+from fallback_tier.batch.running import BatchEnd, BatchRun
+from fallback_tier.cli.batch_report import batch_document, combined_exit_code, report_batch
+from fallback_tier.cli.handover import Landed, Put, hand_over, setup_of
 from fallback_tier.cli.output import print_json
-from fallback_tier.cli.plan import check_clients, show_rest
-from fallback_tier.cli.plan import exit_code as plan_exit_code
+from fallback_tier.cli.plan import check_clients
 from fallback_tier.cli.progress import FixProgress, PlanProgress
-from fallback_tier.cli.remediation import line, safe, show_left
+from fallback_tier.cli.remediation import line
+from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import Setup
-from fallback_tier.gates.result import FixResult, WithPatch
 from fallback_tier.handover.delivery import deliver
-from fallback_tier.installed import tags_of
-from fallback_tier.outcome import Applied
-from fallback_tier.planning import EcosystemPlan, RemediationPlan, plan
+from fallback_tier.handover.landing import complete
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Services
-
-
-@dataclass(frozen=True)
-class Part:
-    """One ecosystem's fix, and how its gate transition ended. ``held_back``: why a proved patch is not
-    delivered."""
-
-    planned: EcosystemPlan
-    result: FixResult
-    held_back: str | None = None
-
-    @property
-    def application(self) -> Applied | None:
-        """The patch to deliver, if there is one."""
-        return None if self.fixed is None else self.fixed[0].application
-
-    @property
-    def fixed(self) -> Fixed | None:
-        """The fix that is handed over with it."""
-        if isinstance(self.result, WithPatch) and self.held_back is None:
-            return self.result, self.planned.advisory
-        return None
 
 
 def fix_several(
     given: AdvisorySet, repo: RepoContext, services: Services, arguments: argparse.Namespace
 ) -> int:
-    """Plan, prove each ecosystem's patch on the base commit, deliver all of them or none in part."""
+    """Plan, prove what holds of each ecosystem on the base commit, deliver it as one patch.
+
+    The same command goes on with a run of it that was interrupted.
+    """
     ids = [advisory.id for advisory in given.advisories]
     setup = setup_of(arguments, ids, repo, services.clients)
-    has_model = services.has_model
-    services = services.recipes_only()
     if given.advisories:
         check_clients(given, repo, services.clients, services.plugins)
         services.sandbox()  # where there is none, that is said before the long work
-    errors = Console(stderr=True, quiet=arguments.json)
-    with PlanProgress(errors) as progress:
-        tags = tags_of(repo, services.clients)
-        planned = plan(given, repo, services.plugins, tags=tags, observe=progress)
-    proved = [Part(fix, _prove(fix, repo, services, errors)) for fix in planned.fixes]
-    done = held_back(proved)
-    patch = _merged([part.application for part in done if part.application is not None])
-    landed = Landed()
-    if patch is not None:
-        landed = hand_over(
-            [fixed for part in done if (fixed := part.fixed)], patch, repo, services, setup, deliver
-        )
-    code = combined_exit_code(planned, done)
-    if arguments.json:
-        print_json(_document(planned, done, landed, code=code))
+    begun = _desk(services, quiet=arguments.json).begin(given, repo, setup)
+    if begun.goes_on:
+        said = "this run was interrupted: what is on record is not done again"
+        line(Console(stderr=True, quiet=arguments.json), said)
+    put = complete if begun.goes_on else deliver
+    setup = begun.run.record.setup
+    return _to_the_end(begun.run, services, put, setup, as_json=arguments.json)
+
+
+def go_on_with_several(digest: Digest, services: Services, arguments: argparse.Namespace) -> int:
+    """``resume`` of a part: the run that ``digest`` names goes on to its end."""
+    repository = Path(arguments.repository) if arguments.repository else None
+    desk = _desk(services, quiet=arguments.json)
+    run = desk.go_on(digest, repository, arguments.fix_id)
+    began = run.record.setup
+    output, dry_run = arguments.output or began.output, arguments.dry_run or began.dry_run
+    setup = began.model_copy(update={"output": output, "dry_run": dry_run})
+    return _to_the_end(run, services, complete, setup, as_json=arguments.json)
+
+
+def _desk(services: Services, *, quiet: bool) -> Desk:
+    errors = Console(stderr=True, quiet=quiet)
+    return Desk(services.recipes_only(), lambda: FixProgress(errors), lambda: PlanProgress(errors))
+
+
+def _to_the_end(run: BatchRun, services: Services, put: Put, setup: Setup, *, as_json: bool) -> int:
+    with holding(services.configuration.state_dir, run.record.batch_id):
+        end = run.run()
+        ends = advisory_ends(end.planned, end.parts)
+        end = replace(end, parts=said_in_part(end.parts, ends))
+        landed = _delivered(run, end, services, put, setup)
+    code = combined_exit_code(end.planned, end.parts)
+    if as_json:
+        print_json(batch_document(end, ends, landed, code=code))
     else:
-        console = Console()
-        _report(planned, done, console)
-        if patch is not None:
-            report_patch(patch, console, landed)
-        _next_steps(planned, done, console, has_model=has_model)
+        report_batch(end, ends, landed, Console(), has_model=services.has_model)
     return code
 
 
-def _prove(fix: EcosystemPlan, repo: RepoContext, services: Services, errors: Console) -> FixResult:
-    inputs = services.inputs_on(repo, fix.advisory)
-    with FixProgress(errors) as progress:
-        runner = services.gate_runner(
-            fix.advisory, progress, Setup(several=True), repo=repo, tell=progress.tell
-        )
-        return runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
-
-
-def held_back(parts: Sequence[Part]) -> list[Part]:
-    """The parts, and of the proved ones why some may not be delivered.
-
-    A file that two patches change was proved in neither's final form; and half a fix is none: an advisory
-    of two ecosystems is delivered in both or not at all.
-    """
-    done: list[Part] = []
-    for part in parts:
-        done = [*done, _unless_touched(part, done)]
-    while True:
-        broken = {
-            name: part.planned.ecosystem
-            for part in done
-            if part.application is None
-            for name in part.planned.advisory_ids
-        }
-        now = [_unless_half(part, broken) for part in done]
-        if now == done:
-            return done
-        done = now
-
-
-def _unless_touched(part: Part, earlier: Sequence[Part]) -> Part:
-    for other in earlier:
-        if part.application is None or other.application is None:
-            continue
-        both = sorted(set(part.application.files) & set(other.application.files))
-        if both:
-            reason = (
-                f"The {other.planned.ecosystem} patch changes {both[0]} too; run fix again for "
-                f"{part.planned.ecosystem} once that one is committed."
-            )
-            return Part(part.planned, part.result, reason)
-    return part
-
-
-def _unless_half(part: Part, broken: dict[str, str]) -> Part:
-    if part.application is None:
-        return part
-    for name in part.planned.advisory_ids:
-        if name in broken:
-            reason = f"{name} is not fixed in {broken[name]}, and half a fix is none."
-            return Part(part.planned, part.result, reason)
-    return part
-
-
-def _merged(applications: Sequence[Applied]) -> Applied | None:
-    """One patch of several that touch different files, so that git applies all of it or nothing."""
-    if not applications:
-        return None
-    files = sorted(path for application in applications for path in application.files)
-    diff = "".join(application.diff for application in applications)
-    return applications[0].model_copy(update={"diff": diff, "files": tuple(files)})
-
-
-def combined_exit_code(planned: RemediationPlan, parts: Sequence[Part]) -> int:
-    """The worst of the parts': a missing tool, then a person's decision, then what is left, then what is
-    not shown."""
-    codes = {exit_code(part.result) for part in parts} | {plan_exit_code(planned)}
-    if any(part.application is None for part in parts):
-        # Planned and not done, whatever the reason.
-        codes.add(exit_codes.REFUSED)
-    order = (
-        exit_codes.ENVIRONMENT,
-        exit_codes.ESCALATED,
-        exit_codes.REFUSED,
-        exit_codes.PATCHED,
-        exit_codes.OK,
-    )
-    return next((code for code in order if code in codes), exit_codes.NOT_AFFECTED)
-
-
-def _document(
-    planned: RemediationPlan, parts: Sequence[Part], landed: Landed, *, code: int
-) -> dict[str, object]:
-    said = planned.model_dump(mode="json", exclude={"fixes", "resolved"})
-    fixes = [
-        {
-            **document(part.result),
-            "ecosystem": part.planned.ecosystem,
-            "advisory_ids": part.planned.advisory_ids,
-            "delivered": landed.delivered and part.application is not None,
-            "held_back": part.held_back,
-        }
-        for part in parts
-    ]
-    return {**said, "fixes": fixes, **landed.document(), "exit_code": code}
-
-
-def _report(planned: RemediationPlan, parts: Sequence[Part], console: Console) -> None:
-    for part in parts:
-        report_end(part.result, console)
-        ids = safe(", ".join(part.planned.advisory_ids))
-        line(console, f"  {part.planned.ecosystem}, {len(part.planned.advisory_ids)} in all: {ids}")
-        if part.held_back is not None:
-            line(console, f"  [yellow]not delivered[/]: {safe(part.held_back)}")
-        report_record(part.result, console)
-    show_left(console, planned.left)
-    show_rest(console, planned)
-    if not (parts or planned.left or planned.findings):
-        line(console, "[bold]not affected[/]  there is nothing to fix")
-
-
-def _next_steps(
-    planned: RemediationPlan, parts: Sequence[Part], console: Console, *, has_model: bool
-) -> None:
-    failed = any(not isinstance(part.result, WithPatch) for part in parts)
-    if has_model and (planned.left or failed):
-        line(
-            console,
-            "  next: a model is asked for one advisory at a time: fallback-tier fix REPO --advisory THAT",
-        )
+def _delivered(run: BatchRun, end: BatchEnd, services: Services, put: Put, setup: Setup) -> Landed:
+    """One patch for all that holds."""
+    due = [part for part in end.parts if part.fixed]
+    patch = merged([part.application for part in due if part.application])
+    if patch is None:
+        return Landed()
+    before = [run.delivery(part) for part in due]
+    if all(before) and before[0] is not None:
+        put = before[0]
+    fixes = [part.fixed for part in due if part.fixed]
+    return hand_over(fixes, patch, run.repo, services, setup, put)

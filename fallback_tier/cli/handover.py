@@ -126,15 +126,21 @@ def _deliver(
         place, reference = DeliveryPlace.BRANCH, f"{committed.branch} {committed.commit}"
     else:
         put(patch, repo, services.clients)
+    known = frozenset({PatchDelivered.__name__})
     for result, _ in fixes:
-        record_delivery(services.audit, result, place, reference)
+        # A run over several that was killed here has some of them on record.
+        if not any(services.audit.events(result.fix_id, kinds=known)):
+            record_delivery(services.audit, result, place, reference)
     return committed
 
 
 def _branch(fixes: Sequence[Fixed], repo: RepoContext, services: Services) -> str:
-    """Named after what was fixed: not everything that was asked for is."""
-    ids = dict.fromkeys(record.id for _, advisory in fixes for record in advisory.records)
-    return branch_for(tuple(ids), fixes[0][0].fix_id, repo, services.clients)
+    """Named after what was fixed, not after what was asked for; after what was fixed in part only where
+    nothing else was."""
+    ids = tuple(dict.fromkeys(record.id for _, advisory in fixes for record in advisory.records))
+    in_part = {name for _, advisory in fixes for name in advisory.in_part}
+    whole = tuple(name for name in ids if name not in in_part)
+    return branch_for(whole or ids, fixes[0][0].fix_id, repo, services.clients)
 
 
 def _committed(delivered: PatchDelivered) -> Committed | None:

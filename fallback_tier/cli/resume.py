@@ -14,6 +14,7 @@ from fallback_tier.cli.options import check_files, keys, record, state_dir
 from fallback_tier.cli.progress import FixProgress
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.errors import InputError
+from fallback_tier.gates.journal.history import read_history
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import FixInputs, Setup
 from fallback_tier.gates.journal.resume import (
@@ -53,12 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     with closing(read_trail(state, settings)) as trail:
         inputs = inputs_of(trail, open_evidence(state, settings), arguments.fix_id)
         asks = not judges_only(trail, arguments.fix_id)
+        is_reopened = read_history(trail, arguments.fix_id).current.reopened is not None
     if inputs.setup.several:
-        raise InputError(
-            f"Fix {arguments.fix_id} is one part of a run over several advisories, whose patches are "
-            "delivered together.",
-            next_step="Run that `fallback-tier fix` again: recipes ask no model, so nothing is paid twice.",
-        )
+        return _go_on_with_several(inputs, arguments, is_reopened=is_reopened)
     output = arguments.output or inputs.setup.output
     if output:
         check_output(Path(output))
@@ -77,6 +75,30 @@ def run(arguments: argparse.Namespace) -> int:
             setup,
             as_json=arguments.json,
         )
+
+
+def _go_on_with_several(
+    inputs: FixInputs, arguments: argparse.Namespace, *, is_reopened: bool
+) -> int:
+    """A part of a run over several advisories: that run goes on, and no model is asked."""
+    fix_id, batch = arguments.fix_id, inputs.setup.batch_sha256
+    if batch is None or is_reopened:
+        alone = f"Run `fallback-tier fix` for {', '.join(inputs.advisory.ids)} alone."
+        again = (
+            "Run that `fallback-tier fix` again: recipes ask no model, so nothing is paid twice."
+        )
+        raise InputError(
+            f"Fix {fix_id} is one part of a run over several advisories, whose patches are delivered "
+            "together.",
+            next_step=alone if is_reopened else again,
+        )
+    if arguments.output:
+        check_output(Path(arguments.output))
+    from fallback_tier.cli.fix_several import go_on_with_several
+
+    configured = _configuration(inputs, arguments, asks=False)
+    with open_services(configured, asks=False, ecosystems=inputs.advisory.ecosystems) as services:
+        return go_on_with_several(batch, services, arguments)
 
 
 def go_on(

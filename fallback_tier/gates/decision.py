@@ -17,7 +17,7 @@ from fallback_audit.vocabulary import (
     RefusalReason,
 )
 from fallback_tier.budget.meter import reached_in_words
-from fallback_tier.gates.distilling.distill import distill, failure_signature
+from fallback_tier.gates.distilling.distill import distill, failure_signature, what_failed
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.steps import FixState
 from fallback_tier.limits import MAX_RETRIES
@@ -76,7 +76,7 @@ class Failure:
 
     summary: AttemptSummary
     signature: Digest
-    then: Ask | None
+    then: Ask | Refuse | None
 
 
 Decision = Pass | OnlyTested | Refuse | Ask | Failure
@@ -88,19 +88,31 @@ def decide(
     code: AffectedCode = AffectedCode.DEPENDENCY,
     *,
     recalls: bool = False,
+    divisible: bool = False,
 ) -> Decision:
     """Strict AND of objective signals. The state must hold an application with its verdicts.
 
     ``fix_id`` is what a person is told to name who wants the fix to go on; ``code``: whose is affected;
-    ``recalls``: a failure's summary has a line for each attempt before it.
+    ``recalls``: a failure's summary has a line for each attempt before it; ``divisible``: what gates refuse
+    is proved in smaller parts (ADR-0051), so that there is no retry, and nobody is asked.
     """
     match _decide(state, fix_id, code, recalls=recalls):
+        case Failure() as failure if divisible:
+            return replace(failure, then=_apart(f"failed: {_cut(what_failed(failure.summary))}"))
+        case Ask(reason=EscalationReason.NOTHING_PROVED) if divisible:
+            return _apart("could not be proved by any gate: each was skipped.")
         case Ask() as ask:
             return told(ask, fix_id)
         case Failure(then=Ask() as ask) as failure:
             return replace(failure, then=told(ask, fix_id))
         case decision:
             return decision
+
+
+def _apart(how: str) -> Refuse:
+    """The end of several fixes in one patch that are to be proved in smaller parts."""
+    sentence = f"In one patch these fixes {how} They are proved in smaller parts."
+    return Refuse(RefusalReason.FAILS_TOGETHER, sentence)
 
 
 def how_to_answer(fix_id: str) -> str:
@@ -238,7 +250,10 @@ def _contradiction(attempts: Sequence[AttemptSummary]) -> Ask | None:
 
 def _last_words(attempt: AttemptSummary) -> str:
     """How an attempt failed and what it had tried, on one line: who is asked has not seen it."""
-    words = " ".join(attempt.prior_failure_summary.split())
+    return _cut(" ".join(attempt.prior_failure_summary.split()))
+
+
+def _cut(words: str) -> str:
     return words if len(words) <= _MAX_LAST_WORDS else f"{words[:_MAX_LAST_WORDS]} …"
 
 

@@ -201,8 +201,8 @@ class _Fix:
             return self.record.carry_out(ask, state)
         affected = self._repo.affected
         code = affected.code if affected else AffectedCode.DEPENDENCY
-        recalls = self._repo.settings.recalls_attempts
-        decision = decide(state, self._repo.fix_id, code, recalls=recalls)
+        recalls, divisible = self._repo.settings.recalls_attempts, self._runner.setup.divisible
+        decision = decide(state, self._repo.fix_id, code, recalls=recalls, divisible=divisible)
         if isinstance(decision, Failure) and (after := self._handed_on(state, decision)):
             return after
         return self.record.carry_out(decision, state)

@@ -56,12 +56,15 @@ def commit_message(fixes: Sequence[tuple[WithPatch, Advisory]]) -> str:
     about, trailers = [], []
     for result, advisory in fixes:
         said = headline(result)
-        about += [f"{_plain(record.id)}: {said}." for record in advisory.records]
+        for record in advisory.records:
+            some = f"in part only, something of it stays affected; {said}"
+            about.append(f"{_plain(record.id)}: {some if record.id in advisory.in_part else said}.")
         trailers.append(f"Fallback-Tier-Fix: {_plain(result.fix_id)}")
         trailers.append(f"Fallback-Tier-Patch: {result.application.patch_sha256}")
     unshown = any(isinstance(result, Patched) for result, _ in fixes)
     title = ("Patch for " if unshown else "Fix ") + ", ".join(
-        _plain(result.advisory_id) for result, _ in fixes
+        _plain(result.advisory_id) + (" in part" if advisory.in_part else "")
+        for result, advisory in fixes
     )
     return "\n".join([title[:_MAX_LINE_CHARS], "", *about, "", *trailers, ""])
 

@@ -48,7 +48,8 @@ def pull_request_title(subject: Subject) -> str:
     ids = subject.advisory.ids
     more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
     verb = "Patch for" if isinstance(subject.result, Patched) else "Fix"
-    return f"{verb} {' '.join(ids[0].split())}{more}"
+    partly = " in part" if subject.advisory.in_part else ""
+    return f"{verb} {' '.join(ids[0].split())}{more}{partly}"
 
 
 def pull_request_body(subject: Subject) -> str:

@@ -42,18 +42,22 @@ class Statement:
         patch = self.result.application.patch_sha256
         return f"urn:uuid:{uuid5(NAMESPACE_URL, f'{_TOOL}:{self.result.fix_id}:{patch}')}"
 
-    @property
-    def is_fixed(self) -> bool:
-        """A gate has seen the flaw gone."""
-        return is_shown_gone(self.result)
+    def is_fixed(self, advisory_id: str) -> bool:
+        """A gate has seen the flaw gone, wherever it was."""
+        return is_shown_gone(self.result) and advisory_id not in self.advisory.in_part
 
-    @property
-    def grounds(self) -> str:
-        """One sentence: what was seen."""
+    def grounds(self, advisory_id: str) -> str:
+        """In sentences: what was seen."""
         gates = ", ".join(v.gate for v in self.result.verdicts if v.status.value == "passed")
         level = self.result.proof_level.value.replace("_", " ")
         unseen = "no test fails at the base commit and passes now"
-        more = "" if self.is_fixed else f" Nothing shows that the flaw itself is gone: {unseen}."
+        more = (
+            ""
+            if is_shown_gone(self.result)
+            else f" Nothing shows that the flaw itself is gone: {unseen}."
+        )
+        if advisory_id in self.advisory.in_part:
+            more += " It is fixed in part: something that it affects stays as it was."
         where = "in" if self.sandboxed else "without"
         return f"Gates passed {where} a sandbox: {gates}; proof: {level}.{more}"
 
@@ -77,8 +81,8 @@ def openvex(statement: Statement) -> dict[str, Any]:
                 "vulnerability": {"name": name} | ({"aliases": list(others)} if others else {}),
                 "timestamp": time,
                 "products": [product],
-                "status": "fixed" if statement.is_fixed else "under_investigation",
-                "status_notes": statement.grounds,
+                "status": "fixed" if statement.is_fixed(name) else "under_investigation",
+                "status_notes": statement.grounds(name),
             }
             for name, others in _flaws(statement.advisory)
         ],
@@ -123,11 +127,13 @@ def cyclonedx(statement: Statement) -> dict[str, Any]:
                 "bom-ref": name,
                 "id": name,
                 "references": [{"id": other, "source": {"name": "OSV"}} for other in others],
-                "analysis": _analysis(statement),
+                "analysis": _analysis(statement, name),
                 "affects": [
                     {
                         "ref": _PRODUCT_REF,
-                        "versions": [{"version": product.version, "status": _affected(statement)}],
+                        "versions": [
+                            {"version": product.version, "status": _affected(statement, name)}
+                        ],
                     }
                 ],
             }
@@ -136,14 +142,17 @@ def cyclonedx(statement: Statement) -> dict[str, Any]:
     }
 
 
-def _analysis(statement: Statement) -> dict[str, Any]:
-    if statement.is_fixed:
-        return {"state": "resolved", "response": ["update"], "detail": statement.grounds}
-    return {"state": "in_triage", "detail": statement.grounds}
+def _analysis(statement: Statement, advisory_id: str) -> dict[str, Any]:
+    detail = statement.grounds(advisory_id)
+    if statement.is_fixed(advisory_id):
+        return {"state": "resolved", "response": ["update"], "detail": detail}
+    return {"state": "in_triage", "detail": detail}
 
 
-def _affected(statement: Statement) -> str:
-    return "unaffected" if statement.is_fixed else "unknown"
+def _affected(statement: Statement, advisory_id: str) -> str:
+    if advisory_id in statement.advisory.in_part:
+        return "affected"
+    return "unaffected" if statement.is_fixed(advisory_id) else "unknown"
 
 
 def _flaws(advisory: Advisory) -> Iterator[tuple[str, tuple[str, ...]]]:

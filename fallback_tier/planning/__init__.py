@@ -1,10 +1,11 @@
 """Several advisories planned together: what one gate transition an ecosystem would fix, and what is left.
 
-Half a fix is none, for each advisory by itself: one that can be mended only in part is left, and the others
-are planned again without it. So what a plan calls fixable is what a fix does.
+Of one advisory half a fix is none. Among several, what can be mended of an advisory is mended, and the rest
+of it is left by name (ADR-0051). So what a plan calls fixable is what a fix does.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisorySet, one_per_flaw
@@ -23,15 +24,32 @@ from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
 __all__ = [
+    "DivisiblePlan",
     "EcosystemPlan",
     "PlannedMove",
     "Remaining",
     "RemediationPlan",
+    "divisible_plan",
     "parts",
     "plan",
     "selected",
     "whose_code",
 ]
+
+
+@dataclass(frozen=True)
+class DivisiblePlan:
+    """A plan, and who plans less of it: what gates refuse in one patch is proved in smaller parts."""
+
+    plan: RemediationPlan
+    _planners: Mapping[str, EcosystemPlanner]
+
+    def only(
+        self, ecosystem: str, advisory_ids: Collection[str]
+    ) -> tuple[EcosystemPlan | None, tuple[Remaining, ...]]:
+        """The fix of these of an ecosystem's planned advisories without the others; None: what is left
+        says why they can't be mended without them."""
+        return self._planners[ecosystem].only(advisory_ids)
 
 
 def plan(
@@ -49,6 +67,19 @@ def plan(
     that the base commit contains. ``observe`` is told each step in words. Never raises for an advisory or a
     project that can't be fixed: each is in ``left`` with its reason.
     """
+    return divisible_plan(given, repo, plugins, resolve=resolve, tags=tags, observe=observe).plan
+
+
+def divisible_plan(
+    given: AdvisorySet,
+    repo: RepoContext,
+    plugins: Mapping[str, EcosystemPlugin],
+    *,
+    resolve: bool = True,
+    tags: Tags = no_tags,
+    observe: Callable[[str], None] = lambda _step: None,
+) -> DivisiblePlan:
+    """As ``plan``, for who may need less of it."""
     # 1. Sort by ecosystem; what no plugin serves is left, by name.
     served: dict[str, list[Advisory]] = {}
     left = []
@@ -60,30 +91,30 @@ def plan(
         if not found:
             left.append(_unsupported(advisory, plugins))
     # 2. Triage, from the files alone: which of them concern this repository.
-    planners = []
+    planners = {}
     for name, members in sorted(served.items()):
         plugin = plugins[name]
         own = repo.model_copy(update={"manifests": plugin.manifests(repo.tracked_files)})
         observe(f"{name}: whose code is affected")
-        planner = EcosystemPlanner(
+        planners[name] = EcosystemPlanner(
             plugin,
             own,
             tuple(members),
             _settled(plugin, own, members, tags, resolve=resolve),
             resolve=resolve,
+            whole=len(advisories) == 1,
             observe=observe,
         )
-        planner.triage()
-        planners.append(planner)
-    # 3. Climb the ladder for all of an ecosystem's together, until the ecosystems agree.
-    fixes = _agreed(planners)
+        planners[name].triage()
+    # 3. Climb the ladder for all of an ecosystem's together.
+    fixes = _climbed([*planners.values()], whole=len(advisories) == 1)
     # 4. What is in neither doesn't concern this repository, or only resolving tells.
-    left += [item for planner in planners for item in planner.left]
+    left += [item for planner in planners.values() for item in planner.left]
     named = {name for fix in fixes for name in fix.advisory_ids}
     named |= {name for item in left for name in item.advisory_ids}
     silent = [advisory.id for advisory in advisories if advisory.id not in named]
-    unknown = {name for planner in planners for name in planner.undecided if not resolve}
-    return RemediationPlan(
+    unknown = {name for it in planners.values() for name in it.undecided if not resolve}
+    found_out = RemediationPlan(
         repository=repo.root.name,
         base_commit=repo.base_commit,
         resolved=resolve,
@@ -95,6 +126,7 @@ def plan(
         skipped=given.skipped,
         findings=given.findings,
     )
+    return DivisiblePlan(found_out, planners)
 
 
 def parts(
@@ -108,14 +140,10 @@ def parts(
     return {name: narrowed(advisory, name) for name in served}
 
 
-def _agreed(planners: Sequence[EcosystemPlanner]) -> tuple[EcosystemPlan, ...]:
-    """An advisory that one ecosystem leaves, the others leave too. Each round has fewer: it ends."""
-    while True:
-        fixes = tuple(fix for planner in planners if (fix := planner.climb()) is not None)
-        left = {name for planner in planners for name in planner.left_ids}
-        changed = [planner.drop(left) for planner in planners]
-        if not any(changed):
-            return fixes
+def _climbed(planners: Sequence[EcosystemPlanner], *, whole: bool) -> tuple[EcosystemPlan, ...]:
+    """Each ecosystem's fix; ``whole``: what one ecosystem leaves of the one advisory, all leave."""
+    fixes = tuple(fix for planner in planners if (fix := planner.climb()) is not None)
+    return () if whole and any(planner.left for planner in planners) else fixes
 
 
 def _settled(

@@ -21,7 +21,8 @@ class Remaining(Left):
 
 
 class EcosystemPlan(Frozen):
-    """What one gate transition would fix. ``proof_level`` None: nothing was resolved.
+    """What one gate transition would fix; ``in_part``: those of which something stays, as ``left`` says.
+    ``proof_level`` None: nothing was resolved.
 
     ``advisory`` is all of it as one record, for the tier; it stands in no document.
     """
@@ -33,11 +34,13 @@ class EcosystemPlan(Frozen):
     moves: tuple[PlannedMove, ...]
     cleared: tuple[ClearedPath, ...] = ()
     notes: tuple[str, ...] = ()
+    in_part: tuple[str, ...] = ()
     advisory: Advisory = Field(exclude=True, repr=False)
 
 
 class RemediationPlan(Frozen):
-    """The whole plan: every advisory is in ``fixes``, ``left``, ``not_affected`` or ``undecided``.
+    """The whole plan: every advisory is in ``fixes``, ``left``, ``not_affected`` or ``undecided``; in both
+    of the first where only something of it can be mended.
 
     ``resolved`` False: predicted from the files alone, no client ran; whether an ``undecided`` advisory
     concerns what isn't locked, only resolving tells. ``skipped`` are inputs that gave no

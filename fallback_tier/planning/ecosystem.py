@@ -1,12 +1,13 @@
 """One ecosystem's part of a plan: triage, then climbs of what remains, until nothing of it is left over."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 
-from fallback_audit.vocabulary import ProofLevel, RefusalReason
-from fallback_tier.advisory import Advisory, AdvisoryBundle, bundle
-from fallback_tier.errors import RecipeError, RepositoryError, ToolError, ToolMissingError
-from fallback_tier.outcome import ClearedPath, Left, Move, NotApplicable
+from fallback_audit.vocabulary import RefusalReason
+from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying, bundle
+from fallback_tier.errors import RecipeError, ToolMissingError
+from fallback_tier.outcome import Left, Move, NotApplicable
+from fallback_tier.planning.climbed import CLIMB_ERRORS, Climbed, ClimbError, reason_of
 from fallback_tier.planning.concern import UNKNOWN, Concern, narrowed
 from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remaining
 from fallback_tier.planning.untold import untold_here
@@ -21,29 +22,14 @@ MAX_ROUNDS = 5
 #: their own. Each takes real clients; beyond it the bundle's reason stands for all.
 MAX_ALONE = 20
 
-#: What a climb of the ladder may end with.
-ClimbError = RecipeError | RepositoryError | ToolError
-_CLIMB_ERRORS = (RecipeError, RepositoryError, ToolError)
-
-
-@dataclass(frozen=True)
-class _Climbed:
-    """What a climb, or an outline in its place, came to."""
-
-    moves: tuple[Move, ...]
-    left: tuple[Left, ...]
-    files: tuple[str, ...]
-    proof_level: ProofLevel | None = None
-    cleared: tuple[ClearedPath, ...] = ()
-    notes: tuple[str, ...] = ()
-
 
 class EcosystemPlanner:
     """Advisories of one ecosystem (each narrowed to it) for one repository.
 
     *Targets* are to be fixed together. All others are *guards*: they don't concern the repository as it
     is, and no fix may change that, so they climb with the targets. ``settled``: by id, why no recipe is
-    asked about an advisory (it is about the repository's own code).
+    asked about an advisory (it is about the repository's own code). ``whole``: half a fix is none; else
+    what can be mended of a target is, and what stays of it is left by name.
     """
 
     def __init__(
@@ -54,6 +40,7 @@ class EcosystemPlanner:
         settled: Mapping[str, NotApplicable],
         *,
         resolve: bool,
+        whole: bool,
         observe: Callable[[str], None],
     ) -> None:
         self.left: list[Remaining] = []
@@ -61,15 +48,17 @@ class EcosystemPlanner:
         self.undecided: set[str] = set()
         self._plugin, self._repo, self._advisories = plugin, repo, advisories
         self._settled = settled
-        self._resolve, self._observe = resolve, observe
+        self._resolve, self._whole_only, self._observe = resolve, whole, observe
         self._concern = Concern(plugin.name, advisories, repo)
         #: Which of an advisory's packages the repository holds in an affected version.
         self._held: dict[str, set[str]] = {}
         self._targets: list[Advisory] = []
-        self._outline: _Climbed | None = None
+        self._outline: Climbed | None = None
         self._asked_alone = False
-        self._fix: EcosystemPlan | None = None
-        self._stale = True
+        #: What of the targets no rung could mend, though it mended something else of them.
+        self._staying: set[tuple[str, str]] = set()
+        #: Planned with the others, and not now: they stay as they are.
+        self._waiting: set[str] = set()
 
     @property
     def left_ids(self) -> set[str]:
@@ -112,20 +101,18 @@ class EcosystemPlanner:
         # Where no client is to run, this is the first climb already.
         self._outline = None if self._resolve or left else outline
 
+    def only(self, names: Collection[str]) -> tuple[EcosystemPlan | None, tuple[Remaining, ...]]:
+        """As ``climb``, after it, for these of its advisories without the others; with what is left."""
+        less = copy(self)
+        less._targets = [one for one in self._targets if one.id in names]
+        less._waiting = {one.id for one in self._targets} - {*names}
+        less._staying = {(name, package) for name, package in self._staying if name in names}
+        less.left, less._asked_alone = [], True
+        fix = less.climb()
+        return fix, tuple(less.left)
+
     def climb(self) -> EcosystemPlan | None:
         """What can be done for the targets together; what can't goes to ``left``. None: nothing can."""
-        if self._stale:
-            self._fix, self._stale = self._rounds(), False
-        return self._fix
-
-    def drop(self, names: set[str]) -> bool:
-        """Give these up: another ecosystem leaves them. True where that changes anything here."""
-        kept = [advisory for advisory in self._targets if advisory.id not in names]
-        changed = len(kept) < len(self._targets)
-        self._targets, self._stale = kept, self._stale or changed
-        return changed
-
-    def _rounds(self) -> EcosystemPlan | None:
         for _ in range(MAX_ROUNDS):
             if not self._targets:
                 return None
@@ -133,15 +120,18 @@ class EcosystemPlanner:
             self._observe(f"{self._plugin.name}: {len(self._targets)} advisories together")
             try:
                 climbed = self._climbed(advisory)
-            except _CLIMB_ERRORS as error:
+            except CLIMB_ERRORS as error:
                 self._one_by_one(error)
                 continue
-            over = climbed.left or self._concern.brought_in(climbed.moves, self.left_ids)
+            stuck = self._beyond(climbed.left)
+            kept_out = (self.left_ids - {name for name, _ in self._staying}) | self._waiting
+            over = stuck or self._concern.brought_in(climbed.moves, kept_out)
             if not over:
                 return self._planned(climbed)
-            before = len(self._targets)
-            self._leave(self._remaining(item) for item in over)
-            if len(self._targets) == before:
+            before = len(self._targets), len(self._staying)
+            for item in map(self._remaining, over):
+                self._leave(self._without_mended(item, climbed.moves) if stuck else [item])
+            if (len(self._targets), len(self._staying)) == before:
                 # What is left names none of them, so nobody knows which it concerns: unknown, not clean.
                 first = over[0]
                 self._give_up(first.reason, first.sentence, first.next_step)
@@ -152,7 +142,29 @@ class EcosystemPlanner:
         )
         return None
 
-    def _climbed(self, advisory: Advisory) -> _Climbed:
+    def _beyond(self, left: Sequence[Left]) -> tuple[Left, ...]:
+        """What is left, and not known to stay."""
+        return tuple(item for item in left if not self._is_known(self._remaining(item)))
+
+    def _is_known(self, item: Remaining) -> bool:
+        package = self._concern.canonical(item.package)
+        ids = item.advisory_ids
+        return bool(ids) and all((name, package) in self._staying for name in ids)
+
+    def _without_mended(self, item: Remaining, moves: Sequence[Move]) -> list[Remaining]:
+        """The item for the advisories of which the climb mended nothing: they are left whole. The others
+        stay targets, and what stays of them is noted."""
+        mended = {name for move in moves for name in self._concern.ids(move)}
+        in_part = tuple(name for name in item.advisory_ids if name in mended)
+        if self._whole_only or not item.package or not in_part:
+            return [item]
+        package = self._concern.canonical(item.package)
+        self._staying |= {(name, package) for name in in_part}
+        self._note(item.model_copy(update={"advisory_ids": in_part}))
+        others = tuple(name for name in item.advisory_ids if name not in in_part)
+        return [item.model_copy(update={"advisory_ids": others})] if others else []
+
+    def _climbed(self, advisory: Advisory) -> Climbed:
         if not self._resolve:
             outline, self._outline = self._outline, None
             return outline or self._outlined(advisory)
@@ -160,7 +172,7 @@ class EcosystemPlanner:
         if isinstance(selection, NotApplicable):
             raise RecipeError(selection.reason, selection.sentence, next_step="")
         result = self._plugin.apply(selection, advisory, self._repo)
-        return _Climbed(
+        return Climbed(
             moves=result.moves,
             left=result.left,
             files=tuple(sorted(change.path for change in result.changes)),
@@ -169,26 +181,28 @@ class EcosystemPlanner:
             notes=result.notes,
         )
 
-    def _outlined(self, advisory: Advisory) -> _Climbed:
+    def _outlined(self, advisory: Advisory) -> Climbed:
         outline = self._plugin.outline(advisory, self._repo)
         files = tuple(dict.fromkeys(move.manifest for move in outline.moves))
-        return _Climbed(outline.moves, outline.left, files, notes=outline.notes)
+        return Climbed(outline.moves, outline.left, files, notes=outline.notes)
 
     def _one_by_one(self, error: ClimbError) -> None:
         """They can't be climbed together: ask each for its own reason. Those that can stay targets."""
         alone = 1 < len(self._targets) <= MAX_ALONE and not self._asked_alone
         if not alone or isinstance(error, ToolMissingError):
-            self._give_up(_reason(error), error.problem, error.next_step)
+            self._give_up(reason_of(error), error.problem, error.next_step)
             return
         self._asked_alone = True
         for advisory in tuple(self._targets):
             self._observe(f"{self._plugin.name}: {advisory.id} by itself")
             try:
-                left = self._climbed(self._together([advisory])).left
-            except _CLIMB_ERRORS as own:
-                self._leave([self._whole(advisory, _reason(own), own.problem, own.next_step)])
+                climbed = self._climbed(self._together([advisory]))
+            except CLIMB_ERRORS as own:
+                self._leave([self._whole(advisory, reason_of(own), own.problem, own.next_step)])
             else:
-                self._leave(self._remaining(item, (advisory.id,)) for item in left)
+                for item in climbed.left:
+                    left = self._remaining(item, (advisory.id,))
+                    self._leave(self._without_mended(left, climbed.moves))
 
     def _give_up(self, reason: RefusalReason, sentence: str, next_step: str) -> None:
         self._leave(
@@ -220,12 +234,14 @@ class EcosystemPlanner:
             if advisory.id not in chosen and (part := self._guard(advisory)) is not None
         ]
         core = bundle(targets)
-        if not guards:
+        if not guards and self._whole_only:
             return core
+        staying = sorted(one for one in self._staying if one[0] in chosen)
         said = {
             **dict(core),
             "guards": len(guards),
             "affected": (*core.affected, *(e for g in guards for e in g.affected)),
+            "staying": [Staying(advisory_id=name, package=it) for name, it in staying],
         }
         return AdvisoryBundle.model_validate({**said, "members": (*targets, *guards)})
 
@@ -254,7 +270,7 @@ class EcosystemPlanner:
             next_step=next_step,
         )
 
-    def _planned(self, climbed: _Climbed) -> EcosystemPlan | None:
+    def _planned(self, climbed: Climbed) -> EcosystemPlan | None:
         ids = [self._concern.ids(move) for move in climbed.moves]
         # The tree is resolved now: what nothing in it is about, doesn't concern the repository.
         about = {*self._held, *(name for names in ids for name in names)}
@@ -262,6 +278,7 @@ class EcosystemPlanner:
         self._targets = [target for target in self._targets if target.id in about]
         if not self._targets:
             return None
+        together = self._together(self._targets)
         fixed = tuple(dict.fromkeys(target.id for target in self._targets))
         moves = (
             PlannedMove.model_validate(
@@ -277,18 +294,6 @@ class EcosystemPlanner:
             moves=tuple(moves),
             cleared=climbed.cleared,
             notes=climbed.notes,
-            advisory=self._together(self._targets),
+            in_part=together.in_part,
+            advisory=together,
         )
-
-
-def _reason(error: ClimbError) -> RefusalReason:
-    """As the tier would refuse it."""
-    match error:
-        case RecipeError(reason=reason):
-            return reason
-        case ToolMissingError():
-            return RefusalReason.TOOL_MISSING
-        case ToolError():
-            return RefusalReason.RESOLVER_FAILED
-        case _:
-            return RefusalReason.RECIPE_UNSUPPORTED

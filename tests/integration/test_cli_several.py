@@ -3,34 +3,60 @@ dropped silently. The ecosystems are small ones of ours; the trail, git and the 
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fallback_audit.events import AuditEvent, FixStarted
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_audit.vocabulary import RefusalReason
-from fallback_tier.advisory import Advisory, AdvisorySet
+from fallback_tier.advisory import Advisory, AdvisorySet, Staying, bundle
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix import run_with
+from fallback_tier.errors import ToolFailedError
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir
 from tests.e2e.command import repository, snapshot
 from tests.fakes.ecosystem import LadderEcosystem
-from tests.fakes.gates import RuleGate
+from tests.fakes.gates import RuleGate, SkippedGate
+from tests.fakes.repository import git
 from tests.unit.test_planning import advisory, both
 
 PINS = "left 1.0.0\nright 1.0.0\n"
+MORE = f"{PINS}middle 1.0.0\n"
 FILES = {"pypi.txt": PINS, "npm.txt": PINS, "shared.txt": "shared\n"}
 
 
 def ecosystem(name: str, *, accepts: bool = True, **facts: Any) -> LadderEcosystem:
     return LadderEcosystem(name=name, gate_list=(RuleGate(lambda _: accepts),), **facts)
+
+
+def breaking(*packages: str, pair: tuple[str, str] | None = None) -> LadderEcosystem:
+    """PyPI, whose tests fail where one of these is raised, or both of a pair."""
+
+    def accepts(context: GateContext) -> bool:
+        text = context.worktree.tree.locate("pypi.txt").read_text()
+        raised = {line.split()[0] for line in text.splitlines() if not line.endswith(" 1.0.0")}
+        together = pair is not None and raised.issuperset(pair)
+        return raised.isdisjoint(packages) and not together
+
+    return LadderEcosystem(gate_list=(RuleGate(accepts),))
+
+
+@dataclass
+class JudgedBy:
+    """A gate by a function of the test's."""
+
+    judge: Callable[[GateContext], GateVerdict]
+    name: str = "proof"
 
 
 class Desk:
@@ -63,6 +89,13 @@ class Desk:
         arguments = argparse.Namespace(**{**said, "json": True, **options})
         with self.services() as services:
             return run_with(AdvisorySet(advisories=advisories), services, arguments)
+
+    @property
+    def events(self) -> list[AuditEvent]:
+        store = SqliteAuditStore(audit_db(self.state))
+        found = [stored.payload for stored in store.events()]
+        store.close()
+        return found
 
     @property
     def kinds(self) -> list[str]:
@@ -163,6 +196,193 @@ def test_a_failed_proof_in_one_ecosystem_does_not_stop_the_other(
     assert [fix["outcome"] for fix in document["fixes"]] == ["verified", "escalated"]
     assert [fix["delivered"] for fix in document["fixes"]] == [True, False]
     assert (desk.read("pypi.txt"), desk.read("npm.txt")) == ("left 2.0.0\nright 1.0.0\n", PINS)
+
+
+def outcomes(document: Any) -> dict[str, str]:
+    return {one["id"]: one["outcome"] for one in document["advisories"]}
+
+
+def test_one_that_fails_its_gates_sinks_no_other(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.plugins["PyPI"] = breaking("right")
+    assert desk.fix(A, B) == exit_codes.ESCALATED
+    document = printed(capsys)
+    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+    assert outcomes(document) == {"A": "fixed", "B": "not_fixed"}
+    (fixed, failed) = document["fixes"]
+    assert (fixed["advisory_ids"], fixed["outcome"], fixed["delivered"]) == (
+        ["A"],
+        "verified",
+        True,
+    )
+    assert (failed["advisory_ids"], failed["outcome"]) == (["B"], "escalated")
+    assert failed["failing_gates"] == ["proof"]
+    (why,) = document["advisories"][1]["why"]
+    assert (why["failing_gates"], why["fix_id"]) == (["proof"], failed["fix_id"])
+    assert why["reason"] == "tests_failed"
+    assert why["sentence"] == (
+        "Attempt 1 (recipe) failed at gate proof: tests_failed. tests failed Failing tests: "
+        "- tests/test_app.py::test_escape Assertions: - AssertionError: escaped"
+    )
+    # All, A, and B for its own reason; the first is taken apart, and asks nobody anything.
+    assert (document["gate_runs"], len(document["taken_apart"])) == (3, 1)
+    kinds = desk.kinds
+    ends = [kinds.count(kind) for kind in ("FixVerified", "FixRefused", "FixEscalated")]
+    assert ends == [1, 1, 1]
+
+
+def test_for_a_person_each_advisory_is_named_with_its_end(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.plugins["PyPI"] = breaking("right")
+    given = (A, B, advisory("C", "left@never", ecosystem="npm"))
+    assert desk.fix(*given, json=False) == exit_codes.ESCALATED
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "fixed A" in lines
+    assert "not fixed B: tests_failed at proof" in lines
+    assert "not fixed C: no_fixed_version" in lines
+
+
+def test_what_holds_by_itself_and_not_with_another_is_named(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each passes alone, both together fail: one is delivered, and the other one is not claimed."""
+    desk.plugins["PyPI"] = breaking(pair=("left", "right"))
+    assert desk.fix(A, B) == exit_codes.REFUSED
+    document = printed(capsys)
+    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+    assert outcomes(document) == {"A": "fixed", "B": "not_fixed"}
+    (_, alone) = document["fixes"]
+    assert (alone["outcome"], alone["delivered"]) == ("verified", False)
+    assert alone["held_back"].startswith(
+        "It holds by itself, and not with the fix of A: In one patch"
+    )
+    assert "failed at gate proof" in alone["held_back"]
+    assert document["advisories"][1]["why"][0]["reason"] == "held_back"
+
+
+def test_where_nothing_holds_nothing_is_delivered(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.plugins["PyPI"] = breaking("left", "right")
+    before = snapshot(desk.repo)
+    assert desk.fix(A, B) == exit_codes.ESCALATED
+    document = printed(capsys)
+    assert outcomes(document) == {"A": "not_fixed", "B": "not_fixed"}
+    assert snapshot(desk.repo) == before
+    assert desk.kinds.count("PatchDelivered") == 0
+
+
+def test_advisories_of_one_package_stay_together(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One move clears both, so that there is nothing between them to prove."""
+    desk.plugins["PyPI"] = breaking("right")
+    assert desk.fix(A, B, advisory("B2", "right@1.5.0")) == exit_codes.ESCALATED
+    document = printed(capsys)
+    assert outcomes(document) == {"A": "fixed", "B": "not_fixed", "B2": "not_fixed"}
+    assert document["fixes"][1]["advisory_ids"] == ["B", "B2"]
+    assert document["gate_runs"] == 3
+
+
+def test_what_no_gate_can_prove_in_one_patch_is_proved_apart(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of one package's patch no gate can say anything: the other one's is proved all the same."""
+
+    def judge(context: GateContext) -> GateVerdict:
+        text = context.worktree.tree.locate("pypi.txt").read_text()
+        gate = RuleGate(lambda _: True) if "right 1.0.0" in text else SkippedGate()
+        return gate.judge(context)
+
+    desk.plugins["PyPI"] = LadderEcosystem(gate_list=(JudgedBy(judge),))
+    assert desk.fix(A, B) == exit_codes.ESCALATED
+    document = printed(capsys)
+    assert outcomes(document) == {"A": "fixed", "B": "not_fixed"}
+    assert document["advisories"][1]["why"][0]["reason"] == "nothing_proved"
+    assert len(document["taken_apart"]) == 1
+    assert desk.kinds.count("FixEscalated") == 1
+
+
+def test_gates_that_cannot_be_run_are_not_run_again_for_each(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: GateContext) -> bool:
+        raise ToolFailedError("The registry is down.", next_step="Wait.")
+
+    desk.plugins["PyPI"] = LadderEcosystem(gate_list=(RuleGate(broken),))
+    assert desk.fix(A, B) == exit_codes.ENVIRONMENT
+    document = printed(capsys)
+    assert document["gate_runs"] == 1
+    assert outcomes(document) == {"A": "not_fixed", "B": "not_fixed"}
+
+
+def test_what_can_be_mended_of_an_advisory_is_delivered_and_called_that(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """B has no fix for one of its packages: the other is raised, and nothing says that B is fixed."""
+    desk.repo = repository(desk.repo.parent / "more", {**FILES, "pypi.txt": MORE})
+    assert desk.fix(A, advisory("B", "right", "middle@never")) == exit_codes.REFUSED
+    document = printed(capsys)
+    assert desk.read("pypi.txt") == "left 2.0.0\nright 2.0.0\nmiddle 1.0.0\n"
+    assert outcomes(document) == {"A": "fixed", "B": "fixed_in_part"}
+    (why,) = document["advisories"][1]["why"]
+    assert (why["reason"], why["fix_id"]) == ("no_fixed_version", None)
+    (fix,) = document["fixes"]
+    assert (fix["advisory_ids"], fix["in_part"]) == (["A", "B"], ["B"])
+    assert fix["headline"].endswith("; in part: B")
+    started = [event for event in desk.events if isinstance(event, FixStarted)]
+    assert [event.in_part for event in started] == [("B",)]
+
+
+def test_what_one_ecosystem_refuses_of_an_advisory_another_delivers_in_part(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """… and what else the delivered patch fixes is fixed: the branch is named after that."""
+    git(desk.repo, "config", "user.name", "A Person")
+    git(desk.repo, "config", "user.email", "person@example.invalid")
+    desk.plugins["npm"] = ecosystem("npm", accepts=False)
+    assert desk.fix(both("A", "left", "left"), B, commit="") == exit_codes.ESCALATED
+    document = printed(capsys)
+    assert outcomes(document) == {"A": "fixed_in_part", "B": "fixed"}
+    assert document["commit"]["branch"] == "fallback-tier/B"
+    message = git(desk.repo, "log", "-1", "--format=%B", "fallback-tier/B")
+    assert message.startswith("Fix A+B in part\n\nA: in part only, something of it stays affected;")
+    assert "\nB: fixed; the proof passes" in message
+
+
+def test_what_holds_already_is_delivered_where_the_gates_cannot_go_on(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The registry goes down when the second half is proved: what it says is about the others alone."""
+    asked: list[str] = []
+
+    def judge(context: GateContext) -> bool:
+        asked.append(context.worktree.tree.locate("pypi.txt").read_text())
+        if len(asked) > 2:
+            raise ToolFailedError("The registry is down.", next_step="Wait.")
+        return "right 1.0.0" in asked[-1]
+
+    desk.plugins["PyPI"] = LadderEcosystem(gate_list=(RuleGate(judge),))
+    desk.repo = repository(desk.repo.parent / "more", {**FILES, "pypi.txt": MORE})
+    assert desk.fix(A, B, advisory("C", "middle")) == exit_codes.ENVIRONMENT
+    document = printed(capsys)
+    assert outcomes(document) == {"A": "fixed", "B": "not_fixed", "C": "not_fixed"}
+    assert document["advisories"][2]["why"][0]["reason"] == "gate_infrastructure"
+    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\nmiddle 1.0.0\n"
+
+
+def test_the_tier_leaves_nothing_that_the_plan_does_not_say_stays(desk: Desk) -> None:
+    desk.repo = repository(desk.repo.parent / "more", {**FILES, "pypi.txt": MORE})
+    both_in_one = bundle([A, advisory("B", "right", "middle@never")])
+    staying = (Staying(advisory_id="B", package="middle"),)
+    planned = both_in_one.model_copy(update={"staying": staying})
+    with desk.services() as services:
+        for asked, ended in ((both_in_one, "refused"), (planned, "applied")):
+            inputs = services.inputs(asked, desk.repo)
+            found = services.tier.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
+            assert found.outcome == ended, found
 
 
 def test_half_a_fix_is_not_delivered(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

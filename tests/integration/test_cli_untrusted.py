@@ -11,8 +11,9 @@ from fallback_audit.events import FixStarted, GateJudged, RecipeEvaluated
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import GateStatus, RefusalReason
 from fallback_tier.advisory import Advisory
+from fallback_tier.batch.part import Part
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fix_several import Part, combined_exit_code
+from fallback_tier.cli.batch_report import combined_exit_code
 from fallback_tier.cli.output import print_error, print_json
 from fallback_tier.cli.progress import FixProgress, PlanProgress
 from fallback_tier.errors import AdvisoryError, RecipeError
@@ -84,7 +85,7 @@ def test_planned_and_then_not_fixed_is_no_success(tmp_path: Path) -> None:
         reason=RefusalReason.NOT_AFFECTED,
         sentence="Not affected.",
     )
-    part = Part(result.fixes[0], ended)
+    part = Part("PyPI", result.fixes[0].advisory, ended)
     assert combined_exit_code(result, [part]) == exit_codes.REFUSED
 
 

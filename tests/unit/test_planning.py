@@ -1,4 +1,4 @@
-"""Several advisories at once: half a fix is none, for each of them, and nothing is dropped silently."""
+"""Several advisories at once: what can be mended of each is, and nothing is dropped silently."""
 
 import json
 from collections.abc import Mapping
@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
-from fallback_tier.advisory import Advisory, AdvisorySet, Skipped, parse_advisory
+from fallback_tier.advisory import Advisory, AdvisorySet, Skipped, lets_stay, parse_advisory
 from fallback_tier.cli.remediation import how
 from fallback_tier.errors import FallbackError, RecipeError, ToolFailedError, ToolMissingError
 from fallback_tier.outcome import Left, Move, NotApplicable, RecipeSelection
-from fallback_tier.planning import RemediationPlan, plan
+from fallback_tier.planning import RemediationPlan, divisible_plan, plan
 from fallback_tier.planning.ecosystem import MAX_ALONE
 from fallback_tier.repo import RepoContext
 from tests.e2e.command import osv
@@ -86,16 +86,75 @@ def test_two_advisories_on_one_package_take_the_version_that_clears_both(tmp_pat
 
 
 @pytest.mark.parametrize("resolve", [True, False])
-def test_half_a_fix_is_none(tmp_path: Path, resolve: bool) -> None:
-    """B could be mended in one of its packages: it is left whole, and its half isn't touched."""
+def test_of_one_advisory_half_a_fix_is_none(tmp_path: Path, resolve: bool) -> None:
+    result = planned(tmp_path, advisory("B", "right", "middle@never"), resolve=resolve)
+    assert result.fixes == ()
+    assert left(result) == {("B",): RefusalReason.NO_FIXED_VERSION}
+
+
+@pytest.mark.parametrize("resolve", [True, False])
+def test_among_several_what_can_be_mended_of_one_is(tmp_path: Path, resolve: bool) -> None:
+    """B is mended in one of its packages; the other one is left by name, and the fix says what stays."""
     plugin = LadderEcosystem()
     given = (advisory("A", "left"), advisory("B", "right", "middle@never"))
     result = planned(tmp_path, *given, pypi=plugin, resolve=resolve)
-    assert moves(result) == {"left": "2.0.0"}
+    assert moves(result) == {"left": "2.0.0", "right": "2.0.0"}
     assert left(result) == {("B",): RefusalReason.NO_FIXED_VERSION}
-    assert result.fixes[0].advisory_ids == ("A",)
+    (fix,) = result.fixes
+    assert (fix.advisory_ids, fix.advisory.in_part, fix.in_part) == (("A", "B"), ("B",), ("B",))
+    assert lets_stay(fix.advisory, "PyPI", "middle", ["B"])
+    assert not lets_stay(fix.advisory, "PyPI", "middle", ["A", "B"])
+    assert not lets_stay(fix.advisory, "PyPI", "right", ["B"])
     assert result.not_affected == ()
     assert len(plugin.climbed) == (2 if resolve else 0)
+
+
+def test_an_advisory_of_which_nothing_can_be_mended_is_left_whole(tmp_path: Path) -> None:
+    given = (advisory("A", "left"), advisory("B", "middle@never"))
+    result = planned(tmp_path, *given)
+    assert (result.fixes[0].advisory_ids, result.fixes[0].advisory.in_part) == (("A",), ())
+    assert left(result) == {("B",): RefusalReason.NO_FIXED_VERSION}
+
+
+def test_a_copy_that_stays_for_one_advisory_does_not_stay_for_another(tmp_path: Path) -> None:
+    """C is about nothing but the package that B leaves: it is not fixed, in part or otherwise."""
+    given = (advisory("B", "right", "middle@never"), advisory("C", "middle@never"))
+    result = planned(tmp_path, *given)
+    (fix,) = result.fixes
+    assert (fix.advisory_ids, fix.advisory.in_part) == (("B",), ("B",))
+    assert left(result) == {("B", "C"): RefusalReason.NO_FIXED_VERSION} or left(result) == {
+        ("B",): RefusalReason.NO_FIXED_VERSION,
+        ("C",): RefusalReason.NO_FIXED_VERSION,
+    }
+
+
+def test_some_of_a_plan_is_planned_without_the_others(tmp_path: Path) -> None:
+    repo = context(tmp_path, {"pypi.txt": PINS})
+    given = (advisory("A", "left"), advisory("B", "right", "middle@never"))
+    divisible = divisible_plan(
+        AdvisorySet(advisories=given), repo, {"PyPI": LadderEcosystem()}, resolve=True
+    )
+    alone, _ = divisible.only("PyPI", ["A"])
+    assert alone is not None
+    assert [move.package for move in alone.moves] == ["left"]
+    assert (alone.advisory.ids, alone.advisory.in_part) == (("A",), ())
+    part, _ = divisible.only("PyPI", ["B"])
+    assert part is not None
+    assert ([move.package for move in part.moves], part.advisory.in_part) == (["right"], ("B",))
+
+
+def test_what_waits_may_not_come_in(tmp_path: Path) -> None:
+    """The lowest fix of A is a version that B covers: with both the next one is taken, and without B, which
+    is not fixed now, A is not fixed by what B is about."""
+    repo = context(tmp_path, {"pypi.txt": PINS})
+    given = (advisory("A", "left@1.1.0"), advisory("B", "right", "left@1.1.0..1.2.0"))
+    divisible = divisible_plan(
+        AdvisorySet(advisories=given), repo, {"PyPI": LadderEcosystem()}, resolve=True
+    )
+    assert moves(divisible.plan) == {"left": "1.2.0", "right": "2.0.0"}
+    alone, _ = divisible.only("PyPI", ["A"])
+    assert alone is not None
+    assert [move.after for move in alone.moves] == ["1.2.0"]
 
 
 def test_what_only_climbing_shows_is_left_too(tmp_path: Path) -> None:
@@ -151,13 +210,21 @@ def test_one_advisory_of_two_ecosystems(tmp_path: Path) -> None:
     ]
 
 
-def test_an_advisory_that_one_ecosystem_leaves_is_left_in_both(tmp_path: Path) -> None:
+def test_what_one_ecosystem_leaves_of_the_one_advisory_is_left_in_both(tmp_path: Path) -> None:
+    files = {"pypi.txt": PINS, "npm.txt": PINS}
+    npm = LadderEcosystem(name="npm", blocked=frozenset({"right"}))
+    result = planned(tmp_path, both("A", "left", "right"), files=files, npm=npm)
+    assert result.fixes == ()
+    assert left(result) == {("A",): RefusalReason.BLOCKED_BY_CONSTRAINT}
+
+
+def test_what_one_ecosystem_leaves_another_mends_among_several(tmp_path: Path) -> None:
     files = {"pypi.txt": PINS, "npm.txt": PINS}
     npm = LadderEcosystem(name="npm", blocked=frozenset({"right"}))
     given = (both("A", "left", "right"), advisory("B", "middle"))
     result = planned(tmp_path, *given, files=files, npm=npm)
-    assert [(fix.ecosystem, fix.advisory_ids) for fix in result.fixes] == [("PyPI", ("B",))]
-    assert moves(result) == {"middle": "2.0.0"}
+    assert [(fix.ecosystem, fix.advisory_ids) for fix in result.fixes] == [("PyPI", ("A", "B"))]
+    assert moves(result) == {"left": "2.0.0", "middle": "2.0.0"}
     assert left(result) == {("A",): RefusalReason.BLOCKED_BY_CONSTRAINT}
 
 
@@ -287,6 +354,7 @@ def test_the_document_has_a_stable_shape(tmp_path: Path) -> None:
     ]
     assert list(document["fixes"][0]) == [
         *("ecosystem", "advisory_ids", "proof_level", "files", "moves", "cleared", "notes"),
+        "in_part",
     ]
     assert set(document["fixes"][0]["moves"][0]) == {
         *("package", "manifest", "step", "before", "after", "raised", "declined", "advisory_ids"),
@@ -347,8 +415,8 @@ def test_a_repository_without_manifests_is_one_thing_left(tmp_path: Path) -> Non
 
 
 def test_a_move_names_what_it_clears_and_not_what_it_leaves(tmp_path: Path) -> None:
-    """Both cover the version that is there; B, which is left for another package, is not cleared."""
-    given = (advisory("A", "left@1.5.0"), advisory("B", "left@3.0.0", "right@never"))
+    """Both cover the version that is there; B has no fixed version above it, and is not cleared."""
+    given = (advisory("A", "left@1.5.0"), advisory("B", "right@never"))
     result = planned(tmp_path, *given)
     assert [move.advisory_ids for move in result.fixes[0].moves] == [("A",)]
 

@@ -10,6 +10,7 @@ from fallback_audit.contract.links import Link, transitions_are_opened
 from fallback_audit.contract.rule import Altered, FixRule, Removed, Rule
 from fallback_audit.contract.table_again import GATES_AGAIN_ARE_OF_RECORD
 from fallback_audit.contract.table_attempt import ATTEMPT_RULES
+from fallback_audit.contract.table_batch import BATCH_RULES
 from fallback_audit.contract.table_candidates import CANDIDATE_RULES
 from fallback_audit.contract.table_fix import FIX_AND_HUMAN_RULES
 from fallback_audit.contract.table_model import MODEL_RULES
@@ -65,6 +66,7 @@ RULES: tuple[Rule, ...] = (
     *ATTEMPT_RULES,
     *FIX_AND_HUMAN_RULES,
     *CANDIDATE_RULES,
+    *BATCH_RULES,
     *MODEL_RULES,
     *SELFRAG_RULES,
     *UPKEEP_RULES,

@@ -27,8 +27,8 @@ def kept_digests(event: AuditEvent) -> tuple[Digest, ...]:
         case PatchProposed():
             kept = (event.patch_sha256, event.remediation_sha256, event.application_sha256)
             return tuple(filter(None, kept))
-        case FixStarted(inputs_sha256=str(digest)):
-            return (digest,)
+        case FixStarted():
+            return tuple(filter(None, (event.inputs_sha256, event.batch_sha256)))
         case GateJudged(evidence_sha256=str(digest)):
             return (digest,)
         case RetrievalQueried(account_sha256=str(digest)):

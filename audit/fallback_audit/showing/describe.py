@@ -15,8 +15,9 @@ from fallback_audit.showing.describe_human import (
     reopened_words,
 )
 from fallback_audit.showing.describe_model import grounded_words, model_sentence
+from fallback_audit.showing.describe_start import started_words
 from fallback_audit.showing.describe_upkeep import upkeep_sentence
-from fallback_audit.vocabulary import AffectedCode, PromptShape, Tier
+from fallback_audit.vocabulary import PromptShape, Tier
 
 # Control, format (bidi overrides, zero width), surrogate, private use, unassigned, line and
 # paragraph separators: none of them may reach a terminal.
@@ -242,30 +243,11 @@ def _confidence(event: events.PatchProposed) -> str:
     return f" ({', '.join(said)})" if said else ""
 
 
-def _linked(event: events.FixStarted) -> str:
-    """What a person had opened it for."""
-    if event.judges_again is not None:
-        return f", the gates alone, on patch {event.judges_again[:12]} of {event.linked_transition}"
-    return f", reopened from {event.linked_transition}" if event.linked_transition else ""
-
-
-def _whose(event: events.FixStarted) -> str:
-    """Whose code it was taken to be about, where the trail says so."""
-    if event.affected_code is None:
-        return ""
-    what = f"own code ({', '.join(event.own_packages)})" if event.own_packages else "own code"
-    code = what if event.affected_code is AffectedCode.OWN else "a dependency"
-    return f"; affected is {code}, by {event.decided_by}"
-
-
 def _fix_sentence(event: events.AuditEvent) -> str:
     """Events of the gate runner."""
     match event:
         case events.FixStarted():
-            return (
-                f"fix started: {event.advisory_id} in {event.repository} at"
-                f" {event.base_commit[:12]} ({event.ecosystem})" + _linked(event) + _whose(event)
-            )
+            return started_words(event)
         case events.SandboxDisabled():
             return f"SANDBOX DISABLED: {event.reason}"
         case events.GateJudged():

@@ -95,6 +95,11 @@ def distill(
     )
 
 
+def what_failed(summary: AttemptSummary) -> str:
+    """The gates and the first failing words on one line, without what the patch tried."""
+    return " ".join(summary.prior_failure_summary.partition(f"\n{_TRIED}")[0].split())
+
+
 def failure_signature(summary: AttemptSummary) -> Digest:
     """The same failure gives the same signature, whatever was tried: gate, kind, tests, assertions.
 

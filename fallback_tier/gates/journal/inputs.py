@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import Field, JsonValue
 
+from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 
@@ -14,7 +15,8 @@ class Setup(Frozen):
     ``configuration``: the host's, as JSON and without keys (``wiring.Configuration.recorded``); the gates
     only keep it. ``dry_run``, ``output``, ``commit`` (a branch; empty: one that is named after what is
     fixed) and ``report`` (a folder): where a proved patch goes. ``several``: this fix is one ecosystem's
-    part of a run over several advisories, whose patches are delivered together.
+    part of a run over several advisories, whose patches are delivered together. ``batch_sha256``: what that
+    run began with, as evidence; ``divisible``: what gates refuse is proved in smaller parts.
     """
 
     configuration: dict[str, JsonValue] = Field(default_factory=dict)
@@ -23,6 +25,8 @@ class Setup(Frozen):
     commit: str | None = None
     report: str | None = None
     several: bool = False
+    batch_sha256: Digest | None = None
+    divisible: bool = False
 
 
 class FixInputs(Frozen):

@@ -91,6 +91,8 @@ class FixRecord:
                 decided_by=affected.decided_by if affected else None,
                 own_packages=tuple(package.name for package in affected.own) if affected else (),
                 judges_again=recorded.proposal.patch_sha256 if recorded else None,
+                batch_sha256=setup.batch_sha256,
+                in_part=advisory.in_part,
             )
         )
 

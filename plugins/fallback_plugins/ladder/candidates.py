@@ -21,11 +21,13 @@ def next_candidate(
         other = other.model_copy(update={"left_out": left_out})
         try:
             result = apply(other)
+            led_to = result.moves
+            # The same files may come about by moves with other names, where several packages move.
+            if _same(led_to, moves) or result.changes == apply(refused).changes:
+                continue
         except (RecipeError, RepositoryError, ToolError):
             return None
-        led_to = result.moves
-        if not _same(led_to, moves):
-            return None if result.left else other
+        return None if result.left else other
 
 
 def _same(moves: Sequence[Move], others: Sequence[Move]) -> bool:

@@ -1,6 +1,6 @@
 """npm's gates: the tree installs, holds no affected version, and the tests still pass."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fallback_audit.vocabulary import FailureKind, ProofLevel
@@ -21,6 +21,7 @@ from fallback_plugins.npm.survey import (
 )
 from fallback_plugins.npm.testing import run_tests
 from fallback_plugins.npm.touched import touched_folders
+from fallback_plugins.staying import may_stay
 from fallback_plugins.suite_run import SuiteRun
 from fallback_plugins.suites import judge_tests
 from fallback_plugins.unread import surveyed
@@ -105,24 +106,19 @@ class NotVulnerableGate:
         here, beside = surveyed(package, context.repo, repo, survey, left_out)
         if here is None:
             return gating.unread(self.name, beside)
-        held: dict[str, str] = {}
-        levels = set()
-        unknown = ""
-        for project in here:
-            level, versions = _held(context, repo, project, package)
-            if level is None:
-                unknown = unknown or f"{package}: {project.unread or 'not resolved'}"
-                continue
-            held |= {in_folder(project.folder, place): v for place, v in versions.items()}
-            levels.add(level)
-        bad = [
-            f"{place} is {version}"
-            for place, version in held.items()
-            if is_affected(context.advisory, ECOSYSTEM, package, version)
-        ]
+        held, levels, unknown = _all_held(context, repo, here, package)
+        bad = _affected(context, package, held)
         if bad:
-            what = f"{package} is still affected: {', '.join(bad[:3])}"
-            return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(bad))
+            told = [f"{place} is {version}" for place, version in bad.items()]
+            before, _, _ = _all_held(context, context.repo, survey(context.repo, package), package)
+            copies = [*bad.values()], [*_affected(context, package, before).values()]
+            if not may_stay(context.advisory, context.application, ECOSYSTEM, package, *copies):
+                what = f"{package} is still affected: {', '.join(told[:3])}"
+                return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(told))
+            beside += f"; stays affected, as was planned: {', '.join(told)}"
+            held = {place: version for place, version in held.items() if place not in bad}
+            if not held:
+                return gating.skipped(self.name, f"{package} is not mended{beside}")
         if unknown:
             return gating.unread(self.name, unknown)
         if held:
@@ -138,6 +134,31 @@ class NotVulnerableGate:
         return gating.skipped(
             self.name, f"{package} is not a dependency of this repository{beside}"
         )
+
+
+def _all_held(
+    context: GateContext, repo: RepoContext, projects: Iterable[Project], package: str
+) -> tuple[dict[str, str], set[str], str]:
+    """What is held of a package, by place; how well that is known; and what could not be told."""
+    held: dict[str, str] = {}
+    levels = set()
+    unknown = ""
+    for project in projects:
+        level, versions = _held(context, repo, project, package)
+        if level is None:
+            unknown = unknown or f"{package}: {project.unread or 'not resolved'}"
+            continue
+        held |= {in_folder(project.folder, place): v for place, v in versions.items()}
+        levels.add(level)
+    return held, levels, unknown
+
+
+def _affected(context: GateContext, package: str, held: Mapping[str, str]) -> dict[str, str]:
+    return {
+        place: version
+        for place, version in held.items()
+        if is_affected(context.advisory, ECOSYSTEM, package, version)
+    }
 
 
 def _affected_copies(context: GateContext, packages: Sequence[str]) -> dict[str, str]:

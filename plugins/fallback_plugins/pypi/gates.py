@@ -15,6 +15,7 @@ from fallback_plugins.pypi.survey import ECOSYSTEM, Place, left_out, survey
 from fallback_plugins.pypi.testing import run_tests
 from fallback_plugins.pypi.told_versions import telling
 from fallback_plugins.pypi.touched import touched_folders
+from fallback_plugins.staying import may_stay
 from fallback_plugins.suite_run import SuiteRun
 from fallback_plugins.suites import judge_tests
 from fallback_plugins.unread import surveyed
@@ -104,14 +105,16 @@ class NotVulnerableGate:
         if places is None:
             return gating.unread(self.name, beside)
         held = _held(repo, places, environments)
-        bad = [
-            f"{where} has {version}"
-            for where, version in held
-            if is_affected(context.advisory, ECOSYSTEM, package, version)
-        ]
+        bad = _affected(context, package, held)
         if bad:
-            what = f"{package} is still affected: {', '.join(bad[:3])}"
-            return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(bad))
+            told = [f"{where} has {version}" for where, version in bad]
+            if not _may_stay(context, package, bad, _held(repo, places, {})):
+                what = f"{package} is still affected: {', '.join(told[:3])}"
+                return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(told))
+            beside += f"; stays affected, as was planned: {', '.join(told)}"
+            held = [one for one in held if one not in bad]
+            if not held:
+                return gating.skipped(self.name, f"{package} is not mended{beside}")
         if held:
             is_installed = any(environments.values())
             level = ProofLevel.RESOLVED_TREE if is_installed else ProofLevel.PINS
@@ -138,6 +141,31 @@ def _held(
     for folder, versions in environments.items():
         held += [(f"the environment of {folder!r}", version) for version in versions]
     return held
+
+
+def _affected(
+    context: GateContext, package: str, held: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    return [
+        (where, version)
+        for where, version in held
+        if is_affected(context.advisory, ECOSYSTEM, package, version)
+    ]
+
+
+def _may_stay(
+    context: GateContext,
+    package: str,
+    bad: Sequence[tuple[str, str]],
+    in_files: Sequence[tuple[str, str]],
+) -> bool:
+    """What is installed stays only as the files say; those are held against the base commit's."""
+    now = [version for _, version in _affected(context, package, in_files)]
+    base = _held(context.repo, survey(context.repo, package), {})
+    before = [version for _, version in _affected(context, package, base)]
+    told = {version for _, version in bad} <= {*now}
+    made = context.application
+    return told and may_stay(context.advisory, made, ECOSYSTEM, package, now, before)
 
 
 def _affected_copies(context: GateContext, packages: Sequence[str]) -> dict[str, str]:

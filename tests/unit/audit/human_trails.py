@@ -20,6 +20,7 @@ from fallback_audit.vocabulary import (
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.audit.again_trails import AGAIN_VALID, GATES, resumed
+from tests.unit.audit.batch_trails import BATCH_VALID
 from tests.unit.audit.candidate_trails import CANDIDATE_VALID
 from tests.unit.audit.proof_trails import PROOF_VALID
 from tests.unit.audit.trails import Events, digest
@@ -172,4 +173,4 @@ HUMAN_VALID = (
 )
 
 #: Every valid trail.
-VALID = (*m.VALID, *HUMAN_VALID, *PROOF_VALID, *AGAIN_VALID, *CANDIDATE_VALID)
+VALID = (*m.VALID, *HUMAN_VALID, *PROOF_VALID, *AGAIN_VALID, *CANDIDATE_VALID, *BATCH_VALID)

@@ -41,6 +41,7 @@ from fallback_tier.selfrag import room
 from tests.unit.audit import trails as t
 from tests.unit.audit.again_trails import AGAIN_ALSO, AGAIN_MUTANTS
 from tests.unit.audit.altered import before, changed, swapped, without
+from tests.unit.audit.batch_trails import BATCH_MUTANTS
 from tests.unit.audit.candidate_trails import CANDIDATE_MUTANTS
 from tests.unit.audit.human_mutants import HUMAN_ALSO, HUMAN_MUTANTS
 from tests.unit.audit.human_trails import VALID
@@ -212,6 +213,7 @@ PARTS = (
     PROOF_MUTANTS,
     AGAIN_MUTANTS,
     CANDIDATE_MUTANTS,
+    BATCH_MUTANTS,
 )
 MORE = (ALSO, HUMAN_ALSO, PROOF_ALSO, AGAIN_ALSO)
 

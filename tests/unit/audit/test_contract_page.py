@@ -11,6 +11,7 @@ import pytest
 from fallback_audit.contract.rule import Added, Altered, Breach, FixRule, Kind, Removed, Rule
 from fallback_audit.contract.table import ALL_RULES, FIX_RULES, RULES
 from fallback_audit.contract.table_attempt import ATTEMPT_RULES
+from fallback_audit.contract.table_batch import BATCH_RULES
 from fallback_audit.contract.table_candidates import CANDIDATE_RULES
 from fallback_audit.contract.table_fix import FIX_AND_HUMAN_RULES
 from fallback_audit.contract.table_model import MODEL_RULES
@@ -42,6 +43,7 @@ PARTS: dict[str, tuple[Rule | FixRule, ...]] = {
     "An attempt": ATTEMPT_RULES,
     "Gates, ends, people": FIX_AND_HUMAN_RULES,
     "A recipe's candidates": CANDIDATE_RULES,
+    "Several advisories": BATCH_RULES,
     "Model traffic": MODEL_RULES,
     "Self-RAG": SELFRAG_RULES,
     "The record itself": tuple(rule for rule in RULES if rule.of_upkeep),

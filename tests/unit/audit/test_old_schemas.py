@@ -229,6 +229,19 @@ def test_what_version_8_added_is_absent_not_invented(version: int) -> None:
     assert EscalationReason.GATES_FAILED_AGAIN not in ends
 
 
+@pytest.mark.parametrize("version", range(1, 11))
+def test_what_version_11_added_is_absent_not_invented(version: int) -> None:
+    """Before, a part of a run over several advisories did not say so, and none fixed one in part."""
+    payloads = [read_row(row).payload for row in Export(TRAILS / f"schema-{version}.jsonl").rows()]
+    starts = [p for p in payloads if isinstance(p, FixStarted)]
+    assert {(p.batch_sha256, p.in_part) for p in starts} == {(None, ())}
+
+
+def test_what_version_10_wrote_is_read_as_it_was() -> None:
+    kinds = {read_row(row).kind for row in Export(TRAILS / "schema-10.jsonl").rows()}
+    assert {"RecipeCandidateFailed", "RecordBegunAgain"} <= kinds
+
+
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
 def test_an_old_trail_is_judged_by_the_block(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def judge(self: Walk, row: StoredRow) -> None:

@@ -138,7 +138,8 @@ def test_a_body_is_bounded() -> None:
 def test_the_title_is_one_line(ids: int) -> None:
     about = advisory()
     records = tuple(about.model_copy(update={"id": f"GHSA-{n}\n!"}) for n in range(ids))
-    several = type("Several", (), {"ids": tuple(r.id for r in records), "records": records})()
+    facts = {"ids": tuple(r.id for r in records), "records": records, "in_part": ()}
+    several = type("Several", (), facts)()
     title = pull_request_title(Subject(verified(), several, BASE))
     assert title == ("Fix GHSA-0 !" if ids == 1 else "Fix GHSA-0 ! and 2 more")
 

@@ -10,7 +10,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from fallback_audit.vocabulary import GateStatus, ProofLevel
-from fallback_tier.advisory import Advisory, bundle, parse_advisory
+from fallback_tier.advisory import Advisory, Staying, bundle, parse_advisory
 from fallback_tier.gates.result import Verified
 from fallback_tier.handover.product import package_url, product_of
 from fallback_tier.handover.vex import Statement, cyclonedx, openvex
@@ -136,13 +136,14 @@ def test_package_urls(ecosystem: str, name: str, url: str) -> None:
     assert package_url(ecosystem, name, "1.0.0") == url
 
 
-def test_a_bundle_is_a_statement_each() -> None:
-    def record(name: str, alias: str) -> Advisory:
-        affected = [{"package": {"ecosystem": "npm", "name": name}, "versions": ["1.0.0"]}]
-        raw = {"id": f"GHSA-{name}", "aliases": [alias], "affected": affected}
-        return parse_advisory(json.dumps(raw).encode(), "test")
+def flaw(name: str, alias: str) -> Advisory:
+    affected = [{"package": {"ecosystem": "npm", "name": name}, "versions": ["1.0.0"]}]
+    raw = {"id": f"GHSA-{name}", "aliases": [alias], "affected": affected}
+    return parse_advisory(json.dumps(raw).encode(), "test")
 
-    both = bundle([record("left", "CVE-1"), record("right", "CVE-2")])
+
+def test_a_bundle_is_a_statement_each() -> None:
+    both = bundle([flaw("left", "CVE-1"), flaw("right", "CVE-2")])
     stated = statement(verified(RESOLVED, TESTS), both)
     told = [
         (s["vulnerability"]["name"], s["vulnerability"]["aliases"])
@@ -160,5 +161,23 @@ def test_the_same_fix_has_the_same_identifier_and_another_patch_another() -> Non
 
 def test_gates_without_a_sandbox_are_told() -> None:
     said = replace(statement(verified(TESTS)), sandboxed=False)
-    assert "passed without a sandbox: " in said.grounds
-    assert "passed in a sandbox: " in statement(verified(TESTS)).grounds
+    name = said.advisory.id
+    assert "passed without a sandbox: " in said.grounds(name)
+    assert "passed in a sandbox: " in statement(verified(TESTS)).grounds(name)
+
+
+def test_what_is_fixed_in_part_is_not_said_to_be_fixed() -> None:
+    """Two advisories in one proved patch: something of the second one stays."""
+    two = bundle([flaw("left", "CVE-1"), flaw("right", "CVE-2")])
+    staying = (Staying(advisory_id="GHSA-right", package="right"),)
+    stated = statement(verified(RESOLVED, TESTS), two.model_copy(update={"staying": staying}))
+    whole, part = openvex(stated)["statements"]
+    assert (whole["status"], part["status"]) == ("fixed", "under_investigation")
+    assert "It is fixed in part" in part["status_notes"]
+    assert "in part" not in whole["status_notes"]
+    document = cyclonedx(stated)
+    states = [one["analysis"]["state"] for one in document["vulnerabilities"]]
+    assert states == ["resolved", "in_triage"]
+    ends = [one["affects"][0]["versions"][0]["status"] for one in document["vulnerabilities"]]
+    assert ends == ["unaffected", "affected"]
+    assert schema_problem(document) is None

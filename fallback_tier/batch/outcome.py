@@ -1,0 +1,137 @@
+"""What became of each advisory of a run: fixed, fixed in part, not fixed and why."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from enum import StrEnum
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying
+from fallback_tier.batch.part import Part
+from fallback_tier.gates.distilling.distill import what_failed
+from fallback_tier.gates.result import Escalated, FixResult, Patched, RefusedFix, WithPatch
+from fallback_tier.planning import RemediationPlan
+
+
+class Outcome(StrEnum):
+    """``patched``: the tests pass, and nothing shows the flaw gone. ``fixed_in_part``: something of it is
+    fixed (or patched), something stays affected."""
+
+    FIXED = "fixed"
+    PATCHED = "patched"
+    FIXED_IN_PART = "fixed_in_part"
+    NOT_FIXED = "not_fixed"
+    NOT_AFFECTED = "not_affected"
+    UNDECIDED = "undecided"
+
+
+class Why(Frozen):
+    """Why something of an advisory stays. ``reason``: how its patch failed, or why there is none.
+    ``failing_gates``: those that refused it; ``fix_id``: where that is on record; both empty where there
+    was no patch to prove."""
+
+    ecosystem: str
+    reason: str
+    sentence: str
+    failing_gates: tuple[str, ...] = ()
+    fix_id: str | None = None
+
+
+class AdvisoryEnd(Frozen):
+    """One advisory. ``fix_ids``: the fixes on record whose patch is delivered for it."""
+
+    id: str
+    outcome: Outcome
+    fix_ids: tuple[str, ...] = ()
+    why: tuple[Why, ...] = ()
+
+
+#: The reason of a proved patch that is not delivered.
+HELD_BACK = "held_back"
+
+
+def advisory_ends(planned: RemediationPlan, parts: Sequence[Part]) -> tuple[AdvisoryEnd, ...]:
+    """Every advisory that was given, once; what could be done for it first."""
+    ids = [name for fix in planned.fixes for name in fix.advisory_ids]
+    ids += [name for item in planned.left for name in item.advisory_ids]
+    ends = [_end(name, planned, parts) for name in dict.fromkeys(ids)]
+    clean = {Outcome.NOT_AFFECTED: planned.not_affected, Outcome.UNDECIDED: planned.undecided}
+    ends += [AdvisoryEnd(id=name, outcome=it) for it, names in clean.items() for name in names]
+    return tuple(ends)
+
+
+def said_in_part(parts: Sequence[Part], ends: Sequence[AdvisoryEnd]) -> tuple[Part, ...]:
+    """The parts, whose advisories name what stays of them anywhere: whoever hands a patch over must not
+    call them fixed."""
+    names = {end.id for end in ends if end.outcome is Outcome.FIXED_IN_PART}
+    return tuple(
+        replace(part, advisory=_with(part.advisory, names & {*part.ids})) for part in parts
+    )
+
+
+def why_not(part: Part) -> Why | None:
+    """Why a part's patch is not delivered; None: it is."""
+    if part.fixed is not None:
+        return None
+    reason, sentence = _reason(part)
+    return Why(
+        ecosystem=part.ecosystem,
+        reason=reason,
+        sentence=sentence,
+        failing_gates=failing_gates(part.result),
+        fix_id=part.result.fix_id,
+    )
+
+
+def failing_gates(result: FixResult) -> tuple[str, ...]:
+    """The gates that refused a fix's last patch that was judged."""
+    if isinstance(result, WithPatch) or not result.prior_attempts:
+        return ()
+    return result.prior_attempts[-1].failing_gates
+
+
+def _reason(part: Part) -> tuple[str, str]:
+    match part.result:
+        case Escalated(prior_attempts=(*_, last)) if last.failing_gates:
+            return last.failure_kind.value, what_failed(last)
+        case Escalated(reason=reason, question=question):
+            return reason.value, question
+        case RefusedFix(reason=refusal, sentence=sentence):
+            return refusal.value, sentence
+        case _:
+            return HELD_BACK, part.held_back or ""
+
+
+def _end(name: str, planned: RemediationPlan, parts: Sequence[Part]) -> AdvisoryEnd:
+    mine = [part for part in parts if name in part.ids]
+    done = [part.fixed[0] for part in mine if part.fixed is not None]
+    why = tuple(dict.fromkeys(_all_that_stays(name, planned, mine)))
+    if done and why:
+        outcome = Outcome.FIXED_IN_PART
+    elif not done:
+        outcome = Outcome.NOT_FIXED
+    else:
+        unshown = any(isinstance(result, Patched) for result in done)
+        outcome = Outcome.PATCHED if unshown else Outcome.FIXED
+    return AdvisoryEnd(
+        id=name, outcome=outcome, fix_ids=tuple(result.fix_id for result in done), why=why
+    )
+
+
+def _all_that_stays(name: str, planned: RemediationPlan, mine: Sequence[Part]) -> Iterator[Why]:
+    for part in mine:
+        if (found := why_not(part)) is not None:
+            yield found
+    for item in planned.left:
+        if name in item.advisory_ids:
+            yield Why(ecosystem=item.ecosystem, reason=item.reason.value, sentence=item.sentence)
+
+
+def _with(advisory: Advisory, names: set[str]) -> Advisory:
+    more = sorted(names - {*advisory.in_part})
+    if not more:
+        return advisory
+    known = advisory.staying if isinstance(advisory, AdvisoryBundle) else ()
+    members = advisory.members if isinstance(advisory, AdvisoryBundle) else (advisory,)
+    staying = (*known, *(Staying(advisory_id=name, package="") for name in more))
+    said = {**dict(advisory), "members": members, "staying": staying}
+    return AdvisoryBundle.model_validate(said)

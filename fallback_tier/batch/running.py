@@ -1,0 +1,219 @@
+"""A run over several advisories in one process: its parts are run, or found on record (ADR-0051)."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+from fallback_audit.events import Digest, PatchDelivered
+from fallback_tier.advisory import Advisory
+from fallback_tier.attempt import TierEvent
+from fallback_tier.batch.part import Part, held_back
+from fallback_tier.batch.proving import EcosystemProof, Ended
+from fallback_tier.batch.record import BatchRecord, PartKey, parts_on_record
+from fallback_tier.gates.journal.holding import holding
+from fallback_tier.gates.journal.inputs import Setup
+from fallback_tier.gates.journal.resume import TakenUp, check_gates, inputs_of, take_up
+from fallback_tier.gates.result import FixResult
+from fallback_tier.gates.steps import StepKey
+from fallback_tier.installed import new_id
+from fallback_tier.planning import DivisiblePlan, Remaining, RemediationPlan
+from fallback_tier.repo import RepoContext
+from fallback_tier.wiring import Services
+
+#: Advisories that who watches is told of by name: what fits on a line.
+_NAMED = 4
+
+_DELIVERIES = frozenset({PatchDelivered.__name__})
+
+
+class Watcher(Protocol):
+    """Who is told what a part does."""
+
+    def __call__(self, event: TierEvent | StepKey, /) -> None:
+        """Each step and event."""
+        ...
+
+    def tell(self, what: str, /) -> None:
+        """What is waited for."""
+        ...
+
+
+@dataclass(frozen=True)
+class BatchEnd:
+    """How a run ended. ``planned``: with what could not be planned without something that gates refused;
+    ``taken_apart``: fixes on record that were proved in smaller parts; ``trials``: patches put to gates."""
+
+    planned: RemediationPlan
+    parts: tuple[Part, ...]
+    taken_apart: tuple[str, ...] = ()
+    trials: int = 0
+
+
+class _NotOnRecordError(Exception):
+    """Something of the run is still to be done."""
+
+
+@dataclass
+class BatchRun:
+    """The run that ``record`` began, which is evidence under ``digest``; held (``holding``) by its caller.
+
+    ``services``: recipes only. ``replan`` plans all of it again, for who needs less of it.
+    """
+
+    record: BatchRecord
+    digest: Digest
+    repo: RepoContext
+    services: Services
+    watch: Callable[[], AbstractContextManager[Watcher]]
+    replan: Callable[[], DivisiblePlan]
+    _on_record: dict[PartKey, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._on_record = parts_on_record(self.services.audit, self.digest)
+
+    def run(self) -> BatchEnd:
+        """Prove what is not proved yet. Raises as the gate runner does: the run can be taken up again."""
+        return self._through(self._prove, self._only)
+
+    def on_record(self) -> BatchEnd | None:
+        """The end, where all of it is on record; None: something is still to be proved."""
+        try:
+            return self._through(self._proved_before, self._planned_before)
+        except _NotOnRecordError:
+            return None
+
+    def delivery(self, part: Part) -> PatchDelivered | None:
+        """Where its patch was put, as it is on record."""
+        events = self.services.audit.events(part.result.fix_id, kinds=_DELIVERIES)
+        found = [stored.payload for stored in events if isinstance(stored.payload, PatchDelivered)]
+        return found[-1] if found else None
+
+    def is_over(self) -> bool:
+        """Nothing is left to prove or to deliver."""
+        end = self.on_record()
+        if end is None:
+            return False
+        due = [] if self.record.setup.dry_run else [part for part in end.parts if part.fixed]
+        return all(self.delivery(part) is not None for part in due)
+
+    def _through(
+        self,
+        prove: Callable[[Advisory, bool], FixResult],
+        only: Callable[[str, Sequence[str]], tuple[Advisory | None, tuple[Remaining, ...]]],
+    ) -> BatchEnd:
+        planned = self.record.planned
+        ends: list[Ended] = []
+        for plan in planned.fixes:
+
+            def less(
+                ids: Sequence[str], ecosystem: str = plan.ecosystem
+            ) -> tuple[Advisory | None, tuple[Remaining, ...]]:
+                return only(ecosystem, ids)
+
+            ends.append(EcosystemProof(plan, prove, less).run())
+        left = (*planned.left, *(item for end in ends for item in end.left))
+        parts = [part for end in ends for part in end.parts]
+        return BatchEnd(
+            planned.model_copy(update={"left": left}),
+            tuple(held_back(parts, whole=len(self.record.given) == 1)),
+            tuple(fix_id for end in ends for fix_id in end.taken_apart),
+            sum(end.trials for end in ends),
+        )
+
+    @cached_property
+    def _plan(self) -> DivisiblePlan:
+        return self.replan()
+
+    def _only(
+        self, ecosystem: str, ids: Sequence[str]
+    ) -> tuple[Advisory | None, tuple[Remaining, ...]]:
+        if (fix_id := self._on_record.get((ecosystem, frozenset(ids)))) is not None:
+            return self._begun_with(fix_id), ()
+        fix, left = self._plan.only(ecosystem, ids)
+        return (None if fix is None else fix.advisory), left
+
+    def _planned_before(
+        self, ecosystem: str, ids: Sequence[str]
+    ) -> tuple[Advisory | None, tuple[Remaining, ...]]:
+        fix_id = self._on_record.get((ecosystem, frozenset(ids)))
+        if fix_id is None:
+            raise _NotOnRecordError
+        return self._begun_with(fix_id), ()
+
+    def _begun_with(self, fix_id: str) -> Advisory:
+        return inputs_of(self.services.audit, self.services.evidence, fix_id).advisory
+
+    def _proved_before(self, advisory: Advisory, _divisible: bool) -> FixResult:
+        fix_id = self._on_record.get(_key(advisory))
+        taken = None if fix_id is None else self._taken(fix_id, advisory)
+        if taken is None or taken.result is None:
+            raise _NotOnRecordError
+        return taken.result
+
+    def _prove(self, advisory: Advisory, divisible: bool) -> FixResult:
+        place = self.services.configuration.state_dir
+        fix_id = self._on_record.get(_key(advisory))
+        if fix_id is not None:
+            with holding(place, fix_id):
+                taken = self._taken(fix_id, advisory)
+                if taken is not None:
+                    return taken.result or self._judged(advisory, fix_id, taken, divisible)
+        fix_id = new_id("fix")
+        with holding(place, fix_id):
+            return self._judged(advisory, fix_id, None, divisible)
+
+    def _taken(self, fix_id: str, advisory: Advisory) -> TakenUp | None:
+        """None: a person has reopened it, which is another matter."""
+        audit, evidence = self.services.audit, self.services.evidence
+        taken = take_up(audit, evidence, fix_id, advisory=advisory)
+        return None if taken.linked else taken
+
+    def _judged(
+        self,
+        advisory: Advisory,
+        fix_id: str,
+        taken: TakenUp | None,
+        divisible: bool,
+    ) -> FixResult:
+        with self.watch() as watcher:
+            return self._watched(advisory, fix_id, taken, watcher, divisible)
+
+    def _watched(
+        self,
+        advisory: Advisory,
+        fix_id: str,
+        taken: TakenUp | None,
+        watcher: Watcher,
+        divisible: bool,
+    ) -> FixResult:
+        watcher.tell(f"to be proved in one patch: {_some(advisory.ids)}")
+        inputs = self.services.inputs_on(
+            self.repo,
+            advisory,
+            fix_id=fix_id,
+            gate_transition_id=taken.gate_transition_id if taken else None,
+            affected=taken.affected if taken else None,
+        )
+        runner = self.services.gate_runner(
+            advisory,
+            watcher,
+            Setup(several=True, batch_sha256=self.digest, divisible=divisible),
+            repo=inputs.repo_ctx,
+            tell=watcher.tell,
+        )
+        work = inputs.advisory, inputs.repo_ctx, inputs.recipe_selection
+        if taken is None:
+            return runner.run(*work)
+        check_gates(taken, runner.gate_names, runner.setup.configuration, fix_id)
+        return runner.resume(*work, taken)
+
+
+def _some(ids: Sequence[str]) -> str:
+    more = len(ids) - _NAMED
+    return ", ".join(ids[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _key(advisory: Advisory) -> PartKey:
+    return ", ".join(advisory.ecosystems), frozenset(advisory.ids)

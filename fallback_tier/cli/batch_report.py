@@ -1,0 +1,129 @@
+"""How a run over several advisories ended, for a person and for machines."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from fallback_tier.batch.outcome import AdvisoryEnd, Outcome, Why, failing_gates
+from fallback_tier.batch.part import Part, merged
+from fallback_tier.batch.running import BatchEnd
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.fix import document, exit_code, report_end, report_patch, report_record
+from fallback_tier.cli.handover import Landed
+from fallback_tier.cli.plan import exit_code as plan_exit_code
+from fallback_tier.cli.plan import show_rest
+from fallback_tier.cli.remediation import line, safe, show_left
+from fallback_tier.gates.result import WithPatch
+from fallback_tier.handover.headline import headline
+from fallback_tier.planning import RemediationPlan
+
+_STYLES = {
+    Outcome.FIXED: "[green]fixed[/]",
+    Outcome.PATCHED: "[yellow]patched[/]",
+    Outcome.FIXED_IN_PART: "[yellow]fixed in part[/]",
+    Outcome.NOT_FIXED: "[bold yellow]not fixed[/]",
+}
+
+
+def combined_exit_code(planned: RemediationPlan, parts: Sequence[Part]) -> int:
+    """The worst of the parts': a missing tool, then a person's decision, then what is left, then what is
+    not shown."""
+    codes = {exit_code(part.result) for part in parts} | {plan_exit_code(planned)}
+    if any(part.application is None for part in parts):
+        # Planned and not done, whatever the reason.
+        codes.add(exit_codes.REFUSED)
+    order = (
+        exit_codes.ENVIRONMENT,
+        exit_codes.ESCALATED,
+        exit_codes.REFUSED,
+        exit_codes.PATCHED,
+        exit_codes.OK,
+    )
+    return next((code for code in order if code in codes), exit_codes.NOT_AFFECTED)
+
+
+def batch_document(
+    end: BatchEnd, ends: Sequence[AdvisoryEnd], landed: Landed, *, code: int
+) -> dict[str, object]:
+    """For machines: each advisory with its end, and each part with its own."""
+    said = end.planned.model_dump(mode="json", exclude={"fixes", "resolved"})
+    fixes = [
+        {
+            **document(part.result),
+            **_headline(part),
+            "ecosystem": part.ecosystem,
+            "advisory_ids": part.ids,
+            "in_part": part.advisory.in_part,
+            "failing_gates": failing_gates(part.result),
+            "delivered": landed.delivered and part.application is not None,
+            "held_back": part.held_back,
+        }
+        for part in end.parts
+    ]
+    return {
+        **said,
+        "advisories": [one.model_dump(mode="json") for one in ends],
+        "fixes": fixes,
+        "taken_apart": end.taken_apart,
+        "gate_runs": end.trials,
+        **landed.document(),
+        "exit_code": code,
+    }
+
+
+def report_batch(
+    end: BatchEnd,
+    ends: Sequence[AdvisoryEnd],
+    landed: Landed,
+    console: Console,
+    *,
+    has_model: bool,
+) -> None:
+    """What was delivered, what was not and why, then each advisory in a line."""
+    for part in end.parts:
+        _report_part(part, console)
+    show_left(console, end.planned.left)
+    show_rest(console, end.planned)
+    if not (end.parts or end.planned.left or end.planned.findings):
+        line(console, "[bold]not affected[/]  there is nothing to fix")
+    _report_advisories(ends, console)
+    patch = merged([part.application for part in end.parts if part.application])
+    if patch is not None:
+        report_patch(patch, console, landed)
+    failed = any(not isinstance(part.result, WithPatch) for part in end.parts)
+    if has_model and (end.planned.left or failed):
+        line(
+            console,
+            "  next: a model is asked for one advisory at a time: fallback-tier fix REPO --advisory THAT",
+        )
+
+
+def _headline(part: Part) -> dict[str, str]:
+    """ "Fixed" never stands alone where something stays."""
+    if not isinstance(part.result, WithPatch) or not part.advisory.in_part:
+        return {}
+    return {"headline": f"{headline(part.result)}; in part: {', '.join(part.advisory.in_part)}"}
+
+
+def _report_part(part: Part, console: Console) -> None:
+    report_end(part.result, console)
+    ids = safe(", ".join(part.ids))
+    line(console, f"  {part.ecosystem}, {len(part.ids)} in all: {ids}")
+    if part.application is not None and part.advisory.in_part:
+        line(console, f"  [yellow]in part[/]: {safe(', '.join(part.advisory.in_part))}")
+    if part.held_back is not None:
+        line(console, f"  [yellow]not delivered[/]: {safe(part.held_back)}")
+    report_record(part.result, console)
+
+
+def _report_advisories(ends: Sequence[AdvisoryEnd], console: Console) -> None:
+    for one in ends:
+        if one.outcome in _STYLES:
+            reasons = ", ".join(dict.fromkeys(_short(why) for why in one.why))
+            more = f": {safe(reasons)}" if reasons else ""
+            line(console, f"{_STYLES[one.outcome]}  {safe(one.id)}{more}")
+
+
+def _short(why: Why) -> str:
+    gates = ", ".join(why.failing_gates)
+    return f"{why.reason} at {gates}" if gates else why.reason

@@ -1,0 +1,37 @@
+"""Copies that stay affected, as a run over several advisories planned it (ADR-0051)."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from fallback_tier.advisory import Advisory, canonical_name, lets_stay
+from fallback_tier.outcome import Applied
+
+
+def may_stay(
+    advisory: Advisory,
+    made: Applied,
+    ecosystem: str,
+    package: str,
+    now: Sequence[str],
+    before: Sequence[str],
+) -> bool:
+    """May these affected versions of a package stay, one entry a copy?
+
+    ``before``: those of the base commit, found in the same way. Only where every advisory that covers one
+    lets it stay, where there is no more of any version than before, and less of each that the recipe says
+    it raised.
+    """
+    remediation = made.remediation
+    covering = [advisory.ids_affecting(ecosystem, package, version) for version in now]
+    if remediation is None or not all(
+        lets_stay(advisory, ecosystem, package, it) for it in covering
+    ):
+        return False
+    raised = {
+        version
+        for move in remediation.moves
+        if canonical_name(ecosystem, move.package) == package
+        for version in move.before
+    }
+    copies, earlier = Counter(now), Counter(before)
+    return all(copies[version] < earlier[version] + (version not in raised) for version in copies)

@@ -1,0 +1,272 @@
+"""A run over several advisories that is killed anywhere goes on to the same end, and redoes nothing.
+
+Small ecosystems; processes, the trail, git and the runner are real.
+"""
+
+import argparse
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_audit.contract.guard import ContractGuard
+from fallback_audit.events import AuditEvent, FixStarted, GateJudged
+from fallback_audit.evidence.documents import get_document
+from fallback_audit.stores.sqlite import SqliteAuditStore
+from fallback_audit.verifying.verify import verify
+from fallback_tier.advisory import AdvisorySet
+from fallback_tier.batch.record import BatchRecord
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.fix import run_with
+from fallback_tier.cli.fix_several import go_on_with_several
+from fallback_tier.gate_ports import GateContext
+from fallback_tier.gates.journal.holding import holding
+from fallback_tier.gates.journal.resume import inputs_of
+from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.tier import FallbackTier
+from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir
+from tests.e2e.command import repository
+from tests.fakes.crashing import CrashingStore, Kill, in_child
+from tests.fakes.ecosystem import LadderEcosystem
+from tests.fakes.evidence import file_evidence
+from tests.fakes.gates import RuleGate
+from tests.fakes.repository import git
+from tests.unit.test_planning import advisory
+
+PINS = "left 1.0.0\nright 1.0.0\nmiddle 1.0.0\n"
+FILES = {"pypi.txt": PINS, "npm.txt": PINS}
+#: `right` breaks the tests of the first ecosystem; the other has one that holds.
+GIVEN = AdvisorySet(
+    advisories=(
+        advisory("A", "left"),
+        advisory("B", "right"),
+        advisory("C", "middle"),
+        advisory("N", "left", ecosystem="npm"),
+    )
+)
+FIXED = {"pypi.txt": "left 2.0.0\nright 1.0.0\nmiddle 2.0.0\n", "npm.txt": "left 2.0.0\n"}
+
+
+class House:
+    """One repository and one state folder; every command is a process of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.state = root, root / "state"
+        self.repo = repository(root / "repo", FILES)
+        self.state.mkdir()
+        self.dies_in_a_gate = False
+
+    def fix(self, kill: Kill | None = None, **options: Any) -> int | None:
+        """`fix`: its exit code, or None where it was killed."""
+        said: dict[str, Any] = {"repository": self.repo, "output": None, "dry_run": False}
+        said |= dict.fromkeys(("resume", "commit", "report"))
+        arguments = argparse.Namespace(**{**said, "json": True, **options})
+
+        def work() -> int:
+            with self.services(kill) as services:
+                return run_with(GIVEN, services, arguments)
+
+        return in_child(work, self.root / "said")
+
+    def resume(self, kill: Kill | None = None) -> int | None:
+        """`resume` of the first part."""
+        said = {"fix_id": self.fix_id, "repository": None, "output": None, "dry_run": False}
+        arguments = argparse.Namespace(**said, json=True)
+
+        def work() -> int:
+            with self.services(kill) as services:
+                inputs = inputs_of(services.audit, services.evidence, self.fix_id)
+                assert inputs.setup.batch_sha256 is not None
+                return go_on_with_several(inputs.setup.batch_sha256, services, arguments)
+
+        return in_child(work, self.root / "said")
+
+    @contextmanager
+    def services(self, kill: Kill | None = None) -> Iterator[Services]:
+        audit = CrashingStore(audit_db(self.state), kill, guard=ContractGuard())
+        evidence = file_evidence(evidence_dir(self.state))
+        plugins = {
+            "PyPI": LadderEcosystem(gate_list=(RuleGate(self._accepts),)),
+            "npm": LadderEcosystem(name="npm", gate_list=(RuleGate(lambda _: True),)),
+        }
+        tier = FallbackTier(
+            plugins=plugins, retriever=None, leaf=None, audit=audit, evidence=evidence
+        )
+        configuration = Configuration(state_dir=self.state, sandbox_waiver="a test")
+        yield Services(configuration, SubprocessClients(), plugins, audit, evidence, tier)
+        audit.close()
+
+    def _accepts(self, context: GateContext) -> bool:
+        if self.dies_in_a_gate and not (self.root / "died").exists():
+            (self.root / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        text = context.worktree.tree.locate("pypi.txt").read_text()
+        return "right 1.0.0" in text
+
+    @property
+    def events(self) -> list[tuple[str, AuditEvent]]:
+        store = SqliteAuditStore(audit_db(self.state))
+        found = [(stored.scope.fix_id, stored.payload) for stored in store.events()]
+        store.close()
+        return found
+
+    @property
+    def kinds(self) -> Counter[str]:
+        return Counter(event.kind for _, event in self.events)
+
+    @property
+    def fix_id(self) -> str:
+        return self.events[0][0]
+
+    def check(self) -> None:
+        """A whole record that keeps its contract, no verdict twice, nothing left behind."""
+        store = SqliteAuditStore(audit_db(self.state))
+        evidence = file_evidence(evidence_dir(self.state))
+        report = verify(store, checkpoints=None, evidence=evidence)
+        store.close()
+        assert report.ok, report.model_dump(mode="json")
+        judged = Counter(
+            (fix_id, event.gate) for fix_id, event in self.events if isinstance(event, GateJudged)
+        )
+        assert set(judged.values()) == {1}, judged
+        for folder in ("worktrees", "held"):
+            assert not list((self.state / folder).glob("*")), folder
+
+    @property
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.root / "said").read_text())
+        return found
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a run came to, without identifiers."""
+
+    code: int | None
+    outcomes: tuple[tuple[str, str, tuple[str, ...]], ...]
+    parts: tuple[tuple[Any, ...], ...]
+    gate_runs: int
+    diff: str
+
+
+def ended(house: House, code: int | None) -> Ended:
+    told = house.document
+    house.check()
+    return Ended(
+        code,
+        tuple(
+            (one["id"], one["outcome"], tuple(why["reason"] for why in one["why"]))
+            for one in told["advisories"]
+        ),
+        tuple((tuple(it["advisory_ids"]), it["outcome"], it["delivered"]) for it in told["fixes"]),
+        told["gate_runs"],
+        git(house.repo, "diff"),
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[House, Ended]:
+    """Nobody interrupts it."""
+    house = House(tmp_path_factory.mktemp("whole") / "house")
+    return house, ended(house, house.fix())
+
+
+def test_what_holds_is_delivered(whole: tuple[House, Ended]) -> None:
+    house, end = whole
+    assert end.code == exit_codes.ESCALATED
+    assert {name: outcome for name, outcome, _ in end.outcomes} == {
+        "A": "fixed",
+        "B": "not_fixed",
+        "C": "fixed",
+        "N": "fixed",
+    }
+    assert (house.repo / "pypi.txt").read_text() == FIXED["pypi.txt"]
+    assert end.gate_runs == 5 + 1
+    starts = [event for _, event in house.events if isinstance(event, FixStarted)]
+    assert len({event.batch_sha256 for event in starts}) == 1
+    assert len(starts) == end.gate_runs
+
+
+def same_end(whole: tuple[House, Ended], house: House, code: int | None) -> None:
+    """… and nothing that was on record was done again."""
+    assert ended(house, code) == whole[1]
+    for kind in ("FixStarted", "GateJudged", "FixVerified", "FixRefused", "FixEscalated"):
+        assert house.kinds[kind] == whole[0].kinds[kind], kind
+    assert house.kinds["PatchDelivered"] == whole[0].kinds["PatchDelivered"] == 2
+
+
+def test_killed_anywhere_the_same_command_or_resume_goes_on(
+    whole: tuple[House, Ended], tmp_path: Path
+) -> None:
+    events = len(whole[0].events)
+    for number in range(1, events - 1, 5):  # odd and even in turn
+        house = House(tmp_path / str(number))
+        assert house.fix(Kill(number, before=False)) is None, number
+        code = house.resume() if number % 2 else house.fix()
+        same_end(whole, house, code)
+
+
+def test_killed_while_it_is_delivered_it_is_resumed(
+    whole: tuple[House, Ended], tmp_path: Path
+) -> None:
+    events = len(whole[0].events)
+    for kill in (Kill(events - 1, before=True), Kill(events - 1, before=False)):
+        house = House(tmp_path / kill.label)
+        assert house.fix(kill) is None
+        assert git(house.repo, "diff") == whole[1].diff
+        same_end(whole, house, house.resume())
+
+
+def test_killed_twice_and_in_a_gate(whole: tuple[House, Ended], tmp_path: Path) -> None:
+    house = House(tmp_path / "house")
+    house.dies_in_a_gate = True
+    assert house.fix() is None
+    assert house.resume(Kill(9, before=False)) is None
+    same_end(whole, house, house.fix())
+
+
+def test_a_run_that_came_to_its_end_is_begun_anew(tmp_path: Path) -> None:
+    """A person who repeats it wants the gates asked again."""
+    house = House(tmp_path / "house")
+    assert house.fix(dry_run=True) == house.fix(dry_run=True) == exit_codes.ESCALATED
+    assert house.kinds["FixStarted"] == 2 * house.document["gate_runs"]
+
+
+def test_another_command_does_not_go_on_with_it(tmp_path: Path) -> None:
+    house = House(tmp_path / "house")
+    assert house.fix(Kill(20, before=False)) is None
+    began = house.kinds["FixStarted"]
+    assert house.fix(dry_run=True) == exit_codes.ESCALATED
+    assert house.kinds["FixStarted"] == began + house.document["gate_runs"]
+
+
+def test_two_processes_are_not_at_once_in_one_run(tmp_path: Path) -> None:
+    house = House(tmp_path / "house")
+    assert house.fix(Kill(20, before=False)) is None
+    with house.services() as services:
+        evidence = services.evidence
+        (digest,) = {it.batch_sha256 for _, it in house.events if isinstance(it, FixStarted)}
+        record = get_document(evidence, BatchRecord, digest or "")
+    before = house.kinds
+    with holding(house.state, record.batch_id):
+        assert house.fix() == 99  # InputError, in the child
+    assert house.kinds == before
+    assert house.fix() == exit_codes.ESCALATED
+
+
+def test_a_run_whose_evidence_is_gone_is_begun_anew(tmp_path: Path) -> None:
+    house = House(tmp_path / "house")
+    assert house.fix(Kill(20, before=False)) is None
+    (first, *_) = (it for _, it in house.events if isinstance(it, FixStarted))
+    digest = first.inputs_sha256 or ""
+    (evidence_dir(house.state) / digest[:2] / digest[2:]).unlink()
+    began = house.kinds["FixStarted"]
+    assert house.fix() == exit_codes.ESCALATED
+    assert house.kinds["FixStarted"] == began + house.document["gate_runs"]
