@@ -12,6 +12,7 @@ from fallback_tier.attempt import TierEvent
 from fallback_tier.batch.part import Part, held_back
 from fallback_tier.batch.proving import EcosystemProof, Ended
 from fallback_tier.batch.record import BatchRecord, PartKey, parts_on_record
+from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.journal.resume import TakenUp, check_gates, inputs_of, take_up
@@ -158,17 +159,21 @@ class BatchRun:
         if fix_id is not None:
             with holding(place, fix_id):
                 taken = self._taken(fix_id, advisory)
-                if taken is not None:
-                    return taken.result or self._judged(advisory, fix_id, taken, divisible)
+                return taken.result or self._judged(advisory, fix_id, taken, divisible)
         fix_id = new_id("fix")
         with holding(place, fix_id):
             return self._judged(advisory, fix_id, None, divisible)
 
-    def _taken(self, fix_id: str, advisory: Advisory) -> TakenUp | None:
-        """None: a person has reopened it, which is another matter."""
+    def _taken(self, fix_id: str, advisory: Advisory) -> TakenUp:
+        """Raises InputError where a person has reopened it: then it is no part of this run any more."""
         audit, evidence = self.services.audit, self.services.evidence
         taken = take_up(audit, evidence, fix_id, advisory=advisory)
-        return None if taken.linked else taken
+        if taken.linked is not None:
+            raise InputError(
+                f"Fix {fix_id}, a part of this run, was reopened by a person.",
+                next_step="Run that `fallback-tier fix` again: it begins anew.",
+            )
+        return taken
 
     def _judged(
         self,

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from fallback_audit.contract.guard import ContractGuard
-from fallback_audit.events import AuditEvent, FixStarted, GateJudged
+from fallback_audit.events import AuditEvent, FixEscalated, FixStarted, GateJudged
 from fallback_audit.evidence.documents import get_document
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
@@ -29,6 +29,7 @@ from fallback_tier.cli.fix_several import go_on_with_several
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.resume import inputs_of
+from fallback_tier.gates.journal.review import Signature, reopen
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir
@@ -267,6 +268,21 @@ def test_a_run_whose_evidence_is_gone_is_begun_anew(tmp_path: Path) -> None:
     (first, *_) = (it for _, it in house.events if isinstance(it, FixStarted))
     digest = first.inputs_sha256 or ""
     (evidence_dir(house.state) / digest[:2] / digest[2:]).unlink()
+    began = house.kinds["FixStarted"]
+    assert house.fix() == exit_codes.ESCALATED
+    assert house.kinds["FixStarted"] == began + house.document["gate_runs"]
+
+
+def test_what_a_person_reopened_is_no_part_of_a_run_any_more(
+    whole: tuple[House, Ended], tmp_path: Path
+) -> None:
+    house = House(tmp_path / "house")
+    # All is proved, and nothing delivered yet.
+    assert house.fix(Kill(len(whole[0].events) - 2, before=False)) is None
+    asked = next(name for name, it in house.events if isinstance(it, FixEscalated))
+    with house.services() as services:
+        reopen(services.audit, asked, Signature("A. Person", "Once more."), opens="gate-2")
+    assert house.resume() == 99  # InputError, in the child
     began = house.kinds["FixStarted"]
     assert house.fix() == exit_codes.ESCALATED
     assert house.kinds["FixStarted"] == began + house.document["gate_runs"]

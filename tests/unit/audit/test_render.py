@@ -22,7 +22,9 @@ from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.audit import upkeep_trails as u
+from tests.unit.audit.batch_trails import part
 from tests.unit.audit.tamper import build, report
+from tests.unit.audit.trails import digest
 
 HOSTILE = "\x1b[2Jgone\x07 [bold red]markup[/] \u202eevil\u202c :skull: \u009b31m \x00end"
 
@@ -250,3 +252,9 @@ def test_a_report_says_what_is_bad_and_what_it_cannot_promise(tmp_path: Path) ->
     assert "Checkpoints were not looked at" in text
     intact = build(tmp_path / "intact.db", t.recipe_verified())
     assert told(report(intact)).startswith("INTACT: ")
+
+
+def test_a_part_of_a_run_over_several_says_so() -> None:
+    said = sentence(part("A", in_part=("A",)))
+    assert f"; a part of batch {digest('batch')[:12]}; in part only: A" in said
+    assert "batch" not in sentence(t.fix_started())

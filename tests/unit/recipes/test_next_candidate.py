@@ -19,15 +19,15 @@ def move(step: LadderStep, *raised: str, after: str = "2.0") -> Move:
 class Rungs:
     """A ladder in which each rung leads to a move, or nowhere."""
 
-    def __init__(self, *moves: Move) -> None:
-        self.moves = {one.step: one for one in moves}
+    def __init__(self, *moves: Move, text: str | None = None) -> None:
+        self.moves, self.text = {one.step: one for one in moves}, text
         self.tried: list[tuple[LadderStep, ...]] = []
 
     def __call__(self, selection: Selected) -> RecipeResult:
         self.tried.append(selection.left_out)
         for step in LADDER:
             if step not in selection.left_out and step in self.moves:
-                change = FileChange(path="lock", before="", after=step)
+                change = FileChange(path="lock", before="", after=self.text or step)
                 found = (self.moves[step],)
                 return RecipeResult(changes=(change,), proof_level=ProofLevel.PINS, moves=found)
         raise RecipeError(RefusalReason.RESOLVER_FAILED, "No rung is left.", next_step="")
@@ -51,6 +51,13 @@ def test_the_same_by_another_rung_is_no_other() -> None:
     assert Rungs(direct, same).after(direct) is None
     found = Rungs(direct, same, move(LadderStep.OVERRIDE, after="2.1")).after(direct)
     assert steps(found) == (LadderStep.DIRECT_BUMP, LadderStep.PARENT_BUMP)
+
+
+def test_the_same_files_by_moves_of_other_names_are_no_other() -> None:
+    """Of several packages one may raise another: the moves tell it, and the patch is the same."""
+    direct, other = move(LadderStep.DIRECT_BUMP), move(LadderStep.PARENT_BUMP, "twig 2.0")
+    assert Rungs(direct, other, text="one").after(direct) is None
+    assert Rungs(direct, other).after(direct) is not None
 
 
 def test_where_nothing_is_left_there_is_none() -> None:
