@@ -13,9 +13,10 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.pipfile_lock import PipfileLock
+from fallback_plugins.pypi.poetry_asked import extras_in
 from fallback_plugins.pypi.poetry_markers import ALWAYS, NEVER, either, without_extras
-from fallback_plugins.pypi.poetry_render import extras_in
-from fallback_plugins.pypi.scratch_lock import Metadata, PackageIndex, Release
+from fallback_plugins.pypi.scratch_lock import PackageIndex, Release
+from fallback_plugins.pypi.wheel_metadata import Metadata
 from fallback_tier.errors import RecipeError
 
 #: Packages that one fix may bring in, as for Poetry.

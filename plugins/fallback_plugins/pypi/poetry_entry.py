@@ -5,7 +5,8 @@ from collections.abc import Collection
 
 from fallback_plugins.pypi.poetry_lock import PoetryLock, in_plain_lines
 from fallback_plugins.pypi.poetry_render import with_release
-from fallback_plugins.pypi.scratch_lock import Metadata, Release
+from fallback_plugins.pypi.scratch_lock import Release
+from fallback_plugins.pypi.wheel_metadata import Metadata
 
 #: The first format in which an entry says which groups need it.
 _WITH_GROUPS = "2.1"

@@ -10,13 +10,14 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import unsupported
 from fallback_plugins.ladder import blocked
 from fallback_plugins.pypi import lock_edit
+from fallback_plugins.pypi.poetry_asked import applying
 from fallback_plugins.pypi.poetry_constraints import admits
 from fallback_plugins.pypi.poetry_lock import PoetryLock, dependencies_of
 from fallback_plugins.pypi.poetry_markers import can_hold, supported
-from fallback_plugins.pypi.poetry_render import applying
 from fallback_plugins.pypi.poetry_roots import Root
-from fallback_plugins.pypi.scratch_lock import Metadata, PackageIndex, Release
+from fallback_plugins.pypi.scratch_lock import PackageIndex, Release
 from fallback_plugins.pypi.survey import ECOSYSTEM
+from fallback_plugins.pypi.wheel_metadata import Metadata
 from fallback_tier.advisory import Advisory, compare_versions, is_affected
 from fallback_tier.errors import RecipeError
 

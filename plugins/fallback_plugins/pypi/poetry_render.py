@@ -9,43 +9,17 @@ from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
+from fallback_plugins.pypi.poetry_asked import applying, extras_in, marker_of
 from fallback_plugins.pypi.poetry_constraints import in_dependencies, in_extras, is_same
-from fallback_plugins.pypi.poetry_lock import PoetryLock, dependencies_of, in_plain_lines
-from fallback_plugins.pypi.poetry_markers import can_hold
+from fallback_plugins.pypi.poetry_lock import PoetryLock, in_plain_lines
 from fallback_plugins.pypi.pyproject import parse_toml
-from fallback_plugins.pypi.scratch_lock import Metadata, Release
+from fallback_plugins.pypi.scratch_lock import Release
+from fallback_plugins.pypi.wheel_metadata import Metadata
 
 _FILES = re.compile(r"^files = \[.*?^\][ \t]*$|^files = \[\][ \t]*$", re.MULTILINE | re.DOTALL)
 _SECTION = re.compile(r"^\[package\.(?P<name>[a-z]+)\][ \t]*\r?\n", re.MULTILINE)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_EXTRA = re.compile(r"""extra == ["'](?P<extra>[^"']+)["']""")
 _AND_EXTRA = re.compile(r"""( and )?extra == ["'][^"']+["']( and )?""")
-
-
-def extras_in(marker: str) -> list[str]:
-    """The extras that a marker names."""
-    return _EXTRA.findall(marker)
-
-
-def applying(
-    lock: PoetryLock, name: str, metadata: Metadata, extras: Collection[str] = ()
-) -> tuple[Requirement, ...]:
-    """What a version asks of this project: no Python that it doesn't support, and of its extras those
-    that the lock used before, and ``extras``."""
-    used: set[tuple[str, str]] = {
-        (canonicalize_name(dependency.name), extra)
-        for table in lock.of(name)
-        for dependency in dependencies_of(table)
-        if dependency.optional
-        for extra in _EXTRA.findall(dependency.marker)
-    }
-    wanted = _with_own_extras(name, metadata, extras)
-    return tuple(
-        requirement
-        for requirement in metadata.requirements
-        if canonicalize_name(requirement.name) != name
-        and _applies(requirement, used, wanted, lock.python)
-    )
 
 
 def with_release(
@@ -88,37 +62,6 @@ def _with_release(
     if moves and "files" not in table:
         text = _in_metadata_files(text, table["name"], files)
     return PoetryLock(lock.path, text)
-
-
-def _with_own_extras(name: str, metadata: Metadata, extras: Collection[str]) -> set[str]:
-    """These extras, and those of its own that they name (``lib[all]`` asks for ``lib[fast]``)."""
-    found: set[str] = set()
-    waiting = [canonicalize_name(extra) for extra in extras]
-    while waiting:
-        extra = waiting.pop()
-        if extra not in found:
-            found.add(extra)
-            waiting += [
-                canonicalize_name(other)
-                for requirement in metadata.requirements
-                if canonicalize_name(requirement.name) == name
-                and extra in map(canonicalize_name, _EXTRA.findall(_marker(requirement)))
-                for other in requirement.extras
-            ]
-    return found
-
-
-def _applies(
-    requirement: Requirement, used: set[tuple[str, str]], wanted: set[str], python: str
-) -> bool:
-    marker = _marker(requirement)
-    extras = _EXTRA.findall(marker)
-    name = canonicalize_name(requirement.name)
-    if extras and not any(
-        (name, extra) in used or canonicalize_name(extra) in wanted for extra in extras
-    ):
-        return False
-    return not marker or can_hold(marker, python)
 
 
 def _split(block: str) -> tuple[str, dict[str, str]]:
@@ -214,7 +157,7 @@ def _says(entry: Any, requirements: Sequence[Requirement]) -> bool:
             return False
         if set(table.get("extras", ())) != requirement.extras:
             return False
-        if marker != _marker(requirement) and not _is_same_marker(marker, requirement.marker):
+        if marker != marker_of(requirement) and not _is_same_marker(marker, requirement.marker):
             return False
     return True
 
@@ -234,11 +177,11 @@ def _dependency(key: str, requirements: Sequence[Requirement]) -> str:
 
 def _value(requirement: Requirement) -> str:
     version = quoted(in_dependencies(requirement.specifier))
-    marker = _marker(requirement)
+    marker = marker_of(requirement)
     parts = [f"version = {version}"]
     if requirement.extras:
         parts.append(f"extras = [{', '.join(map(quoted, sorted(requirement.extras)))}]")
-    if _EXTRA.search(marker):
+    if extras_in(marker):
         parts.append("optional = true")
     if marker:
         parts.append(f"markers = {quoted(marker)}")
@@ -252,7 +195,7 @@ def _extras(
     names |= {canonicalize_name(name): name for name in old if canonicalize_name(name) in names}
     extras: dict[str, list[str]] = {name: [] for name in names.values()}
     for requirement in metadata.requirements:
-        for extra in dict.fromkeys(map(canonicalize_name, _EXTRA.findall(_marker(requirement)))):
+        for extra in dict.fromkeys(map(canonicalize_name, extras_in(marker_of(requirement)))):
             if extra in names:
                 item = _in_extra(requirement, marked=lock.keeps_markers_in_extras)
                 extras[names[extra]].append(item)
@@ -283,7 +226,7 @@ def _ordered(
 def _in_extra(requirement: Requirement, *, marked: bool) -> str:
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     specifier = in_extras(requirement.specifier)
-    marker = _AND_EXTRA.sub("", _marker(requirement)).strip() if marked else ""
+    marker = _AND_EXTRA.sub("", marker_of(requirement)).strip() if marked else ""
     if marker.startswith("(") and marker.endswith(")") and marker.count("(") == 1:
         marker = marker[1:-1]
     return (
@@ -298,12 +241,6 @@ def _plain(item: str) -> str:
     """An extra's item without what only the writing differs in."""
     name, _, rest = item.partition(" ")
     return f"{canonicalize_name(name.partition('[')[0])}{name.partition('[')[2]} {rest}"
-
-
-def _marker(requirement: Requirement) -> str:
-    """As Poetry writes it: without parentheses that say nothing."""
-    marker = "" if requirement.marker is None else str(requirement.marker)
-    return marker if " or " in marker else marker.replace("(", "").replace(")", "")
 
 
 def quoted(text: str) -> str:

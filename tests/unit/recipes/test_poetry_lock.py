@@ -16,7 +16,8 @@ from fallback_plugins.pypi.poetry_constraints import (
 from fallback_plugins.pypi.poetry_hash import content_hash
 from fallback_plugins.pypi.poetry_lock import PoetryLock
 from fallback_plugins.pypi.poetry_render import with_release
-from fallback_plugins.pypi.scratch_lock import Metadata, Release, ReleaseFile
+from fallback_plugins.pypi.scratch_lock import Release, ReleaseFile
+from fallback_plugins.pypi.wheel_metadata import Metadata
 
 _VERSIONS = st.builds(".".join, st.lists(st.integers(0, 4).map(str), min_size=1, max_size=3))
 _CLAUSES = st.builds(
