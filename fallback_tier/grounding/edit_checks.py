@@ -125,7 +125,7 @@ class _Texts:
             )
         if not self.may_make_files:
             return f"{name} may not be made: only a source_edit makes a file."
-        reason = self._barred(edit.path) or creation_reason(edit.path, self.repo)
+        reason = self._barred(edit.path) or creation_reason(edit.path, self.repo, [*self.files])
         if reason is None and self.repo.tree.entry(PurePosixPath(edit.path)) is not None:
             reason = "something is there that git does not track"
         if reason is None:

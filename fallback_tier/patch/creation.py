@@ -10,7 +10,9 @@ A wrong refusal costs another name, a wrong permission what the gates prove.
 
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import PurePosixPath
 
 from fallback_tier.errors import RepositoryError
@@ -50,8 +52,8 @@ _ASKED = {
 }
 
 
-def creation_reason(path: str, repo: RepoContext) -> str | None:
-    """Why a fix may not make this file; None where it may.
+def creation_reason(path: str, repo: RepoContext, others: Sequence[str] = ()) -> str | None:
+    """Why a fix may not make this file; None where it may. ``others``: what else it makes.
 
     The reason is a clause that follows "``path`` may not be made:". The repository is looked at as its base
     commit has it; whether an untracked file is in the way, whoever writes must ask. Never raises.
@@ -65,7 +67,7 @@ def creation_reason(path: str, repo: RepoContext) -> str | None:
             return place.reason
     if not grammar_of(path) or path.endswith(_DECLARATIONS) or path != _plain_ending(path):
         return "only source files (.py, .js, .ts and their like) are made"
-    return _reason_here(PurePosixPath(path), repo)
+    return _reason_here(PurePosixPath(path), repo, others)
 
 
 def text_reason(text: str) -> str | None:
@@ -77,7 +79,7 @@ def text_reason(text: str) -> str | None:
     return None
 
 
-def _reason_here(path: PurePosixPath, repo: RepoContext) -> str | None:
+def _reason_here(path: PurePosixPath, repo: RepoContext, others: Sequence[str]) -> str | None:
     """What the repository has against it."""
     if repo.tracked_files_cut:
         return "the repository has more files than are looked at, so that one may be in the way"
@@ -85,7 +87,8 @@ def _reason_here(path: PurePosixPath, repo: RepoContext) -> str | None:
         return f"no product source file of the repository ends in {path.suffix} in that folder"
     if not repo.tree.has_folder(str(path.parent)):
         return "its folder is, or lies behind, a link"
-    other = next((other for other in repo.tracked_files if _is_namesake(other, path)), None)
+    there = chain(repo.tracked_files, (other for other in others if other != str(path)))
+    other = next((other for other in there if _is_namesake(other, path)), None)
     if other is not None:
         return f"{other!r} is there, and one may be taken for the other"
     return _reason_of_name(path, repo)

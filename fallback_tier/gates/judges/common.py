@@ -7,7 +7,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -78,8 +78,9 @@ class PolicyGate:
         paths = [change.path for change in changes]
         manifests = frozenset(p for p in paths if self.plugin.editable_keys(p) is not None)
         problems = list(check_policy(paths, allowed=manifests))
+        made = [change.path for change in changes if change.status == "A"]
         for change in changes:
-            problems += self._content_problems(change, context)
+            problems += self._content_problems(change, made, context)
         return _verdict(
             self.name,
             problems,
@@ -87,7 +88,9 @@ class PolicyGate:
             f"{len(changes)} file(s) changed, all of a kind that a fix may change",
         )
 
-    def _content_problems(self, change: RawChange, context: GateContext) -> Iterator[str]:
+    def _content_problems(
+        self, change: RawChange, made: Sequence[str], context: GateContext
+    ) -> Iterator[str]:
         path, keys = change.path, self.plugin.editable_keys(change.path)
         if keys is not None and change.status != "M":
             yield f"{path!r} is a manifest; a fix neither adds nor removes one."
@@ -98,7 +101,7 @@ class PolicyGate:
         if after is None:
             yield f"{path!r} is not UTF-8 text of at most {MAX_FILE_BYTES:,} bytes."
         elif change.status == "A" and not check_policy([path]):
-            yield from _creation_problems(path, after, context)
+            yield from _creation_problems(path, after, made, context)
         elif keys is not None:
             try:
                 before = context.repo.read_text(path)
@@ -108,12 +111,14 @@ class PolicyGate:
                 yield from _manifest_problems(path, keys, before, after)
 
 
-def _creation_problems(path: str, text: str, context: GateContext) -> Iterator[str]:
+def _creation_problems(
+    path: str, text: str, made: Sequence[str], context: GateContext
+) -> Iterator[str]:
     """What else is against a new file: far more than against an edit (``patch.creation``).
 
     One that git ignores would be left out when a person commits the fix, so that half of it were there.
     """
-    reason = creation_reason(path, context.repo) or text_reason(text)
+    reason = creation_reason(path, context.repo, made) or text_reason(text)
     if reason is None and _is_ignored(path, context):
         reason = "git ignores files of that name here, so that a commit would leave it out"
     if reason is not None:

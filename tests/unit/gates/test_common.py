@@ -190,6 +190,12 @@ def test_a_file_is_made_only_where_the_rules_let_it(
     assert said in verdict.detail
 
 
+def test_two_that_are_made_may_not_be_taken_for_each_other(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"src/limits.py": "x\n", "src/Limits.py": "y\n"})
+    assert verdict.failure_kind is FailureKind.POLICY_VIOLATION
+    assert "one may be taken for the other" in verdict.log
+
+
 def test_what_git_would_leave_out_of_a_commit_is_not_made(tmp_path: Path) -> None:
     made = FileChange(path="src/was_made.py", before=None, after="x\n")
     with patched(tmp_path, FILES, {"src/app.py": "two\n"}, about=advisory()) as case:

@@ -147,6 +147,10 @@ def test_valid(tmp_path: Path, plan: dict[str, Any]) -> None:
             source(edit("pkg/c.py", "", "x = 1\n"), edit("pkg/c.py", "", "x = 2\n")),
             "Edit 2: `old` is empty, which is for a new file, and 'pkg/c.py' exists",
         ),
+        (
+            source(edit("pkg/limits.py", "", "x = 1\n"), edit("pkg/LIMITS.py", "", "x = 2\n")),
+            "Edit 2: 'pkg/LIMITS.py' may not be made: 'pkg/limits.py' is there",
+        ),
         (source(edit("pkg/limits.py", "", "")), "it would be empty"),
         (source(edit("pkg/limits.py", "", " \n")), "it would be empty"),
         (source(edit("pkg/limits.py", "", "#!/bin/sh\n")), "a program of its own"),
