@@ -196,6 +196,26 @@ def test_peers_that_do_not_fit_are_taken_as_npm_once_took_them(project) -> None:
     assert "ERESOLVE" in made.run("true").installed
 
 
+def test_a_scope_is_installed_from_its_own_registry(
+    project, registry: Registry, tmp_path: Path
+) -> None:
+    """The repository says whose it is, and the token stays in the user's configuration."""
+    with serve(Universe().npm("@acme/left", "1.0.0"), token="sesame") as private:
+        user = tmp_path / "npmrc"
+        user.write_text(f"{private.npm_url.removeprefix('http:')}:_authToken=sesame\n")
+        files = {
+            "package.json": package(dependencies={"@acme/left": "1.0.0", "left": "1.0.0"}),
+            ".npmrc": f"@acme:registry={private.npm_url}\nignore-scripts=false\n",
+        }
+        known = {name: str(user) for name in ("npm_config_userconfig", "NPM_CONFIG_USERCONFIG")}
+        clients = Counting(os.environ | registry.environ | known)
+        made = Project(project(files).case.with_(clients=clients), clients)
+        assert made.base.install() == Installed(Level.EVERYTHING)
+        assert {request.authorization for request in private.requests} == {"Bearer sesame"}
+        assert not any("acme" in path for path in registry.paths())
+        assert {request.authorization for request in registry.requests} <= {""}
+
+
 def test_a_patch_that_brings_such_peers_fails(project) -> None:
     fits = package(dependencies={"left": "^1.0.0"})
     clash = package(dependencies={"left": "^1.0.0", "needs-two": "1.0.0"})

@@ -189,9 +189,41 @@ class ParentBump:
                     wishes[package, node.version] = version
         after = Climb(self.judge, self.resolver.resolve(files, wishes))
         after.run(self.near)  # an ask that was widened now admits a refresh of the copy itself
+        reached = self._lowered(at, after.at, packages)
         aimed = {(n.name, n.version) for n in self.judge.affected(at.tree) if n.name in packages}
-        for node in self.judge.affected(after.at.tree):
+        for node in self.judge.affected(reached.tree):
             if (node.name, node.version) in aimed:
-                problem = self.judge.problem(at, after.at)
+                problem = self.judge.problem(at, reached)
                 raise does_not_serve(problem or f"{node.label} would still be installed.")
-        return after.at
+        return reached
+
+    def _lowered(self, at: At, after: At, packages: tuple[str, ...]) -> At:
+        """Copies that came in new, no higher than serves: a client takes the highest that an ask admits."""
+        was = {node.label for node in at.tree.nodes.values()}
+        wishes: dict[tuple[str, str], str] = {}
+        for floor in self.judge.affected(at.tree):
+            for node in after.tree.of(floor.name) if floor.name in packages else ():
+                if node.label not in was and not node.bundled:
+                    version = self._lowest(after, node, floor)
+                    if version is not None:
+                        wishes[node.name, node.version] = version
+        if not wishes or self.resolver.fresh:
+            return after
+        try:
+            lower = self.resolver.resolve(after.files, wishes)
+        except RecipeError:
+            return after  # what serves is there; that a lower one would, was worth one question
+        worse = self.judge.problem(at, lower) or self.judge.is_nearer(lower, after)
+        return after if worse else lower
+
+    def _lowest(self, after: At, node: Node, floor: Node) -> str | None:
+        """A version below a new copy's that would serve in its place."""
+        specs = [ask.spec for _, ask in after.tree.askers(node.key)]
+
+        def fits(version: str) -> bool:
+            return all(admits(spec, version) for spec in specs)
+
+        found = self.targets.lowest(floor, fits)
+        found = self.targets.checked(node.name, found) if found is not None else None
+        is_lower = found is not None and compare_versions(ECOSYSTEM, found, node.version) < 0
+        return found if is_lower and found is not None and fits(found) else None

@@ -169,6 +169,23 @@ def test_a_parent_that_moves_within_its_range_changes_the_lock_only(tmp_path: Pa
     assert [change.path for change in result.changes] == ["package-lock.json"]
 
 
+@pytest.mark.parametrize("lock_version", [1, 2, 3])
+def test_what_a_raised_parent_brings_is_the_lowest_that_serves(
+    tmp_path: Path, lock_version: int
+) -> None:
+    """npm alone takes the highest that the parent's new ask admits."""
+    universe = (
+        leaves().npm("mid", "1.0.0", {"leaf": "~1.0.0"}).npm("mid", "1.1.0", {"leaf": "^1.1.0"})
+    )
+    files = {"package.json": manifest(dependencies={"mid": "^1.0.0"})}
+    with world(universe, tmp_path) as here:
+        locked = here.locked(files, manifest(dependencies={"mid": "1.0.0"}), lock_version)
+        result = here.fix(LEAF, locked)
+        assert here.written(result).ok
+    (move,) = result.moves
+    assert (move.before, move.after, move.raised) == (("1.0.0",), "1.2.0", ("mid 1.1.0",))
+
+
 def test_a_grandparent_is_found_by_walking_up(tmp_path: Path) -> None:
     universe = pinned_parent().npm("top", "1.0.0", {"mid": "1.0.0"})
     universe.npm("top", "1.1.0", {"mid": "1.0.1"}).npm("top", "1.2.0", {"mid": "1.1.0"})
