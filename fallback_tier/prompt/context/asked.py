@@ -23,7 +23,6 @@ from fallback_tier.prompt.context.packing import (
     Snippet,
     Wanted,
     pack,
-    unseen,
 )
 from fallback_tier.prompt.context.sources import Showable, Sources
 from fallback_tier.prompt.context.units import Unit
@@ -71,9 +70,10 @@ def asked_for(
     search = _Search(reason[:_READ_CHARS], repo)
     files = Showable(search.sources, secrets)
     return pack(
-        unseen(search.places(), shown),
+        search.places(),
         files.lines,
         Room.of_own(min(room, MAX_MORE_BYTES)),
+        shown=shown,
         first=len(shown) + 1,
         hidden=files.hidden,
     )

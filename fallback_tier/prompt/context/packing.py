@@ -95,9 +95,13 @@ class Room(NamedTuple):
 
 
 class _Packing:
-    def __init__(self, lines: Callable[[str], Sequence[str]], room: Room) -> None:
+    def __init__(
+        self, lines: Callable[[str], Sequence[str]], room: Room, shown: Iterable[Snippet]
+    ) -> None:
         self._lines = lines
         self._most = room.most
+        #: No snippet reaches over these.
+        self._shown = [_Span(one.path, one.start_line - 1, one.end_line) for one in shown]
         #: Of a file, the bytes before each line.
         self._sizes: dict[str, list[int]] = {}
         self.left = room.budget
@@ -113,7 +117,8 @@ class _Packing:
         if path not in self._sizes:
             self._sizes[path] = [0, *accumulate(sizes_of(self._lines(path)))]
         whole = len(self._sizes[path]) - 1
-        if self._size(path, 0, whole) <= MAX_SNIPPET_BYTES:
+        part = any(span.path == path for span in self._shown)
+        if not part and self._size(path, 0, whole) <= MAX_SNIPPET_BYTES:
             start, end = 0, whole
         near = [span for span in self.spans if span.path == path]
         if any(span.start < end and start < span.end for span in near):
@@ -160,7 +165,7 @@ class _Packing:
             and other.path == span.path
             and first < other.end
             and other.start < last
-            for other in self.spans
+            for other in (*self.spans, *self._shown)
         ):
             return False
         span.start, span.end = first, last
@@ -184,7 +189,7 @@ class _Packing:
         return start, end
 
 
-def unseen(wanted: Iterable[Wanted], shown: Iterable[Snippet]) -> Iterator[Wanted]:
+def _unseen(wanted: Iterable[Wanted], shown: Iterable[Snippet]) -> Iterator[Wanted]:
     """The same places without the lines that stand in a snippet already."""
     seen: dict[str, list[tuple[int, int]]] = {}
     for snippet in shown:
@@ -204,17 +209,18 @@ def pack(
     lines: Callable[[str], Sequence[str]],
     room: Room,
     *,
+    shown: Sequence[Snippet] = (),
     first: int = 1,
     hidden: Callable[[str], frozenset[int]] = lambda _: frozenset(),
 ) -> tuple[Snippet, ...]:
     """What is wanted, as far as there is room; ``lines``: those of a file, without secrets; ``hidden``:
-    the numbers (from 1) of those that are not as the file has them.
+    the numbers (from 1) of those that are not as the file has them. What is ``shown`` already is left out.
 
     Numbered from ``first``, in the order in which their first lines were wanted. What is wanted is taken
     one at a time.
     """
-    packing = _Packing(lines, room)
-    for place in wanted:
+    packing = _Packing(lines, room, shown)
+    for place in _unseen(wanted, shown):
         packing.add(place)
         if packing.full:
             break

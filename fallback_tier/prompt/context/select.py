@@ -28,7 +28,6 @@ from fallback_tier.prompt.context.packing import (
     Snippet,
     Wanted,
     pack,
-    unseen,
 )
 from fallback_tier.prompt.context.ranking import Interest, Own, Ranked, ranked_units
 from fallback_tier.prompt.context.sources import Showable, Sources
@@ -87,7 +86,7 @@ def select_snippets(
     shown = pack(selection.wanted(), files.lines, room, hidden=files.hidden)
     more = min(room.budget, max(MIN_FAILURE_BYTES, room.budget // _SHARE_OF_A_FAILURE))
     failing = list(selection.failing(summary))
-    besides = pack(unseen(failing, shown), files.lines, Room.of_own(more), hidden=files.hidden)
+    besides = pack(failing, files.lines, Room.of_own(more), shown=shown, hidden=files.hidden)
     ordered = sorted(
         (*besides, *shown), key=lambda snippet: not any(map(snippet.overlaps, failing))
     )

@@ -173,3 +173,13 @@ def test_a_line_is_cut_by_its_length_alone(widths: list[int], ended: bool) -> No
         shown = read.removesuffix("\n" * ended).split("\n")
         for before, after in zip(lines or [""], shown, strict=True):
             assert after.startswith("<<<CUT") if len(before) > MAX_LINE_CHARS else after == before
+
+
+def test_nothing_is_joined_over_what_is_shown_already() -> None:
+    lines = [f"line {number:03}\n" for number in range(900)]
+    room = Room(3_000)
+    (shown,) = pack([Wanted("a.py", 100, 103, 100)], lambda _: lines, room)
+    around = [Wanted("a.py", 60, 101, 60), Wanted("a.py", 101, 140, 120)]
+    before, after = pack(around, lambda _: lines, room, shown=[shown])
+    assert (before.end_line, shown.start_line) == (100, 101)
+    assert (shown.end_line, after.start_line) == (103, 104)
