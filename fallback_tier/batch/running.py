@@ -183,36 +183,26 @@ class BatchRun:
         divisible: bool,
     ) -> FixResult:
         with self.watch() as watcher:
-            return self._watched(advisory, fix_id, taken, watcher, divisible)
-
-    def _watched(
-        self,
-        advisory: Advisory,
-        fix_id: str,
-        taken: TakenUp | None,
-        watcher: Watcher,
-        divisible: bool,
-    ) -> FixResult:
-        watcher.tell(f"to be proved in one patch: {_some(advisory.ids)}")
-        inputs = self.services.inputs_on(
-            self.repo,
-            advisory,
-            fix_id=fix_id,
-            gate_transition_id=taken.gate_transition_id if taken else None,
-            affected=taken.affected if taken else None,
-        )
-        runner = self.services.gate_runner(
-            advisory,
-            watcher,
-            Setup(several=True, batch_sha256=self.digest, divisible=divisible),
-            repo=inputs.repo_ctx,
-            tell=watcher.tell,
-        )
-        work = inputs.advisory, inputs.repo_ctx, inputs.recipe_selection
-        if taken is None:
-            return runner.run(*work)
-        check_gates(taken, runner.gate_names, runner.setup.configuration, fix_id)
-        return runner.resume(*work, taken)
+            watcher.tell(f"to be proved in one patch: {_some(advisory.ids)}")
+            inputs = self.services.inputs_on(
+                self.repo,
+                advisory,
+                fix_id=fix_id,
+                gate_transition_id=taken.gate_transition_id if taken else None,
+                affected=taken.affected if taken else None,
+            )
+            runner = self.services.gate_runner(
+                advisory,
+                watcher,
+                Setup(several=True, batch_sha256=self.digest, divisible=divisible),
+                repo=inputs.repo_ctx,
+                tell=watcher.tell,
+            )
+            work = inputs.advisory, inputs.repo_ctx, inputs.recipe_selection
+            if taken is None:
+                return runner.run(*work)
+            check_gates(taken, runner.gate_names, runner.setup.configuration, fix_id)
+            return runner.resume(*work, taken)
 
 
 def _some(ids: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from fallback_plugins.bumping import told_to_a_model
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RepositoryError
 from fallback_tier.outcome import RecipeResult, Selected
@@ -32,12 +33,14 @@ class KeptResults:
         repo: RepoContext,
         make: Callable[[], RecipeResult],
     ) -> RecipeResult:
-        """The result that was made before, or ``make``'s. Raises as that does."""
+        """The result that was made before, or ``make``'s. Raises as that does; what a model chose and can't
+        be is told as its turn."""
         key = _key(selection, advisory, repo)
         since, result = self._results.pop(key, (0.0, None))
         if result is not None and self.clock() - since <= MAX_AGE_S and _still_fits(result, repo):
             return result
-        result = make()
+        with told_to_a_model(selection):
+            result = make()
         while len(self._results) >= MAX_KEPT:
             self._results.pop(next(iter(self._results)))
         self._results[key] = self.clock(), result

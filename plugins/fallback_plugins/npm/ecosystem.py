@@ -6,7 +6,6 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.bumping import told_to_a_model
 from fallback_plugins.kept import KeptResults
 from fallback_plugins.ladder import next_candidate
 from fallback_plugins.npm import usage
@@ -83,8 +82,7 @@ class NpmEcosystem:
         def make() -> RecipeResult:
             return recipe.apply(selection, advisory, repo, self.clients)
 
-        with told_to_a_model(selection):
-            return self.kept.get(selection, advisory, repo, make)
+        return self.kept.get(selection, advisory, repo, make)
 
     def next_candidate(
         self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext

@@ -11,15 +11,15 @@ from fallback_plugins.identity import is_aside
 from fallback_plugins.ladder import Climb, ProjectFix, Reached, Strategy, ordered
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients import client_for
-from fallback_plugins.npm.in_step import (
+from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST
+from fallback_plugins.npm.lockfile import parse_lock
+from fallback_plugins.npm.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
+from fallback_plugins.npm.out_of_step import (
     left_unanswered,
     locked_unanswered,
     out_of_step,
     unanswered,
 )
-from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST
-from fallback_plugins.npm.lockfile import parse_lock
-from fallback_plugins.npm.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
 from fallback_plugins.npm.pins import pinned, raise_pins
 from fallback_plugins.npm.projects import Site
 from fallback_plugins.npm.registry import NpmRegistry

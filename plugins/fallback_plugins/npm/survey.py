@@ -5,7 +5,6 @@ from pathlib import PurePosixPath
 
 from fallback_plugins.identity import is_aside
 from fallback_plugins.npm.foreign_lock import READABLE, foreign_versions
-from fallback_plugins.npm.in_step import ANSWERED
 from fallback_plugins.npm.layout import (
     BINARY_LOCKS,
     ECOSYSTEM,
@@ -18,6 +17,7 @@ from fallback_plugins.npm.layout import (
 )
 from fallback_plugins.npm.lockfile import installed_versions
 from fallback_plugins.npm.manifest import Declared, declared, parse_manifest
+from fallback_plugins.npm.out_of_step import ANSWERED
 from fallback_plugins.npm.projects import Site, discover, locked_members
 from fallback_plugins.npm.reading import files_of, left_out
 from fallback_plugins.unread import LeftOut

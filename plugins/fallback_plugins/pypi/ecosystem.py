@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.bumping import told_to_a_model
 from fallback_plugins.kept import KeptResults
 from fallback_plugins.ladder import next_candidate
 from fallback_plugins.pypi import identity, recipe, usage
@@ -82,8 +81,7 @@ class PyPIEcosystem:
         def make() -> RecipeResult:
             return recipe.apply(selection, advisory, repo, self.clients)
 
-        with told_to_a_model(selection):
-            return self.kept.get(selection, advisory, repo, make)
+        return self.kept.get(selection, advisory, repo, make)
 
     def next_candidate(
         self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext

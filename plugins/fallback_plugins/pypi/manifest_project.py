@@ -156,9 +156,10 @@ class ManifestProject:
         bumped = {**self.texts, **fix.texts}
         try:
             after = search.resolve(bumped)
-        except UvRefusedError:
+        except UvRefusedError as refused:
             others = PinsWithoutWheel(search.uv, self.path, self.unknown)
-            others.check(wanted(bumped), {move.package: move.after or "" for move in fix.moves})
+            moved = {move.package: move.after or "" for move in fix.moves}
+            others.check(wanted(bumped), moved, refused)
         except (RecipeError, ToolError):
             return None
         else:
@@ -242,11 +243,11 @@ class ManifestProject:
 
     def _releases(self, advisory: Advisory) -> Releases:
         """The registry's word on releases, where it may be asked and is the one that the set uses."""
-        only = self.terms.choice.version if self.terms.choice else None
-        if self.repo.settings.offline:
-            return Releases(advisory, None, only)
+        online = not self.repo.settings.offline
         foreign = [path for path, text in self.texts.items() if has_own_index(path, text)]
-        if foreign:
+        may_ask = online and not foreign
+        found = Releases.of(advisory, self.terms, self.clients, may_ask=may_ask)
+        if online and foreign:
             said = f"{foreign[0]} names its own index, so yanked releases could not be asked about."
-            return Releases(advisory, None, only, [said])
-        return Releases(advisory, UvClient(self.clients), only)
+            found.notes.append(said)
+        return found

@@ -34,9 +34,10 @@ class PinsWithoutWheel:
     path: str
     unknown: list[str] = field(default_factory=list)
 
-    def check(self, wanted: Wanted, moved: Mapping[str, str]) -> None:
-        """Raises RecipeError where one of them does not admit a version of ``moved``."""
-        for name, version in self._in(wanted):
+    def check(self, wanted: Wanted, moved: Mapping[str, str], refused: UvRefusedError) -> None:
+        """Raises RecipeError where one of them does not admit a version of ``moved``. ``refused``: what uv
+        said of what is wanted."""
+        for name, version in self._in(wanted, refused):
             requirements = self._requirements(name, version)
             if requirements is None:
                 self.unknown.append(
@@ -51,23 +52,24 @@ class PinsWithoutWheel:
                     who = f"{name} {version}"
                     raise blocked(package, new, parent=who, spec=spec, where=self.path)
 
-    def _in(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
+    def _in(self, wanted: Wanted, refused: UvRefusedError) -> Iterator[tuple[str, str]]:
         """One after the other, as uv names them."""
         for _ in range(MAX_WITHOUT_WHEEL):
-            try:
-                self.uv.resolve(self.path, wanted)
-            except UvRefusedError as error:
-                found = _NO_WHEEL.search(" ".join(error.output.split()))
-            except (RecipeError, ToolError):
-                return
-            else:
-                return
+            found = _NO_WHEEL.search(" ".join(refused.output.split()))
             name = canonicalize_name(found["name"]) if found else ""
             rest = tuple(line for line in wanted.requirements if _name(line) != name)
             if found is None or rest == wanted.requirements:
                 return
             yield name, found["version"]
             wanted = replace(wanted, requirements=rest)
+            try:
+                self.uv.resolve(self.path, wanted)
+            except UvRefusedError as error:
+                refused = error
+            except (RecipeError, ToolError):
+                return
+            else:
+                return
 
     def _requirements(self, name: str, version: str) -> tuple[Requirement, ...] | None:
         here = f"{sys.version_info.major}.{sys.version_info.minor}"

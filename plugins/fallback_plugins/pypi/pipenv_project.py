@@ -26,7 +26,6 @@ from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.resolver import blocker_of
 from fallback_plugins.pypi.survey import ECOSYSTEM
-from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.pypi.wanted import has_own_index
 from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
 from fallback_tier.advisory import Advisory
@@ -166,11 +165,8 @@ class _Climber(EditClimber):
     """The rungs of one climb."""
 
     def __init__(self, project: PipenvProject, advisory: Advisory) -> None:
-        releases = Releases(
-            advisory,
-            None if project.repo.settings.offline else UvClient(project.clients),
-            project.terms.choice.version if project.terms.choice else None,
-        )
+        may_ask = not project.repo.settings.offline
+        releases = Releases.of(advisory, project.terms, project.clients, may_ask=may_ask)
         super().__init__(project.path, project.manifest, advisory, project.clients, releases)
         self._project = project
         self.unchecked = ""

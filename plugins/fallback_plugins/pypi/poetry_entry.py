@@ -23,11 +23,8 @@ def with_entry(
     extras: Collection[str] = (),
 ) -> PoetryLock:
     """The lock with one more package. Who needs it is left open (``poetry_needs``). Raises RecipeError."""
-
-    def edit(plain: PoetryLock) -> PoetryLock:
-        return with_release(_with_bare_entry(plain, name), name, release, metadata, extras)
-
-    return in_plain_lines(lock, edit)
+    bare = in_plain_lines(lock, lambda plain: _with_bare_entry(plain, name))
+    return with_release(bare, name, release, metadata, extras)
 
 
 def _with_bare_entry(lock: PoetryLock, name: str) -> PoetryLock:

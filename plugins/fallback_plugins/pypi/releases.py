@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.bumping import unsupported
+from fallback_plugins.bumping import Terms, unsupported
 from fallback_plugins.pypi.resolver import UvRefusedError
 from fallback_plugins.pypi.survey import ECOSYSTEM, highest_named
 from fallback_plugins.pypi.uv_client import UvClient
@@ -16,6 +16,7 @@ from fallback_tier.advisory import (
 )
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError, ToolError
+from fallback_tier.execution import ClientRunner
 
 #: Is a version one that may be taken?
 Fits = Callable[[str], bool]
@@ -69,6 +70,14 @@ class Releases:
     only: str | None = None
     notes: list[str] = field(default_factory=list)
     _faults: dict[tuple[str, str], str | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, advisory: Advisory, terms: Terms, clients: ClientRunner, *, may_ask: bool
+    ) -> "Releases":
+        """What a climb chooses from; ``may_ask``: the registry too."""
+        only = terms.choice.version if terms.choice else None
+        return cls(advisory, UvClient(clients) if may_ask else None, only)
 
     def look_up(self, releases: Sequence[tuple[str, str]]) -> None:
         """Ask about many releases at once, each of another package, before they are chosen one by one.

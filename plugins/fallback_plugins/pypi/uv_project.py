@@ -16,7 +16,6 @@ from fallback_plugins.pypi.lock_edit import State, not_admitting
 from fallback_plugins.pypi.out_of_step import LockStep, asked_in_arrays
 from fallback_plugins.pypi.pyproject import parse_toml
 from fallback_plugins.pypi.releases import Releases
-from fallback_plugins.pypi.uv_client import UvClient
 from fallback_plugins.pypi.uv_climb import UvClimber
 from fallback_plugins.pypi.uv_lock import (
     foreign_source,
@@ -63,11 +62,8 @@ class UvProject:
         if forced:
             self._check_forced(affected)
         files = UvFiles(self.path, self._text, self._root, self._manifests, self._tree)
-        asked = Releases(
-            advisory,
-            None if self.repo.settings.offline else UvClient(self.clients),
-            self.terms.choice.version if self.terms.choice else None,
-        )
+        may_ask = not self.repo.settings.offline
+        asked = Releases.of(advisory, self.terms, self.clients, may_ask=may_ask)
         climber = UvClimber(files, self.clients, asked)
         start = State({self.path: self._text, **self._manifests}, self._tree)
         ladder = climber.forced if forced else climber.strategies
