@@ -1,6 +1,7 @@
 """A recipe's next candidate: the same ladder without the rungs that led to a patch which gates refused."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.outcome import Move, RecipeResult, Selected
@@ -14,6 +15,7 @@ def next_candidate(
     What comes to the same by another rung is no other candidate: that is left out too.
     """
     other, led_to = refused, tuple(moves)
+    changes_refused = cache(lambda: apply(refused).changes)  # a climb: only where it is asked for
     while True:
         left_out = tuple(dict.fromkeys((*other.left_out, *(move.step for move in led_to))))
         if left_out == other.left_out:
@@ -23,7 +25,7 @@ def next_candidate(
             result = apply(other)
             led_to = result.moves
             # The same files may come about by moves with other names, where several packages move.
-            if _same(led_to, moves) or result.changes == apply(refused).changes:
+            if _same(led_to, moves) or result.changes == changes_refused():
                 continue
         except (RecipeError, RepositoryError, ToolError):
             return None
