@@ -41,12 +41,7 @@ class Ranking:
     routing: float = 0.0
     degraded: str = ""
     notes: tuple[str, ...] = ()
-    rewrites: int = 0
     manifest_sha256: Digest | None = None
-
-    def rewritten(self, times: int) -> "Ranking":
-        """It answered the question's ``times``-th rewriting."""
-        return replace(self, rewrites=times)
 
     def cut(self, limit: int | None) -> "Ranking":
         """The first ``limit`` candidates; None: all."""

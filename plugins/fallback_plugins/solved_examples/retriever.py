@@ -11,7 +11,6 @@
 from pathlib import Path
 
 from fallback_plugins.solved_examples import selection
-from fallback_plugins.solved_examples.corrective import rewritten
 from fallback_plugins.solved_examples.embedding import load_embedder
 from fallback_plugins.solved_examples.identity import identical
 from fallback_plugins.solved_examples.interfaces import (
@@ -71,20 +70,8 @@ class SolvedExampleIndex:
 
         Raises ExampleStoreError where the store can't be read.
         """
-        ranking = self._ranked(question)
-        for times in range(1, self._settings.max_rewrites + 1):
-            if selection.routed(ranking, self._settings):
-                break
-            other = rewritten(question, times)
-            if other is None:
-                break
-            again = self._ranked(other)
-            if again.routing > ranking.routing:
-                ranking = again.rewritten(times)
+        ranking = rank(self._store, question, self._settings, self._embedder, self._reranker)
         return ranking.cut(limit)
-
-    def _ranked(self, question: Question) -> Ranking:
-        return rank(self._store, question, self._settings, self._embedder, self._reranker)
 
     def _answer(
         self, same: list[StoredExample], ranking: Ranking, beyond: frozenset[str]

@@ -102,7 +102,6 @@ def account(
         mode=ranking.mode,
         manifest_sha256=ranking.manifest_sha256,
         floors=tuple(floor for floor in settings.floors if floor.mode == ranking.mode),
-        rewrites=ranking.rewrites,
         returned=tuple(candidate.example.example_id for candidate, _ in selection.kept),
         scores={
             candidate.example.example_id: _rounded(candidate) for candidate, _ in selection.kept

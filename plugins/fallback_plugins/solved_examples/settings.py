@@ -74,8 +74,6 @@ class RetrievalSettings(Frozen):
     weights: Weights = Weights()
     aggregation: Aggregation = Aggregation.MAX
     ecosystem: EcosystemUse = EcosystemUse.IGNORE
-    #: Rounds of the corrective loop at most.
-    max_rewrites: Annotated[int, Field(ge=0, le=2)] = 0
     floors: tuple[Floor, ...] = FLOORS
 
     @model_validator(mode="after")

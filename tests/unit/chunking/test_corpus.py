@@ -4,13 +4,8 @@ from itertools import islice
 
 import pytest
 
-from fallback_plugins.solved_examples.chunking import (
-    FixedSizeSplitter,
-    StructureChunker,
-    cut_units,
-    passage,
-    record_texts,
-)
+from fallback_eval.retrieval.tried.fixed_size import FixedSizeSplitter, cut_units, record_texts
+from fallback_plugins.solved_examples.chunking import StructureChunker, passage
 from fallback_plugins.solved_examples.chunking.markdown import advisory_units
 from fallback_plugins.solved_examples.chunking.units import UnitKind, one_line_end
 from fallback_tier.prompt.fence import SourceKind, fence

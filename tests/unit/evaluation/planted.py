@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fallback_tier.evaluation.golden import MIN_QUERIES
-from fallback_tier.evaluation.leakage import Identity
+from fallback_eval.retrieval.golden import MIN_QUERIES
+from fallback_eval.retrieval.leakage import Identity
 
 Row = dict[str, Any]
 

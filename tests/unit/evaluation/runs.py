@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from fallback_tier.evaluation.golden import Query, Split, load_golden
-from fallback_tier.evaluation.publish import queries_sha256
-from fallback_tier.evaluation.results import (
+from fallback_eval.retrieval.golden import Query, Split, load_golden
+from fallback_eval.retrieval.publish import queries_sha256
+from fallback_eval.retrieval.results import (
     DEFAULT,
     CutUnits,
     NotRun,
@@ -17,7 +17,7 @@ from fallback_tier.evaluation.results import (
     VariantFacts,
     results_of,
 )
-from fallback_tier.evaluation.runner import Ranked, Variant, evaluate
+from fallback_eval.retrieval.runner import Ranked, Variant, evaluate
 
 CODE: Mapping[str, JsonValue] = {"k": 4, "mode": "hybrid", "routing_floor": 0.49}
 DIGEST = "0" * 64

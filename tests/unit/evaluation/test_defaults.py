@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fallback_tier.evaluation.defaults import Basis, Bound, Claim
-from fallback_tier.evaluation.publish import Folder
+from fallback_eval.retrieval.defaults import Basis, Bound, Claim
+from fallback_eval.retrieval.publish import Folder
 from tests.unit.evaluation.planted import write
 from tests.unit.evaluation.runs import CODE, run_all
 

@@ -8,12 +8,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fallback_plugins.solved_examples.chunking import FixedSizeSplitter
-from fallback_plugins.solved_examples.interfaces import Candidate, ChunkKind, Question
-from fallback_plugins.solved_examples.ranking import Ranking
-from fallback_plugins.solved_examples.rerank.linear import Coefficients
-from fallback_plugins.solved_examples.rerank.training import Judged
-from fallback_plugins.solved_examples.variants import (
+from fallback_eval.retrieval.data import Task
+from fallback_eval.retrieval.golden import load_golden
+from fallback_eval.retrieval.learned import (
+    FOLDS,
+    fold_coefficients,
+    judged_by,
+    judged_rows,
+    of_query,
+)
+from fallback_eval.retrieval.results import EvaluationError
+from fallback_eval.retrieval.stores import Remembering, Stores, chunker_of
+from fallback_eval.retrieval.training import Judged
+from fallback_eval.retrieval.tried.fixed_size import FixedSizeSplitter
+from fallback_eval.retrieval.variants import (
     DEFAULT,
     Chunking,
     alternatives,
@@ -21,18 +29,10 @@ from fallback_plugins.solved_examples.variants import (
     flat,
     variants,
 )
+from fallback_plugins.solved_examples.interfaces import Candidate, ChunkKind, Question
+from fallback_plugins.solved_examples.ranking import Ranking
+from fallback_plugins.solved_examples.rerank.linear import Coefficients
 from fallback_tier.advisory.osv import advisory_from
-from fallback_tier.evaluating.data import Task
-from fallback_tier.evaluating.learned import (
-    FOLDS,
-    fold_coefficients,
-    judged_by,
-    judged_rows,
-    of_query,
-)
-from fallback_tier.evaluating.stores import Remembering, Stores, chunker_of
-from fallback_tier.evaluation.golden import load_golden
-from fallback_tier.evaluation.results import EvaluationError
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.retrieval import SolvedExample
 from tests.fixtures.examples import WRITTEN

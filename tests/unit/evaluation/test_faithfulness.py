@@ -9,16 +9,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import Provenance
-from fallback_plugins.claude.scripted import ScriptedModel
-from fallback_tier.errors import ModelError
-from fallback_tier.evaluating.faithfulness_data import Case
-from fallback_tier.evaluating.faithfulness_run import (
-    askings,
-    judge_by_model,
-    judge_by_words,
-    request_for,
-)
-from fallback_tier.evaluation.faithfulness_analysis import (
+from fallback_eval.faithfulness.analysis import (
     CONSTANT,
     LABELS,
     One,
@@ -26,22 +17,31 @@ from fallback_tier.evaluation.faithfulness_analysis import (
     cohen_kappa,
     figures,
 )
-from fallback_tier.evaluation.faithfulness_golden import (
+from fallback_eval.faithfulness.data import Case
+from fallback_eval.faithfulness.golden import (
     MIN_CLAIMS,
     MIN_READ_TWICE,
     Kind,
     PlanRef,
     load_faithfulness,
 )
-from fallback_tier.evaluation.faithfulness_publish import FaithfulnessFolder
-from fallback_tier.evaluation.faithfulness_results import (
+from fallback_eval.faithfulness.publish import FaithfulnessFolder
+from fallback_eval.faithfulness.results import (
     AnswerFile,
     JudgeRun,
     load_raw,
     save_overlaps,
 )
-from fallback_tier.evaluation.golden import GoldenSetError
-from fallback_tier.evaluation.results import EvaluationError
+from fallback_eval.faithfulness.run import (
+    askings,
+    judge_by_model,
+    judge_by_words,
+    request_for,
+)
+from fallback_eval.retrieval.golden import GoldenSetError
+from fallback_eval.retrieval.results import EvaluationError
+from fallback_plugins.claude.scripted import ScriptedModel
+from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Claim, claims_of
 from fallback_tier.outcome import DependencyBump
 from fallback_tier.ports import ModelAnswer, ModelRequest

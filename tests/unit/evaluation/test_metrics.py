@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_tier.evaluation import metrics
-from fallback_tier.evaluation.abstention import (
+from fallback_eval.retrieval import metrics
+from fallback_eval.retrieval.abstention import (
     Abstention,
     Routed,
     abstention,
     auroc,
     operating_curve,
 )
-from fallback_tier.evaluation.agreement import agreement, weighted_kappa
-from fallback_tier.evaluation.golden import Opinion
+from fallback_eval.retrieval.agreement import agreement, weighted_kappa
+from fallback_eval.retrieval.golden import Opinion
 
 REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.evaluation.analysis import (
+from fallback_eval.retrieval.analysis import (
     PRIMARY,
     Finding,
     analyse,
@@ -15,8 +15,8 @@ from fallback_tier.evaluation.analysis import (
     summary,
     unjudged,
 )
-from fallback_tier.evaluation.golden import Query, load_golden
-from fallback_tier.evaluation.results import (
+from fallback_eval.retrieval.golden import Query, load_golden
+from fallback_eval.retrieval.results import (
     DEFAULT,
     DEPTH,
     EvaluationError,
@@ -24,7 +24,7 @@ from fallback_tier.evaluation.results import (
     Results,
     load_results,
 )
-from fallback_tier.evaluation.runner import Ranked, evaluate
+from fallback_eval.retrieval.runner import Ranked, evaluate
 from tests.unit.evaluation.planted import write
 from tests.unit.evaluation.runs import RANKS, run_all, variant
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fallback_tier.evaluation.statistics import bootstrap, holm, randomisation
+from fallback_eval.statistics import bootstrap, holm, randomisation
 
 RANDOM = np.random.RandomState(3)
 SHARES = RANDOM.beta(2, 2, 60)

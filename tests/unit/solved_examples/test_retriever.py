@@ -22,7 +22,6 @@ from fallback_tier.limits import MAX_EXAMPLES
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import (
-    Floor,
     RagDegraded,
     RagHit,
     RagMiss,
@@ -254,17 +253,3 @@ def test_a_reranker_looks_at_few_and_is_told_of(store: ExampleStore, repo: RepoC
     assert isinstance(answer, RagDegraded)
     assert answer.examples
     assert "The model is gone." in answer.evidence
-
-
-def test_the_corrective_loop_is_bounded_and_off(store: ExampleStore, repo: RepoContext) -> None:
-    store.ingest([fix("e", "Path traversal: path containment of the served folder")])
-    asked = advisory("Reading ../ leaves\nthe area")
-    never = Floor(name="routing", score="bm25", mode="lexical", value=2.0)
-    off = RetrievalSettings(floors=(never,))
-    assert account(SolvedExampleIndex(store, settings=off).query(asked, repo)).rewrites == 0
-    on = RetrievalSettings(floors=(never,), max_rewrites=2)
-    answer = SolvedExampleIndex(store, settings=on).query(asked, repo)
-    assert 1 <= account(answer).rewrites <= 2
-    assert isinstance(answer, RagMiss)
-    with pytest.raises(ValueError, match="max_rewrites"):
-        RetrievalSettings(max_rewrites=3)

@@ -1,7 +1,5 @@
 """Rerankers behind ``interfaces.Reranker``: each looks at the question and at few candidates."""
 
-from fallback_plugins.solved_examples.rerank.cross_encoder import CrossEncoder
-from fallback_plugins.solved_examples.rerank.late_interaction import LateInteraction
 from fallback_plugins.solved_examples.rerank.linear import Coefficients, LinearRanker
 
-__all__ = ["Coefficients", "CrossEncoder", "LateInteraction", "LinearRanker"]
+__all__ = ["Coefficients", "LinearRanker"]

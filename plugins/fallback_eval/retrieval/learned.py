@@ -1,0 +1,94 @@
+"""The learned ranker, kept honest: a dev query is never judged by coefficients that saw its repository.
+
+The shipped coefficients were learned on the dev split, so that their dev figures would flatter. For
+a dev query they are learned again without its repository's fold; the reserved split, which training
+never sees, uses the shipped ones.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from fallback_eval.retrieval.data import Task
+from fallback_eval.retrieval.golden import Query
+from fallback_eval.retrieval.metrics import HELPS
+from fallback_eval.retrieval.results import EvaluationError
+from fallback_eval.retrieval.training import Judged, train
+from fallback_plugins.solved_examples.interfaces import Question
+from fallback_plugins.solved_examples.ranking import Ranking
+from fallback_plugins.solved_examples.rerank.linear import Coefficients, LinearRanker, shipped
+
+#: Repositories are dealt to so many folds.
+FOLDS = 8
+
+Search = Callable[[Question], Ranking]
+
+
+def judged_rows(task: Task, search: Search) -> list[Judged]:
+    """Every judged candidate of the dev queries, with its components' scores."""
+    return [
+        Judged(
+            query.query,
+            task.group(query),
+            candidate.scores,
+            task.golden.grades[query.query][candidate.example.example_id] >= HELPS,
+        )
+        for query in task.golden.of("dev")
+        for candidate in search(task.question(query)).candidates
+        if candidate.example.example_id in task.golden.grades[query.query]
+    ]
+
+
+def fold_coefficients(
+    task: Task, rows: Sequence[Judged], components: Sequence[str]
+) -> Mapping[str, Coefficients]:
+    """Dev query → coefficients learned without its fold.
+
+    Raises EvaluationError where there is nothing to learn from.
+    """
+    groups = sorted({task.group(query) for query in task.golden.of("dev")})
+    fold = {group: number % FOLDS for number, group in enumerate(groups)}
+    learned = {
+        number: _learned([row for row in rows if fold[row.group] != number], components)
+        for number in range(min(FOLDS, len(groups)))
+    }
+    return {query.query: learned[fold[task.group(query)]] for query in task.golden.of("dev")}
+
+
+def _learned(rows: Sequence[Judged], components: Sequence[str]) -> Coefficients:
+    try:
+        return train(rows, components, "a fold's")
+    except ValueError as error:
+        raise EvaluationError(
+            f"The learned ranker can't be cross-validated: {error}.",
+            next_step="Judge relevant and irrelevant candidates of several repositories.",
+        ) from error
+
+
+def components_of(mode: str) -> tuple[str, ...]:
+    """What the shipped coefficients of a mode look at."""
+    return tuple(shipped(mode).weights)
+
+
+def judged_by(ranking: Ranking, coefficients: Coefficients | None) -> Ranking:
+    """The ranking with its probabilities as these coefficients give them; None: as shipped."""
+    if coefficients is None:
+        return ranking
+    candidates = tuple(
+        replace(
+            candidate,
+            scores={
+                **candidate.scores,
+                LinearRanker.name: coefficients.probability(candidate.scores),
+            },
+        )
+        for candidate in ranking.candidates
+    )
+    best = max((one.scores[LinearRanker.name] for one in candidates), default=0.0)
+    return replace(ranking, candidates=candidates, routing=best)
+
+
+def of_query(
+    query: Query, mode: str, folds: Mapping[str, Mapping[str, Coefficients]]
+) -> Coefficients | None:
+    """The coefficients that may judge this query; None: the shipped ones."""
+    return folds.get(mode, {}).get(query.query)
