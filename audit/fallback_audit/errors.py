@@ -11,7 +11,9 @@
     │   │       └── HistoryError   the store is not the one that was signed
     │   ├── KeyringError           a signing, trusted or evidence key is missing or malformed
     │   ├── AuditIntegrityError    what is stored is not what was written
+    │   │   └── NotAnExportError   a file is no export, or one of a newer format
     │   └── EvidenceError          an evidence file is missing, altered or too large
+    │       └── UnreadEvidenceError  the system could not read it: nothing is known about it
     └── (fallback_tier.errors)     the other branches
 """
 
@@ -82,7 +84,23 @@ class AuditIntegrityError(AuditError):
     code = "audit_integrity"
 
 
+class NotAnExportError(AuditIntegrityError):
+    """A file is no export from its first line on, or one of a newer format: nothing of it was judged.
+
+    Where the file should be a part of the record (a sealed one), that is damage; where a person named
+    it, bad input.
+    """
+
+    code = "audit_not_an_export"
+
+
 class EvidenceError(AuditError):
     """An evidence file is missing, altered, or larger than its cap."""
 
     code = "evidence"
+
+
+class UnreadEvidenceError(EvidenceError):
+    """The system failed to read an evidence file: whether it is whole, nobody knows."""
+
+    code = "evidence_unread"

@@ -211,6 +211,8 @@ class Capability(StrEnum):
     PROCESS = "process"
     NETWORK = "network"
     DYNAMIC_CODE = "dynamic_code"
+    #: What it does can't be told from the source and the project.
+    UNKNOWN = "unknown"
 
 
 class ReviewVerdict(StrEnum):

@@ -1,10 +1,12 @@
 """Checkpoints: "this log has so many entries, with this Merkle root", signed (C2SP tlog-checkpoint).
 
-Two extension lines of ours follow the root::
+Extension lines of ours follow the root::
 
     tip <hex>                     the chain's leaf at that size: a writer compares one row, not all
     previous <size> <sha256>      the checkpoint before this one, its text's digest (none in the first):
                                   so one that was removed between two others is missed
+    found <first> <last>          new events that this signer did not write itself, a line a span: it
+                                  signs that they are there, and does not vouch for them (ADR-0059)
 
 They are signed with the rest. Readers that know only the specification ignore them.
 """
@@ -29,6 +31,7 @@ from fallback_audit.errors import AuditIntegrityError
 _SIZE = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
 _TIP = re.compile(r"tip ([0-9a-f]{64})", re.ASCII)
 _PREVIOUS = re.compile(r"previous ([1-9][0-9]{0,15}) ([0-9a-f]{64})", re.ASCII)
+_FOUND = re.compile(r"found ([1-9][0-9]{0,15}) ([1-9][0-9]{0,15})", re.ASCII)
 
 
 class Previous(NamedTuple):
@@ -41,6 +44,13 @@ class Previous(NamedTuple):
     sha256: str
 
 
+class Span(NamedTuple):
+    """Events that stand one behind the other: the first and the last."""
+
+    first: int
+    last: int
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """``root`` is the RFC 6962 root of the first ``size`` entries of the log ``origin``."""
@@ -50,6 +60,7 @@ class Checkpoint:
     root: bytes
     tip: str | None = None
     previous: Previous | None = None
+    found: tuple[Span, ...] = ()
 
     def text(self) -> str:
         """As signed."""
@@ -58,6 +69,7 @@ class Checkpoint:
             lines.append(f"tip {self.tip}")
         if self.previous is not None:
             lines.append(f"previous {self.previous.size} {self.previous.sha256}")
+        lines += [f"found {span.first} {span.last}" for span in self.found]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -72,12 +84,20 @@ class Checkpoint:
             root = b""
         if len(root) != HASH_BYTES:
             raise bad_checkpoint("its root is no SHA-256 hash")
-        tips = [found[1] for line in lines[3:] if (found := _TIP.fullmatch(line))]
-        before = [found.groups() for line in lines[3:] if (found := _PREVIOUS.fullmatch(line))]
+        tips = [said[1] for line in lines[3:] if (said := _TIP.fullmatch(line))]
+        before = [said.groups() for line in lines[3:] if (said := _PREVIOUS.fullmatch(line))]
         if len(tips) > 1 or len(before) > 1:
             raise bad_checkpoint("it names two tips, or two checkpoints before it")
         previous = Previous(int(before[0][0]), before[0][1]) if before else None
-        return cls(lines[0], int(lines[1]), root, tips[0] if tips else None, previous)
+        size, tip = int(lines[1]), tips[0] if tips else None
+        found = tuple(
+            Span(int(said[1]), int(said[2]))
+            for line in lines[3:]
+            if (said := _FOUND.fullmatch(line))
+        )
+        if not all(span.first <= span.last <= size for span in found):
+            raise bad_checkpoint("the events that it says were found are none that it covers")
+        return cls(lines[0], size, root, tip, previous, found)
 
 
 class SignedCheckpoint(NamedTuple):

@@ -1,7 +1,8 @@
 """``CheckpointedStore``: an audit store whose events get covered by checkpoints, or that stops taking any.
 
 A checkpoint is made once N events are uncovered, at most T seconds after the first uncovered one, at
-the end of each fix, and at close. Events are durable before that: a checkpoint that can't be written
+the end of each attempt and of each fix, and at close. What this process did not write
+is signed as found, not as its own. Events are durable before that: a checkpoint that can't be written
 undoes nothing, and is tried again at the next one. But once N events are uncovered the store refuses,
 before it appends (fail closed). A store that contradicts its last checkpoint refuses at once.
 """
@@ -12,9 +13,22 @@ from typing import Protocol
 
 from fallback_audit.checkpoints.checkpoint import SignedCheckpoint
 from fallback_audit.checkpoints.writer import Checkpointer, Notify, to_log
+from fallback_audit.checkpoints.written import Written
 from fallback_audit.errors import AuditError, CheckpointError, HistoryError
-from fallback_audit.events import TERMINAL_KINDS, AuditEvent, Digest
+from fallback_audit.events import (
+    TERMINAL_KINDS,
+    AttemptFailed,
+    AttemptRefused,
+    AuditEvent,
+    Digest,
+    RecipeCandidateFailed,
+)
 from fallback_audit.ports import AuditStore, HeaderRow, Record, Scope, StoredEvent
+
+#: What ends a fix, an attempt, or a recipe's candidate: what was recorded of it is covered then.
+COVERED_AT = TERMINAL_KINDS | {
+    kind.__name__ for kind in (AttemptFailed, AttemptRefused, RecipeCandidateFailed)
+}
 
 
 class Timer(Protocol):
@@ -41,6 +55,7 @@ TimerFactory = Callable[[float, Callable[[], None]], Timer]
 class CheckpointedStore:
     """An ``AuditStore`` around ``store``. Threads may share it, and processes its parts.
 
+    ``written``: the store's guard, which knows what was written here.
     ``events``, ``seconds``: the N and T above. Where several processes write, each counts what it knows
     of, so at most that many more events than N can be uncovered. ``from_first``: where nothing is covered
     yet, that is made good at once: then a log without any checkpoint was robbed of it.
@@ -50,6 +65,7 @@ class CheckpointedStore:
         self,
         store: AuditStore,
         checkpointer: Checkpointer,
+        written: Written,
         *,
         events: int,
         seconds: float,
@@ -59,6 +75,7 @@ class CheckpointedStore:
     ) -> None:
         self.store = store
         self._checkpointer = checkpointer
+        self._written = written
         self._limit = events
         self._seconds = seconds
         self._from_first = from_first
@@ -87,7 +104,7 @@ class CheckpointedStore:
             appended = self.store.append_all(records)
             if appended:
                 self._size = appended[-1].seq
-                ended = any(event.kind in TERMINAL_KINDS for event in appended)
+                ended = any(event.kind in COVERED_AT for event in appended)
                 first = self._from_first and not self._covered
                 if first or ended or self._uncovered() >= self._limit:
                     self._try_to_cover()
@@ -159,10 +176,11 @@ class CheckpointedStore:
             ) from error
 
     def _cover(self) -> SignedCheckpoint | None:
-        signed = self._checkpointer.checkpoint()
+        signed = self._checkpointer.checkpoint(self._written.spans())
         self._failure = None
         if signed is not None:
             self._covered = signed.checkpoint.size
+            self._written.forget(self._covered)
             self._size = max(self._size, self._covered)
         return signed
 

@@ -35,6 +35,23 @@ def recall(keys: Path, log: Path) -> dict[Path, Previous]:
     return {path: last for path, last in found.items() if last is not None}
 
 
+def recall_all(keys: Path) -> frozenset[Previous]:
+    """The last checkpoints that were signed with these keys, wherever their logs are.
+
+    Raises KeyringError.
+    """
+    try:
+        # Not those that are being written (``_replace``).
+        paths = [path for path in (keys / "known").iterdir() if not path.name.startswith(".")]
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
+    except OSError as error:
+        raise KeyringError(
+            f"{keys / 'known'}: {error.strerror or error}.", next_step="Check its owner and mode."
+        ) from error
+    return frozenset(last for last in map(_read, paths) if last is not None)
+
+
 def _read(path: Path) -> Previous | None:
     try:
         found = _KNOWN.fullmatch(_settled(path))

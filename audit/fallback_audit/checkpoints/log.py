@@ -29,7 +29,7 @@ from fallback_audit.checkpoints.checkpoint import (
     open_checkpoint,
 )
 from fallback_audit.checkpoints.keyring import Keyring
-from fallback_audit.checkpoints.known import recall
+from fallback_audit.checkpoints.known import recall, recall_all
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import MAX_NOTE_BYTES, Verifier
 from fallback_audit.checkpoints.shards import file_of, largest_in, sizes_in
@@ -162,6 +162,15 @@ class CheckpointLog:
             if not there or self._named(last.size) != last:
                 return last
         return None
+
+    def is_known(self, keyring: Keyring) -> bool:
+        """Does the keys' folder know how far this log went? By its place, or, of one that was moved whole,
+        by the last checkpoint that was signed elsewhere and is in it."""
+        if recall(keyring.folder, self.folder):
+            return True
+        with self.explained():
+            size = self.latest_size()
+            return bool(size) and self._named(size) in recall_all(keyring.folder)
 
     def add(self, signed: SignedCheckpoint) -> None:
         """Keep it, durably, whole or not at all; the caller holds ``locked``. Raises CheckpointError.

@@ -14,18 +14,23 @@ from fallback_audit.checkpoints.checkpoint import (
     Checkpoint,
     Previous,
     SignedCheckpoint,
+    Span,
     sign_checkpoint,
 )
 from fallback_audit.checkpoints.keyring import KeyFolder, Keyring, generate
 from fallback_audit.checkpoints.known import forget, remember
 from fallback_audit.checkpoints.log import CheckpointLog, gone_because
 from fallback_audit.checkpoints.merkle import Frontier
+from fallback_audit.checkpoints.written import others
 from fallback_audit.errors import HistoryError, KeyringError, RequestError
 from fallback_audit.ports import HeaderReader, HeaderRow
 from fallback_audit.segment import open_segment
 
 Notify = Callable[[str], None]
 Segments = Callable[[], Sequence[bytes]]
+
+#: Lines of what was found that a checkpoint has at most.
+MAX_SPANS = 16
 
 _LOGGER = logging.getLogger("fallback_audit")
 
@@ -92,9 +97,11 @@ class Checkpointer:
         self._check_history(latest.checkpoint)
         return latest.checkpoint.size
 
-    def checkpoint(self) -> SignedCheckpoint | None:
+    def checkpoint(self, wrote: Sequence[Span] = ()) -> SignedCheckpoint | None:
         """The checkpoint that covers every event: the latest if it does, else a new one. None: no event.
 
+        ``wrote``: the events that the caller wrote itself, ascending. Of what is new, the others are signed
+        as found.
         Raises HistoryError, CheckpointError, KeyringError, AuditIntegrityError; nothing is signed then.
         """
         if not (self._reader.tip()[0] or self._log.latest_size()):
@@ -111,7 +118,9 @@ class Checkpointer:
                 return self._signed_by_all(latest, keyring)
             frontier = self._extended(latest, keyring, size, tip)
             previous = latest.named if latest is not None else None
-            made = Checkpoint(keyring.origin, size, frontier.root(), tip, previous)
+            covered = before.size if before is not None else 0
+            found = _few(others(wrote, after=covered, upto=size))
+            made = Checkpoint(keyring.origin, size, frontier.root(), tip, previous, found)
             signed = sign_checkpoint(made, keyring.signers())
             self._log.add(signed)
             self._log.remember(frontier)
@@ -246,6 +255,11 @@ class Checkpointer:
                 f"checkpoint in {self._log.folder} says: history was rewritten.",
                 next_step=_VERIFY,
             )
+
+
+def _few(found: tuple[Span, ...]) -> tuple[Span, ...]:
+    """Not a line an event where several write at once: rather too much is called found."""
+    return found if len(found) <= MAX_SPANS else (Span(found[0].first, found[-1].last),)
 
 
 def gone_from(log: CheckpointLog, keyring: Keyring) -> Previous:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from enum import StrEnum
 
-from fallback_audit.errors import EvidenceError
+from fallback_audit.errors import EvidenceError, UnreadEvidenceError
 from fallback_audit.event_types import Digest
 from fallback_audit.evidence.cipher import EvidenceKeyError
 from fallback_audit.evidence.collected import collected
@@ -60,11 +60,16 @@ class EvidenceReport(Frozen):
 def examine(
     evidence: FileEvidenceStore, digest: Digest, removed: frozenset[bytes]
 ) -> tuple[Finding, str] | None:
-    """Why a piece of evidence can't be had, as a finding and in words; None: it is there and sound."""
+    """Why a piece of evidence can't be had, as a finding and in words; None: it is there and sound.
+
+    Raises UnreadEvidenceError where the system failed to read it.
+    """
     try:
         evidence.get(digest)
     except EvidenceKeyError as error:
         return Finding.LOCKED, error.problem
+    except UnreadEvidenceError:
+        raise
     except EvidenceError as error:
         gone = bytes.fromhex(digest) in removed and not evidence.path(digest).exists()
         return (Finding.REMOVED, REMOVED) if gone else (Finding.BAD, error.problem)
@@ -81,7 +86,10 @@ def check_evidence(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> EvidenceReport:
-    """Read every piece of evidence that an event obliges us to keep. Raises AuditStoreError."""
+    """Read every piece of evidence that an event obliges us to keep.
+
+    Raises AuditStoreError, UnreadEvidenceError.
+    """
     removed = collected(reader, evidence)
     counts = dict.fromkeys(Finding, 0)
     bad: list[BadEvidence] = []

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fallback_audit.errors import EvidenceError
+from fallback_audit.errors import EvidenceError, UnreadEvidenceError
 from fallback_audit.events import AuditEvent, Digest, EvidenceCollected
 from fallback_audit.ports import AuditReader, EvidenceStore
 
@@ -27,7 +27,10 @@ def read_list(evidence: EvidenceStore, digest: Digest) -> tuple[Digest, ...]:
 
 
 def collected(reader: AuditReader, evidence: EvidenceStore) -> frozenset[bytes]:
-    """Digests (32 bytes each) whose evidence was deleted on record; those listed illegibly are left out."""
+    """Digests (32 bytes each) whose evidence was deleted on record; those listed illegibly are left out.
+
+    Raises UnreadEvidenceError where the system failed to read a list.
+    """
     events = reader.events(kinds=frozenset({"EvidenceCollected"}))
     return collected_in((stored.payload for stored in events), evidence)
 
@@ -42,5 +45,7 @@ def _listed(events: Iterable[AuditEvent], evidence: EvidenceStore) -> Iterator[b
         if isinstance(event, EvidenceCollected):
             try:
                 yield from map(bytes.fromhex, read_list(evidence, event.list_sha256))
+            except UnreadEvidenceError:
+                raise
             except (EvidenceError, ValueError):  # verification says so: the list is evidence, too
                 continue

@@ -4,6 +4,7 @@ Private ones (raw prompts, raw answers) are encrypted where they lie; their name
 their content, so that the chain says the same of both.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from fallback_audit.errors import EvidenceError
+from fallback_audit.errors import EvidenceError, UnreadEvidenceError
 from fallback_audit.event_types import Digest
 from fallback_audit.evidence.cipher import OVERHEAD_BYTES, decrypt, encrypt, is_encrypted
 from fallback_audit.evidence.keys import KeySource
@@ -26,6 +27,9 @@ MAX_EVIDENCE_BYTES = 16 * 1024 * 1024
 
 #: What a file is called until it is whole. One that is found later is of a process that died.
 PART_PREFIX = ".tmp-"
+
+#: What opening says where somebody put a link, a socket, or a file for a folder in the way.
+_PLANTED = frozenset({errno.ELOOP, errno.ENXIO, errno.ENOTDIR})
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FAN_OUT = re.compile(r"[0-9a-f]{2}")
@@ -89,8 +93,8 @@ class FileEvidenceStore:
     def get(self, digest: Digest) -> bytes:
         """The content of ``digest``.
 
-        Raises EvidenceError: missing, altered, unreadable; EvidenceKeyError: private, and its key is
-        can't be had.
+        Raises EvidenceError: missing, altered; UnreadEvidenceError: the system failed to read it;
+        EvidenceKeyError: private, and its key can't be had.
         """
         stored = self._bytes(digest)
         # The digest first: evidence that only looks encrypted is what its name says.
@@ -165,7 +169,10 @@ class FileEvidenceStore:
                 next_step="Restore it from a copy; the audit trail still names its digest.",
             ) from error
         except OSError as error:
-            raise self._failed(path, error) from error
+            failed = self._failed(path, error)
+            if error.errno in _PLANTED:
+                raise failed from error
+            raise UnreadEvidenceError(failed.problem, next_step=failed.next_step) from error
         if content is None:
             raise self._altered(path)
         return content

@@ -9,7 +9,12 @@ from fallback_audit.checkpoints.checkpoint import SignedCheckpoint
 from fallback_audit.checkpoints.log import CheckedCheckpoint
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.errors import AuditIntegrityError, EvidenceError, RequestError
+from fallback_audit.errors import (
+    AuditIntegrityError,
+    EvidenceError,
+    RequestError,
+    UnreadEvidenceError,
+)
 from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.exporting.format import Base, Head, InclusionProof
@@ -121,6 +126,8 @@ class Exporter:
                 continue
             try:
                 writer.evidence(digest, self._evidence.get(digest))
+            except UnreadEvidenceError:
+                raise
             except EvidenceError as error:
                 raise AuditIntegrityError(error.problem, next_step=error.next_step) from error
 

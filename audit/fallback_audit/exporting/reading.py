@@ -8,7 +8,7 @@ from typing import BinaryIO
 from pydantic import ValidationError
 
 from fallback_audit.chain import StoredRow
-from fallback_audit.errors import AuditIntegrityError, AuditStoreError
+from fallback_audit.errors import AuditIntegrityError, AuditStoreError, NotAnExportError
 from fallback_audit.exporting.format import (
     FORMAT,
     MAX_LINE_BYTES,
@@ -30,12 +30,15 @@ _CUT = "Get a whole copy of it: the last line says what belongs in it."
 def read_lines(file: BinaryIO, name: str) -> Iterator[Line]:
     """Every line, in the order that the format asks for, the ``end`` last, its counts and digest right.
 
-    Raises AuditIntegrityError naming ``name`` and the line: cut, malformed, or of a newer version.
+    Raises AuditIntegrityError naming ``name`` and the line: cut, malformed; NotAnExportError where already
+    the first is none of ours, or of a newer version.
     """
     digest = hashlib.sha256()
     counts = dict.fromkeys(ORDER, 0)
     place = 0
     for number, text in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
+        if number == 1 and not text.startswith(MAGIC):
+            raise _foreign(name)
         line = _parsed(text, name, number)
         if place == len(ORDER):
             raise _unfit(name, number, "there is something behind its end")
@@ -52,6 +55,8 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[Line]:
         counts[line.line] += 1
         digest.update(text)
         yield line
+    if not sum(counts.values()):
+        raise _foreign(name)
     if place != len(ORDER):
         raise _unfit(name, sum(counts.values()) + 1, "it ends too soon (cut)")
 
@@ -96,11 +101,18 @@ def _parsed(text: bytes, name: str, number: int) -> Line:
         where = "".join(f"{part}: " for part in first["loc"])
         raise _unfit(name, number, f"it is no line of {FORMAT}: {where}{first['msg']}") from error
     if isinstance(line, Head) and line.version > VERSION:
-        raise AuditIntegrityError(
+        raise NotAnExportError(
             f"{name} is of version {line.version} of its format, this program reads up to {VERSION}.",
             next_step="Upgrade fallback-tier.",
         )
     return line
+
+
+def _foreign(name: str) -> NotAnExportError:
+    return NotAnExportError(
+        f"{name} is no export: line 1 does not begin as one.",
+        next_step="Name a file that `fallback-tier audit export` wrote.",
+    )
 
 
 def _unfit(name: str, number: int, reason: str) -> AuditIntegrityError:

@@ -103,6 +103,10 @@ class Spool:
         """The statements of what was sealed before."""
         return [row[0] for row in self._db.execute("SELECT statement FROM segment ORDER BY number")]
 
+    def tombstones(self) -> None:
+        """They stand in the payloads alone."""
+        return
+
     def rows(self, after: int = 0) -> Iterator[StoredRow]:
         """Every event behind ``after``."""
         found = self._db.execute(f"{_ROWS} WHERE seq > ? ORDER BY seq", (after,))

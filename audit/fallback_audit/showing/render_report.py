@@ -30,6 +30,8 @@ def render_report(report: VerificationReport, console: "Console") -> None:
 def report_lines(report: VerificationReport) -> Iterator[tuple[str, str]]:
     """Each line, and its style."""
     verdict, style = ("INTACT", "bold green") if report.ok else ("NOT INTACT", "bold red")
+    if report.ok and report.end_known is False:
+        verdict, style = "INTACT, as far as it goes", "bold yellow"
     yield (
         f"{verdict}: {report.events:,} events, {report.gate_transitions:,} gate transitions",
         style,

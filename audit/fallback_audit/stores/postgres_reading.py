@@ -76,6 +76,12 @@ class PostgresSnapshot:
         """The statements of all segments, in order."""
         return [statement for (statement,) in self._rows(SEGMENTS)]
 
+    def tombstones(self) -> frozenset[int]:
+        """Numbers of the redacted events whose tombstone is kept apart; none where the table is missing."""
+        ((found,),) = self._connection.execute("SELECT to_regclass('audit_tombstone')")
+        rows = self._rows("SELECT seq FROM audit_tombstone") if found else ()
+        return frozenset(seq for (seq,) in rows)
+
     def rows(self, after: int = 0) -> Iterator[StoredRow]:
         """Every row behind ``after`` by number (None where its payload is gone), then payloads
         without a header."""

@@ -1,8 +1,9 @@
 """SQLite's errors as sentences: which file, why, and what to do."""
 
+import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from fallback_audit.errors import AuditError, AuditIntegrityError, AuditStoreError
@@ -41,10 +42,16 @@ _REASONS: dict[int, tuple[str, str]] = {
 _DAMAGE = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
 
 
+#: Rows of a check: whether one says that a page could not be read is what counts.
+_CHECKED_ROWS = 100
+_UNREAD_PAGE = re.compile(r"error code=(\d+)")
+
+
 def store_error(path: Path, error: Exception) -> AuditError:
     """The one sentence for any failure of the store at ``path``: damaged, or out of order."""
-    code = getattr(error, "sqlite_errorcode", None)
-    primary = code & 0xFF if isinstance(code, int) else -1
+    primary = _primary(error)
+    if primary in _DAMAGE and not _is_damaged(path):
+        primary = sqlite3.SQLITE_IOERR
     if primary < 0 and isinstance(error, sqlite3.OperationalError):
         primary = (
             sqlite3.SQLITE_CORRUPT
@@ -59,6 +66,30 @@ def store_error(path: Path, error: Exception) -> AuditError:
             reason += f" ({error.filename})"
     kind = AuditIntegrityError if primary in _DAMAGE else AuditStoreError
     return kind(f"Audit store {path}: {reason}.", next_step=next_step)
+
+
+def _primary(error: Exception) -> int:
+    """SQLite's result code without its details; -1 where there is none."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else -1
+
+
+def _is_damaged(path: Path) -> bool:
+    """SQLite calls it damage, too, where the system failed to read a page (SQLITE_IOERR_CORRUPTFS becomes
+    SQLITE_CORRUPT in its virtual machine): a second look, on a connection of its own, tells them apart.
+
+    By SQLite itself, not by opening the file: to close it again would drop the locks that SQLite has on it
+    in this process. It reads the whole file, once, when the store has failed already.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as again:
+            said = again.execute(f"PRAGMA integrity_check({_CHECKED_ROWS})").fetchall()
+    except sqlite3.Error as error:
+        return _primary(error) in _DAMAGE or _primary(error) < 0
+    except OSError:
+        return False
+    codes = [int(code) for (text,) in said for code in _UNREAD_PAGE.findall(str(text))]
+    return said != [("ok",)] and all(code & 0xFF != sqlite3.SQLITE_IOERR for code in codes)
 
 
 @contextmanager

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 
-from fallback_audit.checkpoints.checkpoint import Checkpoint
+from fallback_audit.checkpoints.checkpoint import Checkpoint, Span
 from fallback_audit.checkpoints.log import CheckedCheckpoint
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.verifying.report import COVER, KEEP, Listed, Problem
 from fallback_audit.verifying.sources import CheckpointSource
 from fallback_audit.verifying.state import VerifiedState
+
+#: Ranges of events that a note names.
+MAX_RANGES = 5
 
 _NO_KEY = "Name the folder of this deployment's keys with --keys, or its public key with --trust."
 _ROLLED_BACK = "Keep a copy of both; restore the store that was signed."
@@ -25,6 +28,7 @@ class Covering:
         self._max_uncovered = source.max_uncovered
         self._untrusted = KEEP if source.verifiers() else _NO_KEY
         self._contradicted = False
+        self._found: list[Span] = []
         self.checked = 0
         self.covered_to = after
         #: Where the last covered event is: the tree, the leaf, and the signed note.
@@ -42,6 +46,8 @@ class Covering:
         if signed is None:
             return
         right = frontier.size == signed.size and frontier.root() == signed.root
+        if right:
+            self._found += signed.found
         if right and signed.tip in {None, tip}:
             self.covered_to = signed.size
             self.proved = VerifiedState(
@@ -60,6 +66,18 @@ class Covering:
                 seq=first,
             )
         self._advance(signed.size)
+
+    def notes(self) -> Iterator[str]:
+        """What is covered, and yet nobody vouches for."""
+        if self._found:
+            count = sum(found.last - found.first + 1 for found in self._found)
+            ranges = [f"{found.first:,} to {found.last:,}" for found in self._found[:MAX_RANGES]]
+            more = ", …" if len(self._found) > MAX_RANGES else ""
+            yield (
+                f"{count:,} events stood uncovered when a run that had not written them signed them "
+                f"({', '.join(ranges)}{more}): the run before it was killed, several wrote at once, or "
+                "somebody with the file put them there."
+            )
 
     def skip(self, size: int) -> None:
         """The events up to here are in a sealed file that is not there: nothing can be compared."""

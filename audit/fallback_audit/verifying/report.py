@@ -20,6 +20,14 @@ NOT_ASKED = (
 )
 
 
+END_UNKNOWN = (
+    "Nothing outside this record says how far it went: these keys know of no checkpoint of it (it was "
+    "moved, copied, or is verified by the public key alone). One that was cut short together with its "
+    "checkpoints looks the same. Give one that was kept elsewhere: `fallback-tier audit verify "
+    "--checkpoint FILE`."
+)
+
+
 class Problem(Frozen):
     """Something stored is not what was written. ``seq`` None: the store, or a checkpoint, as a whole."""
 
@@ -49,7 +57,9 @@ class VerificationReport(Frozen):
     """What ``verify`` found. ``tip`` is the last leaf, ``root`` the Merkle root over all events.
 
     ``covered_to``: the largest checkpoint whose root is that of the events; None where nobody asked for
-    checkpoints. ``since``: an incremental run, which took the events to there as verified.
+    checkpoints. ``end_known``: does something outside the record say how far it went, so that one cut short
+    with its checkpoints is noticed (``CheckpointSource.end_known``)? None where nobody asked.
+    ``since``: an incremental run, which took the events to there as verified.
     """
 
     events: int
@@ -66,6 +76,7 @@ class VerificationReport(Frozen):
     checkpoint_problem_count: int
     checkpoints_checked: int
     covered_to: int | None
+    end_known: bool | None = None
     uncovered_events: int
     uncovered_fixes: tuple[UncoveredFix, ...]
     contract_judged: bool

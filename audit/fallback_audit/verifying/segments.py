@@ -7,7 +7,7 @@ from fallback_audit.canonical import GENESIS
 from fallback_audit.chain import StoredRow
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.errors import AuditError, AuditIntegrityError
+from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.events import AuditEvent, SegmentRetired, SegmentSealed
 from fallback_audit.exporting.reading import rows_of_file
 from fallback_audit.ports import UPKEEP
@@ -35,7 +35,8 @@ class Sealed:
         self._verifiers = verifiers
         self._folder = folder
         self.segments = self._opened(statements)
-        self.absent = 0
+        self._absent: list[SegmentStatement] = []
+        self._retired: list[SegmentStatement] = []
 
     @property
     def last_seq(self) -> int:
@@ -55,31 +56,42 @@ class Sealed:
         if self.segments and not _names(events, SegmentSealed, self.segments[-1]):
             self._problem(self.segments[-1], "no SegmentSealed of the chain names it")
         at = Position(frontier=Frontier() if tree else None)
-        missing: list[tuple[SegmentStatement, Path]] = []
         for segment in self.segments:
             path = self._folder / segment.file if self._folder is not None else None
             if path is not None and path.is_file():
                 self._walk_file(path, segment, at, events, covering, progress)
             else:
-                self.absent += 1
-                missing += [] if path is None else [(segment, path)]
+                self._absent.append(segment)
             if covering is not None:
                 covering.skip(segment.last_seq)
             at = _behind(segment, tree=tree)
             if covering is not None and covering.next_size == segment.last_seq and at.frontier:
                 covering.reached(at.frontier, at.tip)
-        self._excuse(missing, events)
+        self._excuse(events)
         return at
 
-    def _excuse(
-        self, missing: Sequence[tuple[SegmentStatement, Path]], events: Sequence[AuditEvent]
-    ) -> None:
+    def notes(self) -> Iterator[str]:
+        """Which events could not be read, and why."""
+        if self._retired:
+            first, last = self._retired[-1].first_seq, self._retired[0].last_seq
+            yield (
+                f"{len(self._retired):,} sealed segments (events {first:,} to {last:,}) were retired: "
+                "deleted on record, their retention over. `fallback-tier audit show audit` tells by whom, "
+                "and why."
+            )
+        if self._absent:
+            yield f"{len(self._absent):,} sealed segments are not here: nothing in them was read."
+
+    def _excuse(self, events: Sequence[AuditEvent]) -> None:
         """A missing file was retired, on record; the event may have gone with a later one that was."""
-        later_retired = False
-        for segment, path in reversed(missing):
-            if _names(events, SegmentRetired, segment):
-                later_retired = True
-            elif not later_retired:
+        missing, self._absent = self._absent, []
+        for segment in reversed(missing):
+            if self._retired or _names(events, SegmentRetired, segment):
+                self._retired.append(segment)
+                continue
+            self._absent.append(segment)
+            if self._folder is not None:
+                path = self._folder / segment.file
                 self._problem(segment, f"{path} is missing, and no SegmentRetired says why")
 
     def _walk_file(
@@ -100,7 +112,7 @@ class Sealed:
                 progress=progress,
             )
             walk.rows(self._noting(rows_of_file(path, sha256=segment.sha256), events))
-        except AuditError as error:
+        except AuditIntegrityError as error:
             self._problem(segment, error.problem)
             return
         root = at.frontier.root().hex() if at.frontier is not None else segment.root

@@ -30,6 +30,11 @@ class CheckpointSource(Protocol):
         that were appended later."""
         ...
 
+    def end_known(self) -> bool:
+        """Is there a word from outside the log of how far it went at least? Else nobody notices where it
+        was cut short together with the store."""
+        ...
+
     def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
         """Those larger than ``after``, ascending, each with what is wrong with it taken alone."""
         ...
@@ -64,6 +69,10 @@ class LogCheckpoints:
         given = GivenCheckpoints(self.extra, self.keyring)
         return max(self.log.latest_size(), given.latest_size())
 
+    def end_known(self) -> bool:
+        """By one that somebody kept, or by what the keys' folder knows of the log."""
+        return bool(self.extra) or self.log.is_known(self.keyring)
+
     def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
         """Every file of the log, and the others, by size."""
         given = GivenCheckpoints(self.extra, self.keyring)
@@ -85,11 +94,13 @@ class LogCheckpoints:
 
 @dataclass(frozen=True)
 class GivenCheckpoints:
-    """These checkpoints, and no log: an export's own, or an auditor's."""
+    """These checkpoints, and no log: an export's own, or an auditor's. ``extra``: what somebody kept of the
+    log elsewhere, beside an export's own."""
 
     notes: Sequence[KeptNote]
     keyring: Keyring
     max_uncovered: int | None = None
+    extra: Sequence[KeptNote] = ()
 
     def verifiers(self) -> Sequence[Verifier]:
         """The keyring's, retired ones too."""
@@ -99,9 +110,14 @@ class GivenCheckpoints:
         """The largest of them."""
         return max((one.size for one in self.checked()), default=0)
 
+    def end_known(self) -> bool:
+        """By one that somebody kept."""
+        return bool(self.extra)
+
     def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
         """Each of them; what is not larger than ``after`` can't be checked, which is said."""
-        yield from sorted((self._opened(kept, after) for kept in self.notes), key=_size)
+        notes = (*self.notes, *self.extra)
+        yield from sorted((self._opened(kept, after) for kept in notes), key=_size)
 
     def _opened(self, kept: KeptNote, after: int) -> CheckedCheckpoint:
         try:

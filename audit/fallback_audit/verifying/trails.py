@@ -21,7 +21,7 @@ from fallback_audit.contract.links import FixLinks, link_of
 from fallback_audit.contract.rule import Rule
 from fallback_audit.contract.table import RULES, Violation, link_violations, violations
 from fallback_audit.contract.trail import AnyEntry, Entry, Trail
-from fallback_audit.errors import AuditIntegrityError, EvidenceError
+from fallback_audit.errors import AuditIntegrityError, EvidenceError, UnreadEvidenceError
 from fallback_audit.events import (
     AppendFlagged,
     AuditEvent,
@@ -100,6 +100,8 @@ class EvidenceCheck:
                 read_account(event, self._evidence)
             else:
                 self._evidence.get(digest)
+        except UnreadEvidenceError:
+            raise  # no verdict: a disk that fails is not a record that was damaged
         except EvidenceError as error:
             if self._collected is None:  # read when it is first needed: mostly nothing is missing
                 self._collected = collected_in(self._upkeep, self._evidence)

@@ -11,9 +11,7 @@ most MAX_LISTED findings of a sort, and counts all.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
 
 from fallback_audit.canonical import leaf_digest
 from fallback_audit.chain import StoredRow
@@ -24,6 +22,7 @@ from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import UPKEEP
 from fallback_audit.verifying.covering import Covering
 from fallback_audit.verifying.report import (
+    END_UNKNOWN,
     NOT_ASKED,
     Listed,
     Problem,
@@ -32,6 +31,7 @@ from fallback_audit.verifying.report import (
     first_bad,
 )
 from fallback_audit.verifying.segments import Sealed
+from fallback_audit.verifying.snapshot import Snapshot, VerifiableStore
 from fallback_audit.verifying.sources import CheckpointSource
 from fallback_audit.verifying.state import VerifiedState, believed
 from fallback_audit.verifying.trails import EvidenceCheck, Trails, upkeep_events
@@ -41,38 +41,6 @@ from fallback_audit.verifying.walk import Position, Progress, Walk, fix_id_of
 __all__ = ("Snapshot", "VerifiableStore", "VerificationReport", "verify")
 
 _UPKEEP = frozenset({UPKEEP.fix_id})
-
-
-class Snapshot(Protocol):
-    """The stored bytes at one moment."""
-
-    def schema_problems(self) -> list[str]:
-        """Tables, index and append-only safeguards that are not as they were made."""
-        ...
-
-    def index_problems(self) -> list[str]:
-        """Where an index is not what its table says. Reads both to their ends."""
-        ...
-
-    def segments(self) -> list[bytes]:
-        """The signed statements of all sealed segments, in order."""
-        ...
-
-    def rows(self, after: int = 0) -> Iterator[StoredRow]:
-        """Every row behind ``after`` in chain order, then payloads without a header."""
-        ...
-
-    def rows_by_trail(self, fix_ids: frozenset[str] | None = None) -> Iterator[StoredRow]:
-        """Complete rows, gate transition by gate transition; of all fixes, or of these."""
-        ...
-
-
-class VerifiableStore(Protocol):
-    """A store that can show its bytes."""
-
-    def snapshot(self) -> AbstractContextManager[Snapshot]:
-        """Raises AuditIntegrityError where the store itself is damaged, else AuditStoreError."""
-        ...
 
 
 def verify(
@@ -167,6 +135,7 @@ class _Check:
             self.integrity,
             covering=self._covering,
             verifiers=self._verifiers,
+            tombstones=snapshot.tombstones(),
             progress=self._progress,
         )
         rows = snapshot.rows(after=self._at.seq)
@@ -224,6 +193,7 @@ class _Check:
             checkpoint_problem_count=self._checkpoints.count,
             checkpoints_checked=covering.checked if covering else 0,
             covered_to=covering.covered_to if covering else None,
+            end_known=self._source.end_known() if self._source else None,
             uncovered_events=self._at.seq - (covering.covered_to if covering else 0),
             uncovered_fixes=self._uncovered,
             contract_judged=self._judged,
@@ -248,15 +218,19 @@ class _Check:
         return proved.model_copy(update={"open_fixes": tuple(self._trails.open_fixes)})
 
     def _notes(self) -> Iterator[str]:
-        if self._covering is None:
+        if self._source is None:
             yield NOT_ASKED
+        elif not self._source.end_known():
+            yield END_UNKNOWN
+        if self._covering is not None:
+            yield from self._covering.notes()
         if self._since is not None:
             yield (
                 f"Incremental: events to {self._since.size:,} were verified earlier, and were not read "
                 "again, unless their fix has newer ones."
             )
-        if self._sealed is not None and self._sealed.absent:
-            yield f"{self._sealed.absent:,} sealed segments are not here: nothing in them was read."
+        if self._sealed is not None:
+            yield from self._sealed.notes()
         if self._evidence is not None and self._evidence.locked:
             yield f"Private evidence whose key is not here: {self._evidence.locked:,}."
         if self._evidence is not None and self._evidence.absent:

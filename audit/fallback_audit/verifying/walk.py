@@ -5,13 +5,13 @@ comparisons; only one that is not as it should be is looked at row by row, to sa
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
 
 from fallback_audit.canonical import GENESIS, HEADER_DOMAIN, PAYLOAD_DOMAIN
-from fallback_audit.chain import StoredRow, broken_link
+from fallback_audit.chain import TOMBSTONE_START, StoredRow, broken_link
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.verifying.covering import Covering
@@ -44,7 +44,10 @@ class Position:
 
 
 class Walk:
-    """Goes on from ``at``, which moves along. ``covering`` None: no checkpoint is compared."""
+    """Goes on from ``at``, which moves along. ``covering`` None: no checkpoint is compared.
+
+    ``tombstones``: of which events the store keeps one apart; None: it keeps none so.
+    """
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class Walk:
         *,
         covering: Covering | None = None,
         verifiers: Sequence[Verifier] = (),
+        tombstones: Container[int] | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.at = at
@@ -60,6 +64,7 @@ class Walk:
         self._problems = problems
         self._covering = covering
         self._verifiers = verifiers
+        self._tombstones = tombstones
         self._progress = progress
 
     def rows(self, rows: Iterable[StoredRow]) -> None:
@@ -99,6 +104,8 @@ class Walk:
     def _judge(self, row: StoredRow) -> None:
         at = self.at
         reason = broken_link(row, seq=at.seq + 1, previous_leaf=at.tip, verifiers=self._verifiers)
+        if reason is None and self._is_lost(row):
+            reason = "it was redacted, and its row of audit_tombstone is gone (lost, or removed)"
         if reason is not None:
             self._problems.add(Problem(seq=row.seq, fix_id=fix_id_of(row), reason=reason))
         if row.header is not None and row.leaf is not None:
@@ -107,6 +114,11 @@ class Walk:
             if at.frontier is not None:
                 at.frontier.append(row.header)
             self._compare()
+
+    def _is_lost(self, row: StoredRow) -> bool:
+        """Its payload is a tombstone, which is not kept apart as it was when it was put there."""
+        redacted = row.payload is not None and row.payload.startswith(TOMBSTONE_START)
+        return redacted and self._tombstones is not None and row.seq not in self._tombstones
 
     def _compare(self) -> None:
         covering, at = self._covering, self.at
