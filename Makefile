@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
-.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-repos bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit record record-registry lock clean
+.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-capability eval-repos bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit record record-registry lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
@@ -21,6 +21,7 @@ help:
 	@echo "make eval-fixes ARGS='--model M --base-url U'   a model over vulnerable mini-projects"
 	@echo "make proofs      fix real packages at vulnerable versions, each with a proof of its flaw"
 	@echo "make eval-own DATA=../shared/data   real packages in their own repositories, answers known beforehand"
+	@echo "make eval-capability DATA=../shared/data   what the capability gate asks of real fixes, and misses"
 	@echo "make eval-repos DATA=../shared/data   whole runs of fix over repositories of every kind, beside peers"
 	@echo "make lock   renew requirements.lock from pyproject.toml"
 
@@ -40,13 +41,16 @@ $(STAMP): requirements.lock pyproject.toml
 .registry/.stamp: tests/registry/recorded.txt | setup
 	$(BIN)/python -m tests.registry.fetch
 
+# Twice the cores: a third of a test's time is waiting, for registries, sandboxes and time-outs.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+
 # env -u: no test may depend on a key that happens to be set.
 test: setup .registry/.stamp
-	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 # The same, without leaving out any of many alike.
 test-all: setup .registry/.stamp
-	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n 2 --dist loadgroup -m "campaign or not campaign" $(ARGS)
+	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "campaign or not campaign" $(ARGS)
 
 # The demo runs from the wheel, as a user's would: nothing of this checkout is on its path.
 demo: setup
@@ -68,6 +72,7 @@ hostile: setup
 	$(BIN)/python -m tests.hostile.test_patches
 	$(BIN)/python -m tests.hostile.resume
 	$(BIN)/python -m tests.hostile.test_sandbox_starts $(STARTS)
+	$(BIN)/python -m tests.hostile.payloads
 
 # The audit trail: ARGS="--only NAME", ARGS="--minutes 5", ARGS=--report to keep the figures.
 hostile-audit: setup
@@ -104,6 +109,10 @@ proofs: setup
 # Real packages in their own repositories, no model; goes on where it stopped: ARGS="--clones DIR --label baseline".
 eval-own: setup
 	$(BIN)/python -m tests.own_code --data $(or $(DATA),../shared/data) $(ARGS)
+
+# Real fixes and evasions before the capability gate: ARGS="--clones DIR --projects".
+eval-capability: setup
+	$(BIN)/python -m tests.capability --data $(or $(DATA),../shared/data) $(ARGS)
 
 # Whole runs of fix with gates, judged, beside peers; goes on where it stopped: ARGS="--only NAME --clones DIR".
 eval-repos: setup

@@ -4,7 +4,7 @@ The public names, imported on first use so that the command line starts fast. (`
 to import as a whole --help is to print: type checkers take TYPE_CHECKING from its name.)
 """
 
-from importlib import import_module
+from fallback_tier.exports import exported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +43,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> "Any":
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return exported(__name__, _HOME, name)

@@ -6,7 +6,7 @@ that. An answer that was paid for before an interruption is found again by its r
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
@@ -18,6 +18,7 @@ from fallback_audit.events import (
 from fallback_audit.model_events import Candidate, Charge
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import CallType, ModelFailureKind
+from fallback_tier.answers.reading import beginning
 from fallback_tier.attempt import DraftDiscarded, DraftText, Recorder, Task, TierEvent
 from fallback_tier.budget.calls import UsageLedger
 from fallback_tier.budget.journal import Found, Journal
@@ -216,15 +217,13 @@ class Caller:
                 try:
                     piece = next(pieces)
                 except StopIteration as end:
-                    arrived: list[Arrived] = end.value
-                    return arrived
+                    return [_bounded(one) for one in end.value]
                 call = calls[piece.index]
                 if call.type is CallType.AUTHOR:
                     drafts.add(call.number)
                     yield DraftText(attempt=self._task.number, call=call.number, text=piece.text)
 
     def _called(self, model: LanguageModel, call: _Call, charge: Charge | None) -> ModelCalled:
-        text = call.ask.request.text
         return ModelCalled(
             attempt=self._task.number,
             call=call.number,
@@ -232,14 +231,14 @@ class Caller:
             model=model.model,
             provenance=model.provenance,
             prompt_shape=self._task.shape,
-            prompt_sha256=patch_digest(text),
-            prompt_bytes=len(text.encode()),
+            prompt_sha256=patch_digest(call.ask.request.text),
+            prompt_bytes=len(call.ask.request.text.encode()),
             example_ids=call.ask.example_ids,
             strict=call.ask.strict,
             request_key=call.key,
             reserved=charge,
             candidate=call.ask.candidate,
-            prompt_evidence=self._kept_prompt(text),
+            prompt_evidence=self._kept_prompt(call.ask.request.text),
         )
 
     def _kept_prompt(self, text: str) -> str | None:
@@ -286,6 +285,11 @@ class Caller:
             reason=excerpt(str(error), MAX_EXCERPT_CHARS),
             failure=error.failure,
         )
+
+
+def _bounded(arrived: Arrived) -> Arrived:
+    said = arrived.outcome
+    return arrived if isinstance(said, ModelError) else replace(arrived, outcome=beginning(said))
 
 
 def _withheld(why: str) -> ModelError:

@@ -38,6 +38,7 @@ from fallback_tier.outcome import (
 )
 from fallback_tier.patch.diff import unified_diff
 from fallback_tier.patch.normalise import edit_digest
+from fallback_tier.prompt.prose import without_secrets
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.retrieval import FewShot
 
@@ -137,6 +138,8 @@ def seal(
             f"The {proposal.tier} tier changed nothing, so nothing is fixed.",
             proposal.usage,
         )
+    # It goes into evidence that anyone may read, and into what is handed over.
+    plan = proposal.plan and without_secrets(proposal.plan)
     remediation = _remediation(proposal.recipe, evidence)
     application = Applied(
         attempt=task.number,
@@ -148,9 +151,9 @@ def seal(
         edit_digest=edit_digest(proposal.changes),
         files=tuple(sorted(change.path for change in proposal.changes)),
         proof_level=proposal.proof_level,
-        plan=proposal.plan,
+        plan=plan,
         remediation=remediation,
-        citations=proposal.plan.citations if proposal.plan else (),
+        citations=plan.citations if plan else (),
         grounded=proposal.grounding.grounded,
         faithfulness_score=proposal.grounding.faithfulness_score,
         low_confidence=proposal.grounding.low_confidence,
@@ -180,6 +183,7 @@ def _remediation(recipe: RecipeResult | None, evidence: EvidenceStore) -> Remedi
     """The account of a recipe: whole as evidence, with its trees; the readable part for the result."""
     if recipe is None:
         return None
+    recipe = without_secrets(recipe)
     document = recipe.model_dump_json(exclude={"changes"}).encode("utf-8", "replace")
     return Remediation(
         moves=recipe.moves,

@@ -1,13 +1,20 @@
 """Many alike: the suite runs a choice of them, ``make test-all`` every one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import pytest
 
 
-def a_choice(names: Sequence[str], *, step: int) -> list[str | pytest.ParameterSet]:
-    """Every ``step``-th runs with the suite, from the first on; the others are marked ``campaign``."""
+def a_choice(all_of_them: Iterable[object], *, step: int) -> list[pytest.ParameterSet]:
+    """Every ``step``-th runs with the suite, from the first on; the others are marked ``campaign``.
+
+    A tuple is the values of one run. Of products, a step that shares no factor with the sizes meets every
+    value.
+    """
     return [
-        name if not number % step else pytest.param(name, marks=pytest.mark.campaign)
-        for number, name in enumerate(names)
+        pytest.param(
+            *(one if isinstance(one, tuple) else (one,)),
+            marks=[pytest.mark.campaign] if number % step else [],
+        )
+        for number, one in enumerate(all_of_them)
     ]

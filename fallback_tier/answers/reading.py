@@ -41,6 +41,12 @@ _SAID: Final = {"extra_forbidden": "there is no such field; leave it out"}
 _CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 
+def beginning(answer: ModelAnswer) -> ModelAnswer:
+    """As much of it as can be an answer: a longer one is no plan, whatever its rest says, and would not
+    fit into the evidence. One character more than that, so that whoever reads it says so."""
+    return answer.model_copy(update={"text": answer.text[: MAX_ANSWER_CHARS + 1]})
+
+
 def read_one(
     answer: ModelAnswer, key: str, adapter: TypeAdapter[ValueT]
 ) -> tuple[ValueT | None, tuple[str, ...]]:

@@ -15,6 +15,7 @@ from fallback_tier.batch.record import BatchRecord, kept_plan, latest_like
 from fallback_tier.batch.running import BatchRun, Watcher
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.inputs import Setup
+from fallback_tier.gates.journal.resume import check_judged_by
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import remove_leftovers
 from fallback_tier.installed import as_found, look_at, new_id, tags_of
@@ -77,6 +78,8 @@ class Desk:
         """
         services = self.services
         record = get_document(services.evidence, BatchRecord, digest)
+        now = services.configuration.recorded()
+        check_judged_by(record.setup.configuration, now, fix_id)
         remove_leftovers(services.configuration.state_dir)
         place = repository or record.repository
         settings = services.configuration.settings

@@ -19,6 +19,7 @@ from fallback_audit.ports import AuditReader, EvidenceStore
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.planning import RemediationPlan
+from fallback_tier.prompt.prose import without_secrets
 
 _STARTS = frozenset({FixStarted.__name__})
 
@@ -53,7 +54,7 @@ class BatchRecord(Frozen):
 def kept_plan(plan: RemediationPlan) -> dict[str, Any]:
     """The members of a BatchRecord that say what was planned."""
     bundles = {fix.ecosystem: fix.advisory for fix in plan.fixes}
-    return {"plan": plan.model_dump(mode="json"), "bundles": bundles}
+    return {"plan": without_secrets(plan).model_dump(mode="json"), "bundles": bundles}
 
 
 #: A part by what it is about: its ecosystem, and the advisories that it is to fix.

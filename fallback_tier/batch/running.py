@@ -40,6 +40,10 @@ class Watcher(Protocol):
         """What is waited for."""
         ...
 
+    def tell_of_proof(self, what: str, /) -> None:
+        """What is done before there are events: the proof that was given is tried."""
+        ...
+
 
 @dataclass(frozen=True)
 class BatchEnd:

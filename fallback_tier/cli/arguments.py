@@ -183,6 +183,12 @@ def add_proof(parser: "argparse.ArgumentParser") -> None:
         "--proof-timeout", type=_seconds, metavar="SECONDS", help="for one run (default: 120)"
     )
     judged.add_argument(
+        "--proof-end",
+        metavar="LINE",
+        help="the line that the proof prints once it has found no flaw: a script without a test runner "
+        "proves nothing unless it says so",
+    )
+    judged.add_argument(
         "--config",
         metavar="FILE",
         help="TOML with [[tool.fallback-tier.gates]], instead of the base commit's own",

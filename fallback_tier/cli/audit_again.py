@@ -9,6 +9,7 @@ from fallback_audit.checkpoints.checkpoint import Previous
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.writer import Checkpointer, gone_from
+from fallback_audit.checkpoints.written import Written
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import RecordBegunAgain
 from fallback_audit.ports import UPKEEP
@@ -30,7 +31,8 @@ def begin_again(arguments: argparse.Namespace) -> int:
     log = CheckpointLog(checkpoint_dir(folder, settings))
     gone_from(log, Keyring.load(keys_dir(settings)))  # before a store is made at a wrong path
     lost: list[Previous] = []
-    with closing(open_bare(folder, settings, guard=ContractGuard())) as store:
+    written = Written(ContractGuard())
+    with closing(open_bare(folder, settings, guard=written)) as store:
 
         def announce(gone: Previous) -> None:
             event = RecordBegunAgain(
@@ -45,7 +47,7 @@ def begin_again(arguments: argparse.Namespace) -> int:
         keys, named = keys_dir(settings), called(folder, settings)
         checkpointer = Checkpointer(store, log, keys, segments=store.segments, called=named)
         checkpointer.begin_again(announce)
-        signed = checkpointer.checkpoint()
+        signed = checkpointer.checkpoint(written.spans())
     size = signed.checkpoint.size if signed is not None else 0
     if arguments.json:
         print_json({"lost_size": lost[0].size, "lost_sha256": lost[0].sha256, "size": size})

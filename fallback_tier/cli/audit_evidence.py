@@ -70,14 +70,15 @@ def gc(arguments: argparse.Namespace) -> int:
             next_step="Give fewer days.",
         ) from error
     limits = Limits(older_than=older_than, max_bytes=arguments.max_bytes)
-    with PlanProgress(Console(stderr=True)) as shown, keeping(arguments) as kept:
+    dry_run = arguments.dry_run
+    with PlanProgress(Console(stderr=True)) as shown, keeping(arguments, dry_run=dry_run) as kept:
         done = Collector(
             kept.store,
             kept.history,
             kept.evidence,
             clock=lambda: now,
             progress=_told(shown, "collecting"),
-        ).collect(limits, by=arguments.by, reason=arguments.because, dry_run=arguments.dry_run)
+        ).collect(limits, by=arguments.by, reason=arguments.because, dry_run=dry_run)
     if arguments.json:
         print_json(done.model_dump(mode="json"))
         return exit_codes.OK

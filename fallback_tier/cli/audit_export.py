@@ -16,11 +16,10 @@ from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.errors import KeyringError
 from fallback_audit.exporting.export import Exporter
 from fallback_audit.exporting.importing import Target, import_export
-from fallback_audit.exporting.spool import Spool
 from fallback_audit.exporting.writing import Written
 from fallback_audit.files import sync_directory
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.audit_verify import STANDARD_INPUT, counting, opened, trusted
+from fallback_tier.cli.audit_verify import counting, trusted, unpacked
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.remediation import line, safe
@@ -71,7 +70,8 @@ def export_(arguments: argparse.Namespace) -> int:
 
 
 def import_(arguments: argparse.Namespace) -> int:
-    """Make a store of an export that verifies. Raises AuditIntegrityError, AuditStoreError."""
+    """Make a store of an export that verifies. Raises InputError for what is no export,
+    AuditIntegrityError, AuditStoreError."""
     settings, state = record(arguments), state_dir(arguments)
     if settings.database is not None:
         raise ConfigurationError(
@@ -79,13 +79,12 @@ def import_(arguments: argparse.Namespace) -> int:
             next_step="Leave --audit-store out, and name a new --state-dir.",
         )
     keyring = trusted(arguments)
-    name = "standard input" if arguments.file == STANDARD_INPUT else arguments.file
     target = Target(
         audit_db(state),
         CheckpointLog(checkpoint_dir(state, settings)),
         open_evidence(state, settings),
     )
-    with opened(arguments.file) as file, Spool(file, name, keyring.verifiers()) as spool:
+    with unpacked(arguments.file, keyring) as spool:
         source = exported_checkpoints(settings, keyring, *spool.notes())
         with counting(spool.head.last_seq) as bar:
             done = import_export(

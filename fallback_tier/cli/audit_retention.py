@@ -42,10 +42,11 @@ def redact(arguments: argparse.Namespace) -> int:
 
 def seal(arguments: argparse.Namespace) -> int:
     """Move old events to a file. Raises AuditStoreError, AuditIntegrityError, CheckpointError."""
-    with PlanProgress(Console(stderr=True)) as shown, keeping(arguments) as kept:
+    dry_run = arguments.dry_run
+    with PlanProgress(Console(stderr=True)) as shown, keeping(arguments, dry_run=dry_run) as kept:
         sealer = _sealer(kept, shown)
         done, choice = None, sealer.choose(arguments.before)
-        if not arguments.dry_run:
+        if not dry_run:
             done = sealer.seal(
                 arguments.before, kept.covered, by=arguments.by, reason=arguments.because
             )

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.errors import AuditStoreError, KeyringError
+from fallback_audit.errors import AuditStoreError, KeyringError, NotAnExportError
 from fallback_audit.exporting.proved import verify_fix
 from fallback_audit.exporting.reading import MAGIC
 from fallback_audit.exporting.spool import Spool
@@ -99,6 +99,20 @@ def opened(name: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
+def unpacked(name: str, keyring: Keyring) -> Iterator[Spool]:
+    """The export in this file, or on standard input. Raises InputError: it is none; AuditIntegrityError:
+    it is cut or malformed."""
+    shown = "standard input" if name == STANDARD_INPUT else name
+    with opened(name) as file:
+        try:
+            spool = Spool(file, shown, keyring.verifiers())
+        except NotAnExportError as error:
+            raise InputError(error.problem, next_step=error.next_step) from error
+        with spool:
+            yield spool
+
+
+@contextmanager
 def counting(total: int | None) -> Iterator[Progress]:
     """A bar on standard error, on a terminal only."""
     console = Console(stderr=True)
@@ -163,9 +177,10 @@ def _export(arguments: argparse.Namespace, name: str) -> VerificationReport:
             next_step="Leave it out.",
         )
     keyring = trusted(arguments)
-    shown = "standard input" if name == STANDARD_INPUT else name
-    with opened(name) as file, Spool(file, shown, keyring.verifiers()) as spool:
-        source = exported_checkpoints(record(arguments), keyring, *spool.notes(), *_kept(arguments))
+    with unpacked(name, keyring) as spool:
+        source = exported_checkpoints(
+            record(arguments), keyring, *spool.notes(), extra=_kept(arguments)
+        )
         if spool.head.fix_id is not None:
             return verify_fix(spool, source, with_evidence=not arguments.no_evidence)
         evidence = spool.evidence if spool.has_evidence and not arguments.no_evidence else None

@@ -9,10 +9,12 @@ from fallback_tier.batch.part import Part, merged
 from fallback_tier.batch.running import BatchEnd
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix import document, exit_code, report_end, report_patch, report_record
-from fallback_tier.cli.handover import Landed
+from fallback_tier.cli.output import print_json
 from fallback_tier.cli.plan import exit_code as plan_exit_code
 from fallback_tier.cli.plan import show_rest
 from fallback_tier.cli.remediation import line, safe, show_left
+from fallback_tier.fix.delivery import Landed
+from fallback_tier.fix.ends import SeveralFixes
 from fallback_tier.gates.result import WithPatch
 from fallback_tier.handover.headline import headline
 from fallback_tier.planning import RemediationPlan
@@ -40,6 +42,17 @@ def combined_exit_code(planned: RemediationPlan, parts: Sequence[Part]) -> int:
         exit_codes.OK,
     )
     return next((code for code in order if code in codes), exit_codes.NOT_AFFECTED)
+
+
+def finish_several(fixed: SeveralFixes, *, has_model: bool, as_json: bool) -> int:
+    """Report the end; returns the exit code."""
+    end, ends, landed = fixed.end, fixed.advisories, fixed.landed
+    code = combined_exit_code(end.planned, end.parts)
+    if as_json:
+        print_json(batch_document(end, ends, landed, code=code))
+    else:
+        report_batch(end, ends, landed, Console(), has_model=has_model)
+    return code
 
 
 def batch_document(

@@ -26,9 +26,10 @@ from fallback_plugins.solved_examples.store import StoredExample
 from fallback_tier.advisory import Advisory, load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.examples import open_store, shows_secret
-from fallback_tier.cli.options import advisories, record, state_dir
+from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.errors import ConfigurationError, InputError
+from fallback_tier.fix.given import advisories_at
 from fallback_tier.gates.judges.committed import CommittedFiles
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.trees.isolation import inspect_repository
@@ -116,7 +117,7 @@ def influenced(arguments: argparse.Namespace) -> int:
 
 
 def _by_id(arguments: argparse.Namespace) -> dict[str, Advisory]:
-    given = advisories(arguments).advisories
+    given = advisories_at([Path(path) for path in arguments.advisory]).advisories
     return {name: advisory for advisory in given for name in (*advisory.aliases, advisory.id)}
 
 

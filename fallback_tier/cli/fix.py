@@ -6,17 +6,17 @@ from pathlib import Path
 from rich.console import Console
 
 from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason
-from fallback_tier.advisory import Advisory, AdvisorySet, load_advisory
+from fallback_tier.advisory import AdvisorySet
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.handover import Landed, Put, hand_over, setup_of
-from fallback_tier.cli.options import advisories, configuration
+from fallback_tier.cli.options import configuration
 from fallback_tier.cli.output import print_json, print_patch
-from fallback_tier.cli.progress import FixProgress
+from fallback_tier.cli.progress import OnTerminal
 from fallback_tier.cli.remediation import line, safe, show_remediation
 from fallback_tier.cli.usage import report_usage, usage_document
-from fallback_tier.errors import AdvisoryError, ConfigurationError
-from fallback_tier.gates.journal.holding import holding
-from fallback_tier.gates.journal.inputs import Setup
+from fallback_tier.fix.delivery import Delivery, Landed
+from fallback_tier.fix.ends import Fixed, OneFix
+from fallback_tier.fix.fixer import Fixer, open_fixer
+from fallback_tier.fix.given import advisories_to_fix
 from fallback_tier.gates.judges.proof_given import PROOF
 from fallback_tier.gates.result import (
     Escalated,
@@ -26,115 +26,57 @@ from fallback_tier.gates.result import (
     Verified,
     WithPatch,
 )
-from fallback_tier.handover.delivery import deliver
 from fallback_tier.handover.headline import headline
-from fallback_tier.installed import look_at
 from fallback_tier.outcome import Applied
 from fallback_tier.patch.diff import new_files
-from fallback_tier.repo import RepoContext
-from fallback_tier.wiring import Services, open_services
-from fallback_tier.wiring.gates import check_proofs
+from fallback_tier.wiring import Services
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fix, prove, deliver, report. The exit code says how it ended."""
-    given = _given(arguments)
-    about = {name for advisory in given.advisories for name in advisory.ecosystems}
-    with open_services(configuration(arguments), ecosystems=about) as services:
-        return run_with(given, services, arguments)
+    given = advisories_to_fix([Path(path) for path in arguments.advisory])
+    watch = OnTerminal(quiet=arguments.json)
+    with open_fixer(configuration(arguments), given, watch) as fixer:
+        return run_with(given, fixer, arguments)
 
 
-def run_with(given: AdvisorySet, services: Services, arguments: argparse.Namespace) -> int:
-    """One advisory goes down the whole chain; several are planned together."""
-    if len(given.advisories) == 1 and not given.findings:
-        services.plugin_for(given.advisories[0])  # an ecosystem that nobody serves: bad input
-    settings = services.configuration.settings
-    repo = look_at(Path(arguments.repository), services.clients, settings)
-    only = _only_one(given, repo, services)
-    if only is None:
-        if arguments.resume is not None:
-            raise ConfigurationError(
-                "--resume goes on with the fix of one advisory, and several are given here.",
-                next_step="Give the advisory that the fix began with.",
-            )
-        if services.configuration.proof is not None:
-            raise ConfigurationError(
-                "--proof shows one advisory's flaw in one ecosystem, and this is about several.",
-                next_step="Fix that advisory alone with --proof, then the others.",
-            )
-        from fallback_tier.cli.fix_several import fix_several
-
-        return fix_several(given, repo, services, arguments)
-    if given.skipped and not arguments.json:
+def run_with(given: AdvisorySet, fixer: Fixer, arguments: argparse.Namespace) -> int:
+    """The same with a fixer that is there already."""
+    as_json = arguments.json
+    task = fixer.task(given, Path(arguments.repository))
+    if task.one is not None and given.skipped and not as_json:
         from fallback_tier.cli.plan import show_unused
 
         show_unused(Console(stderr=True), given)
-    return _fix_one(only, repo, services, arguments)
+    where = delivery_of(arguments)
+    fixed = (
+        task.resume(arguments.resume, where) if arguments.resume is not None else task.run(where)
+    )
+    return finish(fixed, fixer.services, as_json=as_json)
 
 
-def _given(arguments: argparse.Namespace) -> AdvisorySet:
-    """All that --advisory names; one record that names only commits is for the package's own source."""
-    try:
-        return advisories(arguments)
-    except AdvisoryError:
-        if len(arguments.advisory) > 1:
-            raise
-        try:
-            return AdvisorySet(advisories=(load_advisory(Path(arguments.advisory[0])),))
-        except AdvisoryError:
-            pass
-        raise
+def delivery_of(arguments: argparse.Namespace) -> Delivery:
+    """Where the options say that a proved patch goes."""
+    output, report = arguments.output, arguments.report
+    return Delivery(
+        dry_run=arguments.dry_run,
+        output=Path(output) if output else None,
+        commit=arguments.commit,
+        report=Path(report) if report else None,
+    )
 
 
-def _only_one(given: AdvisorySet, repo: RepoContext, services: Services) -> Advisory | None:
-    """The one advisory to fix, narrowed to the one ecosystem that it concerns here; None: several."""
-    if len(given.advisories) != 1 or given.findings:
-        return None
-    concerned = services.concerned(given.advisories[0], repo)
-    return concerned[0] if len(concerned) == 1 else None
+def finish(fixed: Fixed, services: Services, *, as_json: bool) -> int:
+    """Report the end; returns the exit code."""
+    if not isinstance(fixed, OneFix):
+        from fallback_tier.cli.batch_report import finish_several
 
-
-def _fix_one(
-    advisory: Advisory, repo: RepoContext, services: Services, arguments: argparse.Namespace
-) -> int:
-    setup = setup_of(arguments, [advisory.id], repo, services.clients)
-    if arguments.resume is not None:
-        from fallback_tier.cli.resume import go_on
-
-        fix_id = arguments.resume
-        return go_on(fix_id, advisory, repo.root, services, setup, as_json=arguments.json)
-    inputs = services.inputs_on(repo, advisory, fix_id=repo.fix_id)
-    with holding(services.configuration.state_dir, inputs.repo_ctx.fix_id):
-        with FixProgress(Console(stderr=True, quiet=arguments.json)) as progress:
-            runner = services.gate_runner(
-                advisory, progress, setup, repo=inputs.repo_ctx, tell=progress.tell
-            )
-            check_proofs(runner, inputs, progress.tell_of_proof)
-            result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
-        repo = inputs.repo_ctx
-        return finish(result, advisory, repo, services, setup, deliver, as_json=arguments.json)
-
-
-def finish(
-    result: FixResult,
-    advisory: Advisory,
-    repo: RepoContext,
-    services: Services,
-    setup: Setup,
-    put: Put,
-    *,
-    as_json: bool,
-) -> int:
-    """Deliver a proved patch and report the end; returns the exit code. ``put`` as ``hand_over`` says."""
-    landed = Landed()
-    if isinstance(result, WithPatch):
-        fixed = [(result, advisory)]
-        landed = hand_over(fixed, result.application, repo, services, setup, put)
-    code = exit_code(result)
+        return finish_several(fixed, has_model=services.has_model, as_json=as_json)
+    code = exit_code(fixed.result)
     if as_json:
-        print_json({**document(result), **landed.document(), "exit_code": code})
+        print_json({**document(fixed.result), **fixed.landed.document(), "exit_code": code})
     else:
-        report(result, Console(), landed)
+        report(fixed.result, Console(), fixed.landed)
     return code
 
 

@@ -90,7 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
     what = "the solved-example memory"
     commands.add_parser("examples", help=what, verbs=_later("examples_parser"))
     what = "measure what the tier is made of"
-    commands.add_parser("eval", help=what, verbs=_later("evaluate_parser"))
+    commands.add_parser("eval", help=what, verbs=_evaluations)
     _add_local_model(commands)
     demo = commands.add_parser("demo", help="fix real vulnerabilities and show the audit trail")
     demo.add_argument("--keep", metavar="DIR", help="keep repositories and audit trail in DIR")
@@ -203,6 +203,23 @@ def _later(module: str) -> "Callable[[argparse.ArgumentParser], None]":
     return add
 
 
+def _evaluations(parser: argparse.ArgumentParser) -> None:
+    """The evaluations are in the source tree alone (ADR-0062): the command says so elsewhere."""
+    try:
+        module = import_module("fallback_eval.cli.parser")
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("fallback_eval"):
+            raise
+        parser.description = (
+            "The evaluations are part of the source tree. In a checkout of it:\n"
+            "make setup && .venv/bin/fallback-tier eval --help"
+        )
+        parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+        parser.set_defaults(handler="fallback_tier.cli.evaluate:not_here")
+    else:
+        module.add_verbs(parser)
+
+
 def _add_subject(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("repository", metavar="REPO", help="a clean git checkout")
     parser.add_argument(
@@ -247,8 +264,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, AuditIntegrityError):
             return TRAIL_BROKEN
         return BAD_INPUT if isinstance(error, InputError | RequestError) else ENVIRONMENT
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        from fallback_tier.cli.output import notes_of
+
         sys.stderr.write("\ninterrupted; the repository is as it was\n")
+        sys.stderr.writelines(f"  next: {note}\n" for note in notes_of(stop))
         return 130
     except BrokenPipeError:
         # The reader (head, less) has gone: stop quietly, and keep Python from complaining at exit.

@@ -8,10 +8,9 @@ from typing import Any
 from pydantic import SecretStr
 
 from fallback_audit.vocabulary import AffectedCode, LadderStep
-from fallback_tier.advisory import AdvisorySet, load_advisories
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.proof_options import gates_of, proof_of
-from fallback_tier.errors import AdvisoryError, ConfigurationError
+from fallback_tier.errors import ConfigurationError
 from fallback_tier.folders import users_folder
 from fallback_tier.limits import (
     MAX_BEAM_WIDTH,
@@ -66,19 +65,6 @@ def record(arguments: argparse.Namespace) -> RecordSettings:
         on_violation=OnViolation(getattr(arguments, "on_violation", OnViolation.REFUSE)),
         keep_prompts=getattr(arguments, "keep_prompts", False),
     )
-
-
-def advisories(arguments: argparse.Namespace) -> AdvisorySet:
-    """All that --advisory names. Raises AdvisoryError where something was given, and none of it can
-    be used; an empty report is fine."""
-    given = load_advisories([Path(path) for path in arguments.advisory])
-    if given.skipped and not (given.advisories or given.findings):
-        first = given.skipped[0]
-        raise AdvisoryError(
-            f"Nothing that --advisory names can be used: {first.source}: {first.reason}",
-            next_step="Give an OSV record, a folder of them, or a scanner's report.",
-        )
-    return given
 
 
 def settings(arguments: argparse.Namespace) -> Settings:

@@ -29,14 +29,21 @@ def print_patch(diff: str) -> None:
 
 
 def print_error(error: Exception, *, as_json: bool) -> None:
-    """The problem and the next step. With ``--json`` also as an object on standard output."""
+    """The problem and the next step, what was noted on its way among them (``notes_of``). With ``--json``
+    also as an object on standard output."""
     if not isinstance(error, FallbackError):
         problem, next_step, code = str(error), "", "error"
     else:
         problem, next_step, code = error.problem, error.next_step, error.code
+    next_step = " ".join(filter(None, (next_step, *notes_of(error))))
     if as_json:
         print_json({"error": {"code": code, "problem": problem, "next_step": next_step}})
     # They may name what an advisory, a file or a client says.
     sys.stderr.write(f"fallback-tier: {visible(problem, lines=True)}\n")
     if next_step:
         sys.stderr.write(f"  next: {visible(next_step, lines=True)}\n")
+
+
+def notes_of(error: BaseException) -> tuple[str, ...]:
+    """What was added on the way (PEP 678), such as how a fix that it stopped goes on."""
+    return tuple(getattr(error, "__notes__", ()))

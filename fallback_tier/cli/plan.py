@@ -5,7 +5,7 @@ repository, and there is no record in the audit trail: a plan proves nothing, so
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -14,9 +14,9 @@ from rich.text import Text
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import advisories, settings
+from fallback_tier.cli.options import settings
 from fallback_tier.cli.output import print_json
-from fallback_tier.cli.progress import PlanProgress
+from fallback_tier.cli.progress import OnTerminal
 from fallback_tier.cli.remediation import (
     change,
     how,
@@ -28,12 +28,9 @@ from fallback_tier.cli.remediation import (
     show_notes,
     why_not_cheaper,
 )
-from fallback_tier.execution import ClientRunner
-from fallback_tier.installed import clients_and_plugins, look_at, tags_of
-from fallback_tier.planning import EcosystemPlan, RemediationPlan, parts, plan
-from fallback_tier.ports import EcosystemPlugin
-from fallback_tier.repo import RepoContext
-from fallback_tier.wiring.places import check_caches
+from fallback_tier.fix.given import advisories_at
+from fallback_tier.fix.planning import plan_fixes
+from fallback_tier.planning import EcosystemPlan, RemediationPlan
 
 #: Inputs left out and findings in code that are listed; JSON has them all.
 MAX_LISTED = 10
@@ -43,20 +40,11 @@ COLUMNS = ("manifest", "package", "from → to", "step", "proof", "advisories")
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan, print. The exit code says whether all of it can be done."""
-    given = advisories(arguments)
-    clients, plugins = clients_and_plugins()
-    repo = look_at(Path(arguments.repository), clients, settings(arguments))
-    if not (arguments.no_resolve or arguments.offline):  # else a client may not be needed at all
-        check_clients(given, repo, clients, plugins)
-    errors = Console(stderr=True, quiet=arguments.json)
-    with PlanProgress(errors) as progress:
-        planned = plan(
-            given,
-            repo,
-            plugins,
-            resolve=not arguments.no_resolve,
-            tags=tags_of(repo, clients),
-            observe=progress,
+    given = advisories_at([Path(path) for path in arguments.advisory])
+    repository, chosen = Path(arguments.repository), settings(arguments)
+    with OnTerminal(quiet=arguments.json).planning() as progress:
+        planned = plan_fixes(
+            given, repository, chosen, resolve=not arguments.no_resolve, observe=progress
         )
     code = exit_code(planned)
     if arguments.json:
@@ -64,18 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         show(planned, Console())
     return code
-
-
-def check_clients(
-    given: AdvisorySet,
-    repo: RepoContext,
-    clients: ClientRunner,
-    plugins: Mapping[str, EcosystemPlugin],
-) -> None:
-    """Can the clients that are about to run write their caches? Raises StateFolderError."""
-    about = {name for advisory in given.advisories for name in parts(advisory, repo, plugins)}
-    here = [name for name in about if plugins[name].manifests(repo.tracked_files)]
-    check_caches(clients, here, offline=repo.settings.offline)
 
 
 def exit_code(planned: RemediationPlan) -> int:

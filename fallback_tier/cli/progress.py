@@ -34,7 +34,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.vocabulary import GateStatus, PromptShape, Provenance
 from fallback_tier.attempt import DraftText, TierEvent
-from fallback_tier.cli.remediation import safe
+from fallback_tier.cli.remediation import line, safe
 from fallback_tier.gates.steps import StepKey
 
 #: The end of a draft that passes by beside the spinner: what fits on a line.
@@ -93,9 +93,8 @@ class FixProgress(Shown):
             self._status.update(f"attempt {event.attempt}: the model drafts … {shown}")
             return
         self._draft = ""
-        line = describe(event)
-        if line:
-            self._console.print(line, highlight=False)
+        if said := describe(event):
+            self._console.print(said, highlight=False)
 
     def tell_of_proof(self, what: str) -> None:
         """Before a fix has any events, its proof may take its time."""
@@ -104,6 +103,25 @@ class FixProgress(Shown):
     def tell(self, what: str) -> None:
         """What takes its time for a reason that no event has."""
         self._console.print(f"  [dim]note[/]       {safe(what)}", highlight=False)
+
+
+class OnTerminal:
+    """A ``Watch``: on standard error, while it lasts."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._console = Console(stderr=True, quiet=quiet)
+
+    def fixing(self) -> "FixProgress":
+        """The attempts and gates of one fix."""
+        return FixProgress(self._console)
+
+    def planning(self) -> "PlanProgress":
+        """The making of a plan."""
+        return PlanProgress(self._console)
+
+    def note(self, what: str, /) -> None:
+        """A sentence before or between."""
+        line(self._console, safe(what))
 
 
 class PlanProgress(Shown):

@@ -13,7 +13,7 @@ from fallback_tier.limits import MAX_FILE_BYTES
 def proof_of(arguments: argparse.Namespace) -> Proof | None:
     """The proof that the options describe. Raises ConfigurationError, ProofError."""
     if arguments.proof is None:
-        for option in ("proof_file", "proof_timeout"):
+        for option in ("proof_file", "proof_timeout", "proof_end"):
             if getattr(arguments, option):
                 raise ConfigurationError(
                     f"--{option.replace('_', '-')} says something of a proof, and none is given.",
@@ -29,7 +29,8 @@ def proof_of(arguments: argparse.Namespace) -> Proof | None:
                 next_step="Say where it goes: --proof-file PATH=PLACE.",
             )
         files[place] = _content(source)
-    return Proof(_words(arguments.proof), files, arguments.proof_timeout or PROOF_TIMEOUT_S)
+    timeout_s = arguments.proof_timeout or PROOF_TIMEOUT_S
+    return Proof(_words(arguments.proof), files, timeout_s, arguments.proof_end or "")
 
 
 def gates_of(arguments: argparse.Namespace) -> tuple[GateSettings, ...] | None:

@@ -2,6 +2,7 @@
 
 import os
 
+from fallback_tier.cli.output import notes_of
 from fallback_tier.errors import FallbackError
 
 #: In the environment: a defect is shown as Python shows it.
@@ -13,11 +14,12 @@ _QUOTED = 300
 
 def explained(error: Exception) -> FallbackError:
     """What to tell of it. Raises the error itself where it is a defect and somebody looks for those."""
-    if isinstance(error, OSError):
-        return _system_error(error)
-    if os.environ.get(TRACEBACK):
+    if not isinstance(error, OSError) and os.environ.get(TRACEBACK):
         raise error
-    return _defect(error)
+    said = _system_error(error) if isinstance(error, OSError) else _defect(error)
+    for note in notes_of(error):
+        said.add_note(note)
+    return said
 
 
 def _system_error(error: OSError) -> FallbackError:

@@ -19,11 +19,11 @@ from fallback_plugins.solved_examples import ExampleStore, load_jsonl
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix import report
-from fallback_tier.cli.handover import Landed
 from fallback_tier.cli.progress import FixProgress
 from fallback_tier.demo.cassette import recorded_nonces, replayed_author
 from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, shipped
 from fallback_tier.execution import ClientRunner
+from fallback_tier.fix.delivery import Landed
 from fallback_tier.gates.judges.proof_given import Proof
 from fallback_tier.gates.result import Verified
 from fallback_tier.gates.running.clients import SubprocessClients

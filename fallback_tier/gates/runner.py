@@ -30,6 +30,7 @@ from fallback_tier.gates.decision import Ask, Failure, decide, told
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.journal.recording import FixRecord, Observer
 from fallback_tier.gates.journal.resume import TakenUp
+from fallback_tier.gates.journal.stopped import resumable
 from fallback_tier.gates.judges.applies import judge_application
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
@@ -37,13 +38,7 @@ from fallback_tier.gates.trees.own_cache import cache_of_its_own, forget_cache
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.limits import MAX_RECIPE_CANDIDATES
-from fallback_tier.outcome import (
-    Applied,
-    AttemptSummary,
-    NotApplicable,
-    RecipeSelection,
-    Selected,
-)
+from fallback_tier.outcome import Applied, AttemptSummary, NotApplicable, RecipeSelection, Selected
 from fallback_tier.ports import OffersCandidates
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.repo import RepoContext
@@ -134,9 +129,10 @@ class GateRunner:
 
     def _to_the_end(self, fix: "_Fix", state: FixState) -> FixResult:
         try:
-            while (key := next_step(state, self.gate_names)) is not None:
-                self.observe(key)
-                state = fix.step(key, state)
+            with resumable(fix.record.scope.fix_id):
+                while (key := next_step(state, self.gate_names)) is not None:
+                    self.observe(key)
+                    state = fix.step(key, state)
         finally:
             fix.close()
         if state.result is None:

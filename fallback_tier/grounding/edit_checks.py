@@ -11,6 +11,8 @@ from fallback_tier.errors import EditError, RepositoryError
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.patch.creation import creation_reason, text_reason
 from fallback_tier.patch.edits import new_file_text, replace_in_plan
+from fallback_tier.patch.judging import Judging
+from fallback_tier.patch.plain_text import misread_reason
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.prompt.redact import redact_secrets
@@ -54,14 +56,15 @@ def edit_problems(
 
     The first problem of each edit, all in order on the texts that the ones before leave. Only where
     there is none: a file that parsed, and with the edits doesn't (code in another language, an
-    unclosed brace). ``may_make_files``: an edit without ``old`` makes a new one.
+    unclosed brace), or whose new lines are not what they are taken for (``plain_text``).
+    ``may_make_files``: an edit without ``old`` makes a new one.
     """
     if len(edits) > MAX_EDITS:
         return (
             f"The plan has {len(edits)} edits; the limit is {MAX_EDITS}: keep the essential ones.",
         )
     size = sum(len(edit.old.encode()) + len(edit.new.encode()) for edit in edits)
-    texts = _Texts(repo, plugin, may_make_files)
+    texts = _Texts(repo, plugin, may_make_files, Judging.of(repo))
     found = [
         f"Edit {number}: {problem}"
         for number, edit in enumerate(edits, start=1)
@@ -77,7 +80,9 @@ def edit_problems(
 
 @dataclass
 class _File:
-    before: str
+    """``before`` None: it is new."""
+
+    before: str | None
     after: str
     edits: list[int] = field(default_factory=list)
 
@@ -89,6 +94,7 @@ class _Texts:
     repo: RepoContext
     plugin: EcosystemPlugin
     may_make_files: bool
+    judging: Judging
     files: dict[str, _File] = field(default_factory=dict)
 
     def apply(self, number: int, edit: SearchReplace) -> str | None:
@@ -134,11 +140,12 @@ class _Texts:
             return f"{name} may not be made: {reason}. Edit a file that the prompt shows instead."
         problem = _texts(edit)
         if problem is None:
-            self.files[edit.path] = _File("", new_file_text(edit), [number])
+            self.files[edit.path] = _File(None, new_file_text(edit), [number])
         return problem
 
     def broken(self) -> list[str]:
-        """The files that the edits leave with a syntax error which they didn't have."""
+        """The files that the edits leave with a syntax error which they didn't have, or with lines that
+        don't read as they run."""
         return [
             problem
             for path, file in self.files.items()
@@ -161,7 +168,7 @@ class _Texts:
             path in self.repo.manifests or self.plugin.editable_keys(path) is not None
         ):
             reason = "it is a dependency manifest (use dependency_bump or override)"
-        return reason
+        return reason or self.judging.reason(path)
 
 
 def _texts(edit: SearchReplace) -> str | None:
@@ -179,15 +186,16 @@ def _texts(edit: SearchReplace) -> str | None:
 
 
 def _broken(path: str, file: _File) -> str | None:
-    line = _error_line(file.after, path)
-    if line is None or _error_line(file.before, path) is not None:
-        return None
-    lines = file.after.split("\n")
-    shown = lines[min(line, len(lines)) - 1].strip()
     *others, last = file.edits
     which = (
         f"Edits {', '.join(map(str, others))} and {last} leave" if others else f"Edit {last} leaves"
     )
+    line = _error_line(file.after, path)
+    if line is None or _error_line(file.before or "", path) is not None:
+        why = misread_reason(path, file.before, file.after)
+        return why and f"{which} {quoted(path)} with text that does not read as it runs: {why}."
+    lines = file.after.split("\n")
+    shown = lines[min(line, len(lines)) - 1].strip()
     return (
         f"{which} {quoted(path)} with a syntax error at line {line}: {quoted(shown)}. Send code in the"
         " file's language that is complete in itself."

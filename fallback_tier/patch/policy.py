@@ -52,7 +52,7 @@ _CI = Place(
     " .teamcity .semaphore .tekton .woodpecker .drone .ci .jenkins",
     files=".gitlab-ci* azure-pipelines* jenkinsfile* .travis.y*ml .drone.* .woodpecker.y*ml"
     " .cirrus.* bitbucket-pipelines.y*ml appveyor.y*ml .appveyor.y*ml cloudbuild.* buildspec*.y*ml"
-    " wercker.y*ml codemagic.y*ml codecov.y*ml .codecov.y*ml",
+    " wercker.y*ml codemagic.y*ml codecov.y*ml .codecov.y*ml action.y*ml",
 )
 _GIT = Place(
     "it steers git itself (attributes, ignores, modules, hooks)",
@@ -71,8 +71,11 @@ _HOOKS = Place(
 _BUILD = Place(
     "it decides how the project is built or checked, and with that what the gates prove",
     files="makefile gnumakefile *.mk justfile taskfile.y*ml rakefile gruntfile.* gulpfile.*"
-    " noxfile.py dodo.py tsconfig*.json jsconfig.json babel.config.* .babelrc*"
-    " vite.config.* mypy.ini .mypy.ini pyrightconfig.json",
+    " noxfile.py dodo.py tsconfig*.json jsconfig.json babel.config.* .babelrc* .swcrc"
+    " vite.config.* webpack.*.* rollup.*.* rspack.config.* esbuild.config.* tsup.config.* metro.config.*"
+    " binding.gyp *.gyp *.gypi cmakelists.txt *.cmake meson.build hatch_build.py"
+    " pdm_build.py versioneer.py mypy.ini .mypy.ini pyrightconfig.json ruff.toml .ruff.toml .flake8"
+    " pylintrc .pylintrc eslint.config.* .eslintrc* .eslintignore biome.json*",
 )
 _OURS = Place(
     "it says which gates of the project's own a fix is put to",
@@ -87,13 +90,13 @@ _TESTS = Place(
     "it is a test or test configuration; a fix is judged by the tests of the base commit",
     folders="tests test __tests__ spec specs e2e __mocks__ __snapshots__",
     files="test_*.py *_test.py *_tests.py tests.py test.py conftest.py pytest.ini .pytest.ini"
-    " pytest.toml .pytest.toml tox.ini .coveragerc"
+    " pytest.toml .pytest.toml tox.ini tox.toml .coveragerc"
     + "".join(
         f" *.test.{js} *.tests.{js} *.spec.{js} *-test.{js} *_test.{js} *-spec.{js} *_spec.{js}"
         f" test-*.{js} test.{js} tests.{js} spec.{js}"
         for js in ("js", "cjs", "mjs", "jsx", "ts", "cts", "mts", "tsx")
     )
-    + " *.snap jest.config.* jest.setup.* jest-*.config.* vitest.config.* vitest.setup.*"
+    + " *.snap setuptests.* jest.config.* jest.setup.* jest-*.config.* vitest.config.* vitest.setup.*"
     " vitest.workspace.* karma.conf* .mocharc* mocha.opts ava.config.* .nycrc* nyc.config.*"
     " playwright.config.* cypress.config.* cypress.json .taprc .c8rc*",
 )
@@ -129,6 +132,11 @@ def forbidden_reason(path: str) -> str | None:
     if _TESTS.holds(components) and recipe_only_reason(path) is None:
         return _TESTS.reason
     return None
+
+
+def is_test(path: str) -> bool:
+    """Is it, by its place or name, a test, its data, or a test runner's configuration?"""
+    return _TESTS.holds(components_of(path))
 
 
 def recipe_only_reason(path: str) -> str | None:

@@ -23,6 +23,11 @@ _HIDDEN_RUN = re.compile(f"\\x1b\\[[0-?]*[ -/]*[@-~]|[{_RANGES}]")
 _CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n")
 
 
+def is_hidden(character: str) -> bool:
+    """Is this one of the hidden characters?"""
+    return _HIDDEN.match(character) is not None
+
+
 def show_hidden(text: str) -> str:
     """Every hidden character as ``<U+202E>``; nothing is dropped, and nothing shrinks."""
     return text if _is_plain(text) else _HIDDEN.sub(_code_point, text)

@@ -56,11 +56,12 @@ _HIDING = {
     "styled_letters": r"[\x{ff21}-\x{ff5a}\x{1d400}-\x{1d7ff}]",
 }
 
-_CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n\r")
+#: Bytes of controls, and of whatever is not ASCII.
+_DROPPED = bytes(code for code in (*range(32), *range(127, 256)) if code not in b"\t\n\r")
 
 #: Up to this many terminal sequences are cut out of words; beyond, only their first byte is.
-#: A text with more is flagged as ``terminal_escape`` anyway, and cutting them costs 35 ms a MB.
-_MAX_SEQUENCES_CUT = 20_000
+#: A text with more is flagged as ``terminal_escape`` anyway, and cutting them all costs 35 ms a MB.
+_MAX_SEQUENCES_CUT = 5_000
 
 
 def scan(data: bytes) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ def _bare(data: bytes) -> bytes:
     """ASCII only, without controls: words that hidden characters had split are whole again."""
     if b"\x1b" in data and data.count(b"\x1b") <= _MAX_SEQUENCES_CUT:
         data = _sequences().sub(b"", data)
-    return data.decode("utf-8").encode("ascii", "ignore").translate(None, _CONTROLS)
+    return data.translate(None, _DROPPED)
 
 
 def _matches(group: str, data: bytes) -> set[str]:

@@ -6,7 +6,10 @@ complete: a secret without a format, a name or an entry in ``known`` is a word l
 
 import json
 import re
+from binascii import a2b_base64
+from bisect import bisect_right
 from functools import cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -22,9 +25,9 @@ MIN_KNOWN_CHARS = 6
 #: Versions and version ranges (``"jsonwebtoken": "^9.0.0-beta.1"``) are not secrets.
 _VERSION = re.compile(rb"(?:npm:\S+@)?[\^~<>=!v ]*\d+(?:\.(?:\d+|[xX*]))+")
 #: What stands behind the shell's working folder: ``"$PWD:./bin:$PATH"`` gives no password its value.
-_WORKING_FOLDER = re.compile(rb"\$(?:(?:OLD)?PWD|\{(?:OLD)?PWD\}):\Z")
-_WORKING_FOLDER_BYTES = len("${OLDPWD}:")
-_PATHS = re.compile(rb"\.{0,2}/[\w./@-]*(?::[\w./@-]*)*")
+_WORKING_FOLDER = re.compile(rb"\$(?:(?:OLD)?PWD|\{(?:OLD)?PWD\})[\"']?:\Z")
+_WORKING_FOLDER_BYTES = len("${OLDPWD}':")
+_PATHS = re.compile(rb"[\w.@-]*/[\w./@-]*(?::[\w./@-]*)*")
 #: Code without quotes: a dotted or called name (``process.env.TOKEN_2``, ``config.token1``) …
 _DOTTED_NAME = re.compile(rb"[A-Za-z_]\w*(?:[.?]+[A-Za-z_]\w*)+")
 #: … or a plain one (``token_v2``, ``sha256``).
@@ -35,6 +38,22 @@ _ABOUT = re.compile(rb"(?:new|old|current|your|user)?[-_]?(?:pass(?:word|wd|phra
 _LETTER, _DIGIT, _MARK = (re.compile(c) for c in (rb"[A-Za-z]", rb"[0-9]", rb"[!#%^*?@~+=/\\]"))
 #: Paths and plain addresses, often the value of a key such as ``tokenUrl``.
 _PATH = re.compile(rb"(?:https?:/)?\.{0,2}/[\w./-]*[\w/]")
+
+
+#: A run of base64, over several lines where it is broken into such. ``re``, since google-re2 takes ten
+#: times as long for each of many; nothing in it is tried twice.
+_BASE64 = r"[0-9A-Za-z+/_-]"
+_ON = r"[ \t]*+\r?\n[ \t]*+"
+_RUN = re.compile(
+    rf"(?<!{_BASE64}){_BASE64}{{24,}}+(?:{_ON}{_BASE64}{{24,}}+)*+"
+    rf"(?:(?:{_ON}{_BASE64}{{1,23}}+)?={{1,2}})?".encode()
+)
+#: Text in what base64 says, long enough to name a secret; of random bytes one in 10**7 has so much.
+_SAID = re.compile(rb"[\t\n\r -~]{16,}")
+#: What base64 says may be base64 again, as a file in a secret of Kubernetes; each layer may be three
+#: times as long as the one before, since no run tells where it begins.
+_LAYERS = 2
+_URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
 class _CompiledRule(NamedTuple):
@@ -65,7 +84,7 @@ def excerpt(text: str, limit: int, known: frozenset[str] = frozenset()) -> str:
     return safe if len(safe) <= limit else safe[: limit - 1] + "…"
 
 
-def _redact(text: str, known: frozenset[str]) -> tuple[str, int]:
+def _redact(text: str, known: frozenset[str], layers: int = _LAYERS) -> tuple[str, int]:
     data = text.encode("utf-8", "surrogatepass")
     count = 0
     for value in _spellings(known):
@@ -74,6 +93,9 @@ def _redact(text: str, known: frozenset[str]) -> tuple[str, int]:
             data, count = data.replace(value, _stand_in(value)), count + found
     for rule in _rules():
         data, found = _replace(rule, data)
+        count += found
+    if layers:
+        data, found = _replace_encoded(data, known, layers - 1)
         count += found
     return data.decode("utf-8", "surrogatepass"), count
 
@@ -99,6 +121,8 @@ def _replace(rule: _CompiledRule, data: bytes) -> tuple[bytes, int]:
         # The group is found in the few bytes of the match: re2 with groups is four times slower.
         lead = rule.lead.match(data, start, stop)
         start, stop = lead.end() if lead else start, stop - rule.tail_bytes
+        while rule.tail_bytes and data[stop - 1 : stop] == b"\\":
+            stop -= 1
         if rule.judge is Judge.BARE and (
             data[stop : stop + 1] in (b"(", b"[") or _is_below_working_folder(data, start, stop)
         ):
@@ -113,6 +137,34 @@ def _replace(rule: _CompiledRule, data: bytes) -> tuple[bytes, int]:
 def _is_below_working_folder(data: bytes, start: int, stop: int) -> bool:
     before = data[max(0, start - _WORKING_FOLDER_BYTES) : start]
     return bool(_WORKING_FOLDER.search(before) and _PATHS.fullmatch(data, start, stop))
+
+
+def _replace_encoded(data: bytes, known: frozenset[str], layers: int) -> tuple[bytes, int]:
+    """Without those runs of base64 that say something secret: a token, a key, a file with a password."""
+    spans = [match.span() for match in _RUN.finditer(data)]
+    runs = [data[start:stop].translate(_URL_SAFE, b" \t\r\n=") for start, stop in spans]
+    lines: list[str] = []
+    places: list[int] = []  # of the run that says each line
+    # A run may begin with what belongs to something else, such as a folder's name.
+    for shift in range(4 if runs else 0):
+        # What is added says zeros, which are no text: no two runs say something together.
+        padded = [run[shift:] + b"A" * (8 - (len(run) - shift) % 4) for run in runs]
+        found = list(_SAID.finditer(a2b_base64(b"".join(padded))))
+        ends = list(accumulate(len(run) // 4 * 3 for run in padded)) if found else []
+        for said in found:
+            more = said[0].decode("ascii").split("\n")
+            lines += more
+            places += [bisect_right(ends, said.start())] * len(more)
+    # Redacted together, which leaves as many lines: one by one takes thirty times as long.
+    left = _redact("\n".join(lines), known, layers)[0].split("\n") if lines else []
+    pairs = zip(places, lines, left, strict=True)
+    secret = sorted({place for place, line, kept in pairs if kept != line})
+    pieces: list[bytes] = []
+    end = 0
+    for start, stop in (spans[place] for place in secret):
+        pieces += (data[end:start], _stand_in(data[start:stop]))
+        end = stop
+    return b"".join((*pieces, data[end:])), len(secret)
 
 
 def _stand_in(secret: bytes) -> bytes:
@@ -149,6 +201,15 @@ def _is_bare_literal(value: bytes) -> bool:
     )
 
 
+def _is_basic(value: bytes) -> bool:
+    """It says ``name:password``."""
+    try:
+        said = a2b_base64(value.translate(_URL_SAFE) + b"==")
+    except ValueError:
+        return False
+    return b":" in said and said.isascii() and said.decode("ascii").isprintable()
+
+
 def _is_mixed(value: bytes) -> bool:
     """Letters with digits or punctuation, long digits, or long mixed case: not a plain word."""
     if _LETTER.search(value) is None:
@@ -166,6 +227,7 @@ _JUDGES = {
     Judge.PLACE: _is_in_place,
     Judge.LITERAL: _is_literal,
     Judge.BARE: _is_bare_literal,
+    Judge.BASIC: _is_basic,
 }
 
 

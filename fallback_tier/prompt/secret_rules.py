@@ -8,9 +8,11 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 _ANSI = r"\x1b\[[0-?]*[ -/]*[@-~]"
+#: What strings and URLs have for a character: it may end in a letter, too.
+_ESCAPE = r"\\[abefnrtv]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9a-fA-F]{2}"
 #: Where a token may begin: not inside a word or a base64 run (a hash may contain "AKIA"),
 #: but right after a terminal's colour sequence, which ends in a letter.
-_EDGE = rf"{_ANSI}|[^0-9A-Za-z+/_-]"
+_EDGE = rf"(?:{_ANSI}|{_ESCAPE}|[^0-9A-Za-z+/_-])"
 
 _TOKENS = (
     r"sk-(?:ant|proj|svcacct|admin|or|lf)-[\w-]{8,}",  # Anthropic, OpenAI, OpenRouter, Langfuse
@@ -33,6 +35,14 @@ _TOKENS = (
     r"secret_[0-9A-Za-z]{40,}|ntn_[0-9A-Za-z]{40,}|tfp_[\w-]{30,}|[0-9A-Za-z]{14}\.atlasv1\.[\w-]{40,}",
     r"AGE-SECRET-KEY-1[0-9A-Z]{50,}|pul-[0-9a-f]{40}|fo1_[\w-]{40,}|nvapi-[\w-]{40,}|xai-\w{40,}",
     r"AccountKey=[0-9A-Za-z+/=]{40,}|SharedAccessKey=[0-9A-Za-z+/=]{20,}",  # Azure
+    r"LTAI[0-9A-Za-z]{16,}|AKCp[0-9A-Za-z]{60,}|cmVmd[0-9A-Za-z]{59}|CLOJARS_[0-9a-z]{60}",
+    r"A3-[0-9A-Z]{6}(?:-[0-9A-Z]{5,11}){4,}|[\w~.]{3}[0-9]Q~[\w~.-]{31,}|pat[0-9A-Za-z]{14}\.[0-9a-f]{64}",
+    r"dt0[a-z][0-9]{2}\.[0-9A-Z]{24}\.[0-9A-Z]{60,}|pscale_(?:tkn|oauth|pw)_[\w=.-]{30,}|sgp_[0-9a-f_]{40,}",
+    r"tskey-[a-z]+-[\w-]{20,}|pplx-[0-9A-Za-z]{40,}|phx_[0-9A-Za-z]{40,}|shippo_(?:live|test)_[0-9a-f]{40}",
+    # The first line of a private key without its armour: PKCS #1 and #8, SEC 1, OpenSSH.
+    r"MII[\w+/]{3}IBA(?:AKC|DANBgkqhkiG9w0BAQ)[\w+/=]{40,}|MHcCAQEEI[\w+/=]{40,}",
+    r"MI[\w+/]{1,3}AgEAMBMGByqGSM49[\w+/=]{40,}|MC4CAQAwBQYDK2VwBCIEI[\w+/=]{30,}",
+    r"b3BlbnNzaC1rZXktdjE[\w+/=]{40,}",
     r"https://hooks\.slack\.com/[\w/]{20,}|https://discord(?:app)?\.com/api/webhooks/[\w/-]{20,}",
 )
 
@@ -43,15 +53,26 @@ _TOKENS = (
 _ARMOURED = rf"(?:[0-9A-Za-z+/=\s\\\"'`:,;|>.]|-[0-9A-Za-z\s]|[^\x00-\x7f]|{_ANSI})"
 _JOIN = r"[\s\\rn\"'+|>]*"
 _BASE64_LINES = rf"[0-9A-Za-z+/=]{{16,}}(?:{_JOIN}[0-9A-Za-z+/=]{{16,}})*"
-_BEGIN = r"-----BEGIN [0-9A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
-_END = r"-----END [0-9A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
+_BEGIN = r"----[- ]BEGIN [0-9A-Z ]*PRIVATE KEY(?: BLOCK)?[- ]----"
+_END = r"----[- ]END [0-9A-Z ]*PRIVATE KEY(?: BLOCK)?[- ]----"
+#: Lines of a key behind whatever stands in front of each: a comment's mark, a log's time, a number.
+_KEY_LINES = r"(?:[^\n]*[0-9A-Za-z+/]{40,}[^\n]*\n?)+"
+_KEY_HEADERS = (
+    r"(?:[^\n]*(?:Proc-Type|DEK-Info|Version|Comment|Subject):[^\n]*\n|[^0-9A-Za-z\n]*\n){0,20}"
+)
 _KEY_BLOCK = (
     rf"{_BEGIN}{_ARMOURED}*?{_END}"
+    # Behind something: up to two shorter lines stand before the end.
+    rf"|{_BEGIN}[^\n]*\n{_KEY_HEADERS}{_KEY_LINES}(?:(?:[^\n]*\n){{0,2}}[^\n]*{_END})?"
     # Cut off at its end, or at its beginning.
     rf"|{_BEGIN}(?:{_JOIN}(?:Proc-Type|DEK-Info|Version|Comment): [^\n]*)*{_JOIN}{_BASE64_LINES}"
     rf"|{_BASE64_LINES}{_JOIN}[0-9A-Za-z+/=]*{_JOIN}{_END}"
     r"|Private-Lines: [0-9]+\s+[0-9A-Za-z+/=\s]+"  # PuTTY
+    rf"|Private-Lines: [0-9]+[^\n]*\n{_KEY_LINES}"
 )
+
+#: A rule of its own: it may look far ahead for nothing, once; not again behind each shorter match.
+_KEY_END = rf"{_KEY_LINES}(?:[^\n]*\n){{0,2}}[^\n]*{_END}"
 
 #: Words that name a secret, as the end of a key or variable name.
 _NAME = (
@@ -59,6 +80,33 @@ _NAME = (
     r"|(?:api|access|auth|account|client|encryption|license|master|private|secret|session|shared"
     r"|signing|ssh|storage|webhook)[_.-]?(?:key|secret|token)|apikey|_auth\b|bearer|dsn)[\w-]*"
 )
+
+
+#: A quote, also inside strings inside strings (JSON in JSON), and what closes a name.
+_QUOTE = r"\\*[\"'`]"
+_CLOSED = r"[\\\"'\]]*"
+#: What quotes are elsewhere: in JSON made for HTML, and in HTML.
+_WRITTEN_QUOTE = r"(?:\\+u002[27]|&(?:quot|#3[49]);)"
+#: White space, also inside a string.
+_SPACE = r"(?:\s|\\+[nrt])+"
+_PLAIN = r"[^\s\\]+"
+
+#: Commands whose option has the password, and that option: in the next word, or in the same one.
+_OTHER_WORD = (
+    r"(?:(?:docker|podman|buildah|skopeo|helm[ \t]+registry|oras|az)[ \t]+login|mongo(?:sh|dump|restore)?)"
+    r"\b[^\n|;&]{0,200}?\s(?-i:-p)[ \t]+"
+    r"|redis-cli\b[^\n|;&]{0,200}?\s(?-i:-a)[ \t]+"
+    r"|ldap(?:search|add|modify|delete|passwd|whoami)\b[^\n|;&]{0,200}?\s(?-i:-w)[ \t]+"
+    r"|sqlcmd\b[^\n|;&]{0,200}?\s(?-i:-P)[ \t]+"
+)
+_SAME_WORD = (
+    r"(?:mysql(?:dump|admin|import|check|show|pump)?|mariadb(?:-dump|-admin)?|7za?)\b[^\n|;&]{0,200}?\s(?-i:-p)"
+    r"|sshpass\b[^\n|;&]{0,200}?\s(?-i:-p)[ \t]*"
+    r"|smbclient\b[^\n|;&]{0,200}?\s(?-i:-U)[ \t]*[\"']?[\w.@\\-]+%"
+    r"|openssl\b[^\n|;&]{0,200}?\s-pass(?:in|out)?[ \t]+[\"']?pass:"
+)
+#: One word of a shell that is no variable.
+_WORD = r"(?:'[^'\n]{3,}'|\"[^\"$\n][^\"\n]{2,}\"|[^\s\"'<>$|;&`\\-][^\s\"'<>$|;&`\\]{2,})"
 
 
 class Judge(Enum):
@@ -72,10 +120,12 @@ class Judge(Enum):
     LITERAL = auto()
     #: It may be code: also no name of a variable, no call, no index.
     BARE = auto()
+    #: base64 of ``name:password`` (RFC 7617).
+    BASIC = auto()
 
 
 class Rule(NamedTuple):
-    """``lead`` + ``value`` + ``tail``; only the value is taken out.
+    """``lead`` + ``value`` + ``tail``; only the value is taken out, less backslashes before the tail.
 
     ``start`` replaces the lead where the search must know more: the beginning of the text.
     """
@@ -89,40 +139,70 @@ class Rule(NamedTuple):
 
 RULES = (
     Rule(Judge.FORMAT, "", f"(?:{_KEY_BLOCK})"),
+    Rule(Judge.FORMAT, "", f"(?:{_KEY_END})"),
     # Several where one stands right behind another. The lead is matched over bytes: an edge may be
     # several.
-    Rule(Judge.FORMAT, f"(?:{_EDGE}+)?", f"(?:{'|'.join(_TOKENS)})+", start=rf"(?:\A|{_EDGE})"),
+    Rule(Judge.FORMAT, f"{_EDGE}*", f"(?:{'|'.join(_TOKENS)})+", start=rf"(?:\A|{_EDGE})"),
     # Credentials in a URL (RFC 3986 §3.2.1).
     Rule(Judge.PLACE, r"[a-z][0-9a-z+.-]*://[^\s/@:\"'`<>]*:", r"[^\s/\"'`<>\[\]\\]{3,}", "@"),
     # Cookies (RFC 6265) and HTTP credentials (RFC 9110 §11), as header lines or arguments.
-    Rule(Judge.PLACE, r"\b(?:set-)?cookie[\"']?:[ \t]*[\"']?[\w.-]+=", r"[^\r\n\"']{6,}"),
+    Rule(
+        Judge.PLACE,
+        rf"\b(?:set-)?cookie(?:{_QUOTE})?:[ \t]*(?:{_QUOTE})?[\w.-]+=",
+        r"[^\r\n\"']{6,}",
+    ),
     Rule(
         Judge.BARE,
         r"(?:authorization|x-api-key|api-key|x-auth-token|x-access-token|private-token|x-vault-token"
-        r"|x-csrf-token|x-amz-security-token)[\"']?\s*[:=,]\s*[\"'`]?"
+        rf"|x-csrf-token|x-amz-security-token)(?:{_QUOTE})?\s*[:=,]\s*(?:{_QUOTE})?"
         r"(?:(?:bearer|basic|token|digest|apikey|negotiate)\s+)?",
         r"[0-9a-z+/=._~:!@#%^*-]{8,}",
     ),
     Rule(Judge.BARE, r"\b(?:bearer|basic)\s+", r"[0-9a-z+/=._~-]{12,}"),
+    # Docker's and npm's configuration: a whole line of HTTP credentials under a short name.
+    Rule(
+        Judge.BASIC,
+        rf"\b_?auth{_CLOSED}\s*[:=]\s*(?:{_QUOTE})?",
+        r"[0-9a-z+/_-]{8,}={0,2}",
+    ),
     # ``curl -u name:secret``, ``--password secret``.
     Rule(
         Judge.PLACE,
-        r"(?:\s-u\s+[\"']?[\w.@-]+:|\s--?(?:password|passwd|token|secret|api-?key)\s+[\"']?)",
+        r"(?:\s(?:-u|--(?:proxy-)?user)[ \t=]+[\"']?[\w.@-]+:"
+        r"|\s--?(?:password|passwd|passphrase|token|secret|api-?key|storepass|keypass)\s+[\"']?)",
         r"[^\s\"'<>$/-][^\s\"'<>$]{5,}",
+    ),
+    Rule(Judge.PLACE, rf"\b(?:{_OTHER_WORD}|{_SAME_WORD})", _WORD),
+    # .netrc, on one line or several; without a login before it the password has to look like one.
+    Rule(
+        Judge.PLACE,
+        rf"(?:\b(?:machine{_SPACE}{_PLAIN}|default){_SPACE}|(?:\A|\n)[ \t]*)login{_SPACE}{_PLAIN}{_SPACE}"
+        rf"(?:account{_SPACE}{_PLAIN}{_SPACE})?password{_SPACE}",
+        r"[^\s\\\"']{3,}",
+    ),
+    Rule(
+        Judge.LITERAL,
+        rf"\bmachine{_SPACE}{_PLAIN}{_SPACE}password{_SPACE}",
+        r"[^\s\\\"']{6,}",
     ),
     # ``name = "value"`` in any language: what stands in quotes is a literal. A password may be a
     # plain word.
     Rule(
         Judge.PLACE,
-        r"\b\w*(?:password|passwd|passphrase|pwd)[\"'\]]*\s*(?::=|=>|[:=])\s*[bfru]?[\"'`]",
+        rf"\b\w*(?:password|passwd|passphrase|pwd){_CLOSED}\s*(?::=|=>|[:=])\s*[bfru]?{_QUOTE}",
         r"[^\s\"'`]{8,}",
         r"[\"'`]",
     ),
     Rule(
         Judge.LITERAL,
-        rf"{_NAME}[\"'\]]*\s*(?::=|=>|[:=,])\s*[bfru]?[\"'`]",
+        rf"{_NAME}{_CLOSED}\s*(?::=|=>|[:=,])\s*[bfru]?{_QUOTE}",
         r"[^\s\"'`]{6,}",
         r"[\"'`]",
+    ),
+    Rule(
+        Judge.LITERAL,
+        rf"{_NAME}{_WRITTEN_QUOTE}\s*[:=]\s*{_WRITTEN_QUOTE}",
+        r"[^\s\"'&\\]{6,}",
     ),
     Rule(Judge.BARE, rf"{_NAME}[\"']?[ \t]*[:=][ \t]*", r"[^\s\"'`,;(){}\[\]<>$&|]{6,}"),
 )

@@ -24,6 +24,14 @@ _BY_SUFFIX = {
     ".tsx": "tsx",
 }
 
+#: Programs on a first line (``#!``) that say what a file without a suffix is written in.
+_BY_INTERPRETER = {
+    "python": "python",
+    "node": "javascript",
+    "deno": "typescript",
+    "bun": "typescript",
+}
+
 #: Steps of one parse, about 0.05 ms each: code that a person wrote takes 7 to 22 a KiB, so that 350 KiB
 #: and more are parsed whole, while error recovery in hostile text (0.3 ms a step) ends within seconds.
 MAX_PARSE_STEPS = 8_000
@@ -46,6 +54,14 @@ _STARTING = threading.Lock()
 def grammar_of(path: str) -> str:
     """Name of the grammar for a file; empty where there is none."""
     return _BY_SUFFIX.get(PurePosixPath(path).suffix.lower(), "")
+
+
+def grammar_of_text(path: str, text: str) -> str:
+    """The same; for a file without a suffix, by what its first line starts (``#!``)."""
+    grammar, first = grammar_of(path), text.partition("\n")[0]
+    if grammar or PurePosixPath(path).suffix or not first.startswith("#!"):
+        return grammar
+    return next((name for word, name in _BY_INTERPRETER.items() if word in first), "")
 
 
 @cache

@@ -18,7 +18,7 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
 from fallback_tier.entries import say_nothing
 from fallback_tier.errors import AdvisoryError
-from fallback_tier.execution import ClientRunner, Sandbox
+from fallback_tier.execution import ClientRunner
 from fallback_tier.installed import clients_and_plugins, look_at, new_id, tags_of
 from fallback_tier.outcome import NotApplicable, RecipeSelection
 from fallback_tier.planning import parts, selected, whose_code
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fallback_tier.gates.journal.inputs import Setup
     from fallback_tier.gates.journal.recording import Observer
     from fallback_tier.gates.runner import GateRunner
+    from fallback_tier.gates.running.sandbox import BubblewrapSandbox, UnsandboxedRunner
 
 __all__ = [
     "Configuration",
@@ -220,11 +221,12 @@ class Services:
         from fallback_tier.gates.runner import GateRunner
         from fallback_tier.wiring.gates import gates_for
 
-        plugin = self.plugin_for(advisory)
+        plugin, sandbox = self.plugin_for(advisory), self.sandbox()
+        kept = {"configuration": self.configuration.recorded(), "bounds": sandbox.bounds}
         return GateRunner(
             tier=self.tier,
             gates=gates_for(plugin, repo, self.configuration, self.clients),
-            sandbox=self.sandbox(),
+            sandbox=sandbox,
             clients=self.clients,
             audit=self.audit,
             evidence=self.evidence,
@@ -233,12 +235,10 @@ class Services:
             sandbox_waiver=self.configuration.sandbox_waiver,
             observe=observe,
             tell=tell,
-            setup=(setup or Setup()).model_copy(
-                update={"configuration": self.configuration.recorded()}
-            ),
+            setup=(setup or Setup()).model_copy(update=kept),
         )
 
-    def sandbox(self) -> Sandbox:
+    def sandbox(self) -> "BubblewrapSandbox | UnsandboxedRunner":
         """The sandbox, or what was chosen in its place. Raises SandboxError where none can be had."""
         from fallback_tier.gates.running.sandbox import BubblewrapSandbox, UnsandboxedRunner
 

@@ -14,6 +14,7 @@ from fallback_audit.checkpoints.covering import CheckpointedStore
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.writer import Checkpointer
+from fallback_audit.checkpoints.written import Written
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.evidence.keys import EvidenceKeys
 from fallback_audit.evidence.store import FileEvidenceStore
@@ -99,7 +100,8 @@ def open_trail(state_dir: Path, record: RecordSettings) -> CheckpointedStore:
 
     Raises AuditStoreError, KeyringError.
     """
-    store = open_bare(state_dir, record, guard=ContractGuard(record.on_violation.value))
+    written = Written(ContractGuard(record.on_violation.value))
+    store = open_bare(state_dir, record, guard=written)
     checkpointer = Checkpointer(
         store,
         CheckpointLog(checkpoint_dir(state_dir, record)),
@@ -110,6 +112,7 @@ def open_trail(state_dir: Path, record: RecordSettings) -> CheckpointedStore:
     return CheckpointedStore(
         store,
         checkpointer,
+        written,
         events=record.checkpoint_events,
         seconds=record.checkpoint_seconds,
         from_first=True,
@@ -171,11 +174,12 @@ def read_checkpoints(
 
 
 def exported_checkpoints(
-    record: RecordSettings, keyring: Keyring, *notes: KeptNote
+    record: RecordSettings, keyring: Keyring, *notes: KeptNote, extra: tuple[KeptNote, ...] = ()
 ) -> GivenCheckpoints:
-    """Those that came with an export, for a verification. Behind its last one a stranger can put what he
-    likes: as few events as in the record itself may stand there."""
-    return GivenCheckpoints(notes, keyring, max_uncovered=2 * record.checkpoint_events)
+    """Those that came with an export, for a verification, and ``extra``, which somebody kept elsewhere.
+    Behind its last one a stranger can put what he likes: as few events as in the record itself may stand
+    there."""
+    return GivenCheckpoints(notes, keyring, 2 * record.checkpoint_events, extra)
 
 
 def open_evidence(state_dir: Path, record: RecordSettings) -> FileEvidenceStore:

@@ -13,6 +13,11 @@ from fallback_tier.repo import RepoContext
 _WITH_PROGRAMS = 'PATH="$1:$PATH"; export PATH; shift; exec "$@"'
 
 
+def with_programs(programs: Path, argv: Sequence[str]) -> list[str]:
+    """The command, with a folder first on the path that the sandbox gives."""
+    return ["sh", "-c", _WITH_PROGRAMS, "sh", str(programs), *argv]
+
+
 def run_as_given(
     context: GateContext,
     tree: RepoContext,
@@ -25,7 +30,7 @@ def run_as_given(
 ) -> CommandResult:
     """Run it in the tree's root, its output's paths relative. ``programs``: looked through first."""
     result = context.sandbox.run(
-        ["sh", "-c", _WITH_PROGRAMS, "sh", str(programs), *argv],
+        with_programs(programs, argv),
         worktree=tree.tree,
         timeout_s=context.timeout_s if timeout_s is None else timeout_s,
         env=env,

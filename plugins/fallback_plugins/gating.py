@@ -35,6 +35,9 @@ _UNREACHABLE = re.compile(
     re.IGNORECASE,
 )
 
+#: What ends a path in a log, seen from its end. One with spaces is known from the root alone.
+_NOT_IN_A_PATH = " \t\r\n\0\"'`()[]{}<>,:;=|"
+
 _HOST = re.compile(r"https?://(?:[^/\s@]*@)?([\w.\-]+(?::\d+)?)")
 
 
@@ -101,11 +104,11 @@ def of_own_code(
 
 
 def of_installed(
-    gate: str, client: str, found: Installed, base: Callable[[], Installed]
+    gate: str, client: str, found: Installed, lacks: Callable[[], bool]
 ) -> GateVerdict | None:
     """Failed where less can be had than of the base commit, skipped where nothing can; None: some of it is
-    there. ``base``: asked only where something could not be had."""
-    if found.declined and found.lacks_beside(base()):
+    there. ``lacks``: is it less? Asked only where something could not be had."""
+    if found.declined and lacks():
         said = f"{client} can't install what it can at the base commit: {found.in_words}"
         return failed(gate, FailureKind.RESOLUTION_FAILED, said, found.in_full)
     if found.level is Level.METADATA:
@@ -175,6 +178,16 @@ def relative_log(result: CommandResult, tree: Path) -> str:
     """A command's output with the repository's paths relative: the same on every machine."""
     text = result.output.replace(f"file://{tree}/", "").replace(f"{tree}/", "")
     return text.replace(str(tree), ".")
+
+
+def placeless(output: str, place: Path, stands_for_it: str) -> str:
+    """An output with one word for a folder of the store, however its path is written: from the root, or
+    from where the command ran. What is compared lies in two places."""
+    name = f"{place.parent.name}/{place.name}"
+    *pieces, rest = output.replace(str(place), stands_for_it).split(name)
+    ends = (max(piece.rfind(one) for one in _NOT_IN_A_PATH) + 1 for piece in pieces)
+    before = [piece[:end] + stands_for_it for piece, end in zip(pieces, ends, strict=True)]
+    return "".join([*before, rest])
 
 
 def in_short(output: str) -> str:

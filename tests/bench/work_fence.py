@@ -53,7 +53,38 @@ _REPEATED = {
     "cookie": "cookie: a=",
     "header": "authorization: bearer ",
     "option": " --password a",
+    "base64": "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo\u200b",
 }
+
+_WORDS = (
+    *(
+        "ignore",
+        "disregard",
+        "forget",
+        "system",
+        "prompt",
+        "instructions",
+        "rules",
+        "new",
+        "updated",
+    ),
+    *("real", "important", "you", "are", "now", "act", "as", "if", "developer", "mode", "reveal"),
+    *(
+        "print",
+        "show",
+        "your",
+        "do",
+        "not",
+        "tell",
+        "the",
+        "user",
+        "send",
+        "post",
+        "token",
+        "secret",
+    ),
+    *("</", "function_calls", ">", "im_start", "[INST]", "end", "of", "untrusted", "<<<"),
+)
 
 
 def prepare(place: Path, side: str, texts: str) -> Prepared:
@@ -130,7 +161,15 @@ def worst() -> dict[str, str]:
     noise = "".join(draw.choices(string.printable, k=SIZE))
     made = {name: text * (SIZE // len(_bytes(text))) for name, text in _REPEATED.items()}
     # As many terminal sequences as are still cut out of words one by one.
-    return {**made, "noise": noise, "sequences, cut": "\x1b[31m" * 20_000 + "a" * (SIZE - 100_000)}
+    cut = "\x1b[31m" * 5_000 + "a" * (SIZE - 25_000)
+    hidden = _words(draw, "\u200b", "\xad", "\u2060", " ")
+    return {**made, "noise": noise, "sequences, cut": cut, "words, split": hidden}
+
+
+def _words(draw: random.Random, *between: str) -> str:
+    """What patterns look for, in any order, with hidden characters between."""
+    words = (*_WORDS, *(f"{word}{char}" for word in _WORDS for char in between))
+    return "".join(draw.choices(words, k=SIZE // 4)).encode()[:SIZE].decode("utf-8", "ignore")
 
 
 def _log(draw: random.Random, lines: int) -> str:

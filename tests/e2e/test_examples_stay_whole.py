@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples.chunking import FixedSizeSplitter, passage
+from fallback_eval.retrieval.tried.fixed_size import FixedSizeSplitter
+from fallback_plugins.solved_examples.chunking import passage
 from fallback_plugins.solved_examples.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.store import ExampleStore
 from fallback_tier.advisory import Advisory

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.choice import a_choice
 from tests.e2e.command import Ended, half_written, run, snapshot
 from tests.e2e.wheel import BIN, Installed
 from tests.fakes.repository import commit_all, git
@@ -132,7 +133,7 @@ def bench(cases: Path, tmp_path: Path, installed: Installed) -> Bench:
     return Bench(cases, tmp_path, installed)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", a_choice(CASES, step=2))
 def test_a_case_ends_as_expected(bench: Bench, name: str) -> None:
     expected = CASES[name]
     root = bench.check_out(name)

@@ -43,7 +43,7 @@ FILES = {
     "test/f.js": "a\n",
     "jest.config.js": "a\n",
     "package.json": json.dumps(PACKAGE, indent=2) + "\n",
-    "package-lock.json": "a\n",
+    "package-lock.json": "{}\n",
     ".github/workflows/ci.yml": "a\n",
     ".gitlab-ci.yml": "a\n",
     ".gitignore": "a\n",

@@ -385,7 +385,7 @@ BENIGN = {
     "several": made("src/new.py", "x = 1\n") + made("src/newer.py", "x = 2\n"),
     "other letters": created("src/\u00e9.py"),
     "dependency": made("package.json", MANIFEST.replace("1.0.0", "1.0.1")),
-    "lock": made("package-lock.json", "b\n"),
+    "lock": made("package-lock.json", '{"b": 1}\n'),
     "git's own": GOOD,
 }
 

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.gates.running.pids import find_hierarchy
-from fallback_tier.gates.running.sandbox import MAX_OUTPUT_BYTES, BubblewrapSandbox
+from fallback_tier.gates.running.cgroups import find_hierarchies
+from fallback_tier.gates.running.launching import MAX_OUTPUT_BYTES
+from fallback_tier.gates.running.sandbox import BubblewrapSandbox
 from tests.integration.gate_setup import needs_sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -77,8 +78,8 @@ def _children() -> Iterator[str]:
 
 def _cgroups() -> Iterator[str]:
     """Those of our own, and of launchers that are gone."""
-    hierarchy = find_hierarchy()
-    for place in [] if hierarchy is None else hierarchy.glob("fallback-tier-*"):
+    folders = [hierarchy.folder for hierarchy in find_hierarchies()]
+    for place in (place for folder in folders for place in folder.glob("fallback-tier-*")):
         launcher = place.name.split("-")[2]
         if launcher == str(os.getpid()) or not Path("/proc", launcher).exists():
             yield place.name

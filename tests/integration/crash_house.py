@@ -25,9 +25,11 @@ from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices, read_price
-from fallback_tier.cli.fix import run_with
-from fallback_tier.cli.resume import go_on
+from fallback_tier.cli.fix import finish, run_with
 from fallback_tier.errors import RecipeError
+from fallback_tier.fix import Fixer
+from fallback_tier.fix.resuming import resume_one
+from fallback_tier.fix.watching import UNWATCHED
 from fallback_tier.gate_ports import Gate, GateContext
 from fallback_tier.gates.journal.resume import inputs_of
 from fallback_tier.gates.judges.proof_given import Proof
@@ -105,7 +107,7 @@ class CrashHouse:
 
         def work() -> int:
             with self.services(kill) as services:
-                return run_with(given, services, arguments)
+                return run_with(given, Fixer(services), arguments)
 
         return in_child(work, self.root / "said")
 
@@ -122,7 +124,9 @@ class CrashHouse:
         """The rest of the one fix on record, in this process."""
         inputs = inputs_of(services.audit, services.evidence, self.fix_id)
         advisory = advisory or inputs.advisory
-        return go_on(self.fix_id, advisory, inputs.repository, services, inputs.setup, as_json=True)
+        place, setup = inputs.repository, inputs.setup
+        fixed = resume_one(self.fix_id, advisory, place, services, setup, UNWATCHED)
+        return finish(fixed, services, as_json=True)
 
     @property
     def fix_id(self) -> str:

@@ -24,11 +24,10 @@ from fallback_audit.verifying.verify import verify
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.batch.record import BatchRecord
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fix import run_with
-from fallback_tier.cli.fix_several import go_on_with_several
+from fallback_tier.cli.fix import finish, run_with
+from fallback_tier.fix import Fixer
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.gates.journal.holding import holding
-from fallback_tier.gates.journal.resume import inputs_of
 from fallback_tier.gates.journal.review import Signature, reopen
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
@@ -72,20 +71,16 @@ class House:
 
         def work() -> int:
             with self.services(kill) as services:
-                return run_with(GIVEN, services, arguments)
+                return run_with(GIVEN, Fixer(services), arguments)
 
         return in_child(work, self.root / "said")
 
     def resume(self, kill: Kill | None = None) -> int | None:
         """`resume` of the first part."""
-        said = {"fix_id": self.fix_id, "repository": None, "output": None, "dry_run": False}
-        arguments = argparse.Namespace(**said, json=True)
 
         def work() -> int:
             with self.services(kill) as services:
-                inputs = inputs_of(services.audit, services.evidence, self.fix_id)
-                assert inputs.setup.batch_sha256 is not None
-                return go_on_with_several(inputs.setup.batch_sha256, services, arguments)
+                return finish(Fixer(services).resume(self.fix_id), services, as_json=True)
 
         return in_child(work, self.root / "said")
 

@@ -13,6 +13,7 @@ from fallback_plugins.claude.client import MAX_RETRY_WAIT_S
 from fallback_plugins.claude.model import ClaudeModel
 from fallback_tier.errors import ModelError
 from tests.fakes.asking import hear
+from tests.fakes.endless import PATIENCE_S, Endless, serving
 from tests.fakes.messages_server import (
     BREAK,
     HANG,
@@ -300,7 +301,92 @@ def test_a_limit_on_the_whole_answer_holds_whatever_keeps_coming(
 def test_an_answer_larger_than_any_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fallback_plugins.claude.stream.MAX_ANSWER_BYTES", 10_000)
+    monkeypatch.setattr("fallback_plugins.claude.client.MAX_ANSWER_BYTES", 10_000)
     server.streams(start() + block(), Repeat(piece("x" * 1_000)))
     assert failure(server).failure.may_be_billed
     assert server.left.wait(30)
+
+
+# --- What never ends --------------------------------------------------------------------------------
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+CHUNKED = b"transfer-encoding: chunked\r\n\r\n"
+
+
+def chunk(content: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(content), content)
+
+
+@pytest.mark.parametrize("status", [b"400", b"404", b"429", b"500", b"302"])
+def test_a_failure_whose_body_never_ends_is_told_by_its_status(status: bytes) -> None:
+    head = b"HTTP/1.1 " + status + b" No\r\nretry-after-ms: 1\r\n" + CHUNKED
+    with serving(head, chunk(b"x" * 65_536)) as endless:
+        error = stopped(endless, max_retries=2)
+        assert status.decode() in error.problem
+        assert endless.sent < 60_000_000  # three times what the kernel's buffers take
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"data: x\n", b"x" * 65_536, PING, piece("x" * 1_000), piece("x" * 1_000)[:-1]],
+    ids=["one event", "one line", "pings", "text", "broken text"],
+)
+@pytest.mark.parametrize("kind", [b"text/event-stream", b"application/json"])
+def test_an_answer_that_never_ends_does_so_at_the_limit(
+    content: bytes, kind: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fallback_plugins.claude.client.MAX_ANSWER_BYTES", 200_000)
+    head = OK.replace(b"text/event-stream", kind) + CHUNKED
+    many = chunk(content) * (200_000 // len(content) // 4 + 1)
+    with serving(head, many) as endless:
+        error = stopped(endless)
+        assert "is no answer: it has more than 200,000 bytes" in error.problem
+        assert error.failure in {Kind.NOT_AN_ANSWER, Kind.BROKEN_STREAM}
+
+
+@pytest.mark.parametrize(
+    ("head", "forever"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (OK, b"x: y\r\n"),
+        (OK + b"x: ", b"y"),
+        (OK + CHUNKED, chunk(b"x")),
+        (OK + CHUNKED, chunk(PING)),
+    ],
+    ids=["interim answers", "headers", "one header", "single characters", "pings"],
+)
+def test_what_drips_ends_when_its_time_is_over(head: bytes, forever: bytes) -> None:
+    with serving(head, forever, drip=True) as endless:
+        error = stopped(endless, timeout_s=0.4, max_retries=2)
+        assert error.failure is Kind.TIMEOUT
+        assert "did not finish its answer within 0.4 s" in error.problem
+        assert endless.connections == 1
+
+
+def test_a_failures_body_that_drips_ends_when_its_time_is_over() -> None:
+    with serving(b"HTTP/1.1 400 No\r\n" + CHUNKED, chunk(b"x"), drip=True) as endless:
+        assert stopped(endless, timeout_s=0.4).failure is Kind.REJECTED
+
+
+def test_headers_without_end_are_no_answer() -> None:
+    with serving(OK, b"x: y\r\n" * 1_000) as endless:
+        assert stopped(endless).failure is Kind.BROKEN_STREAM
+
+
+def test_a_failures_body_that_breaks_off_or_is_badly_packed_is_told_by_its_status() -> None:
+    for body in (b"content-length: 10\r\n\r\nx", b"content-encoding: gzip\r\n\r\nno gzip"):
+        with serving(b"HTTP/1.1 400 No\r\n" + body) as server:
+            assert unending(server).failure is Kind.REJECTED
+
+
+def unending(server: Endless, **options: Any) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        hear(ClaudeModel("some-model", base_url=server.url, **{"max_retries": 0, **options}))
+    return caught.value
+
+
+def stopped(server: Endless, **options: Any) -> ModelError:
+    """The failure; the connection is closed by then, or soon."""
+    error = unending(server, **options)
+    assert server.left.wait(PATIENCE_S)
+    return error

@@ -11,6 +11,7 @@ from fallback_audit.vocabulary import ModelFailureKind
 from fallback_plugins.claude.client import PLACEHOLDER_KEY
 from fallback_plugins.claude.model import PROVIDER_URL, ClaudeModel
 from fallback_tier.errors import ConfigurationError, ModelError
+from fallback_tier.network import TimeLimit
 from fallback_tier.outcome import plan_adapter
 from fallback_tier.ports import Message, Usage
 from fallback_tier.repo import Effort
@@ -151,7 +152,8 @@ def test_a_key_that_is_given_is_sent(server: Server) -> None:
 
 def test_the_environment_does_not_choose_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://elsewhere.invalid")
-    assert str(ClaudeModel("m", api_key=KEY)._client().base_url).rstrip("/") == PROVIDER_URL
+    client = ClaudeModel("m", api_key=KEY)._client(TimeLimit(1))
+    assert str(client.base_url).rstrip("/") == PROVIDER_URL
 
 
 @pytest.mark.parametrize("base_url", [None, PROVIDER_URL, PROVIDER_URL + "/"])

@@ -147,6 +147,18 @@ def test_old_events_are_sealed_and_their_segment_retired(desk: Desk) -> None:
     desk.verified()
 
 
+@pytest.mark.parametrize(
+    "words", [("seal", "--before", "2026-01-01"), ("evidence", "gc", "--older-than", "30")]
+)
+def test_a_dry_run_signs_nothing_and_writes_nothing(desk: Desk, words: tuple[str, ...]) -> None:
+    """Not even where nothing was ever signed: no key is made, no checkpoint, no folder."""
+    desk.fix("a", 60, "a")
+    before = audit_db(desk.state).read_bytes()
+    desk.run(*words, "--dry-run", *WHO)
+    assert audit_db(desk.state).read_bytes() == before
+    assert not [path for path in (desk.keys, desk.state / "checkpoints") if path.exists()]
+
+
 def test_what_holds_sealing_back_is_said(desk: Desk) -> None:
     desk.fix("a", 60, "a", ends=False)
     before = str((NOW - timedelta(days=10)).date())

@@ -9,6 +9,7 @@ import pytest
 
 from fallback_tier.cli import exit_codes
 from tests.e2e.command import Ended, osv, repository, run, snapshot
+from tests.unit.audit.tamper import behind_the_triggers
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,27 @@ def test_without_its_checkpoints_or_keys_it_is_not(place: Path) -> None:
     ended = audit(place, "verify", "--trust", trusted, "--json")
     assert ended.code == exit_codes.TRAIL_BROKEN
     assert ended.json["checkpoint_problems"][0]["next_step"]
+
+
+def test_a_moved_copy_says_that_it_needs_a_kept_checkpoint(place: Path, tmp_path: Path) -> None:
+    """Cut short together with its checkpoints it looks whole: only a word from outside tells."""
+    verified = audit(place, "verify", "--json").json
+    assert (verified["end_known"], verified["notes"]) == (True, [])
+    kept = latest(place)
+    moved = Path(shutil.copytree(place / "state", tmp_path / "moved"))
+    of_it = ("--state-dir", moved, "--keys", place / "keys")
+    assert run("audit", "verify", *of_it, "--json").json["end_known"]  # moved whole: known again
+    (moved / "checkpoints" / kept.relative_to(place / "state" / "checkpoints")).unlink()
+    size = int(max((moved / "checkpoints").rglob("*.checkpoint")).stem)
+    with behind_the_triggers(moved / "audit.db") as store:
+        for table in ("audit_header", "audit_payload"):
+            store.execute(f"DELETE FROM {table} WHERE seq > {size}")
+    ended = run("audit", "verify", *of_it)
+    assert ended.out.startswith("INTACT, as far as it goes: "), ended
+    assert "--checkpoint FILE" in ended.out
+    found = run("audit", "verify", *of_it, "--checkpoint", kept, "--json")
+    assert found.code == exit_codes.TRAIL_BROKEN
+    assert "truncated" in found.json["first_bad"]["reason"]
 
 
 def test_a_checkpoint_that_was_kept(place: Path, tmp_path: Path) -> None:
@@ -177,13 +199,16 @@ def test_bad_input_has_its_exit_code(place: Path, words: list[str], problem: str
 
 
 def test_what_is_no_export_is_named_once(place: Path, tmp_path: Path) -> None:
+    """Bad input: nothing of a record is damaged by it. What is an export, and cut, is damaged."""
     junk = tmp_path / "junk"
+    into = ("--state-dir", tmp_path / "new", "--keys", place / "keys")
     junk.write_text("no JSON\n")
-    ended = run("audit", "import", junk, "--state-dir", tmp_path / "new", "--keys", place / "keys")
-    assert ended.code == exit_codes.TRAIL_BROKEN
-    assert ": :" not in ended.problem
+    for ended in (run("audit", "import", junk, *into), run("audit", "verify", "-", *into)):
+        assert (ended.code, "is no export" in ended.problem) == (exit_codes.BAD_INPUT, True)
     out = tmp_path / "record.jsonl"
     assert audit(place, "export", "--out", out).code == exit_codes.OK
+    junk.write_bytes(out.read_bytes()[:-1])
+    assert run("audit", "import", junk, *into).code == exit_codes.TRAIL_BROKEN
     ended = run(
         "audit", "import", out, "--state-dir", tmp_path / "new", "--keys", tmp_path / "none"
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fallback_tier.cli import exit_codes
+from fallback_tier.gates.running.sandbox import BubblewrapSandbox
 from tests.e2e.command import Ended, osv, repository, run, snapshot
 from tests.integration.gate_setup import needs_sandbox
 
@@ -23,9 +24,11 @@ import left
 try:
     left.pad("__import__('os').getpid()")
 except Exception:
+    print("nothing was run")
     raise SystemExit(0)
 raise SystemExit("code from outside was run")
 """
+END = ("--proof-end", "nothing was run")
 RIGHT, WRONG = "    return int(text)", "    return eval(text, {})"
 
 
@@ -58,7 +61,7 @@ class Desk:
         )
 
     def proved(self, *options: str | Path, as_json: bool = True) -> Ended:
-        given = ["--proof", "python proof.py", "--proof-file", self.proof]
+        given = ["--proof", "python proof.py", "--proof-file", self.proof, *END]
         return self.fix(*given, *options, as_json=as_json)
 
     @property
@@ -100,6 +103,10 @@ def test_the_result_says_so_to_a_person(desk: Desk) -> None:
     without = desk.fix("--dry-run", as_json=False)
     assert "is for a reviewer to say" in without.out
     assert desk.fix("--dry-run").json["proof"] is None
+    # On record, among what the fix began with, is which limits held.
+    kept = (place.read_bytes() for place in (desk.place / "state").rglob("*") if place.is_file())
+    told = f'"bounds":"{BubblewrapSandbox().bounds}"'
+    assert any(told in text.decode(errors="replace").replace('": "', '":"') for text in kept)
 
 
 def test_a_patch_that_leaves_the_flaw_is_tried_again(desk: Desk) -> None:
@@ -135,8 +142,16 @@ def test_what_can_prove_nothing_is_told_before_anything_is_spent(
     assert desk.fixes_on_record == []
 
 
+def test_a_script_that_does_not_say_its_end_proves_nothing(desk: Desk) -> None:
+    given = ["--proof", "python proof.py", "--proof-file", desk.proof, "--dry-run"]
+    ended = desk.fix(*given, as_json=False)
+    assert ended.code == exit_codes.PATCHED
+    assert "The proof will prove nothing" in ended.err
+    assert "--proof-end" in ended.err
+
+
 def test_a_file_of_the_proof_goes_where_it_is_told(desk: Desk) -> None:
-    placed = ["--proof-file", f"{desk.proof}=deep/er/x.py", "--proof", "python deep/er/x.py"]
+    placed = ["--proof-file", f"{desk.proof}=deep/er/x.py", "--proof", "python deep/er/x.py", *END]
     assert desk.fix(*placed, "--dry-run").json["proof"] == "passed"
 
 

@@ -8,7 +8,7 @@ from fallback_tier.cli import exit_codes
 from tests.e2e.command import run
 from tests.integration.test_answer_sequences import MAKING
 from tests.integration.test_cli_budget import PLAN, Desk
-from tests.integration.test_cli_proof import PROOF
+from tests.integration.test_cli_proof import END, PROOF
 
 
 def breaking(number: int) -> dict[str, object]:
@@ -86,7 +86,7 @@ def test_after_a_false_red_the_gates_alone_are_run_again(tmp_path: Path) -> None
     config.write_text(CONFIG.format(place=place))
     proof.write_text(PROOF)
     desk.answer(PLAN)
-    judged = ["--config", config, "--proof", "python proof.py", "--proof-file", proof]
+    judged = ["--config", config, "--proof", "python proof.py", "--proof-file", proof, *END]
     asked = desk.fix(*judged)
     assert asked.code == exit_codes.ESCALATED, asked
     fix_id = asked.json["fix_id"]

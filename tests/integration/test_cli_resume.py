@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import FixStarted
 from fallback_audit.evidence.documents import put_document
 from fallback_audit.evidence.store import FileEvidenceStore
@@ -16,7 +19,10 @@ from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
+from fallback_tier.cli.output import notes_of
+from fallback_tier.cli.unexplained import explained
 from fallback_tier.gates.journal.inputs import FixInputs, Setup
+from fallback_tier.gates.journal.stopped import resumable
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.e2e.command import half_written, run
 from tests.integration.test_cli_budget import Desk
@@ -66,6 +72,42 @@ def test_a_killed_command_is_taken_up_from_anywhere(desk: Desk, tmp_path: Path) 
     again = run("resume", fix_id, "--state-dir", desk.state)
     assert again.code == exit_codes.PATCHED
     assert "has ended (PatchDelivered): no gate is run again" in again.err
+
+
+def test_a_store_that_fails_midway_names_the_way_on(desk: Desk) -> None:
+    """No file may grow beyond 200 KB: some events in, the store takes no more."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+    words = ["fix", desk.repo, "--advisory", desk.advisory, "--state-dir", desk.state]
+    words += ["--script", desk.script, "--no-sandbox", "--price", "1:10", "--json"]
+    stopped = run(*words, before=limit)
+    assert stopped.code == exit_codes.ENVIRONMENT, stopped
+    error = stopped.json["error"]
+    assert error["code"] == "audit_store"
+    named = re.search(r"`fallback-tier (resume fix-\w+)` goes on where it stopped", stopped.err)
+    assert named
+    assert named[0] in error["next_step"]
+    ended = run(*named[1].split(), "--state-dir", desk.state, "--json")
+    assert ended.code == exit_codes.PATCHED, ended
+
+
+@pytest.mark.parametrize(
+    "stop", [KeyboardInterrupt(), OSError("disk"), AuditStoreError("a", next_step="b")]
+)
+def test_whatever_stops_a_fix_names_the_way_on_once(stop: BaseException) -> None:
+    """It keeps its kind; delivery after the gates is inside, too, so that it may pass twice."""
+    with pytest.raises(type(stop)) as caught, resumable("fix-1"), resumable("fix-1"):
+        raise stop
+    assert notes_of(caught.value) == ("`fallback-tier resume fix-1` goes on where it stopped.",)
+
+
+def test_an_error_that_nobody_explained_keeps_its_note() -> None:
+    with pytest.raises(OSError, match="disk") as caught, resumable("fix-1"):
+        raise OSError("disk")
+    (note,) = notes_of(explained(caught.value))
+    assert "`fallback-tier resume fix-1`" in note
 
 
 def test_no_secret_is_kept_to_resume_with(desk: Desk) -> None:

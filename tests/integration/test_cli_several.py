@@ -20,6 +20,7 @@ from fallback_tier.advisory import Advisory, AdvisorySet, Staying, bundle
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix import run_with
 from fallback_tier.errors import ToolFailedError
+from fallback_tier.fix import Fixer
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
@@ -88,7 +89,7 @@ class Desk:
         said |= dict.fromkeys(("resume", "commit", "report"))
         arguments = argparse.Namespace(**{**said, "json": True, **options})
         with self.services() as services:
-            return run_with(AdvisorySet(advisories=advisories), services, arguments)
+            return run_with(AdvisorySet(advisories=advisories), Fixer(services), arguments)
 
     @property
     def events(self) -> list[AuditEvent]:

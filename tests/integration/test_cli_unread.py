@@ -10,6 +10,7 @@ import pytest
 
 from fallback_tier.cli import exit_codes, main
 from fallback_tier.cli.unexplained import TRACEBACK
+from tests.choice import a_choice
 from tests.e2e.command import Ended, osv, run, snapshot
 from tests.fakes.repository import git, write
 from tests.registry import Universe, serve
@@ -77,8 +78,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("ecosystem", "name", "fault"), CASES)
-@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize(
+    ("ecosystem", "name", "fault", "several"),
+    a_choice([(*case, several) for several in (False, True) for case in CASES], step=2),
+)
 def test_a_plan_names_it_and_goes_on(
     desk: Desk, ecosystem: str, name: str, fault: str, several: bool
 ) -> None:

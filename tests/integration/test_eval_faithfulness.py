@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from fallback_eval.faithfulness.data import load_cases
+from fallback_eval.faithfulness.golden import load_faithfulness
+from fallback_eval.faithfulness.results import load_raw
+from fallback_eval.faithfulness.run import askings, judge_by_words, request_for
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import main
-from fallback_tier.evaluating.faithfulness_data import load_cases
-from fallback_tier.evaluating.faithfulness_run import askings, judge_by_words, request_for
-from fallback_tier.evaluation.faithfulness_golden import load_faithfulness
-from fallback_tier.evaluation.faithfulness_results import load_raw
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"

@@ -14,13 +14,13 @@ import pytest
 
 from fallback_audit.events import AuditEvent, FixVerified
 from fallback_audit.vocabulary import FailureKind, PromptShape, Provenance
+from fallback_eval.fixes.projects import MiniProject, WrongFix, load_projects
+from fallback_eval.fixes.report import page
+from fallback_eval.fixes.run import FixOptions, run_fixes
+from fallback_eval.fixes.runs import FixFolder, FixRun, events_of, unpack
+from fallback_eval.retrieval.results import EvaluationError
 from fallback_plugins.claude.scripted import ScriptedModel
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.evaluating.fixes import FixOptions, run_fixes
-from fallback_tier.evaluating.projects import MiniProject, WrongFix, load_projects
-from fallback_tier.evaluation.fixes import FixFolder, FixRun, events_of, unpack
-from fallback_tier.evaluation.fixes_report import page
-from fallback_tier.evaluation.results import EvaluationError
 from fallback_tier.gates.judges.proof import ProofError
 from fallback_tier.ports import LanguageModel
 from fallback_tier.wiring import Configuration

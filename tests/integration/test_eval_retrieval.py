@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples.claims import CLAIMS
+from fallback_eval.retrieval.analysis import FIGURES, analyse
+from fallback_eval.retrieval.claims import CLAIMS
+from fallback_eval.retrieval.data import FILE, load_data, task
+from fallback_eval.retrieval.golden import load_golden
+from fallback_eval.retrieval.learned import judged_rows
+from fallback_eval.retrieval.publish import RAW, Folder
+from fallback_eval.retrieval.results import Results, load_results
+from fallback_eval.retrieval.run import Options, claims, run
+from fallback_eval.retrieval.stores import Stores
+from fallback_eval.retrieval.training import train
+from fallback_eval.retrieval.variants import DEFAULT, LEXICAL, code_defaults, variants
 from fallback_plugins.solved_examples.rerank.linear import shipped
-from fallback_plugins.solved_examples.rerank.training import train
 from fallback_plugins.solved_examples.retriever import SolvedExampleIndex
-from fallback_plugins.solved_examples.variants import DEFAULT, LEXICAL, code_defaults, variants
 from fallback_tier.cli.main import main
-from fallback_tier.evaluating.data import FILE, load_data, task
-from fallback_tier.evaluating.learned import judged_rows
-from fallback_tier.evaluating.run import Options, claims, run
-from fallback_tier.evaluating.stores import Stores
-from fallback_tier.evaluation.analysis import FIGURES, analyse
-from fallback_tier.evaluation.golden import load_golden
-from fallback_tier.evaluation.publish import RAW, Folder
-from fallback_tier.evaluation.results import Results, load_results
 from tests.unit.evaluation.planted import Row, write
 
 ROOT = Path(__file__).parents[2]
@@ -154,7 +154,7 @@ def test_a_golden_set_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_
 def test_without_the_extra_it_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("fallback_tier.cli.evaluate._EXTRA", ("numpy", "not_installed_here"))
+    monkeypatch.setattr("fallback_eval.cli.retrieval._EXTRA", ("numpy", "not_installed_here"))
     said = failing(capsys, "--check", "--report", str(tmp_path))
     assert "needs the extra `eval`, and not_installed_here can't be imported" in said
     assert "fallback-tier[eval]" in said
@@ -176,7 +176,7 @@ diff --git a/serve.py b/serve.py
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     """A data set and a golden set of our own; no embeddings. What the command needs to be told."""
-    monkeypatch.setattr("fallback_tier.evaluating.run.load_embedder", lambda **_: None)
+    monkeypatch.setattr("fallback_eval.retrieval.run.load_embedder", lambda **_: None)
     texts = ["Path traversal in serve.", "Cross-site scripting in render.", "Weak hash in login."]
     rows = [
         {

@@ -15,6 +15,7 @@ from fallback_plugins.npm import imports
 from fallback_plugins.npm.imports import ImportsGate
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.running.clients import SubprocessClients
+from tests.choice import a_choice
 from tests.fakes.repository import write
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
@@ -138,23 +139,26 @@ def test_what_loads_as_before_passes(tmp_path: Path, registry: Registry) -> None
 
 @pytest.mark.parametrize(
     ("before", "after", "status"),
-    [
-        ("3.0.0", "3.0.1", PASSED),
-        # What it needs is part of the reason.
-        ("3.0.0", "3.0.2", FAILED),
-        ("3.0.0", "3.0.3", FAILED),
-        ("3.0.0", "3.0.4", FAILED),
-        # For a browser, or not built: it can't be told, however it says so. Nor is that an excuse.
-        ("4.0.0", "4.0.1", PASSED),
-        ("1.0.0", "4.0.0", FAILED),
-        ("5.0.0", "5.0.1", PASSED),
-        ("1.0.0", "5.0.0", FAILED),
-        ("5.1.0", "5.1.1", PASSED),
-        ("5.1.0", "3.0.0", FAILED),
-        ("1.0.0", "7.0.0", FAILED),
-        # What goes on behind it is no matter of loading it.
-        ("1.0.0", "8.0.0", PASSED),
-    ],
+    a_choice(
+        [
+            ("3.0.0", "3.0.1", PASSED),
+            # What it needs is part of the reason.
+            ("3.0.0", "3.0.2", FAILED),
+            ("3.0.0", "3.0.3", FAILED),
+            ("3.0.0", "3.0.4", FAILED),
+            # For a browser, or not built: it can't be told, however it says so. Nor is that an excuse.
+            ("4.0.0", "4.0.1", PASSED),
+            ("1.0.0", "4.0.0", FAILED),
+            ("5.0.0", "5.0.1", PASSED),
+            ("1.0.0", "5.0.0", FAILED),
+            ("5.1.0", "5.1.1", PASSED),
+            ("5.1.0", "3.0.0", FAILED),
+            ("1.0.0", "7.0.0", FAILED),
+            # What goes on behind it is no matter of loading it.
+            ("1.0.0", "8.0.0", PASSED),
+        ],
+        step=2,
+    ),
 )
 def test_what_failed_before_is_not_the_patchs_where_it_says_the_same(
     tmp_path: Path, registry: Registry, before: str, after: str, status: GateStatus

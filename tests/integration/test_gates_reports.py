@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_plugins.gating import relative_log
 from fallback_plugins.installed import Installed, Level
 from fallback_plugins.npm.gates import TestsGate as NpmTests
 from fallback_plugins.pypi.environment import Environment
@@ -33,13 +34,14 @@ def _pytest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The pytest of this very interpreter stands in for a target's own."""
 
     def sandboxed(self: Environment, arguments: list[str]) -> CommandResult:
-        return self.context.sandbox.run(
+        result = self.context.sandbox.run(
             [sys.executable, *arguments],
             worktree=self.repo.tree,
             timeout_s=self.context.timeout_s,
             env=self.variables(),
             readable=[Path(sys.prefix)],
         )
+        return result.model_copy(update={"output": relative_log(result, self.repo.root)})
 
     monkeypatch.setattr(Environment, "install", lambda _: Installed(Level.EVERYTHING))
     monkeypatch.setattr(Environment, "installed", lambda *_: ("9.0",))

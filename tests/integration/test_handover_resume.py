@@ -10,8 +10,10 @@ import pytest
 
 from fallback_audit.events import PatchDelivered
 from fallback_audit.vocabulary import DeliveryPlace
-from fallback_tier.cli.resume import go_on
+from fallback_tier.fix.resuming import resume_one
+from fallback_tier.fix.watching import UNWATCHED
 from fallback_tier.gates.journal.resume import inputs_of
+from fallback_tier.gates.result import WithPatch
 from tests.fakes.crashing import Kill
 from tests.fakes.repository import git
 from tests.integration.crash_house import CrashHouse
@@ -68,9 +70,7 @@ def test_a_branch_that_a_person_removed_is_not_made_again(
         assert len(deliveries(house)) == 1
 
 
-def test_it_is_told_where_the_record_says_that_it_is(
-    whole: CrashHouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_is_told_where_the_record_says_that_it_is(whole: CrashHouse, tmp_path: Path) -> None:
     """`fix --resume` without --commit, or with another, does not move what was delivered."""
     with (
         killed_at(whole, tmp_path / "house", Kill(len(whole.events), before=False)) as house,
@@ -81,11 +81,12 @@ def test_it_is_told_where_the_record_says_that_it_is(
             setup = inputs.setup.model_copy(
                 update={"commit": commit, "report": str(tmp_path / "report")}
             )
-            landed = go_on(
-                house.fix_id, inputs.advisory, inputs.repository, services, setup, as_json=True
+            fixed = resume_one(
+                *(house.fix_id, inputs.advisory, inputs.repository, services, setup, UNWATCHED)
             )
-            assert landed == 0
-            assert json.loads(capsys.readouterr().out)["commit"]["branch"] == BRANCH
+            assert isinstance(fixed.result, WithPatch)
+            assert fixed.landed.committed is not None
+            assert fixed.landed.committed.branch == BRANCH
         assert git(house.repo, "branch", "--list", "other") == ""
         body = (tmp_path / "report" / "pull-request.md").read_text()
         assert "**Without a sandbox**" in body  # another process did: the record says so
@@ -100,8 +101,10 @@ def test_a_dry_run_commits_nothing(whole: CrashHouse, tmp_path: Path) -> None:
         inputs = inputs_of(services.audit, services.evidence, house.fix_id)
         assert inputs.setup.commit == BRANCH
         setup = inputs.setup.model_copy(update={"dry_run": True})
-        assert not go_on(
-            house.fix_id, inputs.advisory, inputs.repository, services, setup, as_json=True
+        fixed = resume_one(
+            *(house.fix_id, inputs.advisory, inputs.repository, services, setup, UNWATCHED)
         )
+        assert isinstance(fixed.result, WithPatch)
+        assert not fixed.landed.delivered
         assert git(house.repo, "branch", "--list", BRANCH) == ""
         assert deliveries(house) == []

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_tier.errors import InputError
-from fallback_tier.evaluating.projects import (
+from fallback_eval.fixes.projects import (
     MiniProject,
     load_project,
     load_projects,
 )
-from fallback_tier.evaluation.fixes_report import HINTED
+from fallback_eval.fixes.report import HINTED
+from fallback_tier.errors import InputError
 from fallback_tier.gates.judges.proof import ProofGate, check_proof
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.running.sandbox import BubblewrapSandbox

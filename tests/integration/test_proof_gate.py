@@ -1,6 +1,6 @@
 """The proof gate on a real worktree, with real commands in the sandbox."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_plugins.npm import build_ecosystem as npm_ecosystem
+from fallback_plugins.pypi.ecosystem import PyPIEcosystem
+from fallback_tier.entries import say_nothing
 from fallback_tier.errors import InputError
 from fallback_tier.gates.distilling.distill import distill
 from fallback_tier.gates.judges.common import common_gates
@@ -47,7 +50,9 @@ def gate(proof: Proof = PROOF) -> ProofGate:
     return ProofGate(proof, FakeEcosystem())
 
 
-def check_at(repo: RepoContext, tmp_path: Path, proof: Proof) -> str:
+def check_at(
+    repo: RepoContext, tmp_path: Path, proof: Proof, tell: Callable[[str], None] = say_nothing
+) -> str:
     return check_proof(
         gate(proof),
         advisory(),
@@ -55,6 +60,7 @@ def check_at(repo: RepoContext, tmp_path: Path, proof: Proof) -> str:
         clients=SubprocessClients(),
         sandbox=BubblewrapSandbox(),
         workspace=tmp_path / "state",
+        tell=tell,
     )
 
 
@@ -181,6 +187,97 @@ def test_a_patch_that_ends_the_proof_early_is_no_pass(tmp_path: Path, end: str) 
         verdict = gate().judge(found.context)
     assert verdict.failure_kind is FailureKind.PROOF_FAILED
     assert verdict.detail == "the proof ran 1 test(s) at the base commit, 0 with the patch"
+
+
+SCRIPT = b"from app import answer\nassert answer() == 42, answer()\nprint('found no flaw')\n"
+BARE = Proof(("python3", "poc.py"), {"poc.py": SCRIPT})
+EARLY = {"app.py": "import os\nos._exit(0)\n" + RIGHT["app.py"]}
+
+
+@pytest.mark.parametrize("changes", [RIGHT, EARLY])
+def test_a_script_that_says_no_end_is_a_persons_question(
+    tmp_path: Path, changes: Mapping[str, str]
+) -> None:
+    """It ends well either way."""
+    with case(tmp_path, changes) as found:
+        verdict = gate(BARE).judge(found.context)
+    assert verdict.status is GateStatus.SKIPPED
+    assert verdict.proof_level is None
+    assert "nothing shows that it ran to its end" in verdict.detail
+
+
+SAYS = b"print('answered in 0.01s')\nfrom app import answer\nassert answer() == 42\n"
+
+
+def test_a_line_like_a_summary_of_no_test_counts_for_none(tmp_path: Path) -> None:
+    proof = Proof(("python", "proof.py"), {"proof.py": SAYS})
+    with case(tmp_path, {"app.py": "import os\nos._exit(0)\n"}) as found:
+        verdict = ProofGate(proof, PyPIEcosystem(SubprocessClients())).judge(found.context)
+    assert verdict.status is GateStatus.SKIPPED
+
+
+def test_a_test_that_the_patch_ends_early_is_missed(tmp_path: Path) -> None:
+    with case(tmp_path, EARLY) as found:
+        verdict = ProofGate(PROOF, PyPIEcosystem(SubprocessClients())).judge(found.context)
+    assert (verdict.status, verdict.failure_kind) == (GateStatus.FAILED, FailureKind.PROOF_FAILED)
+    assert verdict.detail == "the proof ran 1 test(s) at the base commit, 0 with the patch"
+
+
+BEFORE_ALL = {"lib.js": "process.exit(0)\n"}
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (
+            "let a = require('../lib.js')\nrequire('node:test')('it', () => { if (a() != 42) throw 1 })\n",
+            GateStatus.FAILED,
+        ),
+        ("if (require('../lib.js')() !== 42) throw new Error('no')\n", GateStatus.SKIPPED),
+    ],
+    ids=["a test", "a bare script"],
+)
+def test_a_file_is_no_test_whatever_node_counts(
+    tmp_path: Path, text: str, status: GateStatus
+) -> None:
+    proof = Proof(("node", "--test", "proof/p.test.js"), {"proof/p.test.js": text.encode()})
+    files = {**FILES, "lib.js": "module.exports = () => 41\n"}
+    with patched(tmp_path, files, BEFORE_ALL, about=advisory()) as found:
+        npm = npm_ecosystem(SubprocessClients())
+        assert ProofGate(proof, npm).judge(found.context).status is status
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"), [(RIGHT, GateStatus.PASSED), (EARLY, GateStatus.FAILED)]
+)
+def test_a_script_proves_by_its_last_line(
+    tmp_path: Path, changes: Mapping[str, str], status: GateStatus
+) -> None:
+    with case(tmp_path, changes) as found:
+        verdict = gate(replace(BARE, end="found no flaw")).judge(found.context)
+    assert verdict.status is status
+    assert "found no flaw" not in verdict.detail  # what a patch is not told, it can't print
+
+
+def test_that_a_script_will_prove_nothing_is_said_before_anything_is_spent(tmp_path: Path) -> None:
+    told: list[str] = []
+    repo = repository(tmp_path / "repo", FILES)
+    for proof in (BARE, replace(BARE, end="found no flaw"), PROOF):
+        check_at(repo, tmp_path, proof, told.append)
+    assert len(told) == 1
+    assert "will prove nothing" in told[0]
+
+
+def test_a_last_line_at_the_base_commit_shows_nothing(tmp_path: Path) -> None:
+    proof = Proof(("sh", "-c", "echo done; exit 1"), end="done")
+    with pytest.raises(ProofError, match="prints its last line at the base commit"):
+        check(tmp_path, proof)
+
+
+@pytest.mark.parametrize("end", ["two\nlines", " spaces ", " "])
+def test_a_last_line_is_one_line(end: str) -> None:
+    with pytest.raises(ProofError, match="not one line"):
+        Proof(("true",), end=end)
 
 
 def test_a_patch_that_hangs_fails(tmp_path: Path) -> None:

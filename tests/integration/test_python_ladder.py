@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -55,12 +57,14 @@ class Place:
     def __init__(self, registry: Registry, folder: Path) -> None:
         self.clients = SubprocessClients(os.environ | registry.environ)
         self.folder = folder
+        self.numbers = count()
 
-    def lock(self, pyproject: str) -> str:
+    def lock(self, pyproject: str, members: Mapping[str, str] = MappingProxyType({})) -> str:
         """The lock; in it ``source`` has a wheel, which the registry no longer has."""
         folder = self.folder / "locked"
-        folder.mkdir()
-        (folder / "pyproject.toml").write_text(pyproject.replace("source", "both"))
+        for path, text in {"pyproject.toml": pyproject, **members}.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text.replace("source", "both"))
         done = self.clients.run("uv", ["lock"], cwd=folder, timeout_s=60)
         assert done.ok, done.output
         return (folder / "uv.lock").read_text().replace("both", "source")
@@ -81,7 +85,9 @@ class Place:
         return ran.result.output
 
     def opened(self, files: Mapping[str, str]):  # type: ignore[no-untyped-def]
-        context = patched(self.folder / "case", files, {"x": "1"}, about=advisory())
+        context = patched(
+            self.folder / f"case-{next(self.numbers)}", files, {"x": "1"}, about=advisory()
+        )
         return _with_clients(context, self.clients)
 
 
@@ -217,6 +223,26 @@ def test_of_a_lock_that_can_not_be_had_the_pins_are(place: Place) -> None:
     assert "source" in dict(found.declined)["source==1.1"]
 
 
+@pytest.mark.parametrize("more", ["", f"docs = ['{GIT}']\n"], ids=["whole", "by its pins"])
+def test_a_member_of_a_workspace_is_installed_by_the_workspaces_lock(
+    place: Place, more: str
+) -> None:
+    """What a member asks for may be computed when it is built; the lock says it."""
+    groups = '[dependency-groups]\ndev = ["right"]\n'
+    root = PROJECT + groups + '[tool.uv.workspace]\nmembers = ["libs/*"]\n'
+    member = '[project]\nname = "member"\n{}requires-python = ">=3.11"\n'
+    written = member.format('version = "1"\ndependencies = ["left<1.0.1"]\n')
+    files = {
+        "pyproject.toml": root.replace(groups, groups + more),
+        "uv.lock": place.lock(root, {"libs/member/pyproject.toml": written}),
+        "libs/member/pyproject.toml": member.format('dynamic = ["version", "dependencies"]\n'),
+    }
+    found, held = place.install(files, "libs/member")
+    assert held == ["left==1.0.0", "right==2.0"], found.in_full
+    files["other/pyproject.toml"] = '[project]\nname = "other"\nversion = "1"\n'
+    assert place.install(files, "other")[1] == []
+
+
 def test_folders_that_a_project_takes_packages_from_are_found_where_they_lie(place: Place) -> None:
     member = '[project]\nname = "{}"\nversion = "1"\n'
     files = {
@@ -226,8 +252,10 @@ def test_folders_that_a_project_takes_packages_from_are_found_where_they_lie(pla
         "libs/b/src/b.py": "",
         "requirements.txt": "-e ./libs/b\n",
     }
-    told = place.run(files, "python", "-c", "import b; print(b.__file__)")
-    assert told == "libs/b/src/b.py\n"
+    code = (
+        "import b; print(b.__file__); from importlib.metadata import version; print(version('b'))"
+    )
+    assert place.run(files, "python", "-c", code) == "libs/b/src/b.py\n1\n"
 
 
 def test_what_a_project_is_tested_with_does_not_change_what_it_runs_with(place: Place) -> None:

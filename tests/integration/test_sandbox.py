@@ -20,13 +20,10 @@ import pytest
 
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult, Sandbox
-from fallback_tier.gates.running import sandbox as sandbox_module
+from fallback_tier.gates.running import launching
 from fallback_tier.gates.running.confinement import MAX_TMPFS_BYTES
-from fallback_tier.gates.running.sandbox import (
-    MAX_OUTPUT_BYTES,
-    BubblewrapSandbox,
-    UnsandboxedRunner,
-)
+from fallback_tier.gates.running.launching import MAX_OUTPUT_BYTES
+from fallback_tier.gates.running.sandbox import BubblewrapSandbox, UnsandboxedRunner
 from tests.integration.gate_setup import needs_sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -239,9 +236,9 @@ def test_limits_are_set(sandbox: BubblewrapSandbox, worktree: Path) -> None:
     core, size, data, cpu, processes = map(int, python(sandbox, worktree, program).output.split())
     assert core == 0
     assert size in {2**30, 2**31}
-    assert data == sandbox_module.MAX_DATA_KIB * 1024
+    assert data == launching.MAX_DATA_KIB * 1024
     assert 0 < cpu <= 241
-    assert processes == sandbox_module.MAX_PROCESSES
+    assert processes == launching.MAX_PROCESSES
 
 
 SYSCALLS = {

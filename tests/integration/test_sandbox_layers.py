@@ -6,13 +6,21 @@ import subprocess
 import textwrap
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fallback_tier.errors import SandboxError
+from fallback_tier.gates.running.cgroups import (
+    Bounds,
+    Hierarchy,
+    bounded_tree,
+    find_hierarchies,
+    hierarchies,
+    remove_abandoned,
+)
 from fallback_tier.gates.running.landlock import PERL, landlock_version, landlocked
-from fallback_tier.gates.running.pids import bounded_tree, find_hierarchy, remove_abandoned
 from fallback_tier.gates.running.sandbox import (
     BubblewrapSandbox,
     Hardening,
@@ -170,7 +178,7 @@ FORKS = """
 
 def test_a_fork_bomb_is_stopped_long_before_the_wall_clock(tmp_path: Path) -> None:
     needs_sandbox()
-    if os.geteuid() == 0 and find_hierarchy() is None:
+    if os.geteuid() == 0 and not _bounding("pids"):
         pytest.skip("root can't have a cgroup of its own here: the wall clock ends it")
     command = ["python3", "-c", textwrap.dedent(FORKS)]
     small = BubblewrapSandbox(hardening=Hardening(max_processes=50))
@@ -180,21 +188,48 @@ def test_a_fork_bomb_is_stopped_long_before_the_wall_clock(tmp_path: Path) -> No
     assert BubblewrapSandbox().run(command, worktree=tmp_path, timeout_s=60).output == "120\n"
 
 
+SHARED = """
+    import mmap
+    shared = mmap.mmap(-1, 96 << 20)
+    for at in range(0, len(shared), 4096):
+        shared[at] = 1
+    print("filled")
+"""
+
+
+def test_memory_that_is_shared_counts_too(tmp_path: Path) -> None:
+    """No resource limit sees it; without the cgroup it is as large as one likes."""
+    needs_sandbox()
+    if not _bounding("memory"):
+        pytest.skip("no cgroup of one's own that bounds memory")
+    command = ["python3", "-c", textwrap.dedent(SHARED)]
+    small = Hardening(max_memory_bytes=64 << 20)
+    sandbox = BubblewrapSandbox(hardening=small)
+    assert "all memory 64 MiB together (cgroup)" in sandbox.bounds
+    assert "filled" not in sandbox.run(command, worktree=tmp_path, timeout_s=60).output
+    without = BubblewrapSandbox(hardening=replace(small, cgroup=False))
+    assert "together" not in without.bounds
+    assert without.run(command, worktree=tmp_path, timeout_s=60).output == "filled\n"
+
+
+def _bounding(controller: str) -> list[Hierarchy]:
+    return [one for one in find_hierarchies() if controller in one.controllers]
+
+
 @pytest.fixture
-def hierarchy() -> Path:
-    place = find_hierarchy()
-    if place is None:
+def hierarchy() -> Hierarchy:
+    found = [one for one in _bounding("pids") if one.version == 1]
+    if not found:
         pytest.skip("no cgroup hierarchy of version 1 that this user may write")
-    return place
+    return found[0]
 
 
-def test_the_cgroup_goes_with_its_processes(hierarchy: Path) -> None:
-    with bounded_tree(hierarchy, 10) as descriptor:
-        assert descriptor is not None
-        (place,) = hierarchy.glob(f"fallback-tier-{os.getpid()}-*")
+def test_the_cgroup_goes_with_its_processes(hierarchy: Hierarchy) -> None:
+    with bounded_tree([hierarchy], Bounds(10, 1 << 30)) as (members,):
+        (place,) = hierarchy.folder.glob(f"fallback-tier-{os.getpid()}-*")
         assert (place / "pids.max").read_text() == "10\n"
-        join = "echo 0 >&0; exec sleep 600"
-        with subprocess.Popen(["sh", "-c", join], stdin=descriptor) as joined:
+        join = 'echo 0 >"$1"; exec sleep 600'
+        with subprocess.Popen(["sh", "-c", join, "sh", members]) as joined:
             until = time.monotonic() + 30
             while not (place / "cgroup.procs").read_text() and time.monotonic() < until:
                 time.sleep(0.01)
@@ -203,15 +238,46 @@ def test_the_cgroup_goes_with_its_processes(hierarchy: Path) -> None:
     assert not place.exists()
 
 
-def test_what_a_killed_launcher_left_is_removed_and_nothing_else(hierarchy: Path) -> None:
+@pytest.mark.parametrize("lacking", ["", "memory", "pids"])
+def test_of_version_2_it_is_made_beside_our_own(tmp_path: Path, lacking: str) -> None:
+    """A cgroup that holds processes hands no controller on; its parent may."""
+    parent = tmp_path / "mnt" / "app.slice"
+    (parent / "ours.scope").mkdir(parents=True)
+    on = " ".join({"cpu", "memory", "pids"} - {lacking})
+    for name, text in (("cgroup.subtree_control", f"{on}\n"), ("cgroup.procs", "")):
+        (parent / name).write_text(text)
+    mounts = f"31 24 0:27 / {tmp_path}/mnt rw - cgroup2 cgroup2 rw\n"
+    found = hierarchies(mounts, "0::/app.slice/ours.scope\n")
+    if lacking:
+        assert found == ()
+        return
+    assert found == (Hierarchy(parent, 2, ("pids", "memory")),)
+    told = dict(pair[:2] for pair in Bounds(10, 4096).files(found[0]))
+    assert (told["pids.max"], told["memory.max"], told["memory.swap.max"]) == ("10", "4096", "0")
+    assert found[0].members == "cgroup.procs"
+
+
+def test_what_can_not_join_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that the record names holds, or nothing runs."""
+    needs_sandbox()
+    sandbox = BubblewrapSandbox()
+    sandbox.probe()
+    monkeypatch.setattr(sandbox, "_hierarchies", (Hierarchy(tmp_path, 2, ()),))
+    monkeypatch.setattr(Hierarchy, "members", "no/such/file")
+    (tmp_path / "work").mkdir()
+    with pytest.raises(SandboxError):
+        sandbox.run(["true"], worktree=tmp_path / "work", timeout_s=60)
+
+
+def test_what_a_killed_launcher_left_is_removed_and_nothing_else(hierarchy: Hierarchy) -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
-    abandoned = hierarchy / f"fallback-tier-{gone.pid}-{uuid.uuid4().hex[:8]}"
-    in_use = hierarchy / f"fallback-tier-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    abandoned = hierarchy.folder / f"fallback-tier-{gone.pid}-{uuid.uuid4().hex[:8]}"
+    in_use = hierarchy.folder / f"fallback-tier-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     abandoned.mkdir()
     in_use.mkdir()
     try:
-        remove_abandoned(hierarchy)
+        remove_abandoned(hierarchy.folder)
         assert not abandoned.exists()
         assert in_use.exists()
     finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fallback_tier.cli import exit_codes
 from tests.e2e.command import osv, repository, run
 from tests.e2e.wheel import BIN, ROOT, Installed
 
@@ -139,6 +140,17 @@ def test_the_console_script_takes_nothing_from_the_target(
     )
     assert ended.code == 0, ended
     assert "+idna==3.7" in ended.json["diff"]
+    assert not caught.exists()
+
+
+@pytest.mark.parametrize("words", [["retrieval", "--check", "--json"], ["fixes"], []])
+def test_evaluations_are_in_the_source_tree_alone(
+    hostile: Path, caught: Path, installed: Installed, words: list[str]
+) -> None:
+    ended = run("eval", *words, script=installed.script, cwd=hostile)
+    assert ended.code == exit_codes.BAD_INPUT, ended
+    said = ended.json["error"]["next_step"] if "--json" in words else ended.err
+    assert "make setup && .venv/bin/fallback-tier eval --help" in said
     assert not caught.exists()
 
 

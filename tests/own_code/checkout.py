@@ -10,6 +10,7 @@ from typing import Any
 
 from fallback_tier.advisory import compare_versions
 from tests.measuring.clones import clone, copy, git
+from tests.measuring.proof_end import END, is_bare, saying_its_end
 from tests.own_code.cases import PROOFS, Case, Record
 
 #: A bound as npm's data writes it.
@@ -102,7 +103,11 @@ def _fixed(told: Mapping[str, Any], ecosystem: str) -> str | None:
 def proof_arguments(case: Case, checkout: Checkout, folder: Path) -> list[str | Path]:
     """``--proof`` and its files, these written to ``folder``. Raises RuntimeError."""
     given: list[str | Path] = ["--proof", case.proof]
-    for number, (place, content) in enumerate(proof_files(case, checkout).items()):
+    files, words = proof_files(case, checkout), case.command
+    if is_bare(words) and words[1] in case.ours:
+        files[words[1]] = saying_its_end(words[0], files[words[1]])
+        given += ["--proof-end", END]
+    for number, (place, content) in enumerate(files.items()):
         source = folder / f"proof-{number}{Path(place).suffix}"
         source.write_bytes(content)
         given += ["--proof-file", f"{source}={place}"]

@@ -17,6 +17,7 @@ from typing import Any
 from fallback_audit.frozen import Frozen
 from tests.e2e.command import SCRIPT, Ended, run
 from tests.fakes.repository import git
+from tests.measuring.proof_end import END, saying_its_end
 from tests.proofs.cases import Case, held
 
 #: Published OSV records, beside the checkout (never in it): used by id where they are.
@@ -128,7 +129,11 @@ def _fix(case: Case, root: Path, script: Path) -> Ran:
     state = root.with_name("state")
     place = case.proof.relative_to(case.folder).as_posix()
     command: list[str | Path] = ["fix", root, "--advisory", root.with_name("advisory.json")]
-    command += ["--proof", case.proof_command, "--proof-file", f"{case.proof}={place}"]
+    program = case.proof_command.partition(" ")[0]
+    given = root.with_name(case.proof.name)
+    given.write_bytes(saying_its_end(program, case.proof.read_bytes()))
+    command += ["--proof", case.proof_command, "--proof-file", f"{given}={place}"]
+    command += ["--proof-end", END]
     command += ["--script", case.script] if case.script else []
     began = time.monotonic()
     ended = run(*command, "--state-dir", state, "--json", script=script)

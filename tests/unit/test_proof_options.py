@@ -39,6 +39,13 @@ def test_a_command_is_split_as_a_shell_does_and_none_is_started(given: Given) ->
     assert proof == Proof(("sh", "-c", "exit $X; echo", "*.py"), {}, 1.5)
 
 
+def test_its_last_line_goes_with_it(given: Given) -> None:
+    proof = given("--proof", "true", "--proof-end", "no flaw")
+    assert proof is not None
+    assert proof.end == "no flaw"
+    assert proof.digest != Proof(("true",)).digest
+
+
 def test_files_go_to_the_root_or_where_they_are_told(given: Given) -> None:
     options = ["--proof-file", "p.py", "--proof-file", "a=b.py", "--proof-file", "a=b.py=x/y.py"]
     proof = given("--proof", "true", *options)

@@ -132,7 +132,7 @@ CLOSED = {
     RetrievalVerdict: "hit degraded miss",
     GateStatus: "passed failed skipped",
     ProofLevel: "resolved_tree pins source proof_test tests_only",
-    Capability: "process network dynamic_code",
+    Capability: "process network dynamic_code unknown",
     ReviewVerdict: "approved rejected",
     DeliveryPlace: "working_tree branch",
     LadderStep: "lock_refresh direct_bump parent_bump override lock_edit",

@@ -16,7 +16,8 @@ class Setup(Frozen):
     only keep it. ``dry_run``, ``output``, ``commit`` (a branch; empty: one that is named after what is
     fixed) and ``report`` (a folder): where a proved patch goes. ``several``: this fix is one ecosystem's
     part of a run over several advisories, whose patches are delivered together. ``batch_sha256``: what that
-    run began with, as evidence; ``divisible``: what gates refuse is proved in smaller parts.
+    run began with, as evidence; ``divisible``: what gates refuse is proved in smaller parts. ``bounds``:
+    which limits of memory and processes held for the target's commands, where the fix began.
     """
 
     configuration: dict[str, JsonValue] = Field(default_factory=dict)
@@ -27,6 +28,7 @@ class Setup(Frozen):
     several: bool = False
     batch_sha256: Digest | None = None
     divisible: bool = False
+    bounds: str = ""
 
 
 class FixInputs(Frozen):

@@ -142,12 +142,7 @@ def check_gates(
     now = (APPLIES, *gates)
     if taken.linked or not (taken.gates or taken.configuration):
         return
-    for name in _JUDGED_BY:
-        if taken.configuration.get(name) != configuration.get(name):
-            raise InputError(
-                f"Fix {fix_id} began with another configuration of its {name}.",
-                next_step=f"`fallback-tier resume {fix_id}` goes on with that one; or start a new fix.",
-            )
+    check_judged_by(taken.configuration, configuration, fix_id)
     if taken.gates == now:
         return
     gone = [f"{name!r} is gone" for name in taken.gates if name not in now]
@@ -157,6 +152,16 @@ def check_gates(
         f"Fix {fix_id} began with other gates: {what}.",
         next_step="Configure the gates as before to resume, or start a new fix.",
     )
+
+
+def check_judged_by(began: dict[str, JsonValue], now: dict[str, JsonValue], fix_id: str) -> None:
+    """Raises InputError where a patch would be judged by something else than what the fix began with."""
+    for name in _JUDGED_BY:
+        if began.get(name) != now.get(name):
+            raise InputError(
+                f"Fix {fix_id} began with another configuration of its {name}.",
+                next_step=f"`fallback-tier resume {fix_id}` goes on with that one; or start a new fix.",
+            )
 
 
 def _start(history: History) -> FixStarted:

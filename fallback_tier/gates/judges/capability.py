@@ -6,16 +6,21 @@ have been declared by the plan, in which a reviewer reads it. What only moved, g
 stands in the place of another call of its kind (``execFile`` for ``exec``) is not new. Bringing in a
 listed module counts as a use, because what is then done with it can be hidden from a reader of one file,
 and that it was brought in can't.
+
+What is neither listed nor known to be harmless, nor the project's own, is *unknown*: it must be declared
+too (ADR-0057). What a list forgot costs a question, and no hole.
 """
 
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
 from fallback_tier.errors import RepositoryError
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gates.judges.patched_file import patched_text
-from fallback_tier.gates.judges.reach import compare
+from fallback_tier.gates.judges.reach import Project, compare
 from fallback_tier.outcome import FileChange
+from fallback_tier.repo import RepoContext
 from fallback_tier.tree import RawChange
 
 
@@ -33,7 +38,19 @@ class CapabilityGate:
             (_texts(change, context) for change in changes),
             frozenset(plan.capabilities if plan else ()),
             gate=self.name,
+            project=_project(context.repo),
         )
+
+
+def _project(repo: RepoContext) -> Project:
+    """The base commit's files; what can't be read answers nothing."""
+
+    def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+        for path in paths:
+            with suppress(RepositoryError):
+                yield path, repo.read_text(path)
+
+    return Project(repo.tracked_files, texts)
 
 
 def _texts(change: RawChange, context: GateContext) -> FileChange:

@@ -3,19 +3,15 @@
 Nothing here trusts the diff's text: the patched tree is asked what really changed.
 """
 
-import json
-import re
-import tomllib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import Any
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.errors import RepositoryError
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.gates.judges.capability import CapabilityGate
+from fallback_tier.gates.judges.javascript import disagreement_with_node
+from fallback_tier.gates.judges.manifests.changes import manifest_problems
 from fallback_tier.gates.judges.patched_file import patched_text
 from fallback_tier.gates.trees.isolation import (
     GIT_TIMEOUT_S,
@@ -25,18 +21,14 @@ from fallback_tier.gates.trees.isolation import (
 )
 from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.patch.creation import creation_reason, text_reason
-from fallback_tier.patch.policy import check_policy
+from fallback_tier.patch.judging import Judging
+from fallback_tier.patch.plain_text import misread_reason
+from fallback_tier.patch.policy import check_policy, forbidden_reason
 from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.syntax import grammar_of_text
 from fallback_tier.tree import RawChange
 
 _ABSENT, _REGULAR, _EXECUTABLE = "000000", "100644", "100755"
-
-#: Where a client would fetch an artifact from, in lock files and requirements.
-_ARTIFACT_HOST = re.compile(
-    r"""(?:https?|ftp)://([^/\s"'\\]+)/[^\s"'\\]*\.(?:tgz|tar\.gz|tar\.bz2|whl|zip)\b"""
-)
-#: A source that is not a registry's artifact: a checkout, a local path, a direct reference.
-_OTHER_SOURCE = re.compile(r"""\bgit\+|\bgit://|\bfile:|[\w\])]\s*@\s*\w+[:+]""")
 
 
 def common_gates(plugin: EcosystemPlugin) -> tuple[Gate, ...]:
@@ -67,7 +59,8 @@ class DeclaredSetGate:
 
 @dataclass(frozen=True)
 class PolicyGate:
-    """No change to what judges the fix; of manifests only the keys that the ecosystem names."""
+    """No change to what judges the fix; of manifests only the keys that the ecosystem names; no line that
+    reads otherwise than it runs."""
 
     plugin: EcosystemPlugin
     name: str = "policy"
@@ -78,6 +71,12 @@ class PolicyGate:
         paths = [change.path for change in changes]
         manifests = frozenset(p for p in paths if self.plugin.editable_keys(p) is not None)
         problems = list(check_policy(paths, allowed=manifests))
+        judging = Judging.of(context.repo)
+        problems += [
+            f"{path!r} may not be changed: {reason}."
+            for path in paths
+            if forbidden_reason(path) is None and (reason := judging.reason(path))
+        ]
         made = [change.path for change in changes if change.status == "A"]
         for change in changes:
             problems += self._content_problems(change, made, context)
@@ -100,15 +99,24 @@ class PolicyGate:
         after = patched_text(context, path)
         if after is None:
             yield f"{path!r} is not UTF-8 text of at most {MAX_FILE_BYTES:,} bytes."
-        elif change.status == "A" and not check_policy([path]):
+            return
+        before = None
+        if change.status == "A" and not check_policy([path]):
             yield from _creation_problems(path, after, made, context)
-        elif keys is not None:
+        elif change.status != "A":
             try:
                 before = context.repo.read_text(path)
-            except RepositoryError as error:
-                yield error.problem
+            except RepositoryError as error:  # then all its lines are the patch's
+                if keys is not None:
+                    yield error.problem
             else:
-                yield from _manifest_problems(path, keys, before, after)
+                if keys is not None:
+                    yield from manifest_problems(path, keys, before, after)
+        why = misread_reason(path, before, after)
+        if why is None and before != after and grammar_of_text(path, after) == "javascript":
+            why = disagreement_with_node(context, before or "", after)
+        if why is not None:
+            yield f"{path!r} does not read as it runs: {why}."
 
 
 def _creation_problems(
@@ -145,49 +153,6 @@ def _mode_problem(change: RawChange) -> str | None:
     if change.new_mode != expected:
         return f"{change.path!r} has mode {change.new_mode}, not {expected}"
     return None
-
-
-def _manifest_problems(path: str, keys: tuple[str, ...], before: str, after: str) -> Iterator[str]:
-    name = PurePosixPath(path).name
-    if keys and name.endswith((".json", ".toml")):
-        load = json.loads if name.endswith(".json") else tomllib.loads
-        try:
-            old, new = (load(text.removeprefix("\ufeff")) for text in (before, after))
-        except (ValueError, RecursionError) as error:
-            yield f"{path!r} can't be parsed: {error}."
-            return
-        allowed = [tuple(key.split(".")) for key in keys]
-        for place in _changed_keys(old, new, ()):
-            if not any(place[: len(prefix)] == prefix for prefix in allowed):
-                yield f"{path!r}: {'.'.join(place) or 'the document'} may not be changed."
-    yield from (
-        f"{path!r} may not fetch from {source!r}, which the base commit does not."
-        for source in sorted(_sources(after) - _sources(before))
-    )
-    if name.endswith((".txt", ".in")) and _options(before) != _options(after):
-        yield f"{path!r}: options of the client (lines that begin with `-`) may not be changed."
-
-
-def _changed_keys(before: Any, after: Any, place: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in dict.fromkeys((*before, *after)):
-            if key in before and key in after:
-                yield from _changed_keys(before[key], after[key], (*place, key))
-            else:
-                yield (*place, key)
-    elif repr(before) != repr(after):  # not `==`: that takes 1, 1.0 and true for one value
-        yield place
-
-
-def _sources(text: str) -> set[str]:
-    """Hosts of artifacts, and lines that name any other kind of source."""
-    others = {line.strip() for line in text.splitlines() if _OTHER_SOURCE.search(line)}
-    return set(_ARTIFACT_HOST.findall(text)) | others
-
-
-def _options(text: str) -> Counter[str]:
-    lines = (line.strip() for line in text.splitlines())
-    return Counter(line for line in lines if line.startswith("-") and not line.startswith("--hash"))
 
 
 def _verdict(gate: str, problems: list[str], kind: FailureKind, passed: str) -> GateVerdict:

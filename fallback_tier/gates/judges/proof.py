@@ -43,6 +43,11 @@ _NAMED_TESTS = 3
 _QUOTED_CHARS = 600
 
 
+#: A script that the patch ends early ends as well as one that found nothing.
+_UNSHOWN_END = (
+    "nothing shows that it ran to its end: no test of it is counted, and no last line is named"
+)
+
 #: What stands for the patch where there is none yet: the base commit as it is.
 _NO_DIGEST = hashlib.sha256(b"").hexdigest()
 _NOTHING = Applied(
@@ -106,6 +111,13 @@ class ProofGate:
         if before is not None and now < before:
             said = f"the proof ran {before} test(s) at the base commit, {now} with the patch"
             return self._failed(FailureKind.PROOF_FAILED, said, result.output)
+        if self.proof.end and not self.proof.ended(result.output):
+            said = "the proof ends well, and before its end: it did not print its last line"
+            return self._failed(FailureKind.PROOF_FAILED, said, result.output)
+        if not before and not self.proof.end:
+            said = f"the proof fails at the base commit and ends well with the patch, but {_UNSHOWN_END}"
+            status = GateStatus.SKIPPED
+            return GateVerdict(gate=self.name, status=status, detail=said, log=result.output)
         said = "the proof fails at the base commit and passes with the patch"
         if ran.installed != base.installed:
             what = (
@@ -196,7 +208,8 @@ def check_proof(
     """Run the proof at the base commit, before anything is spent: what it prints as it fails there.
 
     Raises ProofError where it passes, does not end, can't start, where what it needs can't be installed,
-    or where its files are the repository's own; SandboxError, RepositoryError, ToolError.
+    or where its files are the repository's own; SandboxError, RepositoryError, ToolError. ``tell`` is told
+    where its passing would prove nothing.
     """
     worktrees = Worktrees(workspace, clients, sandbox, tell=tell)
     with worktrees.open(repo, f"{repo.fix_id}-proof") as worktree:
@@ -211,7 +224,10 @@ def check_proof(
             timeout_s=timeout_s,
             tell=tell,
         )
-        return gate.fails_at_base(context)
+        output = gate.fails_at_base(context)
+    if not gate.proof.end and not gate.plugin.tests_ran(output):
+        tell(f"The proof will prove nothing: {_UNSHOWN_END} (--proof-end, or use a test runner).")
+    return output
 
 
 def _checked(proof: Proof, ran: TargetRun) -> CommandResult:
@@ -234,6 +250,11 @@ def _checked(proof: Proof, ran: TargetRun) -> CommandResult:
         raise ProofError(
             f"The proof did not end within {proof.timeout_s:.0f} s at the base commit: {said}",
             next_step="Let it end by itself, with a limit of its own where the flaw is a hang.",
+        )
+    if proof.ended(result.output):
+        raise ProofError(
+            f"The proof prints its last line at the base commit, where it fails: {said}",
+            next_step="Let it print that line where it has found no flaw, and nowhere else.",
         )
     if why := fault(result):
         raise ProofError(

@@ -32,14 +32,16 @@ class Proof:
 
     ``command`` is an argument list, run in the repository's root inside the sandbox, without network.
     ``files``: POSIX-relative path → content; none of them may be a file of the repository. ``timeout_s``:
-    wall clock of one run. Raises ProofError for an empty command, for a NUL in it, for a path that leads
-    out of the repository.
+    wall clock of one run. ``end``: the line that it prints where it ran to its end, and nowhere else; a
+    proof whose tests are counted needs none. Raises ProofError for an empty command, for a NUL in it, for a
+    path that leads out of the repository, for an end of several lines.
     """
 
     command: tuple[str, ...]
     #: Base64 where it is JSON (a host's configuration, a fix's kept inputs).
     files: Mapping[str, Base64Bytes] = field(default_factory=dict)
     timeout_s: float = PROOF_TIMEOUT_S
+    end: str = ""
 
     def __post_init__(self) -> None:
         if not self.command:
@@ -49,6 +51,11 @@ class Proof:
                 "The proof's command, or a file's name, has a NUL character in it.",
                 next_step="Leave it out: no program can be told such a word.",
             )
+        if self.end and [self.end.strip()] != self.end.splitlines():
+            raise ProofError(
+                f"The proof's last line {self.end!r} is not one line of text.",
+                next_step="Give one line, without spaces around it, that nothing else prints.",
+            )
         for path in self.files:
             pure = PurePosixPath(path)
             if pure.is_absolute() or not pure.parts or {"..", ".git"} & set(pure.parts):
@@ -57,9 +64,13 @@ class Proof:
                     next_step="Name it relative to the repository's root, without '..' and '.git'.",
                 )
 
+    def ended(self, output: str) -> bool:
+        """Did it print its last line?"""
+        return bool(self.end) and self.end in map(str.strip, output.splitlines())
+
     @property
     def digest(self) -> str:
-        """SHA-256 of command and files."""
+        """SHA-256 of command, files and last line."""
         files = {path: hashlib.sha256(self.files[path]).hexdigest() for path in self.files}
-        told = json.dumps([self.command, files], sort_keys=True)
+        told = json.dumps([self.command, files, self.end], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()

@@ -33,7 +33,7 @@ _ENVIRONMENT = re.compile(
 _NPM_SETTINGS = r"(?i:npm_config_.+)|NPM_TOKEN|NODE_AUTH_TOKEN"
 
 #: What only the client that it is for may know. node runs the yarn and the pnpm that the npm plugin
-#: has provisioned, and nothing else.
+#: has provisioned and our own reader of JavaScript, and nothing else.
 _ENVIRONMENT_OF = {
     "npm": re.compile(_NPM_SETTINGS),
     "node": re.compile(_NPM_SETTINGS + r"|(?i:yarn_registry)"),

@@ -71,12 +71,11 @@ def run_bounded(
     timeout_s: float,
     max_output_bytes: int,
     pass_fds: Sequence[int] = (),
-    stdin: int = subprocess.DEVNULL,
     leader_reaps: bool = False,
 ) -> CommandResult:
     """Run ``argv`` to its end or to its wall-clock limit; nothing of it is left behind.
 
-    stdin is empty where none is given, stdout and stderr are joined. ``exit_code`` is None where the
+    stdin is empty, stdout and stderr are joined. ``exit_code`` is None where the
     clock ended it. ``leader_reaps``: the program does nothing but wait for its children (bubblewrap's
     monitor), and may bury them before it is killed itself. Raises OSError where the program can't be
     started.
@@ -87,7 +86,7 @@ def run_bounded(
         argv,
         cwd=cwd,
         env=dict(env),
-        stdin=stdin,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,

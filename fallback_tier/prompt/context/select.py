@@ -6,14 +6,7 @@ from collections.abc import Iterator, Sequence
 from fallback_tier.advisory import Advisory
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.ports import EcosystemPlugin
-from fallback_tier.prompt.context.files import (
-    MAX_SOURCE_BYTES,
-    PYTHON_SUFFIXES,
-    SOURCE_SUFFIXES,
-    is_beside,
-    is_lock,
-    scannable,
-)
+from fallback_tier.prompt.context.files import MAX_SOURCE_BYTES, scannable
 from fallback_tier.prompt.context.named import (
     code_names,
     failure_names,
@@ -34,6 +27,7 @@ from fallback_tier.prompt.context.sources import Showable, Sources
 from fallback_tier.prompt.context.weaknesses import signs_of
 from fallback_tier.prompt.context.words import telling_words
 from fallback_tier.repo import RepoContext
+from fallback_tier.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES, is_beside, is_lock
 
 #: Where a failure summary turns from what failed to what was tried.
 _TRIED = "\nWhat the patch tried:"

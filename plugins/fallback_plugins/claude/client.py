@@ -21,11 +21,17 @@ if TYPE_CHECKING:
     from anthropic._middleware import CallNext, MiddlewareCallable
     from httpx2 import Request
 
+    from fallback_tier.network import TimeLimit
+
 #: Sent to other servers in place of a key: the SDK insists on one, local servers ignore it.
 PLACEHOLDER_KEY: Final = "no-key"
 
 #: Seconds to connect. A server that is there answers at once.
 CONNECT_TIMEOUT_S: Final = 5.0
+
+#: Bytes of one answer on the wire. An event has about 150 bytes beside its token, and the longest
+#: answers that models write have 128,000 tokens.
+MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 
 #: The longest wait between attempts that a server may ask for (``Retry-After``), in seconds. The SDK
 #: itself would sleep for as long as it is told, which may be weeks.
@@ -39,18 +45,24 @@ _HEADERS_WITHOUT_KEY: Final = frozenset(
 )
 
 
-def make_client(failures: Failures, *, max_retries: int, timeout_s: float) -> "Anthropic":
-    """A client for one server. Its retries (429, 5xx, no connection) come before the first byte."""
+def make_client(failures: Failures, limit: "TimeLimit", *, max_retries: int) -> "Anthropic":
+    """A client for one exchange with one server, which takes 0.4 ms to make. Its retries (429, 5xx, no
+    connection) come before the first byte, and within the limit."""
     import httpx2
     from anthropic import Anthropic, DefaultHttpxClient
 
-    timeout = httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
+    from fallback_tier.network import bounds
+
+    timeout = httpx2.Timeout(limit.seconds, connect=CONNECT_TIMEOUT_S)
+    hooks = bounds(limit, MAX_ANSWER_BYTES)
+    if not failures.key:
+        hooks["request"].append(_strip_headers)
     return Anthropic(
         api_key=failures.key or PLACEHOLDER_KEY,
         base_url=failures.url,
         max_retries=max_retries,
         timeout=timeout,
-        middleware=[_attempt(failures)],
+        middleware=[_attempt(failures, limit)],
         # Compression gains nothing on events of one word, and would hold some back.
         default_headers={"accept-encoding": "identity"},
         http_client=DefaultHttpxClient(
@@ -58,7 +70,7 @@ def make_client(failures: Failures, *, max_retries: int, timeout_s: float) -> "A
             verify=_trusted(),
             # A redirect would carry the key and the prompt to a host that nobody chose.
             follow_redirects=False,
-            event_hooks={} if failures.key else {"request": [_strip_headers]},
+            event_hooks=hooks,
         ),
     )
 
@@ -71,7 +83,7 @@ def _trusted() -> "SSLContext":
     return create_ssl_context()
 
 
-def _attempt(failures: Failures) -> "MiddlewareCallable":
+def _attempt(failures: Failures, limit: "TimeLimit") -> "MiddlewareCallable":
     """Around each attempt: which failures the SDK may retry, and how long it may wait."""
 
     def attempt(request: Any, call_next: "CallNext") -> Any:
@@ -83,11 +95,10 @@ def _attempt(failures: Failures) -> "MiddlewareCallable":
         except APIConnectionError as error:
             if (own := _own_error(error)) is not None:
                 raise own from None
-            if isinstance(error, APITimeoutError) and not isinstance(
-                error.__cause__, ConnectTimeout
-            ):
+            silent = isinstance(error, APITimeoutError)
+            if limit.passed or (silent and not isinstance(error.__cause__, ConnectTimeout)):
                 # The server has the request and may be at work: a second would be paid twice.
-                raise failures.of(error) from None
+                raise failures.late(limit.seconds) from None
             raise
         if _wait_s(response.headers) > MAX_RETRY_WAIT_S:
             response.http_response.headers["x-should-retry"] = "false"

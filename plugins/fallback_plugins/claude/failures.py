@@ -16,6 +16,8 @@ from fallback_tier.errors import ModelError
 if TYPE_CHECKING:
     from anthropic import AnthropicError, APIConnectionError, APIStatusError
 
+    from fallback_tier.network import AnswerTooLargeError
+
 #: A server's own words in our message: enough to recognise the fault.
 _MAX_SERVER_WORDS: Final = 300
 
@@ -138,6 +140,12 @@ class Failures:
             f"The server at {self.address} answered with something that is not a Messages API answer.",
         )
 
+    def too_large(self, error: "AnswerTooLargeError") -> ModelError:
+        """What it sent is more than any answer is."""
+        return self._error(
+            Kind.NOT_AN_ANSWER, f"The answer of the server at {self.address} is no answer: {error}."
+        )
+
     def in_mid_answer(self, error: ModelError) -> ModelError:
         """What ended an answer that had begun: whatever its cause, the server had worked by then, so the
         kind is one that may be billed. A request that didn't fit was not worked on."""
@@ -150,10 +158,6 @@ class Failures:
 
         cause = error.__cause__
         match cause:
-            case httpx2.ReadTimeout() | httpx2.WriteTimeout():
-                return self._error(
-                    Kind.TIMEOUT, f"The model server at {self.address} did not answer in time."
-                )
             case httpx2.ReadError() | httpx2.WriteError() | httpx2.RemoteProtocolError():
                 return self.broken(cause)
         reason = f": {words}" if (words := self._clean(str(cause or ""))) else ""

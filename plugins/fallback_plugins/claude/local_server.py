@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 import time
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final
@@ -30,6 +29,9 @@ START_TIMEOUT_S: Final = 300.0
 STOP_TIMEOUT_S: Final = 10.0
 
 _POLL_S: Final = 0.2
+
+#: One question whether it is ready.
+_ASK_S: Final = 5.0
 
 #: The server's own last words in an error.
 _SHOWN_LOG_CHARS: Final = 400
@@ -212,14 +214,13 @@ def _free_port() -> int:
 
 
 def _healthy(port: int) -> bool:
-    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    from fallback_tier.network import MAX_ERROR_BYTES, fetch
+
     try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == 200
-    except (OSError, HTTPException):
+        fetch(f"http://127.0.0.1:{port}/health", max_bytes=MAX_ERROR_BYTES, timeout_s=_ASK_S)
+    except OSError:
         return False
-    finally:
-        connection.close()
+    return True
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

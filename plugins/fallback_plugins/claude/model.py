@@ -1,6 +1,5 @@
 """Answers from any server that speaks the Messages API, over the official SDK's stream."""
 
-import threading
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -14,6 +13,8 @@ from fallback_tier.ports import Message, ModelAnswer, ModelRequest
 if TYPE_CHECKING:
     from anthropic import Anthropic
     from anthropic.types import MessageParam, OutputConfigParam, TextBlockParam
+
+    from fallback_tier.network import TimeLimit
 
 #: Where the SDK sends requests by default. Named here so that ANTHROPIC_BASE_URL, which the SDK would
 #: read by itself, can't redirect a request (and its key) behind our caller's back.
@@ -36,8 +37,8 @@ class ClaudeModel:
     ``base_url`` None is the provider itself: then ``api_key`` is required, and the server enforces the
     request's JSON schema. Any other server gets no schema (some ignore it, some refuse it) and no key
     but the one given here. ``enforces_schema`` says otherwise of a server, as a replay of the provider's
-    traffic must. ``timeout_s`` is the limit on one whole answer, from the first request on
-    (attempts that failed before one was accepted add at most MAX_RETRY_WAIT_S each).
+    traffic must. ``timeout_s`` is the limit on one whole answer, from the first request on,
+    with retries; a wait that the server asks for (at most MAX_RETRY_WAIT_S) is not cut short by it.
 
     Raises ConfigurationError for the provider without a key, and for what is no http(s) URL.
     """
@@ -65,8 +66,6 @@ class ClaudeModel:
         self._provenance = provenance
         self._max_retries = max_retries
         self._timeout_s = timeout_s
-        self._made: Anthropic | None = None
-        self._making = threading.Lock()
 
     @property
     def model(self) -> str:
@@ -79,11 +78,7 @@ class ClaudeModel:
         return self._provenance
 
     def close(self) -> None:
-        """Close the connections, where there are some. Idempotent; asking again opens new ones."""
-        with self._making:
-            if self._made is not None:
-                self._made.close()
-            self._made = None
+        """There is nothing to release: no connection outlives its exchange."""
 
     def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
         """Ask once. Closing the generator closes the connection: the server need not go on.
@@ -94,18 +89,22 @@ class ClaudeModel:
         """
         from anthropic import AnthropicError, omit
 
-        from fallback_plugins.claude.stream import Limit, read_answer
+        from fallback_plugins.claude.stream import read_answer
+        from fallback_tier.network import TimeLimit
 
         config = self._output_config(request)
-        limit = Limit(self._timeout_s)
         try:
-            with self._client().messages.stream(
-                model=self._model,
-                max_tokens=request.max_output_tokens,
-                system=[_cached(request.system)],
-                messages=_turns(request.messages),
-                output_config=config or omit,
-            ) as stream:
+            with (
+                TimeLimit(self._timeout_s) as limit,
+                self._client(limit) as client,
+                client.messages.stream(
+                    model=self._model,
+                    max_tokens=request.max_output_tokens,
+                    system=[_cached(request.system)],
+                    messages=_turns(request.messages),
+                    output_config=config or omit,
+                ) as stream,
+            ):
                 return (yield from read_answer(stream, self._failures, limit))
         except AnthropicError as error:
             raise self._failures.of(error) from error
@@ -119,15 +118,10 @@ class ClaudeModel:
             config["effort"] = request.effort.value
         return config
 
-    def _client(self) -> "Anthropic":
+    def _client(self, limit: "TimeLimit") -> "Anthropic":
         from fallback_plugins.claude.client import make_client
 
-        with self._making:
-            if self._made is None:
-                self._made = make_client(
-                    self._failures, max_retries=self._max_retries, timeout_s=self._timeout_s
-                )
-            return self._made
+        return make_client(self._failures, limit, max_retries=self._max_retries)
 
 
 def _turns(messages: Sequence[Message]) -> "list[MessageParam]":

@@ -1,10 +1,6 @@
 """A streamed answer: its words as they arrive, and at its end the whole of it, or an error."""
 
-import contextlib
 import json
-import socket
-import threading
-import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +14,7 @@ if TYPE_CHECKING:
     from anthropic.types import Message
     from httpx2 import Response
 
-#: Bytes of one answer on the wire. An event has about 150 bytes beside its token, and the longest
-#: answers that models write have 128,000 tokens.
-MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+    from fallback_tier.network import TimeLimit
 
 #: Tokens that a server may say one answer took: a thousand of the largest contexts that there are. More
 #: is no report, and would count against every cap.
@@ -41,44 +35,8 @@ _MALFORMED: Final = (
 )
 
 
-class Limit:
-    """The time that one answer may take, counted from here."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._end = time.monotonic() + seconds
-        self._over = threading.Event()
-
-    @property
-    def passed(self) -> bool:
-        """It is over, and the connection was ended for it."""
-        return self._over.is_set()
-
-    @contextmanager
-    def on(self, response: "Response") -> Iterator[None]:
-        """Ends the connection when the time is over.
-
-        Pings keep the SDK waiting for as long as they come, and a limit on each read is none on their
-        sum: only the end of the connection wakes a reader that is blocked.
-        """
-        timer = threading.Timer(max(0.0, self._end - time.monotonic()), self._cut, [response])
-        timer.daemon = True  # an abandoned generator keeps no process alive
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-
-    def _cut(self, response: "Response") -> None:
-        self._over.set()
-        stream = response.extensions.get("network_stream")  # none where the traffic is a recording
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
-
-
 def read_answer(
-    stream: "MessageStream[None]", failures: Failures, limit: Limit
+    stream: "MessageStream[None]", failures: Failures, limit: "TimeLimit"
 ) -> Generator[str, None, ModelAnswer]:
     """Yields the text in pieces; returns the answer, whose text is exactly those pieces.
 
@@ -90,24 +48,23 @@ def read_answer(
     """
     begun = False
     try:
-        with limit.on(stream.response):
-            if _is_json(stream.response):
-                with _reading(failures, limit):
-                    answer = _whole(stream.response)
-                if answer.text:
-                    yield answer.text
-                return answer
-            words: list[str] = []
-            for event in _events(stream, failures, limit):
-                begun = True
-                with _reading(failures, limit):
-                    if event.type == "message_stop":
-                        # What follows is of no interest, so a server that stalls there does no harm.
-                        return _answer(stream.current_message_snapshot, "".join(words))
-                    piece = _printable(_text(event))
-                if piece:
-                    words.append(piece)
-                    yield piece
+        if _is_json(stream.response):
+            with _reading(failures, limit):
+                answer = _whole(stream.response)
+            if answer.text:
+                yield answer.text
+            return answer
+        words: list[str] = []
+        for event in _events(stream, failures, limit):
+            begun = True
+            with _reading(failures, limit):
+                if event.type == "message_stop":
+                    # What follows is of no interest, so a server that stalls there does no harm.
+                    return _answer(stream.current_message_snapshot, "".join(words))
+                piece = _printable(_text(event))
+            if piece:
+                words.append(piece)
+                yield piece
         raise failures.late(limit.seconds) if limit.passed else failures.broken()
     except ModelError as error:
         if begun and not error.failure.may_be_billed:
@@ -115,24 +72,24 @@ def read_answer(
         raise
 
 
-def _events(stream: "MessageStream[None]", failures: Failures, limit: Limit) -> Iterator[Any]:
+def _events(stream: "MessageStream[None]", failures: Failures, limit: "TimeLimit") -> Iterator[Any]:
     """The events of the API, and those that the SDK derives from them (``text``)."""
     events = iter(stream)
     while True:
         with _reading(failures, limit):
             event = next(events, None)
-            if stream.response.num_bytes_downloaded > MAX_ANSWER_BYTES:
-                raise ValueError(event)
         if event is None:
             return
         yield event
 
 
 @contextmanager
-def _reading(failures: Failures, limit: Limit) -> Iterator[None]:
+def _reading(failures: Failures, limit: "TimeLimit") -> Iterator[None]:
     """Whatever reading raises, as the one error that a caller sees."""
     from anthropic import AnthropicError
     from httpx2 import HTTPError, TimeoutException
+
+    from fallback_tier.network import AnswerTooLargeError
 
     try:
         yield
@@ -142,6 +99,8 @@ def _reading(failures: Failures, limit: Limit) -> Iterator[None]:
         if limit.passed or isinstance(error, TimeoutException):
             raise failures.late(limit.seconds) from error
         raise failures.broken(error) from error
+    except AnswerTooLargeError as error:
+        raise failures.too_large(error) from error
     except _MALFORMED as error:
         raise failures.not_an_answer() from error
 
@@ -169,12 +128,7 @@ def _whole(response: "Response") -> ModelAnswer:
     """A Messages API answer in one body; ValueError where it is not a whole one."""
     from anthropic.types import Message
 
-    body = b""
-    for chunk in response.iter_bytes():
-        body += chunk
-        if len(body) > MAX_ANSWER_BYTES:
-            raise ValueError(len(body))
-    fields: dict[str, Any] = json.loads(body)
+    fields: dict[str, Any] = json.loads(response.read())
     if fields["type"] != "message" or not fields["stop_reason"]:
         raise ValueError(fields["type"])
     message = Message.construct(**fields)

@@ -139,11 +139,14 @@ class NpmEcosystem:
         return running.runs_on(context, tree)
 
     def tests_ran(self, output: str) -> int | None:
-        """By the last lines of node's runner, jest, vitest, mocha and the like."""
-        from fallback_plugins.npm.summaries import summary
+        """By the last lines of node's runner, jest, vitest, mocha and the like.
+
+        Without files that node counts as a test: one that is ended before its first test counts as well.
+        """
+        from fallback_plugins.npm.summaries import files_as_tests, summary
 
         told = summary(output)
-        return None if told is None else told.ran
+        return None if told is None else max(0, told.ran - files_as_tests(output))
 
     def instruction_template(self) -> str:
         """The prompt's text, a jinja2 template."""

@@ -7,7 +7,7 @@ from fallback_audit.vocabulary import FailureKind, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.comparing import together
 from fallback_plugins.gating import in_folder
-from fallback_plugins.installed import Installed, Level, NotInstalled
+from fallback_plugins.installed import Level, NotInstalled
 from fallback_plugins.npm.checks import BuildGate, TypecheckGate
 from fallback_plugins.npm.imports import ImportsGate
 from fallback_plugins.npm.installation import Installation
@@ -65,10 +65,11 @@ class ResolvesGate:
             return gating.skipped(self.name, f"{project.manifest} declares no dependencies")
         found = project.install()
 
-        def base() -> Installed:
-            return Installation(context, context.repo, project.folder).install()
+        def lacks() -> bool:
+            base = Installation(context, context.repo, project.folder)
+            return found.lacks_beside(base.install())
 
-        if (verdict := gating.of_installed(self.name, project.client, found, base)) is not None:
+        if (verdict := gating.of_installed(self.name, project.client, found, lacks)) is not None:
             return verdict
         what = f"{project.client} installs {project.manifest}"
         if found.declined:

@@ -25,7 +25,7 @@ from fallback_plugins.npm.provision import ClientStore
 from fallback_plugins.npm.scopes import scoped
 from fallback_plugins.npm.yarn import YARN
 from fallback_plugins.store import InstalledStore
-from fallback_plugins.versions import version_of
+from fallback_plugins.versions import interpreters, version_of
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
@@ -92,9 +92,10 @@ class Installation:
 
     def contents(self) -> str:
         """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
+        here = interpreters(self.context.clients)
         if not self.declares:
-            return self.key
-        return f"{self.key} {self._store.digest(self._store.entry(self.key, self._make))}"
+            return f"{self.key} {here}"
+        return f"{self.key} {self._store.digest(self._store.entry(self.key, self._make))} {here}"
 
     def found(self) -> Installed | None:
         """What is installed already; None: nobody has tried."""

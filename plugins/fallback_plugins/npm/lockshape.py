@@ -5,7 +5,7 @@ Newer clients respell and reorder what they don't change. What a fix doesn't nee
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from fallback_plugins.npm.addresses import Addresses
@@ -53,6 +53,22 @@ def as_found(old: str, new: str, specs: Specs) -> str:
     text = text.replace("\r\n", "\n")
     text = text.replace("\n", "\r\n") if "\r\n" in old else text
     return _BOM + text if old.startswith(_BOM) else text
+
+
+def without(text: str, keys: Collection[str]) -> str:
+    """A lock for npm to complete: without the copies at these places, and what lies below them."""
+    if not keys:
+        return text
+    lock = json.loads(text.removeprefix(_BOM))
+    below = tuple(f"{key}/" for key in keys)
+    for key in [it for it, _ in _objects(lock.get("packages")) if f"{it}/".startswith(below)]:
+        del lock["packages"][key]
+    for key in keys:
+        owner, *names = lock, *key.removeprefix(_MODULES).split(f"/{_MODULES}")
+        for name in names[:-1]:
+            owner = owner.get("dependencies", {}).get(name, {})
+        owner.get("dependencies", {}).pop(names[-1], None)
+    return _written(lock, text)
 
 
 def _put_back_addresses(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fallback_plugins.npm.client import Files, OverridePlace, Wishes
+from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.lockfile import lockfile_version
-from fallback_plugins.npm.lockshape import Specs, as_found
+from fallback_plugins.npm.lockshape import Specs, as_found, without
 from fallback_plugins.npm.locktree import deprecated, lock_tree
 from fallback_plugins.npm.manifest import (
     MEMBER_SECTIONS,
@@ -18,6 +19,7 @@ from fallback_plugins.npm.manifest import (
 from fallback_plugins.npm.npm_run import DEFAULT_LOCK, NpmRunner
 from fallback_plugins.npm.specs import admits, foreign, is_tag, split_alias
 from fallback_plugins.tree import Ask, Node, Tree
+from fallback_tier.advisory import compare_versions
 from fallback_tier.execution import ClientRunner
 
 _OVERRIDES = "overrides"
@@ -63,7 +65,16 @@ class NpmClient:
             return self._after(["install"], files, files, {})
         tree = self.tree(files)
         stricter = _stricter(files, tree, wishes)
-        found = self._after(["install"], files, stricter.files, stricter.specs)
+        # npm puts a lower version beside what is there, not in its place.
+        higher = [
+            node.key
+            for (package, held), wish in wishes.items()
+            if compare_versions(ECOSYSTEM, wish, held) < 0
+            for node in tree.of(package)
+            if node.version == held
+        ]
+        told = stricter.files.with_lock(without(files.lock_text, higher))
+        found = self._after(["install"], files, told, stricter.specs)
         if _stands(tree, self.tree(found), stricter) and not self._overruled(files, wishes):
             return found
         return self._after(["install"], found, found, {})

@@ -36,7 +36,7 @@ class Override:
         return unsupported(f"{at.files.root_manifest} asks for {package} itself.")
 
     def attempt(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
-        """One client run, or two. Raises RecipeError: no version serves, or the client says no."""
+        """One client run, or three. Raises RecipeError: no version serves, or the client says no."""
         (package,) = packages
         client, nodes = self.resolver.client, self._nodes(at, package)
         forced = [pair for node in nodes for pair in self._forced(at.tree, node)]
@@ -45,21 +45,25 @@ class Override:
         for copy, version in forced:
             places = holding(client, at.files, copy)
             files, held = raise_overrides(client, files, places, version), held or bool(places)
+        wishes = {(copy.name, copy.version): version for copy, version in forced}
         if held:  # what the project forces already may be enough
-            wishes = {(copy.name, copy.version): version for copy, version in forced}
             after = self.resolver.resolve(files, wishes)
             if not self._nodes(after, package):
                 step = LadderStep.LOCK_REFRESH if files is at.files else None
                 return Reached(after, {package: tuple(others)}, step=step)
         for copy, version in forced:
-            for asker, ask in at.tree.askers(copy.key):
+            for asker, ask in self.targets.askers(at.tree, copy.key):
                 if not admits(ask.spec, version):
                     parent = _parent_key(self.resolver, at.tree, asker)
                     files = client.with_override(files, parent, ask.name, version)
         if files is at.files:
             said = f"Who asks for {package} admits a safe version already."
             return Reached(at, declined={package: unsupported(said)})
-        return Reached(self.resolver.resolve(files, {}), {package: tuple(others)})
+        after = self.resolver.resolve(files, {})
+        # Who admits the version gets no override, and keeps a copy that isn't shared.
+        if self._nodes(after, package):
+            after = self.resolver.resolve(after.files, wishes)
+        return Reached(after, {package: tuple(others)})
 
     def _forced(self, tree: Tree, node: Node) -> list[tuple[Node, str]]:
         """The copy and its version, or what brings it in and theirs. Raises RecipeError."""
@@ -84,7 +88,7 @@ class Override:
         lowest = self.targets.lowest(node, lambda _version: True)
         if lowest is None:
             return no_fix(node)
-        for asker, ask in tree.askers(node.key):
+        for asker, ask in self.targets.askers(tree, node.key):
             if not admits(ask.spec, lowest):
                 spec, where = ask.spec, tree.source
                 return blocked(node.name, lowest, parent=asker.label, spec=spec, where=where)

@@ -73,7 +73,8 @@ class ParentWalk:
         return self._solve(node, safe or named, (node.name,))
 
     def _solve(self, node: Node, ok: tuple[str, ...], way: tuple[str, ...]) -> Changes:
-        asks = [(asker, ask) for asker, ask in self.tree.askers(node.key) if not ask.peer]
+        askers = self.targets.askers(self.tree, node.key)
+        asks = [(asker, ask) for asker, ask in askers if not ask.peer]
         if not asks:
             raise no_fix(node)
         for version in ok:
@@ -162,7 +163,7 @@ class ParentBump:
         """Raises RecipeError where an override visibly gives somebody another version than was asked for:
         whatever its parents ask for, it stays."""
         places = holding(self.resolver.client, at.files, node)
-        asks = (ask for _, ask in at.tree.askers(node.key) if not ask.peer)
+        asks = (ask for _, ask in self.targets.askers(at.tree, node.key) if not ask.peer)
         if places and not all(admits(ask.spec, node.version) for ask in asks):
             raise forced(at.files, places[0])
 
@@ -218,7 +219,7 @@ class ParentBump:
 
     def _lowest(self, after: At, node: Node, floor: Node) -> str | None:
         """A version below a new copy's that would serve in its place."""
-        specs = [ask.spec for _, ask in after.tree.askers(node.key)]
+        specs = [ask.spec for _, ask in self.targets.askers(after.tree, node.key)]
 
         def fits(version: str) -> bool:
             return all(admits(spec, version) for spec in specs)

@@ -23,6 +23,9 @@ KNOWN_FORMATS = {"5": ("5.4",), "6": ("6.0", "6.1"), "9": ("9.0",)}
 #: A star that a letter follows at once may be an alias (or stand in a text).
 _MAYBE_ALIAS = re.compile(r"\*[\w-]")
 
+#: Overrides that are no manifest's: no package is called so.
+_NO_MANIFEST_HAS = {"/": "0.0.0"}
+
 Entry = Mapping[str, Any]
 
 
@@ -170,6 +173,9 @@ def without(text: str, packages: Iterable[str]) -> str:
     for section in ("packages", "snapshots"):
         for key in gone & set(_objects(content.get(section))):
             del content[section][key]
+    # Where projects' own asks are answered, pnpm believes all that is below them, also that nothing is
+    # there. Made under other overrides than there are now, a lock is resolved from end to end.
+    content["overrides"] = _NO_MANIFEST_HAS
     made: str = yaml.dump(content, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
     return made
 

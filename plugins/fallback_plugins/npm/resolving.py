@@ -75,13 +75,18 @@ def broken_peer(before: Tree, after: Tree) -> str | None:
 
 
 def let_down(before: Tree, after: Tree) -> str | None:
-    """A package that stays as it is and gets a lower version of what it asks for, as a clause; or None.
+    """A package that stays as it is and gets a lower version of what it asks for, or none, as a clause; or
+    None.
 
-    An override of one parent's ask can hit another copy of that parent.
+    An override of one parent's ask can hit another copy of that parent. A client that believes a lock
+    doesn't see what is missing in it: nothing affected is left then, and the parent can't be loaded.
     """
-    had = _answers(before)
-    for (asker, name), got in _answers(after).items():
-        old = had.get((asker, name), got)
+    has = _answers(after)
+    staying = {node.label for node in after.nodes.values()}
+    for (asker, name), old in _answers(before).items():
+        got = has.get((asker, name), old)
+        if (asker, name) not in has and asker in staying:
+            return f"{asker} would lose {name}, which it asks for"
         if old == got:
             continue
         lowest, held = (min(v, key=lambda one: sort_key(ECOSYSTEM, one)) for v in (old, got))

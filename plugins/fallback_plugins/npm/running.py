@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fallback_plugins.commands import run_as_given
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.layout import MANIFEST
-from fallback_plugins.versions import version_of
+from fallback_plugins.versions import interpreters
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext
@@ -17,7 +17,7 @@ _PROGRAMS = "node_modules/.bin"
 def runs_on(context: GateContext, tree: RepoContext) -> str:
     """``EcosystemPlugin.runs_on``; empty where a manifest can't be read, so that nothing runs."""
     if not tree.has(MANIFEST):
-        return version_of("node", context.clients)
+        return interpreters(context.clients)
     try:
         return Installation(context, tree, ".").contents()
     except (RecipeError, RepositoryError):

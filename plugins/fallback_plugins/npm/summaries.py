@@ -79,6 +79,10 @@ _VITEST_ERRORS = _Line(re.compile(r"^ +Errors  (\d+ errors?)$", MULTILINE))
 
 #: node's own, ava's TAP and tape: ``# tests 3``; node's spec reporter has a sign of its own.
 _TAP_FIGURE = re.compile(r"^[#\u2139] (tests|skipped|fail) +(\d+)$", MULTILINE)
+#: Its line for a file that has no test, in TAP and as ``spec``.
+_FILE = re.compile(
+    r"^(?:# Subtest:|[\u2714\u2716]) (\S+\.[cm]?[jt]sx?)(?: \([\d.]+ms\))?$", MULTILINE
+)
 _TAP_18 = re.compile(r"^# \{ total: \d+(.*) \}$", MULTILINE)
 
 
@@ -92,6 +96,11 @@ def _node(text: str) -> Summary | None:
     names = (*spec, *_tap_names(text))
     ran, failing = figures["tests"] - figures.get("skipped", 0), figures.get("fail", 0)
     return Summary(ran, failing, names, _tap_report(text, ran, failing))
+
+
+def files_as_tests(log: str) -> int:
+    """How many of the tests that node's runner counts are files: it takes one that has none for a test."""
+    return len(set(_FILE.findall(_COLOUR.sub("", log))))
 
 
 def _tap(text: str) -> Summary | None:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fallback_plugins.npm.archives import Bundled
 from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.registry import NpmRegistry, Release
 from fallback_plugins.npm.specs import compatible
-from fallback_plugins.tree import Node, Tree
+from fallback_plugins.tree import Ask, Node, Tree
 from fallback_tier.advisory import (
     Advisory,
     compare_versions,
@@ -78,6 +78,20 @@ class Targets:
             if note not in self.notes:
                 self.notes.append(note)
             return ()
+
+    def askers(self, tree: Tree, key: str) -> tuple[tuple[Node, Ask], ...]:
+        """As ``Tree.askers``, with the ranges that the lock doesn't keep (pnpm's): a published release asks
+        for what it always asked for. Empty still where the registry may not or can't be asked."""
+        return tuple(
+            (asker, ask if ask.spec or tree.is_root(asker) else self._told(asker, ask))
+            for asker, ask in tree.askers(key)
+        )
+
+    def _told(self, asker: Node, ask: Ask) -> Ask:
+        found = (it for it in self.releases(asker.name) if it.version == asker.version)
+        release = next(found, None)
+        told = {**release.peers, **release.asks} if release else {}
+        return replace(ask, spec=told.get(ask.name, ask.spec))
 
     def bundled(self, package: str, version: str) -> tuple[Bundled, ...] | None:
         """What a release has in its archive; None where that may not, or can't, be read (noted)."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fallback_plugins import gating
 from fallback_plugins.comparing import Check, judge_check, together
 from fallback_plugins.installed import Level, NotInstalled
+from fallback_plugins.pypi.drift import beside_drift
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.touched import touched_folders
 from fallback_plugins.pypi.type_checkers import TypeChecker, configured
@@ -44,7 +45,8 @@ class TypecheckGate:
         run = PythonRun(project.context, project.folder, ["-m", checker.name, *checker.arguments])
         told = (checker.findings, checker.is_blocked, checker.arguments)
         check = Check(checker.name, run, *told, on=run.at_base)
-        return judge_check(self.name, project.context, project.folder, check)
+        verdict = judge_check(self.name, project.context, project.folder, check)
+        return beside_drift(project.context, project.folder, verdict)
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,7 @@ class PythonRun:
         found = target.install()
         if found.level is Level.METADATA:
             return NotInstalled(found.in_words)
-        result = target.sandboxed(self.arguments)
-        return result.model_copy(update={"output": gating.relative_log(result, tree.root)})
+        return target.sandboxed(self.arguments)
 
 
 def not_installed(project: Environment) -> str | None:

@@ -36,6 +36,15 @@ _PYPROJECT_KEYS = (
     "tool.poetry.group",
     *(f"tool.uv.{key}" for key in UV_ARRAYS),
 )
+_KEYS = {
+    Kind.PYPROJECT: _PYPROJECT_KEYS,
+    Kind.PIPFILE: ("packages", "dev-packages"),
+    Kind.SETUP_CFG: (
+        "options.install_requires",
+        "options.extras_require",
+        "options.tests_require",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -98,11 +107,10 @@ class PyPIEcosystem:
         return recipe.override(package, version)
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
-        """The dependency arrays and tables of pyproject.toml; requirements files have lines, not keys."""
+        """Where a manifest asks for packages. A requirements file has lines, a lock has no such keys; of
+        setup.py, a program, nothing may change."""
         kind = kind_of(path)
-        if kind is None:
-            return None
-        return _PYPROJECT_KEYS if kind is Kind.PYPROJECT else ()
+        return None if kind in {None, Kind.SETUP_PY} else _KEYS.get(kind, ())
 
     def gates(self) -> Sequence[Gate]:
         """PyPI's gates, cheapest first."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from fallback_plugins import gating
+from fallback_plugins.commands import with_programs
 from fallback_plugins.gating import in_folder
 from fallback_plugins.installed import Installed, Level
 from fallback_plugins.pypi import pythons
@@ -23,16 +24,17 @@ from fallback_plugins.pypi.metadata import (
     asked_python,
     has_dynamic_version,
     own_metadata,
+    own_scripts,
     version_files,
 )
 from fallback_plugins.store import InstalledStore
-from fallback_plugins.versions import this_python, version_of
+from fallback_plugins.versions import interpreters, this_python, today, version_of
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 6
+_FORMAT = 8
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
@@ -48,44 +50,80 @@ OF_ITS_DAY_AFTER = timedelta(days=180)
 #: Folder of an environment with the project's own metadata: the project itself is not installed.
 _OWN_METADATA = "own-metadata"
 
+#: Stands in what a run prints for the environment's folder.
+_ANY_PLACE = "/environment"
+
 
 class Environment:
     """One project folder of one tree (patched, or the base commit's), and its environment."""
 
     def __init__(
-        self, context: GateContext, repo: RepoContext, folder: str, runner: str | None = None
+        self,
+        context: GateContext,
+        repo: RepoContext,
+        folder: str,
+        runner: str | None = None,
+        only: str | None = None,
     ) -> None:
         self.context = context
         self.folder = folder
         #: The tree that it is of.
         self.repo = repo
         self._runner = runner
-        self._manifests = Manifests(repo, folder, context.application.files, runner)
+        self._only = only
+        self._manifests = Manifests(repo, folder, context.application.files, runner, only)
         self._store = InstalledStore.of(context)
 
     @property
     def sources(self) -> tuple[str, ...]:
         """What is installed from: the lock, else files and groups."""
         if self._manifests.locked:
-            return (in_folder(self.folder, "uv.lock"),)
+            return (self._manifests.lock,)
         return tuple(source.name for source in self._manifests.sources)
+
+    @property
+    def is_locked(self) -> bool:
+        """Does uv.lock decide what is installed?"""
+        return self._manifests.locked
 
     @property
     def declares(self) -> bool:
         """Does any manifest declare something to install?"""
         return bool(self.sources)
 
+    def declaring(self, line: str) -> tuple[str, ...]:
+        """Files and groups that a line stands in; none where uv.lock decides."""
+        return tuple(one.name for one in self._manifests.sources if line in one.lines)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All that is asked for; none where uv.lock decides."""
+        return tuple(line for one in self._manifests.sources for line in one.lines)
+
+    def alone(self, source: str) -> "Environment":
+        """The one of a single file, or group, and nothing else that the project declares."""
+        return Environment(self.context, self.repo, self.folder, only=source)
+
     @cached_property
     def key(self) -> str:
-        """All that decides what is installed: manifests, uv, the Python that it is for, and the machine."""
+        """All that decides what is installed: ``_asked``; and without a uv.lock the day, since a set of
+        another day has other releases of whatever is not pinned, and is nothing to compare a patched one
+        with."""
+        return f"python-{gating.content_key(self._asked, '' if self.is_locked else today())}"
+
+    @cached_property
+    def _asked(self) -> str:
+        """Manifests, uv, the Python that it is for, and the machine."""
         settings = [(pythons.identity(one.python), one.until) for one in self._settings]
-        base = "" if self._base is None else self._base.key
+        base = "" if self._base is None else self._base._asked
         by = (self._tag, settings, base, version_of("uv", self.context.clients), *this_python())
-        return f"python-{gating.content_key(_FORMAT, *self._manifests.identity, *by)}"
+        return gating.content_key(_FORMAT, *self._manifests.identity, *by)
 
     def contents(self) -> str:
-        """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
-        return f"{self.key} {self._store.digest(self.place)}"
+        """What a run in it ran on: another digest is another run, another day is not. Raises as
+        ``install`` does."""
+        here = interpreters(self.context.clients)
+        return f"{self._asked} {self._store.digest(self.place)} {here}"
 
     @cached_property
     def place(self) -> Path:
@@ -102,9 +140,15 @@ class Environment:
     def _make(self, made: Path) -> Installed:
         settings = self._settings if self._base is None else self._settings[:1]
         found = make(self.context, self._manifests, made, settings, self._starts, self._as_base)
-        for path, text in own_metadata(self._manifests.own, self._tag).items():
-            (made / _OWN_METADATA / path).parent.mkdir(parents=True, exist_ok=True)
-            (made / _OWN_METADATA / path).write_bytes(text.encode())
+        for own in (*self._manifests.beside, self._manifests.own):
+            for path, text in own_metadata(own, self._tag).items():
+                (made / _OWN_METADATA / path).parent.mkdir(parents=True, exist_ok=True)
+                (made / _OWN_METADATA / path).write_bytes(text.encode())
+        for name, text in own_scripts(self._manifests.own).items():
+            with suppress(OSError):  # a dependency's, or Python itself; no name for a file
+                with (made / "bin" / name).open("x", encoding="utf-8") as file:
+                    file.write(text)
+                (made / "bin" / name).chmod(0o755)
         return found
 
     def installed(self, package: str) -> tuple[str, ...]:
@@ -130,16 +174,27 @@ class Environment:
         return self.installed(package) if whole else ()
 
     def sandboxed(self, arguments: Sequence[str]) -> CommandResult:
-        """Run the environment's Python in this folder."""
+        """Run the environment's Python in this folder, its programs first on the path. What it prints has
+        relative paths, and the same ones in any tree."""
         self.write_versions()
-        python = self.place / "bin" / "python"
-        return self.context.sandbox.run(
-            gating.command_in(self.folder, [str(python), *arguments]),
+        programs = self.place / "bin"
+        command = with_programs(programs, [str(programs / "python"), *arguments])
+        result = self.context.sandbox.run(
+            gating.command_in(self.folder, command),
             worktree=self.repo.tree,
             timeout_s=self.context.timeout_s,
             env=self.variables(),
             readable=self.readable,
         )
+        result = result.model_copy(update={"argv": ("python", *arguments)})
+        output = gating.relative_log(result, self.repo.root)
+        return self.placeless(result.model_copy(update={"output": output}))
+
+    def placeless(self, result: CommandResult) -> CommandResult:
+        """The same with one word for where the environment lies: each tree has its own, and what is
+        printed of a file in it is compared."""
+        output = gating.placeless(result.output, self.place, _ANY_PLACE)
+        return result.model_copy(update={"output": output})
 
     @property
     def readable(self) -> list[Path]:
@@ -148,11 +203,14 @@ class Environment:
 
     def variables(self) -> dict[str, str]:
         """How Python finds the project itself, and others of the repository that it takes packages from:
-        none is installed; flat, or below ``src``."""
+        none is installed; flat, or below ``src``. And what programs know an active environment by."""
         roots = [self.repo.root / place for place in self._manifests.places]
         places = [place for root in roots for place in (root, root / "src")]
         places.append(self.place / _OWN_METADATA)
-        return {"PYTHONPATH": os.pathsep.join(map(str, places))}
+        return {
+            "PYTHONPATH": os.pathsep.join(map(str, places)),
+            "VIRTUAL_ENV": str(self.place),
+        }
 
     def write_versions(self) -> None:
         """Put the modules that a build would write into the tree, where nothing is in their place.
@@ -184,7 +242,7 @@ class Environment:
         """The base commit's, where the patch changes what is declared."""
         if self.repo is self.context.repo:
             return None  # it is the base commit's
-        base = Environment(self.context, self.context.repo, self.folder, self._runner)
+        base = Environment(self.context, self.context.repo, self.folder, self._runner, self._only)
         return None if base._manifests.identity == self._manifests.identity else base
 
     def _as_base(self) -> Sequence[Setting]:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.comparing import together
-from fallback_plugins.installed import Installed, NotInstalled
+from fallback_plugins.installed import NotInstalled
 from fallback_plugins.pypi.checks import TypecheckGate
+from fallback_plugins.pypi.drift import beside_drift
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.imports import ImportsGate
 from fallback_plugins.pypi.install_plan import is_test
+from fallback_plugins.pypi.lacking import lacks_by_the_patch
 from fallback_plugins.pypi.survey import ECOSYSTEM, Place, left_out, survey
 from fallback_plugins.pypi.testing import run_tests
 from fallback_plugins.pypi.told_versions import telling
@@ -55,10 +57,10 @@ class ResolvesGate:
             return gating.skipped(self.name, f"{project.folder!r} declares no dependencies")
         found = project.install()
 
-        def base() -> Installed:
-            return Environment(context, context.repo, project.folder).install()
+        def lacks() -> bool:
+            return lacks_by_the_patch(project, Environment(context, context.repo, project.folder))
 
-        if (verdict := gating.of_installed(self.name, "uv", found, base)) is not None:
+        if (verdict := gating.of_installed(self.name, "uv", found, lacks)) is not None:
             return verdict
         started = project.sandboxed(["-I", "-c", "import sys"])
         if started.timed_out:
@@ -207,6 +209,7 @@ class TestsGate:
             why = f"could not be judged: the tests would run in two settings, {what}"
             return gating.skipped(self.name, why)
         verdict = judge_tests(self.name, context, folder, run, base.contents)
+        verdict = beside_drift(context, folder, verdict)
         if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"
             return gating.skipped(self.name, why, verdict.log)

@@ -9,6 +9,7 @@ from fallback_plugins.comparing import together
 from fallback_plugins.loading import Loading, judge_loading, limits
 from fallback_plugins.pypi.checks import PythonRun, not_installed
 from fallback_plugins.pypi.dependencies import dependency_modules
+from fallback_plugins.pypi.drift import beside_drift
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.touched import modules, touched_folders
 from fallback_tier.gate_ports import GateContext, GateVerdict
@@ -50,4 +51,4 @@ class ImportsGate:
             return PythonRun(context, folder, ["-c", source, *limits(context), *some])
 
         asked = Loading(names, lambda tree, some: probe(some)(tree), probe(names).at_base)
-        return judge_loading(self.name, context, folder, asked)
+        return beside_drift(context, folder, judge_loading(self.name, context, folder, asked))

@@ -19,6 +19,7 @@ from fallback_plugins.pypi.local_places import local_places
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pyproject import asking_nothing, harmless, parse_toml
 from fallback_plugins.pypi.requirements_files import includes, is_plain
+from fallback_plugins.pypi.uv_files import LOCK, locked_in
 from fallback_plugins.pypi.uv_settings import index_variables, leading_out
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
@@ -50,7 +51,8 @@ Write = Callable[[str], Path]
 class Manifests:
     """One project folder's manifests, and what they say about installing it.
 
-    ``runner``: a test runner that whoever asks needs, besides that of the project's own tests.
+    ``runner``: a test runner that whoever asks needs, besides that of the project's own tests. ``only``:
+    a single source's name; then nothing else is installed.
     """
 
     def __init__(
@@ -59,19 +61,29 @@ class Manifests:
         folder: str,
         changed: Sequence[str] = (),
         runner: str | None = None,
+        only: str | None = None,
     ) -> None:
         self._repo = repo
         self.folder = folder
         self._runner = runner
+        self._only = only
         self.texts: Mapping[str, str] = _read_by_uv(repo, folder, changed)
-        own = in_folder(folder, "pyproject.toml")
-        self._facts = parse_toml(own, self.texts.get(own, ""))
-        self.sources = () if self.locked else declared(repo, folder, changed)
+        #: Folder of the uv.lock that decides what is installed.
+        self._lock = locked_in(folder, self.texts)
+        root = in_folder(folder if self._lock is None else self._lock, "pyproject.toml")
+        self._facts = parse_toml(root, self.texts.get(root, ""))
+        sources = () if self.locked else declared(repo, folder, changed)
+        self.sources = tuple(one for one in sources if only in {None, one.name})
 
     @property
     def locked(self) -> bool:
         """Does uv.lock decide what is installed?"""
-        return in_folder(self.folder, "uv.lock") in self.texts
+        return self._lock is not None
+
+    @property
+    def lock(self) -> str:
+        """Path of the uv.lock that decides what is installed; empty where none does."""
+        return "" if self._lock is None else in_folder(self._lock, LOCK)
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -82,13 +94,21 @@ class Manifests:
     @property
     def own(self) -> Mapping[str, str]:
         """The folder's own manifests by file name, for what they say of the project itself."""
-        paths = {name: in_folder(self.folder, name) for name in _OWN}
+        return self._at(self.folder)
+
+    @property
+    def beside(self) -> tuple[Mapping[str, str], ...]:
+        """Those of the other folders that it takes packages from."""
+        return tuple(self._at(place) for place in self.places[1:])
+
+    def _at(self, folder: str) -> Mapping[str, str]:
+        paths = {name: in_folder(folder, name) for name in _OWN}
         return {name: self.texts[path] for name, path in paths.items() if path in self.texts}
 
     @cached_property
     def runner(self) -> str | None:
         """pytest, where tests are written for it: whoever declares none has it installed."""
-        if self._runner is not None:
+        if self._runner is not None or self._only is not None:
             return self._runner
         tests = [path for path in self._repo.tracked_files if is_test(path, self.folder)]
         if tests and self._repo.has(in_folder(self.folder, "conftest.py")):
@@ -115,7 +135,8 @@ class Manifests:
         return (self.folder, *local_places(self._repo, self.folder, self.texts))
 
     def copy_to(self, scratch: Path) -> Path:
-        """Write them below a folder, without what uv should not act on. The project's folder there."""
+        """Write them below a folder, without what uv should not act on. Where uv is to be run there: in
+        the project's folder, or in its workspace's."""
         for path, text in self.texts.items():
             (scratch / path).parent.mkdir(parents=True, exist_ok=True)
             if kind_of(path) in {Kind.SETUP_PY, Kind.SETUP_CFG}:
@@ -123,8 +144,9 @@ class Manifests:
             if kind_of(path) is Kind.PYPROJECT:
                 text = asking_nothing(path, text) if self.strays else harmless(path, text)
             (scratch / path).write_bytes(text.encode())
-        (scratch / self.folder).mkdir(parents=True, exist_ok=True)
-        return scratch / self.folder
+        place = scratch / (self.folder if self._lock is None else self._lock)
+        place.mkdir(parents=True, exist_ok=True)
+        return place
 
     def everything(self, write: Write) -> Iterator[Step]:
         """The ways to install all of it, the most exact first."""
@@ -196,18 +218,23 @@ class Manifests:
 
     @property
     def _members(self) -> list[str]:
-        """A workspace's root is installed with all its members: their tests lie in the same repository."""
+        """A workspace is installed with all its members: their tests lie in the same repository."""
         return ["--all-packages"] if "workspace" in table_of(self._facts, "tool", "uv") else []
 
     @property
     def _groups(self) -> list[str]:
-        """Options for the extras and dependency groups that tests need."""
+        """Options for the extras and groups that tests need, the workspace's and the folder's."""
         named: list[str] = []
-        for option, table in (
-            ("--extra", table_of(self._facts, "project", "optional-dependencies")),
-            ("--group", table_of(self._facts, "dependency-groups")),
+        own = in_folder(self.folder, "pyproject.toml")
+        # uv takes a member's group for the workspace's; of a folder that is no member it knows none.
+        member = parse_toml(own, self.texts.get(own, "")) if self._members else {}
+        facts = (self._facts, member)
+        for option, *place in (
+            ("--extra", "project", "optional-dependencies"),
+            ("--group", "dependency-groups"),
         ):
-            names = sorted(TEST_GROUPS.intersection(table))
+            tables = [table_of(one, *place) for one in facts]
+            names = sorted(TEST_GROUPS.intersection(set().union(*tables)))
             named += [word for name in names for word in (option, name)]
         return named
 

@@ -25,6 +25,8 @@ DYNAMIC_VERSION = "0"
 _PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION = re.compile(r"[\w.!+-]+")
 _TAGGED = re.compile(r"(\d+(?:\.\d+)+\w*)$")
+_PROGRAM_NAME = re.compile(r"\w[\w.-]*")
+_TARGET = re.compile(r"\s*(?P<module>[\w.]+)\s*:\s*(?P<first>\w+)(?P<rest>[\w.]*)\s*(?:\[.*\])?\s*")
 _SCRIPTS = {"scripts": "console_scripts", "gui-scripts": "gui_scripts"}
 
 #: Where build tools are told to write the version that they compute (setuptools-scm, hatch-vcs).
@@ -38,6 +40,16 @@ _VERSION_FILES = (
 _VERSION_MODULE = (
     "__version__ = version = {version!r}\n__version_tuple__ = version_tuple = {parts!r}\n"
 )
+
+
+#: A program as an installer writes it, for an environment that may be moved: a shell starts it, and its
+#: first line is two texts side by side to Python.
+_PROGRAM = """\
+#!/bin/sh
+"exec" "${{0%/*}}/python" "$0" "$@"
+from {module} import {first}
+raise SystemExit({first}{rest}())
+"""
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,22 @@ def own_metadata(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]:
         f"{folder}/METADATA": f"Metadata-Version: 2.1\nName: {own.name}\nVersion: {version}\n",
         f"{folder}/entry_points.txt": points,
     }
+
+
+def own_scripts(manifests: Mapping[str, str]) -> dict[str, str]:
+    """The project's own programs by name, to lie beside an environment's Python: its tests call them.
+
+    What is no plain name, or no function of a module, is left out. ``manifests``: as ``own_metadata``.
+    """
+    own = _own(manifests)
+    found = {}
+    for group in _SCRIPTS.values():
+        for line in () if own is None else own.points.get(group, ()):
+            name, _, target = (part.strip() for part in line.partition("="))
+            said = _TARGET.fullmatch(target)
+            if said is not None and _PROGRAM_NAME.fullmatch(name):
+                found[name] = _PROGRAM.format(**said.groupdict())
+    return found
 
 
 def asked_python(manifests: Mapping[str, str]) -> str:

@@ -38,10 +38,10 @@ def run(
         argv,
         programs=project.place / "bin",
         timeout_s=timeout_s,
-        env={"VIRTUAL_ENV": str(project.place), **project.variables()},
+        env=project.variables(),
         readable=project.readable,
     )
-    return TargetRun(result, told)
+    return TargetRun(project.placeless(result), told)
 
 
 def _folder(tree: RepoContext) -> str:

@@ -7,7 +7,6 @@ another machine, so that it can show that something is in the way, never that no
 import hashlib
 import io
 import tarfile
-import urllib.request
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -40,13 +39,13 @@ def _fetched(file: ReleaseFile) -> bytes | None:
     """The archive that the registry's own listing names, held against its hash."""
     if not file.url.startswith(("https://", "http://127.0.0.1")):
         return None
+    from fallback_tier.network import fetch  # a lock with wheels alone never pays for it
+
     try:
-        with urllib.request.urlopen(file.url, timeout=FETCH_TIMEOUT_S) as answer:  # noqa: S310 (see above)
-            content: bytes = answer.read(MAX_ARCHIVE_BYTES + 1)
+        content = fetch(file.url, max_bytes=MAX_ARCHIVE_BYTES, timeout_s=FETCH_TIMEOUT_S)
     except OSError:
         return None
-    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    return content if len(content) <= MAX_ARCHIVE_BYTES and digest == file.hash else None
+    return content if f"sha256:{hashlib.sha256(content).hexdigest()}" == file.hash else None
 
 
 def _requires_txt(content: bytes) -> str | None:

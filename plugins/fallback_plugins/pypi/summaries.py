@@ -4,7 +4,14 @@ import re
 
 from fallback_plugins.suite_run import Summary, numbered
 
-_PYTEST_ENDING = re.compile(r"^=*\s*(.*?) in [\d.]+s(?: \([\d:]+\))?\s*=*$", re.MULTILINE)
+#: It counts something, or says that there was nothing: unittest ends with "Ran 1 test in 0.1s", and any
+#: program may say in how many seconds it did what.
+_PYTEST_ENDING = re.compile(
+    r"^=*\s*((?:no tests ran"
+    r"|\d+ (?:passed|failed|errors?|skipped|deselected|x(?:fail|pass)ed|warnings?))\b.*?)"
+    r" in [\d.]+s(?: \([\d:]+\))?\s*=*$",
+    re.MULTILINE,
+)
 _PYTEST_RAN = re.compile(r"(\d+) (?:passed|failed|errors?|xfailed|xpassed)")
 _PYTEST_EXPECTED = re.compile(r"(\d+) xfailed")
 _PYTEST_FAILED = re.compile(r"(\d+) (?:failed|errors?)")

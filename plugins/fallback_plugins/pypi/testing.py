@@ -71,9 +71,7 @@ def _run(target: Environment, runner: str, arguments: Sequence[str], installed: 
         result = target.sandboxed(["-c", source, file.path, runner, *arguments])
         report = read_lines(file.read())
     result = result.model_copy(update={"argv": ("python", "-m", runner, *arguments)})
-    output = gating.relative_log(result, target.repo.root)
-    result = result.model_copy(update={"output": output})
-    run = SuiteRun.told(result, _SUMMARIES[runner](output), report, installed)
+    run = SuiteRun.told(result, _SUMMARIES[runner](result.output), report, installed)
     return replace(run, count=0) if run.count is None and result.ok else run
 
 

@@ -7,10 +7,13 @@ again where it is not in the repository; whether that is the manifest it was mad
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.bumping import unsupported
+from fallback_plugins.gating import in_folder
 from fallback_plugins.pypi.pyproject import NO_BACKEND, harmless, parse_toml
 from fallback_plugins.pypi.requirements_files import plain
 from fallback_plugins.pypi.uv_lock import (
@@ -26,6 +29,7 @@ from fallback_plugins.pypi.uv_settings import leading_out
 from fallback_tier.errors import RecipeError
 
 MANIFEST = "pyproject.toml"
+LOCK = "uv.lock"
 
 #: What a program computes at build time that decides the resolution.
 _DECIDES = frozenset({"dependencies", "optional-dependencies", "requires-python"})
@@ -202,3 +206,17 @@ def _static(path: str, text: str, version: str) -> str:
     del project["dynamic"]
     project.setdefault("version", version)
     return tomlkit.dumps(document)
+
+
+def locked_in(folder: str, texts: Mapping[str, str]) -> str | None:
+    """Where the uv.lock lies that a folder is locked by: there, or above, where it is of a workspace that
+    has the folder as a member. One that can't be read says nothing of members."""
+    own = in_folder(folder, "pyproject.toml")
+    for above in (folder, *map(str, PurePosixPath(folder).parents)):
+        path = in_folder(above, LOCK)
+        if path in texts and above == folder:
+            return above
+        with suppress(RecipeError):
+            if path in texts and own in manifest_paths(path, texts[path]):
+                return above
+    return None

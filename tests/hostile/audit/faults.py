@@ -113,6 +113,17 @@ def faults_shortly(ask: Ask) -> Tally:
     return _faults(ask, (WORKLOADS[1], COMMANDS))
 
 
+@on_that_disk
+def failing_reads(ask: Ask) -> Tally:
+    """The commands alone, one read after another: what SQLite itself then takes for damage, too."""
+    bench, tally = Bench(ask.place, (COMMANDS,)), Tally()
+    for case in ask.cases:
+        _, said, _ = bench.run(Fault(COMMANDS, READING, case, errno.EIO, again=False))
+        tally.cases += 1
+        tally.counts["refused"] += sum(line.startswith("refused by audit") for line in said)
+    return tally
+
+
 def _faults(ask: Ask, workloads: Sequence[Workload]) -> Tally:
     bench, tally = Bench(ask.place, workloads), Tally()
     every = bench.every()

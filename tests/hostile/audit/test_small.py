@@ -14,7 +14,7 @@ from tests.hostile.audit.campaign import Ask, BrokenRecordError, Campaign, Skipp
 from tests.hostile.audit.catalogue import CATALOGUE
 from tests.hostile.audit.children import Child
 from tests.hostile.audit.crash import crash
-from tests.hostile.audit.faults import faults_shortly
+from tests.hostile.audit.faults import failing_reads, faults_shortly
 from tests.hostile.audit.house import House, records
 from tests.hostile.audit.lost_writes import KINDS as KINDS_OF_LOSS
 from tests.hostile.audit.mutations_rows import ROW_MUTATIONS
@@ -62,6 +62,12 @@ def test_calls_that_fail_lose_nothing(run: Run) -> None:
     assert any(name.startswith("by command: exit code ") for name in tally.counts)
     assert tally.possible is not None
     assert tally.possible > 2_000
+
+
+def test_a_read_that_fails_is_never_called_damage(run: Run) -> None:
+    """``commands`` asks for exit code 6; to SQLite this read of a first page says "malformed"."""
+    tally = run(failing_reads, 1, first=9)
+    assert tally.counts["refused"] == 1
 
 
 def test_lost_power_loses_nothing(run: Run) -> None:

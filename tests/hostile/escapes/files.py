@@ -221,6 +221,23 @@ def setuid_file_made_so(facts: Facts) -> None:
 
 
 @escape
+def setgid_file_left_in_the_worktree(facts: Facts) -> None:
+    Path("setgid").touch()
+    try:
+        Path("setgid").chmod(0o2755)
+    finally:
+        Path("setgid").unlink()
+
+
+@escape
+def setgid_file_made_so(facts: Facts) -> None:
+    try:
+        os.close(os.open("setgid", os.O_WRONLY | os.O_CREAT, 0o2755))
+    finally:
+        Path("setgid").unlink(missing_ok=True)
+
+
+@escape
 def file_of_another_user(facts: Facts) -> None:
     os.chown(".", 12345, 12345)
     os.chown(".", os.geteuid(), os.getegid())

@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fallback_tier.gates.running.confinement import MAX_TMPFS_BYTES
+from fallback_tier.gates.running.launching import MAX_DATA_KIB, MAX_FILE_BLOCKS
 from fallback_tier.gates.running.sandbox import (
-    MAX_DATA_KIB,
-    MAX_FILE_BLOCKS,
     BubblewrapSandbox,
     Hardening,
     find_bwrap,
@@ -29,6 +28,7 @@ TIMEOUT_S = 120.0
 
 #: Far below the real limit: outside, where nothing stops it, the escape really starts twice as many.
 PROCESSES = 60
+MEMORY_BYTES = 256 * 2**20
 
 
 @contextmanager
@@ -72,6 +72,7 @@ def surroundings(folder: Path, setuid: str) -> Iterator[Facts]:
                 "file": 4 * MAX_FILE_BLOCKS * 512,
                 "tmpfs": MAX_TMPFS_BYTES,
                 "processes": 2 * PROCESSES,
+                "shared": 3 * MEMORY_BYTES // 2,
             }
         finally:
             bystander.kill()
@@ -119,4 +120,5 @@ def tried(facts: Facts, folder: Path, hardening: Hardening) -> dict[str, dict[st
 if __name__ == "__main__":
     place = Path(sys.argv[1])
     with surroundings(place, sys.argv[2]) as known:
-        print(json.dumps(tried(known, place, Hardening(max_processes=PROCESSES))))
+        small = Hardening(max_processes=PROCESSES, max_memory_bytes=MEMORY_BYTES)
+        print(json.dumps(tried(known, place, small)))

@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.hostile.escapes.base import Facts, ShutError, escape, opened
@@ -98,6 +99,48 @@ def processes_without_end(facts: Facts) -> None:
 def memory_without_end(facts: Facts) -> None:
     """Address space only: nothing is touched."""
     mmap.mmap(-1, facts["memory"], flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+
+
+@escape
+def shared_memory_without_end(facts: Facts) -> None:
+    """No limit of one process counts it."""
+
+    def fill() -> None:
+        shared = mmap.mmap(-1, facts["shared"], flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+        for at in range(0, facts["shared"], mmap.PAGESIZE):
+            shared[at] = 1
+
+    _ended_well(fill)
+
+
+@escape
+def memory_by_descriptors_without_end(facts: Facts) -> None:
+    """Files in memory that stand nowhere: of as many as one likes, each as large as a file may be."""
+
+    def fill() -> None:
+        for _ in range(4):
+            place = os.memfd_create("escape")
+            os.truncate(place, facts["shared"] // 4)
+            # Mapped, so that it is this process that the kernel takes for the largest.
+            part = mmap.mmap(place, facts["shared"] // 4)
+            for at in range(0, len(part), mmap.PAGESIZE):
+                part[at] = 1
+            kept.append(part)
+
+    kept: list[mmap.mmap] = []
+    _ended_well(fill)
+
+
+def _ended_well(fill: Callable[[], None]) -> None:
+    """In a process of its own: the kernel kills it where there is too much."""
+    if (child := os.fork()) == 0:
+        try:
+            fill()
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        raise ShutError
 
 
 @escape

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from fallback_audit.checkpoints.checkpoint import Span
 from fallback_audit.checkpoints.keyring import Keyring, generate
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.merkle import Frontier
@@ -70,10 +71,11 @@ class House:
                 self.checkpoint(store)
 
     def checkpoint(self, store: SqliteAuditStore | None = None) -> None:
+        """As the one process that wrote everything."""
         with closing(store or self.store()) as opened:
             Checkpointer(
                 opened, self.log, self.place / "keys", segments=opened.segments
-            ).checkpoint()
+            ).checkpoint([Span(1, opened.tip()[0])])
 
     def source(
         self, *extra: Path, max_uncovered: int | None = None, keyring: Keyring | None = None
@@ -89,6 +91,7 @@ class House:
         *,
         since: VerifiedState | None = None,
         sealed: bool = True,
+        contract: bool = True,
     ) -> VerificationReport:
         with closing(open_readonly(self.path, verifiers=self.keyring.verifiers())) as reader:
             return verify(
@@ -96,6 +99,7 @@ class House:
                 checkpoints=source or self.source(),
                 since=since,
                 sealed=self.segments if sealed else None,
+                contract=contract,
             )
 
     def tampered(self, change: Callable[[sqlite3.Connection], object]) -> VerificationReport:

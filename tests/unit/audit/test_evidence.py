@@ -2,13 +2,15 @@
 
 import hashlib
 import os
+import resource
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fallback_audit.errors import EvidenceError
+from fallback_audit.errors import EvidenceError, UnreadEvidenceError
+from fallback_audit.evidence.checking import Finding, examine
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import EvidenceStore
 
@@ -76,6 +78,21 @@ def test_only_digests_are_looked_up(store: FileEvidenceStore, digest: str) -> No
         store.get(digest)
 
 
+def test_what_the_system_can_not_read_is_not_called_bad(store: FileEvidenceStore) -> None:
+    """No descriptor is left: nothing is known about the file."""
+    digest = store.put(b"log")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(UnreadEvidenceError, match="Too many open files"):
+            store.get(digest)
+        with pytest.raises(UnreadEvidenceError):
+            examine(store, digest, frozenset())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert examine(store, digest, frozenset()) is None
+
+
 def test_a_planted_link_is_not_followed(root: Path, store: FileEvidenceStore) -> None:
     digest = store.put(b"log")
     target = root / "elsewhere"
@@ -83,6 +100,9 @@ def test_a_planted_link_is_not_followed(root: Path, store: FileEvidenceStore) ->
     place(root, digest).symlink_to(target)
     with pytest.raises(EvidenceError, match="symbolic links"):
         store.get(digest)
+    found = examine(store, digest, frozenset())
+    assert found is not None
+    assert found[0] is Finding.BAD
 
 
 def test_a_planted_pipe_does_not_hang(root: Path, store: FileEvidenceStore) -> None:

@@ -61,6 +61,9 @@ class Export:
     def segments(self) -> list[bytes]:
         return []
 
+    def tombstones(self) -> None:
+        return None
+
     def rows(self, after: int = 0) -> Iterator[StoredRow]:
         for row in self._rows[after:]:
             yield StoredRow(

@@ -317,8 +317,10 @@ def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
         SqliteAuditStore(tmp_path / "state" / "audit.db")
 
 
-def test_each_reason_has_its_words() -> None:
+def test_each_reason_has_its_words(tmp_path: Path) -> None:
     """Permission is checked on the mapping too: root, who often runs this, is denied nothing."""
+    path = tmp_path / "a.db"
+    path.write_bytes(b"no database" * 100)  # what is called damaged is looked at again
     cases = {
         sqlite3.SQLITE_FULL: "the disk is full",
         sqlite3.SQLITE_BUSY: "locked by another process",
@@ -331,9 +333,9 @@ def test_each_reason_has_its_words() -> None:
     for code, words in cases.items():
         error = sqlite3.OperationalError("words of SQLite")
         error.sqlite_errorcode = code
-        assert words in store_error(Path("/s/a.db"), error).problem
-    denied = store_error(Path("/s/a.db"), PermissionError(errno.EACCES, "Permission denied"))
-    assert denied.problem == "Audit store /s/a.db: Permission denied."
+        assert words in store_error(path, error).problem
+    denied = store_error(path, PermissionError(errno.EACCES, "Permission denied"))
+    assert denied.problem == f"Audit store {path}: Permission denied."
 
 
 AS_NOBODY = """

@@ -17,7 +17,7 @@ from tests.fakes.repository import write
 from tests.integration import gate_setup
 from tests.integration.gate_setup import Case, advisory, applied, patched, smuggle
 
-SECTIONS = ("dependencies", "devDependencies", "overrides")
+SECTIONS = ("dependencies", "devDependencies", "overrides", "pnpm.overrides")
 KEYS = {
     "package.json": SECTIONS,
     "pyproject.toml": ("project.dependencies", "dependency-groups"),
@@ -196,6 +196,41 @@ def test_two_that_are_made_may_not_be_taken_for_each_other(tmp_path: Path) -> No
     assert "one may be taken for the other" in verdict.log
 
 
+@pytest.mark.parametrize("after", ["y\n", None], ids=["emptied", "gone"])
+def test_what_the_tests_import_may_not_be_changed(tmp_path: Path, after: str | None) -> None:
+    """Breaking the code and emptying what asserts: asked of the tree, whatever was asked of the plan."""
+    files = {**FILES, "testutils.py": "x\n", "tests/test_app.py": "import testutils, src.app\n"}
+    changes = {"testutils.py": after, "src/app.py": "two\n"}
+    with patched(tmp_path, files, changes, about=advisory()) as case:
+        verdict = POLICY.judge(case.context)
+    assert verdict.failure_kind is FailureKind.POLICY_VIOLATION
+    assert verdict.detail.startswith("'testutils.py' may not be changed: tests are judged with it")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "said"),
+    [
+        ("src/app.py", "one\n# note \rimport os;os.system('id')\n", "line 2 has a carriage return"),
+        ("src/app.py", "# coding: utf-7\none\n", "the encoding 'utf-7'"),
+        ("src/new.py", "x = 1  # \u202e\n", "U+202E (RIGHT-TO-LEFT OVERRIDE)"),
+        ("tool.sh", "ls\u00a0x\n", "U+00A0"),
+        ("package-lock.json", LOCK.replace("1.0.0", "1.0.0\u200b"), "U+200B"),
+    ],
+)
+def test_what_reads_otherwise_than_it_runs_is_refused(
+    tmp_path: Path, path: str, text: str, said: str
+) -> None:
+    """In every text, also where a recipe wrote it: nothing that judges by reading could be believed."""
+    change = FileChange(path=path, before=FILES.get(path), after=text)
+    with patched(tmp_path, FILES, {"src/app.py": "two\n"}, about=advisory()) as case:
+        case.worktree.reset()
+        case.worktree.apply(unified_diff([change]))
+        verdict = POLICY.judge(case.context)
+    assert verdict.failure_kind is FailureKind.POLICY_VIOLATION
+    assert verdict.detail.startswith(f"{path!r} does not read as it runs: ")
+    assert said in verdict.detail
+
+
 def test_what_git_would_leave_out_of_a_commit_is_not_made(tmp_path: Path) -> None:
     made = FileChange(path="src/was_made.py", before=None, after="x\n")
     with patched(tmp_path, FILES, {"src/app.py": "two\n"}, about=advisory()) as case:
@@ -224,9 +259,20 @@ def test_dependencies_may_change_in_a_manifest(tmp_path: Path, path: str) -> Non
     assert verdict.status is GateStatus.PASSED, verdict.log
 
 
+def test_an_allowed_key_may_come_with_the_object_that_holds_it(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"package.json": package(pnpm={"overrides": {"a>b": "1.0.1"}})})
+    assert verdict.status is GateStatus.PASSED, verdict.log
+
+
 FORBIDDEN = {
     "scripts": ("package.json", package(scripts={"test": "true"})),
     "new script": ("package.json", package(scripts=PACKAGE["scripts"] | {"preinstall": "x"})),
+    "beside an allowed key": (
+        "package.json",
+        package(pnpm={"overrides": {"a": "1"}, "patchedDependencies": {"a": "a.patch"}}),
+    ),
+    "an object without an allowed key": ("package.json", package(pnpm={})),
+    "text in the place of an object": ("package.json", package(pnpm="x")),
     "removed key": ("package.json", package().replace('"name": "app",', "")),
     "look-alike key": ("package.json", package(dependenciesMeta={})),
     "type": ("package.json", package(private=1)),

@@ -1,5 +1,6 @@
 """What decides which environment a Python project gets: its manifests, uv, the interpreter, the machine."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,9 +8,13 @@ from typing import Any
 
 import pytest
 
+from fallback_plugins.npm import running as npm_running
 from fallback_plugins.pypi import environment
 from fallback_plugins.pypi.environment import Environment
+from fallback_plugins.store import MARK
+from fallback_plugins.versions import interpreters
 from fallback_tier.execution import CommandResult
+from fallback_tier.gates.running.clients import SubprocessClients
 from tests.integration.gate_setup import applied, repository
 from tests.unit.gates.test_flaky import context
 
@@ -53,7 +58,9 @@ def test_what_differs_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found.add(key(tmp_path))
     monkeypatch.setattr(environment, "_FORMAT", 0)
     found.add(key(tmp_path))
-    assert len(found) == 7
+    monkeypatch.setattr(environment, "today", lambda: "2001-01-01")
+    found.add(key(tmp_path))
+    assert len(found) == 8
 
 
 def test_a_version_is_asked_for_once(tmp_path: Path) -> None:
@@ -61,3 +68,44 @@ def test_a_version_is_asked_for_once(tmp_path: Path) -> None:
     for _ in range(3):
         key(tmp_path, uv=uv)
     assert uv.asked == [["--version"]]
+
+
+class Made(Environment):
+    """One that is there already."""
+
+    def contents(self) -> str:
+        self.place = self.context.cache / "made" / "content"
+        self.place.mkdir(parents=True, exist_ok=True)
+        (self.place.parent / MARK).write_text('{"content": "x"}')
+        return super().contents()
+
+
+@pytest.mark.parametrize("files", [FILES, {"package.json": "{}"}, {"proof.js": ""}])
+def test_what_the_base_commit_did_is_of_one_python_and_one_node(
+    tmp_path: Path, files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another interpreter is another run: a Python project's tests may run node, and the other way."""
+    repo = repository(tmp_path / "repo", files)
+
+    def runs_on(node: str) -> str:
+        programs = tmp_path / f"programs-{node}"
+        programs.mkdir(exist_ok=True)
+        for name, version in (("npm", "1.0"), ("uv", "1.0"), ("node", node)):
+            (programs / name).write_text(f"#!/bin/sh\necho {version}\n")
+            (programs / name).chmod(0o755)
+        clients = SubprocessClients({"PATH": str(programs)}, python=programs / "python")
+        found = replace(context(tmp_path), clients=clients, application=applied(), repo=repo)
+        return (
+            Made(found, repo, ".").contents()
+            if files is FILES
+            else npm_running.runs_on(found, repo)
+        )
+
+    runs = [runs_on("v18.0.0"), runs_on("v22.0.0"), runs_on("v22.0.0")]
+    assert runs[0] != runs[1] == runs[2]
+    monkeypatch.setattr(sys, "version", "3.99.0")
+    assert runs_on("v22.0.0") != runs[2]
+
+
+def test_without_node_there_is_a_key_too(tmp_path: Path) -> None:
+    assert "node none" in interpreters(SubprocessClients({"PATH": str(tmp_path)}))

@@ -1,6 +1,7 @@
 """What counts as reaching out: one row a way to write it, and what must not count."""
 
 import re
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.distilling.distill import distill
-from fallback_tier.gates.judges.reach import compare, reach, tables
+from fallback_tier.gates.judges.reach import Project, compare, reach, tables
 from fallback_tier.limits import MAX_FENCED_SUMMARY_BYTES
 from fallback_tier.outcome import FileChange
 from fallback_tier.syntax import grammar_of
@@ -243,7 +244,7 @@ import urllib.parse
 from urllib.parse import quote
 from .subprocess import run; run("x")
 from .os import system; system("x")
-import xml.sax
+import xml.dom.minidom
 class A: eval = 1
 self.eval("x")
 """,
@@ -261,7 +262,7 @@ require("./child_process")
 require("fs").readFileSync("x")
 import fs from "node:fs"
 setTimeout(() => f(), 1)
-setTimeout(f, 1)
+function f() {}; setTimeout(f, 1)
 window[name] = 1
 x.constructor.name
 process.env.HOME
@@ -292,8 +293,23 @@ def change(path: str, after: str | None, before: str | None = "") -> FileChange:
     return FileChange(path=path, before=before, after=after)
 
 
+#: What a minified file is made of: each letter a member of each other one.
+LETTERS = list(product("abcdefgh", repeat=3))
+
+#: What the rows below take for granted: names and members that the project has.
+PROJECT = {
+    "left/a.py": "import yaml, requests\nx.exec(x.eval(), subprocess, os)\n",
+    "os.py": "",
+    "subprocess.py": "",
+    "left/b.js": "f(x, y, re, api, name, options, fetch); x.exec(x.fetch, x.eval)\n",
+    "child_process.js": "",
+}
+
+
 def verdict(*changes: FileChange, declared: frozenset[Capability] = NOTHING) -> GateVerdict:
-    return compare(changes, declared, gate="capability")
+    """In that project."""
+    project = Project(tuple(PROJECT), lambda paths: [(path, PROJECT[path]) for path in paths])
+    return compare(changes, declared, gate="capability", project=project)
 
 
 @pytest.mark.parametrize(
@@ -434,9 +450,19 @@ def test_a_program_without_a_suffix_is_read_by_its_first_line(first: str, code: 
         ("a.js", "a" + ".b('c')" * 4_000),
         ("a.js", "a = a.b; " * 2_000),
         ("a.js", "".join(f"const a{n} = a{n + 1}; " for n in range(1_000))),
+        ("a.js", "a = require('path'); " + "".join(f"{x} = {y}.{z}; " for x, y, z in LETTERS)),
         ("a.js", "const " + "{a: " * 2_000 + "b" + "}" * 2_000 + " = require('net')"),
     ],
-    ids=["parentheses", "members", "calls", "chained calls", "itself", "chain", "patterns"],
+    ids=[
+        "parentheses",
+        "members",
+        "calls",
+        "chained calls",
+        "itself",
+        "chain",
+        "letters",
+        "patterns",
+    ],
 )
 def test_hostile_shapes_are_read_or_refused(path: str, code: str) -> None:
     assert verdict(change(path, f"import os\n{code}\n" if path == "a.py" else code)).detail

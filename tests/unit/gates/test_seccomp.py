@@ -129,33 +129,39 @@ CALLS = {
         ("ioctl", (0, 0x5412), "EPERM"),  # TIOCSTI
         ("ioctl", (0, 0x1_0000_5412), "EPERM"),  # the kernel looks at the low half alone
         ("ioctl", (0, 0x541C), "EPERM"),  # TIOCLINUX
-        ("fchmod", (3, 0o2775), ALLOW),
+        ("fchmod", (3, 0o1775), ALLOW),
+        ("fchmod", (3, 0o2775), "EPERM"),
         ("fchmod", (3, 0o4755), "EPERM"),
         ("fchmodat", (3, 0, 0o755), ALLOW),
         ("fchmodat", (3, 0, 0o6755), "EPERM"),
         ("fchmodat2", (3, 0, 0o4000), "EPERM"),
+        ("fchmodat2", (3, 0, 0o2000), "EPERM"),
         ("openat", (3, 0, 0o101, 0o644), ALLOW),
         ("openat", (3, 0, 0o101, 0o4755), "EPERM"),
+        ("openat", (3, 0, 0o101, 0o2755), "EPERM"),
         ("mknodat", (3, 0, 0o010644), ALLOW),  # a FIFO
+        ("mknodat", (3, 0, 0o020666), ALLOW),  # a device: not this rule's business
         ("mknodat", (3, 0, 0o104755), "EPERM"),
+        ("mknodat", (3, 0, 0o102755), "EPERM"),
     ],
 )
-def test_terminals_personalities_and_setuid_files(
+def test_terminals_personalities_and_files_that_set_an_id(
     machine: str, arch: int, name: str, arguments: tuple[int, ...], decision: str
 ) -> None:
     assert decide(program(machine), CALLS[machine][name], arch, *arguments) == decision
 
 
+@pytest.mark.parametrize("bit", [0o4000, 0o2000])
 @pytest.mark.parametrize(
     ("number", "arguments"),
-    [(2, (0, 0o101, 0o4755)), (85, (0, 0o4755)), (90, (0, 0o4755)), (133, (0, 0o104755))],
+    [(2, (0, 0o101, 0o755)), (85, (0, 0o755)), (90, (0, 0o755)), (133, (0, 0o100755))],
 )
-def test_the_older_calls_of_x86_leave_no_setuid_file(
-    number: int, arguments: tuple[int, ...]
+def test_the_older_calls_of_x86_leave_no_file_that_sets_an_id(
+    number: int, arguments: tuple[int, ...], bit: int
 ) -> None:
-    made = program("x86_64")
-    assert decide(made, number, X86, *arguments) == "EPERM"
-    assert decide(made, number, X86, *(value & ~0o4000 for value in arguments)) == ALLOW
+    made, (*first, mode) = program("x86_64"), arguments
+    assert decide(made, number, X86, *first, mode | bit) == "EPERM"
+    assert decide(made, number, X86, *arguments) == ALLOW
 
 
 @pytest.mark.parametrize(("machine", "arch"), [("x86_64", X86), ("aarch64", ARM)])

@@ -309,7 +309,10 @@ def test_a_type_checker_that_stops_short_is_known() -> None:
         ("=== 1 failed, 2 xfailed in 0.1s ===\n", 1),
         ("=== 1 xfailed in 0.1s ===\n", 0),  # said by the code under test, it is no pass
         ("Ran 3 tests in 0.1s\n\nOK (skipped=3)\n", 0),
+        ("Ran 3 tests in 0.1s\n\nOK\n", 3),
+        ("no tests ran in 0.01s\n", 0),
+        ("answered in 0.01s\n", None),
     ],
 )
-def test_what_a_proof_counts_as_run_ended_by_its_own_assertions(log: str, ran: int) -> None:
+def test_what_a_proof_counts_as_run_ended_by_its_own_assertions(log: str, ran: int | None) -> None:
     assert PyPIEcosystem(SubprocessClients()).tests_ran(log) == ran

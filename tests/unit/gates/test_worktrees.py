@@ -224,6 +224,28 @@ def test_restore_gives_back_tracked_files_and_keeps_what_was_installed(
     assert worktree.tree.find("run.sh") is None
 
 
+def test_restore_takes_away_again_what_the_patch_removed(
+    repo: RepoContext, worktree: Worktree, tmp_path: Path
+) -> None:
+    """A command of an earlier gate made it anew: the next one judges the patch, not that."""
+    worktree.apply(diff_of(repo, {"run.sh": None, "lib/deep/only.py": None}))
+    worktree.restore()
+    top = written(worktree)
+    write(top, {"run.sh": "back\n", "lib/deep/only.py": "back\n", "lib/deep/built.js": "kept\n"})
+    worktree.restore()
+    assert worktree.tree.find("run.sh") is None
+    assert worktree.tree.find("lib/deep/only.py") is None
+    assert text(worktree, "lib/deep/built.js") == "kept\n"
+    write(top, {"run.sh/inner": "a folder now\n"})
+    shutil.rmtree(top / "lib" / "deep")
+    write(tmp_path / "elsewhere", {"only.py": "not ours\n"})
+    (top / "lib" / "deep").symlink_to(tmp_path / "elsewhere")
+    worktree.restore()
+    assert worktree.tree.find("run.sh") is None
+    assert not (top / "lib" / "deep").is_symlink()
+    assert (tmp_path / "elsewhere" / "only.py").read_text() == "not ours\n"
+
+
 def test_restore_opens_folders_that_a_command_closed(repo: RepoContext, worktree: Worktree) -> None:
     """Without privileges in the sandbox, the next command could not even start there."""
     worktree.apply(diff_of(repo, {"app.py": "patched\n"}))

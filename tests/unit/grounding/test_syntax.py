@@ -94,3 +94,35 @@ def test_another_problem_is_told_first(tmp_path: Path) -> None:
 def test_a_long_line_is_quoted_short(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, "a.json", "{}\n", ("{}", "{" + "x" * 9_000))
     assert len(found) < 400
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "old", "new", "said"),
+    [
+        ("a.py", PY, "return 1", "return 1  # note \rimport os", "line 3 has a carriage return"),
+        ("a.py", PY, "def f(x):", "# coding: utf-7\ndef f(x):", "the encoding 'utf-7'"),
+        ("lib/a.js", JS, "return 1;", "return 1; // \u2028 g()", "U+2028"),
+    ],
+)
+def test_what_reads_otherwise_than_it_runs_is_told_to_the_model(
+    tmp_path: Path, path: str, text: str, old: str, new: str, said: str
+) -> None:
+    (found,) = problems(tmp_path, path, text, (old, new))
+    assert found.startswith(f"Edit 1 leaves {path!r} with text that does not read as it runs: ")
+    assert said in found
+
+
+def test_what_the_tests_import_is_told_to_the_model(tmp_path: Path) -> None:
+    files = {"a.py": PY, "testutils.py": PY, "tests/test_a.py": "import a, testutils\n"}
+    for path in ("a.py", "testutils.py"):
+        edit = SearchReplace(path=path, old="return 1", new="return 2")
+        found = check_plan(
+            SourceEdit(edits=(edit,)),
+            advisory=parse_advisory(ADVISORY, "test"),
+            repo=context(tmp_path, files),
+            plugin=FakeEcosystem(),
+            snippet_ids=frozenset(),
+            example_ids=frozenset(),
+        )
+        told = [problem for problem in found if "tests are judged with it" in problem]
+        assert bool(told) is (path == "testutils.py"), found

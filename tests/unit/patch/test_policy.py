@@ -14,7 +14,7 @@ src/app.py lib/index.js README.md docs/test.md src/latest.js src/contest.py lib/
 src/inspect.js src/testing/helper.py numpy/testing/utils.py src/specification.py a/protest_x.py
 lib/makefile.py src/git.py src/gitlab.js src/environment.ts src/ci/run.py é.py
 a.b/c.d.js src/__init__.py bin/run.sh data/names.json src/requirements.py src/setup.js
-src/compose.py
+src/compose.py src/action.py src/actions.yml src/webpack.js lib/rollup.js src/build.py
 """
 
 
@@ -23,7 +23,8 @@ FORBIDDEN = {
         .gitlab/ci/x.yml .circleci/config.yml azure-pipelines.yml azure-pipelines-2.yaml Jenkinsfile
         Jenkinsfile.release jenkinsfile .travis.yml .drone.yml .woodpecker.yml .woodpecker/a.yml
         .cirrus.yml bitbucket-pipelines.yml appveyor.yml .buildkite/pipeline.yml cloudbuild.yaml
-        buildspec.yml .tekton/a.yaml codecov.yml .GitHub/workflows/x.yml .GITHUB/x""",
+        buildspec.yml .tekton/a.yaml codecov.yml .GitHub/workflows/x.yml .GITHUB/x
+        action.yml sub/action.yaml""",
     policy._GIT: """.gitignore .gitattributes .gitmodules sub/.gitattributes .gitconfig
         .gitkeep .GitModules .git-blame-ignore-revs .githooks2/x""",
     policy._HOOKS: """sitecustomize.py src/sitecustomize.py usercustomize.py a.pth b/c.PTH .npmrc
@@ -35,12 +36,15 @@ FORBIDDEN = {
         .node-version .tool-versions mise.toml .lintstagedrc.json SiteCustomize.py""",
     policy._BUILD: """Makefile makefile sub/GNUmakefile rules.mk justfile Taskfile.yml Gruntfile.js
         gulpfile.js noxfile.py tsconfig.json tsconfig.build.json jsconfig.json babel.config.js
-        .babelrc vite.config.ts mypy.ini pyrightconfig.json dodo.py Rakefile""",
+        .babelrc vite.config.ts mypy.ini pyrightconfig.json dodo.py Rakefile
+        webpack.config.js webpack.prod.js rollup.config.mjs esbuild.config.js binding.gyp deps/a.gyp
+        common.gypi CMakeLists.txt meson.build hatch_build.py pdm_build.py versioneer.py ruff.toml
+        .flake8 .pylintrc eslint.config.js .eslintrc.cjs biome.json .swcrc""",
     policy._IMAGE: """Dockerfile Dockerfile.dev api.dockerfile Containerfile docker-compose.yml
         docker-compose.dev.yaml compose.yaml compose.dev.yml .dockerignore""",
     policy._TESTS: """tests/a.py test/a.js src/tests/a.py tests __tests__/a.js spec/a.js specs/a
         e2e/a.ts __mocks__/fs.js src/test_a.py src/a_test.py tests.py test.py conftest.py
-        sub/conftest.py pytest.ini tox.ini .coveragerc a.test.js a.test.tsx a.spec.ts a.spec.mjs
+        sub/conftest.py pytest.ini tox.ini tox.toml .coveragerc a.test.js a.test.tsx a.spec.ts a.spec.mjs
         a-test.js test-a.js test.js tests.mjs a.snap jest.config.js jest.config.json jest.setup.ts
         vitest.config.ts vitest.workspace.ts karma.conf.js .mocharc.yml ava.config.js .nycrc
         .nycrc.json playwright.config.ts cypress.config.js cypress.json Tests/a.py CONFTEST.PY""",

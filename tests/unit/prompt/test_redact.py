@@ -1,5 +1,7 @@
 """Redaction: what must not leave, and what must come through."""
 
+import base64
+import hashlib
 import json
 from urllib.parse import quote
 
@@ -57,6 +59,13 @@ TOKENS = [
     "glsa_" + MIX + "_a1b2c3d4",
     "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L" * 2,
     "gsk_" + MIX,
+    "LTAI" + MIX[:20],
+    "AKCp" + MIX * 2,
+    "A3-" + "ABCDEF-GH1JKL-MN2PQ-RS3TU-VW4XY-Z5ABC",
+    "abc1Q~" + MIX,
+    "pat" + MIX[:14] + "." + HEX * 4,
+    "pscale_tkn_" + MIX,
+    "tskey-auth-" + MIX,
 ]
 IN_CONTEXT = [
     ("password = '{}'", "hunter22"),
@@ -139,6 +148,173 @@ def test_private_keys_do_not_survive_whole_or_cut(kind: str, form: object) -> No
     assert redacted.count("\n") == f"one\n{text}\ntwo".count("\n")  # line numbers hold
 
 
+def b64(text: str, breaks: int = 0) -> str:
+    """base64 of a text, in lines of so many characters where that is not 0."""
+    said = base64.b64encode(text.encode()).decode()
+    return "\n".join(said[i : i + breaks] for i in range(0, len(said), breaks)) if breaks else said
+
+
+#: A body that no other rule knows: random, and of the usual length.
+RANDOM_LINES = [(hashlib.sha256(bytes([n])).hexdigest() + "Zz+/" * 9)[n : n + 64] for n in range(9)]
+KEY_LINES = [
+    "-----BEGIN RSA PRIVATE KEY-----",
+    *RANDOM_LINES,
+    "aB1=",
+    "-----END RSA PRIVATE KEY-----",
+]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        *(
+            "# ",
+            " * ",
+            "// ",
+            "//! ",
+            "> ",
+            "; ",
+            "-- ",
+            "+",
+            "-",
+            "% ",
+            "REM ",
+            "<!-- ",
+            "    ## ",
+        ),
+        *("\t", "12\t", "file.txt:12:", "web_1  | ", "2026-11-22T08:41:01Z ERROR [worker] (a) "),
+    ],
+)
+@pytest.mark.parametrize("part", [slice(0, None), slice(0, -3), slice(4, None)])
+def test_a_private_key_behind_something_does_not_survive(before: str, part: slice) -> None:
+    text = "\n".join(["one", *(before + line for line in KEY_LINES[part]), "two"])
+    redacted, _ = redact_secrets(text)
+    assert not any(line[20:40] in redacted for line in RANDOM_LINES)
+    assert redacted.startswith("one\n")
+    assert redacted.endswith("two")
+    assert redacted.count("\n") == text.count("\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "MIIEpAIBAAKCAQEA" + MIX * 2,
+        "MIIEvQIBADANBgkqhkiG9w0BAQ" + MIX * 2,
+        "MHcCAQEEI" + MIX * 2,
+        "b3BlbnNzaC1rZXktdjE" + MIX * 2,
+    ],
+)
+def test_a_private_key_without_its_armour_does_not_survive(line: str) -> None:
+    assert MIX not in redact_secrets(f"key: {line}")[0]
+
+
+#: Texts of other formats, with the part that must not survive.
+DOCUMENTS = [
+    *(
+        (f"{text}\n", "hunter2pass")
+        for text in (
+            "machine api.example login me password hunter2pass",
+            "machine api.example\n  login me\n  account x\n  password hunter2pass",
+            "default login me password hunter2pass",
+            "machine h password hunter2pass login me",
+            "  login me\n  password hunter2pass",
+        )
+    ),
+    ("machine h login me password correcthorse", "correcthorse"),
+    (json.dumps({"auths": {"r.example": {"auth": b64("me:plainpw")}}}), b64("me:plainpw")),
+    (
+        json.dumps({"auths": {"r.example": {"auth": b64("me:plainpw")}}}, indent=1),
+        b64("me:plainpw"),
+    ),
+    (f"    auth: {b64('me:plainpw')}", b64("me:plainpw")),
+    ("{\\u0022password\\u0022:\\u0022hunter22\\u0022}", "hunter22"),
+    ("{&quot;password&quot;:&quot;hunter22&quot;}", "hunter22"),
+]
+JSON = [
+    ({"password": "hunter22"}, "hunter22"),
+    ({"api_key": "8f14e45fceea167a"}, "8f14e45fceea167a"),
+    ({"Authorization": "Bearer abcdef0123456789"}, "abcdef0123456789"),
+    ({"auth": b64("me:plainpw")}, b64("me:plainpw")),
+    ({"url": "https://u:p4ssw0rd@h/"}, "p4ssw0rd"),
+    ({"key": "\n".join(KEY_LINES)}, RANDOM_LINES[3]),
+    ({"log": f"a\nghp_{MIX}ab\tb"}, f"ghp_{MIX}ab"),
+    ({"netrc": "machine h\n login me\n password hunter2pass\n"}, "hunter2pass"),
+]
+COMMANDS = [
+    *("mysql -u root -p{} db", "mysqldump -h db -uroot -p'{}' x", "mariadb -p{}", "7z a -p{} x.7z"),
+    *("sshpass -p {} ssh a@b", "sshpass -p{} ssh a@b", "sshpass -p 'x {}' ssh a@b"),
+    *("docker login -u me -p {} r.example", "redis-cli -h x -a {} ping", "mongosh -u me -p {}"),
+    *("ldapsearch -x -D cn=a -w {}", "openssl rsa -in k -passin pass:{}", "sqlcmd -U sa -P {}"),
+    *("smbclient //h/s -U me%{}", "curl --user me:{} https://h", "keytool -storepass {} -list"),
+    *("gpg --passphrase {} x",),
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), DOCUMENTS)
+def test_a_secret_in_a_known_document_does_not_survive(text: str, secret: str) -> None:
+    redacted, count = redact_secrets(f"before\n{text}\nafter")
+    assert secret not in redacted
+    assert count >= 1
+    assert redacted.startswith("before\n")
+    assert redacted.endswith("\nafter")
+
+
+@pytest.mark.parametrize("depth", range(4))
+@pytest.mark.parametrize(("value", "secret"), JSON)
+def test_a_secret_in_json_does_not_survive_how_deep_ever(
+    value: object, secret: str, depth: int
+) -> None:
+    text = json.dumps(value)
+    for _ in range(depth):
+        text = json.dumps({"body": text})
+    assert secret not in redact_secrets(text)[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_password_on_a_command_line_does_not_survive(command: str) -> None:
+    redacted, _ = redact_secrets(f"$ {command.format('correcthorse')}\n")
+    assert "correcthorse" not in redacted
+    assert redacted.startswith("$ ")
+    assert redacted.endswith("\n")
+
+
+ENCODED = [
+    *TOKENS[::4],
+    f"token={TOKENS[3]}\n",
+    '{"password": "hunter22"}',
+    "\n".join(KEY_LINES),
+    "user: me\nDB_PASSWORD='correcthorsebattery'\n",
+]
+
+
+@pytest.mark.parametrize("said", ENCODED)
+@pytest.mark.parametrize("around", ["data: {}", '"{}"', "data/{}", "a_b/{}=", "\n  {}\n"])
+def test_base64_of_a_secret_does_not_survive(said: str, around: str) -> None:
+    for form in (b64(said), b64(said).rstrip("="), b64(said, 76), b64(b64(said))):
+        text = around.format(form)
+        redacted, count = redact_secrets(text)
+        middle = len(form) // 2
+        assert form[middle - 4 : middle + 12] not in redacted
+        assert count >= 1
+        assert redacted.count("\n") == text.count("\n")
+    safe = base64.urlsafe_b64encode(f"{said}?>~".encode()).decode()
+    assert safe[8:24] not in redact_secrets(around.format(safe))[0]
+
+
+def test_base64_of_a_known_value_does_not_survive() -> None:
+    said = b64("it is swordfish-in-plain-words, they say")
+    assert redact_secrets(f"x {said} y", frozenset({"swordfish-in-plain-words"})) == (
+        f"x {REDACTED} y",
+        1,
+    )
+
+
+def test_what_two_runs_of_base64_say_together_nobody_said() -> None:
+    first, second = b64("a sentence that ends with token= "), b64("a1b2c3d4e5f6 and goes on so")
+    assert not first.endswith("=")  # no padding keeps them apart
+    assert redact_secrets(f"{first} {second}")[1] == 0
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -183,6 +359,21 @@ def test_private_keys_do_not_survive_whole_or_cut(kind: str, form: object) -> No
         "naïve — 中文 😀",
         'PATH="$PWD:./node_modules/.bin:$PATH"',
         "-v ${PWD}:./app-1:2 -w $OLDPWD:/x1@y",
+        'docker run -v "$PWD":/app1:ro x',
+        'PATH="$PWD:node_modules/.bin:$PATH"',
+        *("mysql -u root -p app", "mysql -P3306", 'mysql -p"$PASSWORD"', "mysql -p$PASSWORD"),
+        *("docker run -p 8080:80 x", "docker login r.example && docker run -p 8080:80 x"),
+        *("ssh -p 2222 a@b", "sshpass -p $PASS ssh a@b", "cp -pr a1 b2", "psql -p 5432"),
+        "A machine learning password checker; the login and password fields.",
+        *(
+            '"auth": "required"',
+            "auth: basic1234",
+            '"auth": "oauth2-token"',
+            "auth=self.auth_handler2",
+        ),
+        f"icon: {b64('a picture, or a sentence that says nothing at all')}",
+        '"integrity": "sha512-' + "Zz+/9aB3" * 10 + '=="',
+        r'"\\npassword: see below\\ntoken"',
     ],
 )
 def test_ordinary_text_comes_through(text: str) -> None:
@@ -232,7 +423,15 @@ def filled() -> st.SearchStrategy[str]:
     noise = st.text(st.characters(), max_size=8) | st.sampled_from(
         ["\n", " ", "=", ": ", '"', "; ", "@"]
     )
-    return st.lists(st.one_of(named, st.sampled_from(TOKENS), noise), max_size=12).map("".join)
+    other = st.sampled_from(
+        [text for text, _ in DOCUMENTS]
+        + [json.dumps(json.dumps(value)) for value, _ in JSON]
+        + [command.format("correcthorse") for command in COMMANDS]
+        + [b64(said) for said in ENCODED]
+        + ["# " + "\n# ".join(KEY_LINES), *KEY_LINES]
+    )
+    tokens = st.sampled_from(TOKENS)
+    return st.lists(st.one_of(named, tokens, other, noise), max_size=12).map("".join)
 
 
 @settings(deadline=None)

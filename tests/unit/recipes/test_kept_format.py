@@ -6,6 +6,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.outcome import RecipeResult, Selected
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import Settings
+from tests.choice import a_choice
 from tests.registry import Universe, serve
 from tests.unit.recipes.locks_support import hashes_of, pipfile_lock, poetry_block, poetry_lock
 from tests.unit.recipes.npm_ladder.world import at, project
@@ -150,8 +152,7 @@ def clients() -> Iterator[SubprocessClients]:
         yield SubprocessClients({**os.environ, **registry.environ})
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize(("version", "style"), a_choice(product([1, 2, 3], STYLES), step=2))
 def test_npm_and_its_lock(
     clients: SubprocessClients, tmp_path: Path, style: Style, version: int
 ) -> None:
@@ -237,8 +238,9 @@ def locked_files(kind: str, clients: SubprocessClients, place: Path) -> dict[str
     return {"Pipfile": PIPFILE, "Pipfile.lock": lock}
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("kind", ["uv", "Poetry", "pipenv"])
+@pytest.mark.parametrize(
+    ("kind", "style"), a_choice(product(["uv", "Poetry", "pipenv"], STYLES), step=2)
+)
 def test_python_locks(clients: SubprocessClients, tmp_path: Path, kind: str, style: Style) -> None:
     files = locked_files(kind, clients, tmp_path / "made")
     found = {path: with_ends(text, style) for path, text in files.items()}

@@ -6,11 +6,17 @@ from collections.abc import Iterator
 import pytest
 
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.overriding import Override
+from fallback_plugins.npm.parents import ParentWalk
 from fallback_plugins.npm.pnpm import PNPM, PnpmClient
 from fallback_plugins.npm.pnpm_lock import parse_pnpm_lock
 from fallback_plugins.npm.provision import ClientStore
+from fallback_plugins.npm.registry import NpmRegistry
+from fallback_plugins.npm.resolving import Resolver, judge_of
+from fallback_plugins.npm.targets import Targets
 from tests.registry.universe import Universe
 from tests.unit.recipes.real_clients import loopback, provisioned
+from tests.unit.recipes.support import advisory
 
 pytestmark = [pytest.mark.registry("npm"), pytest.mark.xdist_group("pnpm-real")]
 
@@ -19,9 +25,13 @@ UNIVERSE = (
     .npm("leaf", "1.0.0")
     .npm("leaf", "1.1.0")
     .npm("leaf", "1.3.0")
-    .npm("mid", "1.0.0", {"leaf": "^1.0.0"})
+    .npm("below", "1.0.0")
+    .npm("mid", "1.0.0", {"leaf": "^1.0.0", "below": "^1.0.0"})
     .npm("strict", "1.0.0", {"leaf": "1.0.0"})
+    .npm("strict", "1.1.0", {"leaf": "1.1.0"})
 )
+
+LEAF = advisory("npm", "leaf", [("0", "1.1.0")])
 
 MANIFESTS = {
     "package.json": {"name": "r", "version": "1.0.0", "dependencies": {"leaf": "^1.0.0"}},
@@ -69,11 +79,32 @@ def test_a_wish_is_granted_where_the_ranges_admit_it(pnpm: tuple[PnpmClient, Fil
     assert first == second
 
 
-def test_an_update_and_an_override(pnpm: tuple[PnpmClient, Files]) -> None:
+def test_an_update(pnpm: tuple[PnpmClient, Files]) -> None:
     client, files = pnpm
     updated = client.update(files, ["leaf"])
     assert held(client, updated) == {"r": "1.3.0", "mid": "1.3.0", "strict": "1.0.0"}
-    forced = client.resolve(client.with_override(files, "strict", "leaf", "1.1.0"))
-    assert held(client, forced) == {"r": "1.0.0", "mid": "1.0.0", "strict": "1.1.0"}
+    # What no project asks for itself is looked up anew, too: it is not dropped.
+    assert client.update(files, ["below"]).lock_text == files.lock_text
+
+
+def test_a_parent_whose_range_excludes_the_fix_is_raised(pnpm: tuple[PnpmClient, Files]) -> None:
+    """pnpm's lock doesn't say which range anybody asks for: the registry does."""
+    client, files = pnpm
+    tree, targets = client.tree(files), Targets(LEAF, NpmRegistry(client.clients))
+    (leaf,) = tree.of("leaf")
+    changes = ParentWalk(tree, targets, {}).changes(leaf)
+    assert (changes.declares, changes.wishes) == ({("strict", "strict"): "1.1.0"}, {})
+
+
+def test_an_override_of_whose_range_excludes_the_fix_and_a_refresh_of_the_others(
+    pnpm: tuple[PnpmClient, Files],
+) -> None:
+    client, files = pnpm
+    resolver, targets = Resolver(client), Targets(LEAF, NpmRegistry(client.clients))
+    override = Override(resolver, targets, judge_of(LEAF))
+    forced = override.attempt(resolver.position(files), ("leaf",)).position.files
+    assert held(client, forced) == {"r": "1.1.0", "mid": "1.1.0", "strict": "1.1.0"}
     assert "strict>leaf: 1.1.0" in forced.lock_text
+    (manifest,) = (text for path, text in forced.manifests.items() if path == "package.json")
+    assert json.loads(manifest)["pnpm"] == {"overrides": {"strict>leaf": "1.1.0"}}
     assert set(parse_pnpm_lock(forced.lock_text).importers) == {".", "one", "two"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tomlkit
 
-from fallback_plugins.pypi.metadata import own_metadata, version_files, version_of
+from fallback_plugins.pypi.metadata import own_metadata, own_scripts, version_files, version_of
 
 
 def metadata_of(project: dict[str, Any]) -> dict[str, str]:
@@ -122,3 +122,38 @@ def test_a_version_module_says_the_version(text: str) -> None:
 def test_what_is_no_python_is_not_written() -> None:
     text = '[tool.setuptools_scm]\nwrite_to = "VERSION"\n'
     assert version_files({"pyproject.toml": text}) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "said"),
+    [
+        ("tool", "app.cli:main", "from app.cli import main\nraise SystemExit(main())\n"),
+        (
+            "a.b-c",
+            " app : Tool.run [extra] ",
+            "from app import Tool\nraise SystemExit(Tool.run())\n",
+        ),
+        ("tool", "app.cli", None),
+        ("tool", "app:main();exit", None),
+        ("tool", "app\nimport os:main", None),
+        ("../tool", "app:main", None),
+        ("-tool", "app:main", None),
+        (".", "app:main", None),
+    ],
+)
+def test_programs_call_a_function_of_a_module_and_nothing_else(
+    name: str, target: str, said: str | None
+) -> None:
+    for table in ("scripts", "gui-scripts"):
+        text = tomlkit.dumps({"project": {"name": "app", table: {name: target}}})
+        found = own_scripts({"pyproject.toml": text})
+        assert [*found] == ([] if said is None else [name])
+        assert said is None or found[name].endswith(said)
+
+
+def test_programs_of_setup_files_are_found_too() -> None:
+    cfg = "[metadata]\nname = app\n[options.entry_points]\nconsole_scripts =\n    one = app:main\n"
+    script = "setup(name='app', entry_points={'console_scripts': ['two=app:main']})\n"
+    assert [*own_scripts({"setup.cfg": cfg, "setup.py": script})] == ["two"]
+    assert [*own_scripts({"setup.cfg": cfg})] == ["one"]
+    assert own_scripts({}) == {}

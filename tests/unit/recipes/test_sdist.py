@@ -5,13 +5,15 @@ import hashlib
 import io
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from fallback_plugins.pypi import sdist
 from fallback_plugins.pypi.scratch_lock import ReleaseFile
+from tests.fakes.endless import serving
 from tests.registry import Universe, serve
 
 REQUIRES = """one>=1
@@ -46,15 +48,17 @@ def zipped() -> bytes:
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], ReleaseFile]:
-    """A file of a release with this content, as it would be fetched."""
+def given() -> Iterator[Callable[[bytes], ReleaseFile]]:
+    """A file of a release with this content, as it is fetched."""
+    with ExitStack() as servers:
 
-    def served(content: bytes) -> ReleaseFile:
-        monkeypatch.setattr(sdist.urllib.request, "urlopen", lambda *_, **__: io.BytesIO(content))
-        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        return ReleaseFile("it-1.0.tar.gz", digest, "https://files.example/it-1.0.tar.gz")
+        def served(content: bytes) -> ReleaseFile:
+            head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(content)
+            server = servers.enter_context(serving(head + content))
+            digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+            return ReleaseFile("it-1.0.tar.gz", digest, f"{server.url}/it-1.0.tar.gz")
 
-    return served
+        yield served
 
 
 @pytest.mark.parametrize("content", [tarred(), zipped()], ids=["tar", "zip"])

@@ -3,14 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.judges.reach.reader import Use, reach
+from fallback_tier.gates.judges.reach.project import About, Project, Question, answered, stems
+from fallback_tier.gates.judges.reach.reader import reach
+from fallback_tier.gates.judges.reach.uses import Use
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.policy import recipe_only_reason
-from fallback_tier.syntax import grammar_of
+from fallback_tier.syntax import grammar_of_text
 
 #: Places of one new use that a verdict names.
 _SHOWN_PLACES = 3
@@ -18,20 +19,16 @@ _SHOWN_PLACES = 3
 #: Problems that the log has. With the way to declare in front, a retry's summary holds them all.
 _LOGGED = 8
 
-#: Programs on a first line (``#!``) that say what a file without a suffix is written in.
-_INTERPRETERS = {
-    "python": "python",
-    "node": "javascript",
-    "deno": "typescript",
-    "bun": "typescript",
-}
-
 
 def compare(
-    changes: Iterable[FileChange], declared: frozenset[Capability], *, gate: str
+    changes: Iterable[FileChange],
+    declared: frozenset[Capability],
+    *,
+    gate: str,
+    project: Project | None = None,
 ) -> GateVerdict:
-    """The verdict on these changes, where the plan declared so much."""
-    compared = _Compared()
+    """The verdict on these changes, where the plan declared so much. ``project``: at the base commit."""
+    compared = _Compared(project or Project())
     for change in changes:
         compared.add(change)
     return compared.verdict(gate, declared)
@@ -41,9 +38,14 @@ def compare(
 class _Compared:
     """What the changed files use before and after, together: a move between them is nothing new."""
 
+    project: Project
     before: Counter[Use] = field(default_factory=Counter)
     after: Counter[Use] = field(default_factory=Counter)
     places: dict[Use, list[str]] = field(default_factory=dict)
+    questions: dict[Use, Question] = field(default_factory=dict)
+    old_texts: list[str] = field(default_factory=list)
+    new_texts: list[str] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     read: int = 0
@@ -55,7 +57,9 @@ class _Compared:
             if recipe_only_reason(change.path) is None:
                 self.unknown.append(change.path)
             return
-        before, after = (reach(text or "", grammar) for text in (change.before, change.after))
+        before, after = (
+            reach(text or "", grammar, change.path) for text in (change.before, change.after)
+        )
         if before is None and after is None:
             self.unknown.append(change.path)  # a table or bundle that a program wrote
             return
@@ -64,15 +68,29 @@ class _Compared:
             self.unreadable.append(change.path)
         if after is None:
             return
+        self.old_texts.append(change.before or "")
+        self.new_texts.append(change.after or "")
+        self.made.append(change.path)
         was = Counter(before.counts if before else {})
         self.before += was
         self.after += Counter(after.counts)
+        self.questions |= after.questions
         for use, lines in after.lines.items():
             if len(lines) > was[use]:
                 self.places.setdefault(use, []).extend(f"{change.path} line {n}" for n in lines)
 
+    def _new(self) -> list[Use]:
+        """What is used more often, without what the project has, or the patch defines."""
+        new = self.after - self.before
+        asked = {self.questions[use] for use in new if use in self.questions}
+        known = answered(asked, self.old_texts)
+        known |= answered(asked - known, self.new_texts, defined=True)
+        known |= {one for one in asked if one.about is About.FILE and one.name in stems(self.made)}
+        known |= self.project.known(asked - known)
+        return sorted(use for use in new if self.questions.get(use) not in known)
+
     def verdict(self, gate: str, declared: frozenset[Capability]) -> GateVerdict:
-        new = sorted(self.after - self.before)
+        new = self._new()
         replaced = self._replaced()
         excused = declared | replaced
         undeclared = [use for use in new if use.capability not in excused]
@@ -99,6 +117,7 @@ class _Compared:
         what it mends. A module that is brought in for it counts with its call.
         """
         gone, come = self._calls(self.before - self.after), self._calls(self.after - self.before)
+        gone.pop(Capability.UNKNOWN, None)  # of two unknown uses nobody knows which reaches further
         return frozenset(kind for kind in gone if come[kind] <= gone[kind])
 
     def _calls(self, uses: Counter[Use]) -> Counter[Capability]:
@@ -116,8 +135,8 @@ class _Compared:
             yield f"{how} {self._told(use)}"
         if not new:
             yield (
-                f"{self.read} source file(s) changed, none starts a process, opens a connection or runs "
-                "made-up code that did not before"
+                f"{self.read} source file(s) changed, none starts a process, opens a connection, runs "
+                "made-up code or reaches for anything unknown that did not before"
                 if self.read
                 else "no source file changed"
             )
@@ -132,12 +151,9 @@ class _Compared:
 
 
 def _grammar(change: FileChange) -> str:
-    """By the suffix; without one, by what the first line starts."""
-    grammar = grammar_of(change.path)
-    first = (change.after or change.before or "").partition("\n")[0]
-    if grammar or PurePosixPath(change.path).suffix or not first.startswith("#!"):
-        return grammar
-    return next((name for word, name in _INTERPRETERS.items() if word in first), "")
+    """A patch that takes the first line (``#!``) away does not make the file another language's."""
+    texts = (change.after or "", change.before or "")
+    return next(filter(None, (grammar_of_text(change.path, text) for text in texts)), "")
 
 
 def _how_to_declare(undeclared: list[Use]) -> Iterator[str]:

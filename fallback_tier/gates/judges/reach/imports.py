@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from fallback_tier.gates.judges.reach.names import Names, module_path
+from fallback_tier.gates.judges.reach.literals import module_path
+from fallback_tier.gates.judges.reach.names import Names
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -20,7 +21,7 @@ def python_import(statement: "Node", names: Names) -> list[str]:
     for child in statement.children_by_field_name("name"):
         name, alias = _renamed(child, names)
         path = names.carried(f"{inside}.{name}")
-        names.bind(alias or name, path)
+        names.bring(alias or name, path)
         brought.append(path)
     return names.weighed(inside, brought)
 
@@ -29,10 +30,10 @@ def _plain(child: "Node", names: Names) -> str:
     """``import a.b`` binds ``a``, ``import a.b as c`` binds ``c``."""
     name, alias = _renamed(child, names)
     if alias:
-        names.bind(alias, name)
+        names.bring(alias, name)
     else:
         root = name.partition(".")[0]
-        names.bind(root, root)
+        names.bring(root, root)
     return name
 
 
@@ -61,12 +62,12 @@ def javascript_import(statement: "Node", names: Names) -> list[str] | None:
 def _bind(clause: "Node", module: str, names: Names) -> None:
     for child in clause.named_children:
         if child.type == "identifier":
-            names.bind(names.text(child), module)
+            names.bring(names.text(child), module)
         elif child.type == "namespace_import":
             for inner in child.named_children:
-                names.bind(names.text(inner), module)
+                names.bring(names.text(inner), module)
         elif child.type == "named_imports":
             for one in child.named_children:
                 name, alias = _renamed(one, names)
                 member = name.strip("\"'")  # a name may be a string (ES2022)
-                names.bind(alias or name, f"{module}.{member}")
+                names.bring(alias or name, f"{module}.{member}")

@@ -75,3 +75,12 @@ def _unescaped(text: str) -> str:
         return _CONTROL.get(found[4], found[4]) if found[4] else ""
 
     return _ESCAPE.sub(plain, text)
+
+
+def module_path(told: str) -> str:
+    """A module's name as the lists spell it: without node's prefix, and of a package its name alone."""
+    path = told.removeprefix("node:")
+    if path.startswith((".", "/")) or "/" not in path:
+        return path
+    parts = path.split("/")
+    return "/".join(parts[:2]) if path.startswith("@") else parts[0]

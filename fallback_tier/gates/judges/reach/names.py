@@ -8,7 +8,7 @@ is not followed; that is why bringing a module in counts as a use of its own.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from fallback_tier.gates.judges.reach.literals import literal, name_of
+from fallback_tier.gates.judges.reach.literals import literal, module_path, name_of
 from fallback_tier.gates.judges.reach.shapes import Shape
 from fallback_tier.gates.judges.reach.tables import ANY, Table
 
@@ -26,6 +26,12 @@ _MAX_DEPTH = 40
 _MAX_PASSES = 4
 
 
+#: What only stands around an expression.
+_AROUND = frozenset(
+    {"parenthesized_expression", "await", "await_expression", "non_null_expression"}
+)
+
+
 class Names:
     """The bindings of one file, and what its expressions may be."""
 
@@ -35,6 +41,10 @@ class Names:
         self._known: dict[tuple[int, bool], Paths] = {}
         #: Every name that something in the file binds.
         self.bound: set[str] = set()
+        #: Names for a member of a value of which nothing is known: ``run = client.exec_command``.
+        self.aliases: dict[str, set[str]] = {}
+        #: Names that an import binds: the module is what is judged.
+        self._brought: set[str] = set()
 
     def bind(self, name: str, path: str) -> None:
         """``name`` may stand for ``path``."""
@@ -42,6 +52,20 @@ class Names:
         normal = self._table.normal(path)
         if normal:
             self._bindings.setdefault(name, set()).add(normal)
+
+    def bring(self, name: str, path: str) -> None:
+        """An import binds ``name``."""
+        self._brought.add(name)
+        self.bind(name, path)
+
+    def is_brought(self, node: "Node") -> bool:
+        """Is it a member, of whatever depth, of what an import binds?"""
+        while node.type in self._shape.members:
+            holder = node.child_by_field_name(self._shape.members[node.type][0])
+            if holder is None:
+                return False
+            node = self.bare(holder)
+        return node.type in self._shape.names and self.text(node) in self._brought
 
     def bind_all(self, module: str) -> list[str]:
         """``from module import *``: every listed member by its own name. What of it counts."""
@@ -53,6 +77,13 @@ class Names:
     def weighed(self, module: str, brought: Sequence[str]) -> list[str]:
         """What of ``from module import …`` counts: a listed module once, else each listed member; not
         what is only a constant or an exception."""
+        if not self._table.harmless.is_own(module) and not self._table.kind(
+            self._table.normal(module)
+        ):
+            return [
+                module,
+                *(path for path in brought if self._table.kind(self._table.normal(path))),
+            ]
         reaching = [path for path in brought if self._table.kind(self._table.normal(path))]
         return [module] if reaching and self._table.kind(self._table.normal(module)) else reaching
 
@@ -64,6 +95,48 @@ class Names:
                 self._assign(target, value)
             if sum(map(len, self._bindings.values())) == before:
                 return
+
+    def alias(self, pairs: list[tuple["Node", "Node"]]) -> None:
+        """Names for members of what can't be resolved."""
+        for target, value in pairs:
+            if target.type in self._shape.names and self._is_loading(value):
+                self._brought.add(self.text(target))
+            elif target.type in self._shape.names:
+                name = self.named_member(self.bare(value))
+                if name and not self.resolve(value) and not self.is_brought(value):
+                    self.aliases.setdefault(self.text(target), set()).add(name)
+            elif target.type == "object_pattern" and not self._is_loading(value):
+                for part in target.named_children:
+                    key, name = map(self.text, self._halves(part))
+                    if not self._bindings.get(name):
+                        self.aliases.setdefault(name, set()).add(key)
+
+    def _is_loading(self, value: "Node") -> bool:
+        """Is it a module, as a loader gives it: ``require("x")``, ``await import("x")``?"""
+        value = self.bare(value)
+        if value.type not in self._shape.calls:
+            return False
+        return self.loaded(value, self.resolve(self.callee(value), called=True)) is not None
+
+    def _halves(self, part: "Node") -> tuple["Node", "Node"]:
+        """Key and name of a part of ``{a, b: c, d = e}``."""
+        if part.type == "pair_pattern":
+            key, value = part.child_by_field_name("key"), part.child_by_field_name("value")
+            return key or part, value or part
+        if part.type == "object_assignment_pattern":
+            part = part.child_by_field_name("left") or part
+        return part, part
+
+    def bare(self, node: "Node") -> "Node":
+        """Without brackets and ``await`` around it."""
+        while node.type in _AROUND and node.named_child_count == 1:
+            node = node.named_children[0]
+        return node
+
+    def is_own(self, node: "Node") -> bool:
+        """Is it a member of the object that it stands in: ``this.constructor``?"""
+        holder = node.child_by_field_name("object")
+        return holder is not None and holder.type == "this"
 
     def text(self, node: "Node") -> str:
         """The node's text as a name."""
@@ -212,26 +285,12 @@ class Names:
 
     def _part(self, part: "Node", paths: Paths, depth: int) -> None:
         """One part of ``{a, b: c, d = e, ...rest}``."""
-        key, value = part, part
-        if part.type == "pair_pattern":
-            key = part.child_by_field_name("key") or part
-            value = part.child_by_field_name("value") or part
-        elif part.type == "object_assignment_pattern":
-            key = value = part.child_by_field_name("left") or part
-        elif part.type == "rest_pattern":
+        if part.type == "rest_pattern":
             for name in part.named_children:
                 self._destructure(name, paths, depth)
             return
+        key, value = self._halves(part)
         told = self.literal(key)
         if told is None:
             told = ANY if key.type == "computed_property_name" else self.text(key)
         self._destructure(value, self._member(paths, told), depth)
-
-
-def module_path(told: str) -> str:
-    """A module's name as the lists spell it: without node's prefix, and of a package its name alone."""
-    path = told.removeprefix("node:")
-    if path.startswith((".", "/")) or "/" not in path:
-        return path
-    parts = path.split("/")
-    return "/".join(parts[:2]) if path.startswith("@") else parts[0]

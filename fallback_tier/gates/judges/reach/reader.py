@@ -5,16 +5,19 @@ module in counts too. What is only written in a comment or a string is no use.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fallback_audit.vocabulary import Capability
 from fallback_tier.gates.judges.reach import shapes, tables
 from fallback_tier.gates.judges.reach.imports import javascript_import, python_import
 from fallback_tier.gates.judges.reach.names import Names
-from fallback_tier.gates.judges.reach.shapes import Shape
+from fallback_tier.gates.judges.reach.project import Question
+from fallback_tier.gates.judges.reach.shapes import FUNCTIONS, HANDED_ON, Shape
 from fallback_tier.gates.judges.reach.tables import ANY, Table
+from fallback_tier.gates.judges.reach.unknown import Unknown
+from fallback_tier.gates.judges.reach.uses import Use
 from fallback_tier.syntax import parse
 
 if TYPE_CHECKING:
@@ -27,19 +30,13 @@ _PLAIN, _SPINE, _CALLEE, _TARGET, _LABEL = range(5)
 _NONE: dict[int, int] = {}
 
 
-class Use(NamedTuple):
-    """A kind of reach, and what is used for it: ``process``, ``child_process.exec``."""
-
-    capability: Capability
-    callee: str
-
-
 @dataclass(frozen=True)
 class Reach:
     """The uses of a file, each with the lines (from 1) that it is on; whether the text has a fault."""
 
     lines: dict[Use, tuple[int, ...]]
     is_broken: bool = False
+    questions: dict[Use, Question] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[Use, int]:
@@ -47,7 +44,7 @@ class Reach:
         return {use: len(lines) for use, lines in self.lines.items()}
 
 
-def reach(text: str, grammar: str) -> Reach | None:
+def reach(text: str, grammar: str, path: str = "") -> Reach | None:
     """What a text reaches for, whose grammar ``grammar_of`` told. A text with a fault is read around it.
 
     None: the parse would take more than MAX_PARSE_STEPS.
@@ -57,16 +54,16 @@ def reach(text: str, grammar: str) -> Reach | None:
     if tree is None:
         return None
     is_python = grammar == "python"
-    reader = _Reader(source, is_python=is_python)
+    reader = _Reader(source, path, is_python=is_python)
     reader.read(tree.root_node)
     found = {use: tuple(sorted(lines)) for use, lines in reader.found.items()}
-    return Reach(found, tree.root_node.has_error)
+    return Reach(found, tree.root_node.has_error, reader.unknown.questions)
 
 
 class _Reader:
     """One walk that collects, one look at what was collected, once all names are known."""
 
-    def __init__(self, source: bytes, *, is_python: bool) -> None:
+    def __init__(self, source: bytes, path: str, *, is_python: bool) -> None:
         self._shape: Shape = shapes.PYTHON if is_python else shapes.JAVASCRIPT
         self._table: Table = tables.PYTHON if is_python else tables.JAVASCRIPT
         self._import = python_import if is_python else javascript_import
@@ -74,11 +71,14 @@ class _Reader:
         self._seen: list[tuple[Node, int]] = []
         self._pairs: list[tuple[Node, Node]] = []
         self._excused: set[int] = set()
-        self.found: defaultdict[Use, list[int]] = defaultdict(list)
+        self._defined: set[str] = set()
+        self.unknown = Unknown(self._names, self._table, path, is_python=is_python)
+        self.found: defaultdict[Use, list[int]] = self.unknown.found
 
     def read(self, root: "Node") -> None:
         self._walk(root)
         self._names.follow(self._pairs)
+        self._names.alias(self._pairs)
         for node, role in reversed(self._seen):
             self._names.remember(node, called=role == _CALLEE)
         for node, role in self._seen:
@@ -101,6 +101,8 @@ class _Reader:
                 continue
             if role == _TARGET and kind in self._binding:
                 self._names.bound.add(self._names.text(node))
+            elif kind == "string":
+                self.unknown.text(self._names.text(node), node)
             elif kind in self._looked_at:
                 self._seen.append((node, role))
             if node.named_child_count:
@@ -129,6 +131,9 @@ class _Reader:
             return self._fields(node, shape.pairs[kind], (_TARGET, _PLAIN)), _PLAIN
         if kind in shape.targets:
             fields = shape.targets[kind]
+            name = node.child_by_field_name("name")
+            if name is not None:
+                self._defined.add(self._names.text(name))
             return self._fields(node, fields, (_TARGET,) * len(fields)), _PLAIN
         if kind in shape.labels:
             return self._fields(node, (shape.labels[kind],), (_LABEL,)), _PLAIN
@@ -151,13 +156,34 @@ class _Reader:
         if brought is None:
             return False
         for path in brought:
-            self._count(self._table.normal(path), statement)
+            self._bring(path, statement)
         return True
+
+    def _bring(self, path: str, node: "Node") -> None:
+        """A module, or a member of one, that is brought in."""
+        path = path.removeprefix(
+            "six.moves."
+        )  # the library's, by a name that old and new Pythons share
+        normal = self._table.normal(path)
+        if normal:
+            self._count(normal, node)
+        if not self._table.harmless.is_own(path) and not self._table.kind(normal):
+            self.unknown.brought(path, node)
 
     def _look(self, node: "Node", role: int) -> None:
         kind, shape = node.type, self._shape
         if kind in shape.calls:
             self._look_at_call(node)
+        elif kind in shape.members:
+            self.unknown.inner(self._names.member(node), node)
+            if role == _PLAIN:
+                self._look_at_mention(node, self._names.member(node))
+        elif kind in shape.names:
+            name = self._names.text(node)
+            if name not in self._names.bound:
+                self.unknown.unbound(name, node)
+            if role == _PLAIN:
+                self._look_at_mention(node, name)
         if node.id in self._excused or (role == _SPINE and kind not in shape.calls):
             return
         for path in self._names.resolve(node, called=role == _CALLEE):
@@ -180,26 +206,89 @@ class _Reader:
 
     def _look_at_call(self, call: "Node") -> None:
         callee, arguments = self._names.callee(call), self._names.arguments(call)
-        if callee is None or not arguments:
+        if callee is None:
+            return
+        self._look_at_callee(callee)
+        if not arguments:
             return
         paths = self._names.resolve(callee, called=True)
         module = self._names.loaded(call, paths)
         if module:
-            self._count(self._table.normal(module), call)
+            self._bring(module, call)
         elif module is not None:
             self._add(Capability.DYNAMIC_CODE, "a module whose name is computed", call)
         first = arguments[0]
         is_text = self._names.literal(first) is not None or first.type == "template_string"
         if is_text and paths & self._table.timers:
             self._add(Capability.DYNAMIC_CODE, f"{min(paths)} of a text", call)
+        elif paths & self._table.timers:
+            self._look_at_timer(first)
         if is_text and self._names.named_member(callee) == "constructor":
             self._add(Capability.DYNAMIC_CODE, "constructor of a text", call)
         if paths & self._table.getters:
+            if len(arguments) > 1 and self._names.literal(arguments[1]) is None:
+                self.unknown.made("a member whose name is computed", call)
             self._excused.add(first.id)  # what is got from it counts, not that it was asked
         for path in paths & self._table.safe_with.keys():
             word = self._table.safe_with[path]
             if any(self._names.text(argument).endswith(word) for argument in arguments[1:]):
                 self._excused.add(callee.id)
+
+    def _look_at_callee(self, callee: "Node") -> None:
+        """Is what is called of nothing that is known here?"""
+        callee = self._names.bare(callee)
+        if self._names.resolve(callee, called=True) or self._names.is_brought(callee):
+            return
+        name = self._names.named_member(callee)
+        if name == "constructor" and self._names.is_own(callee):
+            return
+        if name:
+            self.unknown.called_member(name, callee)
+        elif callee.type in self._shape.indexes:
+            self.unknown.made("a call of a computed member", callee)
+        elif callee.type == "call":  # of Python; in JavaScript an everyday way to write
+            self.unknown.made("a call of what a call gives", callee)
+        elif callee.type in self._shape.names:
+            for member in self._names.aliases.get(self._names.text(callee), ()):
+                self.unknown.called_member(member, callee)
+
+    def _look_at_timer(self, first: "Node") -> None:
+        """A browser's timer runs a text: what it gets must be seen to be a function."""
+        first = self._names.bare(first)
+        if self._names.member(first):
+            self.unknown.called_member(self._names.member(first), first)
+        elif first.type in self._shape.names:
+            if self._names.text(first) not in self._functions:
+                self.unknown.made("a timer of what may be a text", first)
+        elif first.type not in FUNCTIONS and first.type not in self._shape.calls:
+            self.unknown.made("a timer of what may be a text", first)
+
+    def _look_at_mention(self, node: "Node", name: str) -> None:
+        """What calls or gets anything, handed on."""
+        around = node.parent.type if node.parent is not None else ""
+        if around not in HANDED_ON:
+            return
+        if name == "constructor":
+            self.unknown.called_member(name, node)
+        elif name not in self._names.bound and name in self._handed:
+            self.unknown.made(f"{name} handed on", node)
+
+    @cached_property
+    def _handed(self) -> frozenset[str]:
+        return self._table.called | self._table.getters
+
+    @cached_property
+    def _functions(self) -> frozenset[str]:
+        """Names that the file defines as functions, or calls."""
+        found = {
+            self._names.text(callee)
+            for node, _ in self._seen
+            if node.type in self._shape.calls
+            and (callee := self._names.callee(node)) is not None
+            and callee.type in self._shape.names
+        }
+        found |= {self._names.text(left) for left, right in self._pairs if right.type in FUNCTIONS}
+        return frozenset(found | self._defined)
 
     def _count(self, path: str, node: "Node") -> None:
         kind = self._table.kind(path)

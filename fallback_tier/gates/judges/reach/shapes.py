@@ -3,6 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+#: Nodes that are a function.
+FUNCTIONS = frozenset(
+    {"arrow_function", "function_expression", "function", "generator_function", "lambda"}
+)
+
+#: What is written in one of these is handed on.
+HANDED_ON = frozenset({"arguments", "argument_list", "array", "list", "tuple", "class_heritage"})
+
 
 @dataclass(frozen=True)
 class Shape:

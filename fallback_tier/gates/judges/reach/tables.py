@@ -5,11 +5,14 @@ a module that everybody uses (``os``, ``process``) stands alone. Names that need
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from fallback_audit.vocabulary import Capability
+from fallback_tier.gates.judges.reach.harmless import Harmless
+from fallback_tier.gates.judges.reach.harmless_javascript import JAVASCRIPT as _JAVASCRIPT
+from fallback_tier.gates.judges.reach.harmless_python import PYTHON as _PYTHON
 
 #: Constants and exceptions of a listed module: they do nothing.
 _HARMLESS = re.compile(
@@ -45,6 +48,7 @@ class Table:
     loaders: frozenset[str]
     getters: frozenset[str]
     outer: frozenset[str]
+    harmless: Harmless
     called: frozenset[str] = frozenset()
     timers: frozenset[str] = frozenset()
     safe_with: Mapping[str, str] = field(default_factory=dict)
@@ -74,17 +78,39 @@ class Table:
         for outer in self.outer:
             if path.startswith(f"{outer}.") and path != f"{outer}.{ANY}":
                 path = path.removeprefix(f"{outer}.")
-        parts = path.split(".")
-        for end in range(1, len(parts) + 1):
-            entry = ".".join(parts[:end])
-            if entry in self.listed:
-                member = [part if _NAME.fullmatch(part) else ANY for part in parts[end : end + 1]]
-                return ".".join([entry, *member])
+        for told in dict.fromkeys((path, path := self.harmless.led_to(path))):
+            parts = told.split(".")
+            for end in range(1, len(parts) + 1):
+                entry = ".".join(parts[:end])
+                if entry in self.listed:
+                    member = [
+                        part if _NAME.fullmatch(part) else ANY for part in parts[end : end + 1]
+                    ]
+                    return ".".join([entry, *member])
         held = path.removesuffix(f".{ANY}")
-        return path if path in self._followed or held in self._followed else ""
+        is_followed = path in self._followed or held in self._followed
+        return path if is_followed else self.harmless.near(path)
 
     def kind(self, path: str) -> Capability | None:
         """What a normal path reaches for; None: nothing by itself."""
+        listed = self._listed(path)
+        if listed is None and self.harmless.is_own(path) and not self._allows(path):
+            return Capability.UNKNOWN
+        return listed
+
+    def _allows(self, path: str) -> bool:
+        if path in self._followed or path.removesuffix(f".{ANY}") in self._followed:
+            return True
+        return any(self.listed_in(path)) or self.harmless.allows(path)
+
+    def listed_in(self, path: str) -> Iterator[str]:
+        """The listed modules that a path lies in."""
+        while "." in path:
+            path = path.rpartition(".")[0]
+            if path in self.listed:
+                yield path
+
+    def _listed(self, path: str) -> Capability | None:
         stem, _, member = path.rpartition(".")
         if path in self.listed:
             return self.listed[path]
@@ -112,7 +138,7 @@ def _lists(process: str, network: str, dynamic_code: str) -> dict[str, Capabilit
 def _python() -> Table:
     variants = ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")
     os = " ".join(f"os.exec{tail} os.spawn{tail}" for tail in variants)
-    eval_roots = "eval exec compile __import__ execfile"
+    eval_roots = "eval exec compile __import__ execfile breakpoint"
     ways = "getattr vars globals locals"
     return Table(
         listed=_lists(
@@ -146,6 +172,7 @@ def _python() -> Table:
         outer=frozenset({"builtins", "__builtins__", "__builtin__"}),
         ways=frozenset({"sys", "sys.modules", *ways.split()}),
         carried=frozenset({"os", "sys", "builtins"}),
+        harmless=_PYTHON,
         safe_with={"yaml.load": "SafeLoader", "yaml.load_all": "SafeLoader"},
     )
 
@@ -179,6 +206,7 @@ def _javascript() -> Table:
         getters=frozenset({"Reflect.get"}),
         ways=frozenset({"Reflect"}),
         outer=outer,
+        harmless=_JAVASCRIPT,
         called=frozenset({"Function"}),
         timers=frozenset(timers.split()),
         gives={"module.createRequire": "require"},

@@ -10,8 +10,9 @@ from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.known import known_files
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.writer import Checkpointer
+from fallback_audit.checkpoints.written import Written
 from fallback_audit.events import AuditEvent, FixRefused, SandboxDisabled
-from fallback_audit.ports import Record, Scope
+from fallback_audit.ports import Record, Scope, StoredEvent, TrailReader
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import RefusalReason
 
@@ -56,6 +57,16 @@ class StoppedTimer:
         assert self not in self.clock.waiting
 
 
+class Anything:
+    """A guard that lets every event in."""
+
+    def admit(self, record: Record, seq: int, recorded: TrailReader) -> tuple[AuditEvent, ...]:
+        return ()
+
+    def appended(self, event: StoredEvent) -> None:
+        return
+
+
 @dataclass
 class House:
     """Everything in one folder."""
@@ -87,10 +98,12 @@ class House:
         return Checkpointer(store, self.log, self.keys, notify=self.said.append)
 
     def store(self, events: int = 256, seconds: float = 60) -> CheckpointedStore:
-        raw = self.raw()
+        written = Written(Anything())
+        raw = SqliteAuditStore(self.db, guard=written)
         return CheckpointedStore(
             raw,
             self.checkpointer(raw),
+            written,
             events=events,
             seconds=seconds,
             timer=self.clock.timer,

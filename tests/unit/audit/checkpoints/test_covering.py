@@ -3,14 +3,17 @@
 import os
 import shutil
 import threading
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from fallback_audit.checkpoints.checkpoint import Checkpoint, Span
 from fallback_audit.checkpoints.covering import CheckpointedStore
 from fallback_audit.checkpoints.keyring import generate
 from fallback_audit.checkpoints.writer import Checkpointer
+from fallback_audit.checkpoints.written import Written
 from fallback_audit.errors import (
     AuditIntegrityError,
     AuditStoreError,
@@ -18,7 +21,7 @@ from fallback_audit.errors import (
     KeyringError,
 )
 from fallback_audit.ports import Record
-from tests.unit.audit.checkpoints.house import END, EVENT, SCOPE, House, intact, sizes
+from tests.unit.audit.checkpoints.house import END, EVENT, SCOPE, Anything, House, intact, sizes
 
 
 @pytest.fixture
@@ -114,7 +117,13 @@ def test_the_real_timer_leaves_no_thread(house: House) -> None:
 
     before = set(threading.enumerate())
     store = CheckpointedStore(
-        raw, house.checkpointer(raw), events=9, seconds=60, timer=timer, notify=house.said.append
+        raw,
+        house.checkpointer(raw),
+        Written(Anything()),
+        events=9,
+        seconds=60,
+        timer=timer,
+        notify=house.said.append,
     )
     store.append(SCOPE, EVENT)
     assert covered.wait(30)
@@ -301,5 +310,25 @@ def test_the_timer_runs_again_after_a_defect(house: House, monkeypatch: pytest.M
     store.close()
 
 
-def _interrupted(_: Checkpointer) -> None:
+def _interrupted(_: Checkpointer, _wrote: object = ()) -> None:
     raise KeyboardInterrupt
+
+
+def test_where_many_write_one_line_says_what_was_found(house: House) -> None:
+    """Not a line an event: rather too much is called found."""
+    house.add(4)
+    house.sign()
+    house.add(40)
+    raw = house.raw()
+    signed = house.checkpointer(raw).checkpoint([Span(seq, seq) for seq in range(5, 44, 2)])
+    raw.close()
+    assert signed is not None
+    assert signed.checkpoint.found == (Span(6, 44),)
+    assert house.log.open(44, house.keyring).checkpoint == signed.checkpoint
+
+
+@pytest.mark.parametrize("said", ["3 2", "1 9"])
+def test_what_is_said_to_be_found_is_covered(said: str) -> None:
+    text = f"log\n8\n{b64encode(bytes(32)).decode()}\nfound {said}\n"
+    with pytest.raises(AuditIntegrityError, match="none that it covers"):
+        Checkpoint.parse(text)

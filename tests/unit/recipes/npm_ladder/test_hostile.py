@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from fallback_plugins.npm.registry import NpmRegistry
 from fallback_plugins.npm.scratch import NEST, check_paths, check_places, scratch_project
 from fallback_plugins.npm.specs import admits
 from fallback_tier.errors import RecipeError
+from tests.choice import a_choice
 from tests.registry import Universe
 from tests.unit.recipes.npm_ladder.world import at, bad, manifest, project, versions, world
 from tests.unit.recipes.support import FakeClients
@@ -64,8 +66,16 @@ def test_a_scratch_project_lies_below_no_folder_that_others_may_write_in(
     assert list((tmp_path / "fallback-tier/scratch").iterdir()) == []
 
 
-@pytest.mark.parametrize("form", ["file:{}", "{}", "link:{}", "file:%2e%2e/" + "%2e%2e/" * NEST])
-@pytest.mark.parametrize("section", ["dependencies", "overrides", "workspaces"])
+@pytest.mark.parametrize(
+    ("section", "form"),
+    a_choice(
+        product(
+            ["dependencies", "overrides", "workspaces"],
+            ["file:{}", "{}", "link:{}", "file:%2e%2e/" + "%2e%2e/" * NEST],
+        ),
+        step=5,
+    ),
+)
 def test_what_lies_outside_is_not_read(tmp_path: Path, form: str, section: str) -> None:
     secret = tmp_path / "secret"
     secret.mkdir()
@@ -271,6 +281,23 @@ def test_a_package_that_stays_and_gets_less_is_no_upgrade() -> None:
         "mid 2.0.0 would get leaf 1.2.0 in the place of 3.0.0"
     )
     assert let_down(tree("1.0.0"), tree("1.2.0")) is None
+
+
+def test_a_package_that_stays_and_loses_what_it_asks_for_is_no_upgrade() -> None:
+    """Nothing affected is left in such a tree, and the package can't be loaded."""
+    from fallback_plugins.npm.resolving import let_down
+    from fallback_plugins.tree import Ask, Node, Tree
+
+    leaf = Node("leaf", "leaf", "1.0.0")
+
+    def tree(version: str, *asks: Ask) -> Tree:
+        return Tree("lock", {"mid": Node("mid", "mid", version, asks), "leaf": leaf})
+
+    had = tree("2.0.0", Ask("leaf", "", "leaf"))
+    for lost in (tree("2.0.0"), tree("2.0.0", Ask("leaf", "", None))):
+        assert let_down(had, lost) == "mid 2.0.0 would lose leaf, which it asks for"
+    assert let_down(had, tree("2.1.0")) is None
+    assert let_down(tree("2.0.0", Ask("leaf", "", "leaf", peer=True)), tree("2.0.0")) is None
 
 
 @pytest.mark.parametrize("shape", ["tabs", "four", "dense", "mark", "no end", "crlf"])

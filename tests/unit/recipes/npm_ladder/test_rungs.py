@@ -161,7 +161,9 @@ def test_a_declared_parent_is_raised_to_the_lowest_version_that_clears(tmp_path:
 
 def test_a_parent_that_moves_within_its_range_changes_the_lock_only(tmp_path: Path) -> None:
     files = project({"mid": "^1.0.0"}, {"leaf": at("1.0.0"), "mid": at("1.0.0", leaf="1.0.0")})
-    with world(pinned_parent(), tmp_path) as here:
+    # A lower one would serve, and is deprecated.
+    universe = pinned_parent().npm("mid", "1.0.5", {"leaf": "1.2.0"}, deprecated="broken")
+    with world(universe, tmp_path) as here:
         result = here.fix(LEAF, files)
     (move,) = result.moves
     assert (move.step, move.raised) == (LadderStep.LOCK_REFRESH, ("mid 1.1.0",))
@@ -184,6 +186,12 @@ def test_what_a_raised_parent_brings_is_the_lowest_that_serves(
         assert here.written(result).ok
     (move,) = result.moves
     assert (move.before, move.after, move.raised) == (("1.0.0",), "1.2.0", ("mid 1.1.0",))
+    # In the place of the old copy, and not beside a higher one that then goes.
+    made = json.loads(after(result, "package-lock.json"))
+    section, place = (
+        ("packages", "node_modules/leaf") if lock_version > 1 else ("dependencies", "leaf")
+    )
+    assert made[section][place]["version"] == "1.2.0"
 
 
 def test_a_grandparent_is_found_by_walking_up(tmp_path: Path) -> None:

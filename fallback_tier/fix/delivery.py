@@ -1,6 +1,5 @@
 """Where a proved patch goes: the working tree or a branch of its own, a file, a folder for its reviewer."""
 
-import argparse
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,11 +8,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fallback_audit.events import PatchDelivered, SandboxDisabled
+from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.journal.inputs import Setup
+from fallback_tier.gates.journal.stopped import resumable
 from fallback_tier.gates.result import WithPatch
 from fallback_tier.handover.branch import (
     Committed,
@@ -49,37 +50,59 @@ class Landed:
         return {"delivered": self.delivered, "commit": commit, "report": self.folder}
 
 
-def setup_of(
-    arguments: argparse.Namespace, ids: Sequence[str], repo: RepoContext, clients: ClientRunner
-) -> Setup:
-    """What the options say, checked before the work. ``ids``: the advisories that are to be fixed; which a
-    branch without a name of its own is called after, is known at the end.
+class Delivery(Frozen):
+    """Where a proved patch is to go. Nothing given: on the repository's working tree, not committed.
 
-    Raises ConfigurationError.
+    ``dry_run``: the repository stays as it is. ``output``: a file for the patch; ``commit``: a branch of
+    this name (empty: one that is named after what is fixed); ``report``: a folder for a reviewer.
     """
-    if arguments.commit is not None and arguments.dry_run:
-        raise ConfigurationError(
-            "--commit makes a branch, and --dry-run leaves the repository as it is.",
-            next_step="Give one of them.",
+
+    dry_run: bool = False
+    output: Path | None = None
+    commit: str | None = None
+    report: Path | None = None
+
+    def checked(self, ids: Sequence[str], repo: RepoContext, clients: ClientRunner) -> Setup:
+        """What a fix begins with, checked before the work. ``ids``: the advisories that are to be fixed;
+        which a branch without a name of its own is called after, is known at the end.
+
+        Raises ConfigurationError.
+        """
+        if self.commit is not None and self.dry_run:
+            raise ConfigurationError(
+                "--commit makes a branch, and --dry-run leaves the repository as it is.",
+                next_step="Give one of them.",
+            )
+        if self.commit is not None:
+            branch = self.commit or branch_for(ids, repo.fix_id, repo, clients)
+            check_branch(branch, repo, clients)
+        if self.output:
+            check_output(self.output)
+        if self.report:
+            check_folder(self.report)
+        return Setup(
+            dry_run=self.dry_run,
+            output=_absolute(self.output),
+            commit=self.commit,
+            report=_absolute(self.report),
         )
-    if arguments.commit is not None:
-        branch = arguments.commit or branch_for(ids, repo.fix_id, repo, clients)
-        check_branch(branch, repo, clients)
-    if arguments.output:
-        check_output(Path(arguments.output))
-    if arguments.report:
-        check_folder(Path(arguments.report))
-    return Setup(
-        dry_run=arguments.dry_run,
-        output=_absolute(arguments.output),
-        commit=arguments.commit,
-        report=_absolute(arguments.report),
-    )
+
+    def instead_of(self, began: Setup) -> Setup:
+        """What a fix that goes on began with, and what is asked for now. Raises ConfigurationError."""
+        if self.commit is not None or self.report is not None:
+            raise ConfigurationError(
+                "A fix that goes on is delivered as it began: no other branch or report can be asked for.",
+                next_step="Leave them out; or give the advisory, and its task's `resume`.",
+            )
+        if self.output:
+            check_output(self.output)
+        output, dry_run = _absolute(self.output) or began.output, self.dry_run or began.dry_run
+        return began.model_copy(update={"output": output, "dry_run": dry_run})
 
 
-def _absolute(path: str | None) -> str | None:
+def _absolute(path: Path | None) -> str | None:
     """The fix may be resumed from another folder."""
-    return str(Path(path).absolute()) if path else None
+    return str(path.absolute()) if path else None
 
 
 def hand_over(
@@ -95,17 +118,18 @@ def hand_over(
     ``patch``: those of all fixes, as one. What is on record as delivered is not delivered again, and
     every other part can be done again: what is there already stays.
     """
-    if setup.output:
-        write_patch(Path(setup.output), patch.diff)
-    if isinstance(put, PatchDelivered):
-        committed = _committed(put)
-    elif setup.dry_run:
-        committed = None
-    else:
-        committed = _deliver(fixes, patch, repo, services, setup, put)
-    if setup.report is not None and not Path(setup.report).exists():
-        commit = None if committed is None else committed.commit
-        write_folder(Path(setup.report), _report(fixes, repo, services, commit))
+    with resumable(fixes[0][0].fix_id):
+        if setup.output:
+            write_patch(Path(setup.output), patch.diff)
+        if isinstance(put, PatchDelivered):
+            committed = _committed(put)
+        elif setup.dry_run:
+            committed = None
+        else:
+            committed = _deliver(fixes, patch, repo, services, setup, put)
+        if setup.report is not None and not Path(setup.report).exists():
+            commit = None if committed is None else committed.commit
+            write_folder(Path(setup.report), _report(fixes, repo, services, commit))
     delivered = isinstance(put, PatchDelivered) or not setup.dry_run
     return Landed(delivered=delivered, committed=committed, folder=setup.report)
 

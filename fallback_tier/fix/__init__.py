@@ -1,0 +1,67 @@
+"""One way to a proved fix: plan, attempt, prove, deliver; one advisory or many (ADR-0063).
+
+``docs/python.md`` has an example that runs as a test. The names are imported on first use: a plan needs
+no gates, and a first fix nothing of what resumes one.
+"""
+
+from fallback_tier.exports import exported
+
+TYPE_CHECKING = False  # as in fallback_tier/__init__.py
+if TYPE_CHECKING:
+    from typing import Any
+
+    from fallback_tier.fix.delivery import Delivery as Delivery
+    from fallback_tier.fix.delivery import Landed as Landed
+    from fallback_tier.fix.ends import Fixed as Fixed
+    from fallback_tier.fix.ends import OneFix as OneFix
+    from fallback_tier.fix.ends import SeveralFixes as SeveralFixes
+    from fallback_tier.fix.fixer import Fixer as Fixer
+    from fallback_tier.fix.fixer import Task as Task
+    from fallback_tier.fix.fixer import open_fixer as open_fixer
+    from fallback_tier.fix.given import advisories_at as advisories_at
+    from fallback_tier.fix.given import advisories_to_fix as advisories_to_fix
+    from fallback_tier.fix.planning import plan_fixes as plan_fixes
+    from fallback_tier.fix.watching import Telling as Telling
+    from fallback_tier.fix.watching import Told as Told
+    from fallback_tier.fix.watching import Watch as Watch
+    from fallback_tier.wiring import Configuration as Configuration
+
+_HOME = {
+    "Configuration": "fallback_tier.wiring",
+    "Delivery": "fallback_tier.fix.delivery",
+    "Fixed": "fallback_tier.fix.ends",
+    "Fixer": "fallback_tier.fix.fixer",
+    "Landed": "fallback_tier.fix.delivery",
+    "OneFix": "fallback_tier.fix.ends",
+    "SeveralFixes": "fallback_tier.fix.ends",
+    "Task": "fallback_tier.fix.fixer",
+    "Telling": "fallback_tier.fix.watching",
+    "Told": "fallback_tier.fix.watching",
+    "Watch": "fallback_tier.fix.watching",
+    "advisories_at": "fallback_tier.fix.given",
+    "advisories_to_fix": "fallback_tier.fix.given",
+    "open_fixer": "fallback_tier.fix.fixer",
+    "plan_fixes": "fallback_tier.fix.planning",
+}
+
+__all__ = [
+    "Configuration",
+    "Delivery",
+    "Fixed",
+    "Fixer",
+    "Landed",
+    "OneFix",
+    "SeveralFixes",
+    "Task",
+    "Telling",
+    "Told",
+    "Watch",
+    "advisories_at",
+    "advisories_to_fix",
+    "open_fixer",
+    "plan_fixes",
+]
+
+
+def __getattr__(name: str) -> "Any":
+    return exported(__name__, _HOME, name)

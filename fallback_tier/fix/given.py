@@ -1,0 +1,35 @@
+"""What is to be fixed: OSV records, folders of them, scanners' reports."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fallback_tier.advisory import AdvisorySet, load_advisories, load_advisory
+from fallback_tier.errors import AdvisoryError
+
+
+def advisories_at(paths: Sequence[Path]) -> AdvisorySet:
+    """All that these places hold. Raises AdvisoryError where something was given, and none of it can be
+    used; an empty report is fine."""
+    given = load_advisories(list(paths))
+    if given.skipped and not (given.advisories or given.findings):
+        first = given.skipped[0]
+        raise AdvisoryError(
+            f"Nothing that --advisory names can be used: {first.source}: {first.reason}",
+            next_step="Give an OSV record, a folder of them, or a scanner's report.",
+        )
+    return given
+
+
+def advisories_to_fix(paths: Sequence[Path]) -> AdvisorySet:
+    """As ``advisories_at``; besides, one record that names only commits: it is for the package's own
+    source."""
+    try:
+        return advisories_at(paths)
+    except AdvisoryError:
+        if len(paths) > 1:
+            raise
+        try:
+            return AdvisorySet(advisories=(load_advisory(paths[0]),))
+        except AdvisoryError:
+            pass
+        raise

@@ -1,0 +1,47 @@
+"""What a fix would do, before anything is done: the ladder is climbed with real clients, in scratch
+folders. No gate runs, nothing is written to the repository, and nothing to the audit trail."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from fallback_tier.advisory import AdvisorySet
+from fallback_tier.entries import say_nothing
+from fallback_tier.execution import ClientRunner
+from fallback_tier.installed import clients_and_plugins, look_at, tags_of
+from fallback_tier.planning import RemediationPlan, parts, plan
+from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.repo import RepoContext, Settings
+from fallback_tier.wiring.places import check_caches
+
+
+def plan_fixes(
+    given: AdvisorySet,
+    repository: Path,
+    settings: Settings | None = None,
+    *,
+    resolve: bool = True,
+    observe: Callable[[str], None] = say_nothing,
+) -> RemediationPlan:
+    """Each move, why cheaper steps did not serve, and what can't be fixed, in a clean git checkout.
+
+    ``resolve`` False: from the files alone, and no client runs. ``observe`` is told each step. Raises
+    RepositoryError, StateFolderError where a client can't write its cache, ToolError.
+    """
+    clients, plugins = clients_and_plugins()
+    repo = look_at(repository, clients, settings or Settings())
+    if resolve and not repo.settings.offline:  # else a client may not be needed at all
+        check_clients(given, repo, clients, plugins)
+    tags = tags_of(repo, clients)
+    return plan(given, repo, plugins, resolve=resolve, tags=tags, observe=observe)
+
+
+def check_clients(
+    given: AdvisorySet,
+    repo: RepoContext,
+    clients: ClientRunner,
+    plugins: Mapping[str, EcosystemPlugin],
+) -> None:
+    """Can the clients that are about to run write their caches? Raises StateFolderError."""
+    about = {name for advisory in given.advisories for name in parts(advisory, repo, plugins)}
+    here = [name for name in about if plugins[name].manifests(repo.tracked_files)]
+    check_caches(clients, here, offline=repo.settings.offline)

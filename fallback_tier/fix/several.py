@@ -1,0 +1,81 @@
+"""Several advisories: planned together, proved so that one which fails sinks no other, delivered once.
+
+By recipe only: a model's plan raises one dependency, so a model is asked for one advisory at a time.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from fallback_audit.events import Digest
+from fallback_tier.advisory import AdvisorySet
+from fallback_tier.batch.beginning import Desk
+from fallback_tier.batch.outcome import advisory_ends, said_in_part
+from fallback_tier.batch.part import merged
+from fallback_tier.batch.running import BatchEnd, BatchRun
+from fallback_tier.fix.delivery import Delivery, Landed, Put, hand_over
+from fallback_tier.fix.ends import SeveralFixes
+from fallback_tier.fix.planning import check_clients
+from fallback_tier.fix.watching import Watch
+from fallback_tier.gates.journal.holding import holding
+from fallback_tier.gates.journal.inputs import Setup
+from fallback_tier.handover.delivery import deliver
+from fallback_tier.handover.landing import complete
+from fallback_tier.repo import RepoContext
+from fallback_tier.wiring import Services
+
+
+def fix_several(
+    given: AdvisorySet, repo: RepoContext, services: Services, delivery: Delivery, watch: Watch
+) -> SeveralFixes:
+    """Plan, prove what holds of each ecosystem on the base commit, deliver it as one patch.
+
+    The same call goes on with a run of it that was interrupted.
+    """
+    ids = [advisory.id for advisory in given.advisories]
+    setup = delivery.checked(ids, repo, services.clients)
+    if given.advisories:
+        check_clients(given, repo, services.clients, services.plugins)
+        services.sandbox()  # where there is none, that is said before the long work
+    begun = _desk(services, watch).begin(given, repo, setup)
+    if begun.goes_on:
+        watch.note("this run was interrupted: what is on record is not done again")
+    put = complete if begun.goes_on else deliver
+    return _to_the_end(begun.run, services, put, begun.run.record.setup)
+
+
+def resume_several(
+    digest: Digest,
+    fix_id: str,
+    repository: Path | None,
+    services: Services,
+    delivery: Delivery,
+    watch: Watch,
+) -> SeveralFixes:
+    """The run that ``digest`` names goes on to its end; ``fix_id`` is one of its parts."""
+    run = _desk(services, watch).go_on(digest, repository, fix_id)
+    return _to_the_end(run, services, complete, delivery.instead_of(run.record.setup))
+
+
+def _desk(services: Services, watch: Watch) -> Desk:
+    return Desk(services.recipes_only(), watch.fixing, watch.planning)
+
+
+def _to_the_end(run: BatchRun, services: Services, put: Put, setup: Setup) -> SeveralFixes:
+    with holding(services.configuration.state_dir, run.record.batch_id):
+        end = run.run()
+        ends = advisory_ends(end.planned, end.parts)
+        end = replace(end, parts=said_in_part(end.parts, ends))
+        return SeveralFixes(end, ends, _delivered(run, end, services, put, setup))
+
+
+def _delivered(run: BatchRun, end: BatchEnd, services: Services, put: Put, setup: Setup) -> Landed:
+    """One patch for all that holds."""
+    due = [part for part in end.parts if part.fixed]
+    patch = merged([part.application for part in due if part.application])
+    if patch is None:
+        return Landed()
+    before = [run.delivery(part) for part in due]
+    if all(before) and before[0] is not None:
+        put = before[0]
+    fixes = [part.fixed for part in due if part.fixed]
+    return hand_over(fixes, patch, run.repo, services, setup, put)

@@ -1,0 +1,75 @@
+"""Who is told what a fix does, while it does it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from fallback_tier.attempt import TierEvent
+from fallback_tier.gates.steps import StepKey
+
+if TYPE_CHECKING:
+    from fallback_tier.batch.running import Watcher
+
+#: What a caller is told: each step before it is taken, each event as it is recorded, and sentences for a
+#: person about what takes its time.
+Told = TierEvent | StepKey | str
+
+
+class Watch(Protocol):
+    """Shows work for as long as it lasts: each ``with`` is one piece of it, however that ends."""
+
+    def fixing(self) -> "AbstractContextManager[Watcher]":
+        """The attempts and gates of one fix."""
+        ...
+
+    def planning(self) -> AbstractContextManager[Callable[[str], None]]:
+        """The making of a plan; told each step."""
+        ...
+
+    def note(self, what: str, /) -> None:
+        """A sentence before or between."""
+        ...
+
+
+@dataclass(frozen=True)
+class Telling:
+    """A ``Watch`` that hands everything to one function, in order, in the thread that does the work."""
+
+    to: Callable[[Told], None]
+
+    @contextmanager
+    def fixing(self) -> "Iterator[Watcher]":
+        """Each step, event and sentence."""
+        yield _Told(self.to)
+
+    @contextmanager
+    def planning(self) -> Iterator[Callable[[str], None]]:
+        """Each step of a plan, as a sentence."""
+        yield self.to
+
+    def note(self, what: str, /) -> None:
+        """The sentence."""
+        self.to(what)
+
+
+@dataclass(frozen=True)
+class _Told:
+    to: Callable[[Told], None]
+
+    def __call__(self, event: TierEvent | StepKey, /) -> None:
+        self.to(event)
+
+    def tell(self, what: str, /) -> None:
+        self.to(what)
+
+    def tell_of_proof(self, what: str, /) -> None:
+        self.to(f"the proof: {what}")
+
+
+def unheard(_: Told, /) -> None:
+    """For who watches nothing."""
+
+
+#: Nobody watches.
+UNWATCHED = Telling(unheard)

@@ -1,0 +1,44 @@
+"""JavaScript as node's own parser reads it, beside ours (``patch.parsers_agree``)."""
+
+import json
+from collections import Counter
+from importlib.resources import as_file, files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fallback_tier.errors import ToolMissingError
+from fallback_tier.gate_ports import GateContext
+from fallback_tier.patch.parsers_agree import javascript_disagreement
+
+#: Parsing takes milliseconds; node takes its time to start on a busy machine.
+_TIMEOUT_S = 60.0
+
+#: node ships a parser (acorn) for itself alone: what its own library can load, this lets a script load.
+_OWN_LIBRARY = "--expose-internals"
+
+
+def disagreement_with_node(context: GateContext, before: str, after: str) -> str | None:
+    """What node's parser and ours see differently with the patch alone, as a clause; None: nothing.
+
+    None as well where there is no node, or one without that parser: then nothing of the patch runs on it
+    here either. Nothing of the texts is run.
+    """
+    with TemporaryDirectory() as folder, as_file(files(__package__) / "names_of.js") as probe:
+        places = []
+        for name, text in (("before", before), ("after", after)):
+            place = Path(folder) / name
+            place.write_bytes(text.encode("utf-8", "replace"))
+            places.append(str(place))
+        try:
+            asked = [_OWN_LIBRARY, str(probe), *places]
+            told = context.clients.run("node", asked, cwd=Path(folder), timeout_s=_TIMEOUT_S)
+        except ToolMissingError:
+            return None
+    if not told.ok:
+        return None
+    was, now = (
+        {way: Counter(dict(found)) for way, found in json.loads(line).items()}
+        for line in told.output.split("\n")
+        if line.startswith("{")  # node's own warnings stand in the same output
+    )
+    return javascript_disagreement(before, after, was, now)

@@ -1,0 +1,121 @@
+"""Manifests and lock files as data, whatever they are written in.
+
+What counts is what the client reads: an address that is written with escapes is that address.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from configparser import ConfigParser
+from configparser import Error as IniError
+from pathlib import PurePosixPath
+from typing import Any
+
+#: Yarn 2 and later write YAML under the same name; each of its locks has this key.
+_BERRY = re.compile(r"^__metadata:\s*$", re.MULTILINE)
+
+#: One line of a yarn classic lock: two or four spaces, a name, a value; or a name and a colon.
+_YARN_PAIR = re.compile(r'(?P<name>"(?:[^"\\]|\\.)*"|[^\s":]+) (?P<value>".*"|[^\s"]+)')
+
+#: The largest depth of an entry in a yarn classic lock, in spaces.
+_YARN_INDENTS = (2, 4)
+
+
+class UnreadableError(ValueError):
+    """A manifest that can't be read as data. The message is a clause."""
+
+
+#: What the readers raise; INI's an AttributeError, for a value below a key that has none.
+_UNREADABLE = (ValueError, RecursionError, IniError, AttributeError)
+
+
+def read_document(path: str, text: str) -> Any:
+    """The data of a manifest; None for lines of requirements. Raises UnreadableError."""
+    name = PurePosixPath(path).name
+    if name.endswith((".txt", ".in")):
+        return None
+    load = _LOADERS.get(name) or _by_ending(name)
+    if load is None:
+        raise UnreadableError("nothing here reads such a file")
+    try:
+        return load(text.removeprefix("\ufeff"))
+    except _UNREADABLE as error:
+        raise UnreadableError(" ".join(str(error).split())) from error
+
+
+def _by_ending(name: str) -> Callable[[str], Any] | None:
+    endings = {".json": json.loads, ".toml": tomllib.loads}
+    return next((load for ending, load in endings.items() if name.endswith(ending)), None)
+
+
+def _ini(text: str) -> Any:
+    """Sections as tables, ``[a.b]`` as a table of ``a``."""
+    parser = ConfigParser(interpolation=None, allow_no_value=True)
+    parser.read_string(text)
+    found: dict[str, Any] = {}
+    for section, pairs in parser.items():
+        table = found
+        for part in section.split("."):
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise UnreadableError(f"{part!r} is a key and a section")
+        if clash := table.keys() & pairs.keys():
+            raise UnreadableError(f"{min(clash)!r} is a key and a section")
+        table |= dict(pairs)
+    return found
+
+
+def _yaml(text: str) -> Any:
+    """Every scalar as text, no aliases: a line could stand for gigabytes by them."""
+    import yaml
+
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
+            raise UnreadableError("it has YAML aliases")
+        return yaml.load(text, Loader=loader)  # noqa: S506 (makes only text, lists and dicts)
+    except yaml.YAMLError as error:
+        raise UnreadableError(str(error)) from error
+
+
+def _yarn(text: str) -> Any:
+    if _BERRY.search(text):
+        return _yaml(text)
+    found: dict[str, Any] = {}
+    entry = inner = found
+    for line in text.splitlines():
+        told = line.strip()
+        if not told or told.startswith("#"):
+            continue
+        indent = len(line) - len(line.lstrip(" "))
+        if indent == 0 and told.endswith(":"):
+            entry = inner = found.setdefault(_unquoted_keys(told[:-1]), {})
+        elif indent == _YARN_INDENTS[0] and told.endswith(":") and entry is not found:
+            inner = entry.setdefault(told[:-1], {})
+        elif indent in _YARN_INDENTS and entry is not found and (m := _YARN_PAIR.fullmatch(told)):
+            table = entry if indent == _YARN_INDENTS[0] else inner
+            table[_unquoted(m["name"])] = _unquoted(m["value"])
+        else:
+            raise UnreadableError(f"{told[:80]!r} is no line of a yarn lock")
+    return found
+
+
+def _unquoted(word: str) -> str:
+    return str(json.loads(word)) if word.startswith('"') else word
+
+
+def _unquoted_keys(keys: str) -> str:
+    return ", ".join(_unquoted(key.strip()) for key in keys.split(","))
+
+
+_LOADERS: dict[str, Callable[[str], Any]] = {
+    "Pipfile": tomllib.loads,
+    "Pipfile.lock": json.loads,
+    "uv.lock": tomllib.loads,
+    "poetry.lock": tomllib.loads,
+    "pdm.lock": tomllib.loads,
+    "setup.cfg": _ini,
+    "pnpm-lock.yaml": _yaml,
+    "yarn.lock": _yarn,
+}

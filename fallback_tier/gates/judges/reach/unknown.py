@@ -1,0 +1,110 @@
+"""What a reader of one file can't tell the power of: each with the question that the project may answer.
+
+A module that is brought in, the member that is called of a value that nothing here makes, a name that
+nothing binds, a call of what is computed, the way from a value to its inner parts.
+"""
+
+import posixpath
+from collections import defaultdict
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from fallback_audit.vocabulary import Capability
+from fallback_tier.gates.judges.reach.harmless import inner_names, plain_dunder
+from fallback_tier.gates.judges.reach.names import Names
+from fallback_tier.gates.judges.reach.project import About, Question, package_of
+from fallback_tier.gates.judges.reach.tables import Table
+from fallback_tier.gates.judges.reach.uses import Use
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+#: What a relative import of JavaScript can run that is no source of a language that is read.
+_NATIVE = (".node", ".wasm")
+
+#: Members that lead from any value to what runs a text.
+_LEADING = frozenset({"constructor", "__proto__"})
+
+_NO_QUESTION = Question(About.NOTHING, "")
+
+
+class Unknown:
+    """The unknown uses of one file, collected while it is read."""
+
+    def __init__(self, names: Names, table: Table, path: str, *, is_python: bool) -> None:
+        self._names, self._table, self._is_python = names, table, is_python
+        self._folder = PurePosixPath(path).parent
+        self.found: defaultdict[Use, list[int]] = defaultdict(list)
+        self.questions: dict[Use, Question] = {}
+
+    def brought(self, told: str, node: "Node") -> None:
+        """A module, as an import names it, that is not of the language's own library."""
+        if self._is_python:
+            if told.startswith("."):
+                self._relative(told, node)
+                return
+            top = told.partition(".")[0]
+            self._ask(told, Question(About.MODULE, top), node)
+        elif told.startswith("."):
+            place = posixpath.normpath(str(self._folder / told))
+            is_file = not place.startswith("..") and not told.endswith(_NATIVE)
+            self._ask(
+                told, Question(About.FILE, _stem(place), False) if is_file else _NO_QUESTION, node
+            )
+        elif told.startswith("/") or ":" in told:
+            self._ask(told, _NO_QUESTION, node)
+        elif told:
+            self._ask(told, Question(About.MODULE, package_of(told), False), node)
+
+    def _relative(self, told: str, node: "Node") -> None:
+        """``from .a.b import c``; what ``from . import c`` brings may be a name of the package's."""
+        names = told.lstrip(".").split(".")
+        folder = self._folder
+        for _ in range(len(told) - len(told.lstrip(".")) - 1):
+            folder = folder.parent
+        if names[0]:
+            place = folder.joinpath(*names)
+            self._ask(told, Question(About.FILE, str(place), True), node)
+
+    def called_member(self, name: str, node: "Node") -> None:
+        """A member that is called of a value of which nothing is known."""
+        if name in _LEADING:
+            self._ask(f".{name}", _NO_QUESTION, node)
+            return
+        if not (name in self._table.harmless.members or _is_dunder(name) or name.startswith("#")):
+            self._ask(f".{name}", Question(About.MEMBER, name, self._is_python), node)
+
+    def unbound(self, name: str, node: "Node") -> None:
+        """A name that nothing in the file binds; Python's, its built-in ones, are in ``tables.py``."""
+        if self._is_python:
+            return
+        if name not in self._table.harmless.roots and name not in self._table.roots:
+            self._ask(name, Question(About.ROOT, name, False), node)
+
+    def inner(self, name: str, node: "Node") -> None:
+        """An attribute, if it leads to code, frames or all classes."""
+        if not plain_dunder(name):
+            self._ask(name, _NO_QUESTION, node)
+
+    def text(self, told: str | None, node: "Node") -> None:
+        """A text that names such an attribute: a formatter or a getter may follow it."""
+        for name in inner_names(told or ""):
+            self._ask(f"{name} in a text", _NO_QUESTION, node)
+
+    def made(self, what: str, node: "Node") -> None:
+        """What is only made when the program runs."""
+        self._ask(what, _NO_QUESTION, node)
+
+    def _ask(self, callee: str, question: Question, node: "Node") -> None:
+        use = Use(Capability.UNKNOWN, callee)
+        self.questions[use] = question
+        self.found[use].append(node.start_point.row + 1)
+
+
+def _stem(place: str) -> str:
+    """A path that may name a file of another ending: ``a.js`` of ``a.ts``."""
+    return place[:-3] if place.endswith((".js", ".ts")) else place.removesuffix(".mjs")
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")

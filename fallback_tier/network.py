@@ -1,0 +1,166 @@
+"""Bounds on what any server sends: the bytes of an answer, and the time of a whole exchange.
+
+Whatever of ours reads from a network does it through here: ``fetch``, or a client with ``bounds``. A server
+may answer with a body that never ends, under any status, or say one byte a minute: a limit on each read is
+none on their sum.
+"""
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any, Final, Self
+
+import httpx2
+
+#: Bytes of an answer that reports a failure. Its status says what to do; the rest is a sentence.
+MAX_ERROR_BYTES: Final = 64 * 1024
+
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class AnswerTooLargeError(OSError):
+    """An answer has more bytes than whoever asked has room for."""
+
+
+class TimeLimit:
+    """The time that an exchange may take, connections, redirects and retries counted in.
+
+    From the ``with`` on; at its end every connection that ``watch`` was told of is ended, since only that
+    wakes a reader that is blocked. ``passed`` then says so.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._watched: list[socket.socket] = []
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True  # an abandoned generator keeps no process alive
+
+    @property
+    def passed(self) -> bool:
+        """It is over, and what was watched was ended for it."""
+        return self._over.is_set()
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        with self._lock:
+            while self._watched:
+                self._watched.pop().close()
+
+    def watch(self, connection: socket.socket) -> None:
+        """``connection``: as it is before TLS, whose socket takes the place of this one."""
+        with self._lock:
+            self._watched.append(connection.dup())
+        if self.passed:
+            self._end()
+
+    def trace(self, name: str, info: Mapping[str, Any]) -> None:
+        """httpx2's ``trace`` extension: tells of each connection as soon as there is one, before TLS."""
+        if name.endswith("connect_tcp.complete"):
+            self.watch(info["return_value"].get_extra_info("socket"))
+
+    def _end(self) -> None:
+        self._over.set()
+        with self._lock:
+            for connection in self._watched:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
+Hooks = dict[str, list[Callable[..., Any]]]
+
+
+def bounds(limit: TimeLimit, max_bytes: int) -> Hooks:
+    """``event_hooks`` of a client, for every answer that it gets.
+
+    One that reports success and is longer than ``max_bytes`` raises AnswerTooLargeError while it is read;
+    of any other the first MAX_ERROR_BYTES are all there is, and that it broke off is no further failure.
+    The bytes are those of the wire: an encoding is not undone, since a few of its bytes may stand for
+    gigabytes. So ask for none.
+    """
+
+    def send(request: httpx2.Request) -> None:
+        request.extensions["trace"] = limit.trace
+
+    def arrived(response: httpx2.Response) -> None:
+        response.headers.pop("content-encoding", None)
+        assert isinstance(response.stream, httpx2.SyncByteStream)  # noqa: S101 (of a client that waits)
+        response.stream = (
+            _Bounded(response.stream, max_bytes)
+            if response.is_success
+            else _Beginning(response.stream, MAX_ERROR_BYTES)
+        )
+
+    return {"request": [send], "response": [arrived]}
+
+
+class _Bounded(httpx2.SyncByteStream):
+    def __init__(self, stream: httpx2.SyncByteStream, max_bytes: int) -> None:
+        self._stream = stream
+        self._max_bytes = max_bytes
+
+    def __iter__(self) -> Iterator[bytes]:
+        left = self._max_bytes
+        for chunk in self._stream:
+            left -= len(chunk)
+            if left < 0:
+                raise AnswerTooLargeError(f"it has more than {self._max_bytes:,} bytes")
+            yield chunk
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _Beginning(_Bounded):
+    def __iter__(self) -> Iterator[bytes]:
+        left = self._max_bytes
+        with suppress(httpx2.HTTPError):
+            for chunk in self._stream:
+                yield chunk[:left]
+                left -= len(chunk)
+                if left <= 0:
+                    return
+
+
+def fetch(url: str, *, max_bytes: int, timeout_s: float) -> bytes:
+    """The body of one GET, redirects followed, through the environment's proxies (loopback: directly).
+
+    ``timeout_s`` is the limit on the whole of it. Raises OSError: no connection, a status that is no
+    success, more than ``max_bytes`` (AnswerTooLargeError), not in time (TimeoutError), an unusable URL.
+    """
+    try:
+        host = httpx2.URL(url).host
+        with (
+            TimeLimit(timeout_s) as limit,
+            httpx2.Client(
+                headers={"accept-encoding": "identity"},
+                event_hooks=bounds(limit, max_bytes),
+                follow_redirects=True,
+                timeout=timeout_s,
+                trust_env=host not in _LOOPBACK,
+                verify=_system_roots(),
+            ) as client,
+        ):
+            try:
+                return client.get(url).raise_for_status().content
+            except httpx2.HTTPError as error:
+                if limit.passed or isinstance(error, httpx2.TimeoutException):
+                    raise TimeoutError(f"{host} did not finish within {timeout_s:g} s") from error
+                raise
+    # ImportError, ValueError: the environment names a proxy that is none of ours (SOCKS, no scheme).
+    except (httpx2.HTTPError, httpx2.InvalidURL, ImportError, ValueError) as error:
+        raise OSError(str(error)) from error
+
+
+@cache
+def _system_roots() -> ssl.SSLContext:
+    """As other programs of this machine trust: a site's own registry may have a certificate of its own."""
+    return ssl.create_default_context()

@@ -1,0 +1,152 @@
+"""Which files of a repository a file imports, by its text: Python and JavaScript, nothing is run.
+
+Every place that a name may stand for counts: search paths, aliases and workspaces are settings of tools
+that are not asked. So a file may seem to import more than it does, and what is put together from parts at
+run time is not seen.
+"""
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import PurePosixPath
+
+from fallback_tier.errors import RepositoryError
+from fallback_tier.repo import RepoContext
+from fallback_tier.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES
+
+_START = r"(?:^|[;:])[ \t]*"
+_FROM = re.compile(
+    rf"{_START}from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|(?:[^\n#;\\]|\\\n)*)", re.MULTILINE
+)
+_IMPORT = re.compile(rf"{_START}import[ \t]+((?:[^\n#;\\]|\\\n)+)", re.MULTILINE)
+_BY_CALL = re.compile(r"\b(?:import_module|importorskip|__import__)\(\s*['\"]([\w.]+)['\"]")
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
+_COMMENT = re.compile(r"#[^\n]*")
+
+_SPECIFIER = re.compile(
+    r"(?:\bfrom|\bimport|\b(?:require(?:\.resolve|Actual)?|import|mock|importActual)\s*\()\s*"
+    r"['\"`]([^'\"`\n]+)['\"`]"
+)
+#: Aliases that settings of bundlers give to a source folder.
+_ALIAS = re.compile(r"^(?:[@~#]/|[~#](?=\w))")
+
+#: Folders that are put on search paths, below any folder above the file that imports.
+_ROOTS = ("", "src", "lib", "python", "app")
+
+_ENDINGS = ("", ".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx", ".json", ".vue")
+_BUILT = re.compile(r"\.([cm]?)js(x?)$")
+
+
+@dataclass
+class Imports:
+    """Of one repository, each file read once."""
+
+    repo: RepoContext
+    _known: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def of(self, path: str) -> frozenset[str]:
+        """The tracked files that a tracked file may import; none for what is no source."""
+        if path not in self._known:
+            self._known[path] = frozenset(self._found(path))
+        return self._known[path]
+
+    def reached(self, starts: Iterable[str]) -> set[str]:
+        """The files that these import, and what those import, and so on; the first ones as well."""
+        reached = set(starts)
+        pending = list(reached)
+        while pending:
+            new = self.of(pending.pop()) - reached
+            reached |= new
+            pending.extend(new)
+        return reached
+
+    def module(self, name: str, importer: str) -> Iterator[str]:
+        """The files that a dotted name of Python may stand for, the packages around it among them."""
+        parts = name.split(".")
+        beginnings = self._beginnings.get(parts[0], set())
+        for root in beginnings and beginnings.intersection(_search_paths(importer)):
+            for end in range(1, len(parts) + 1):
+                place = posixpath.join(root, *parts[:end])
+                yield from self._there(f"{place}/__init__.py", f"{place}.py")
+
+    def file(self, specifier: str, folder: str) -> Iterator[str]:
+        """The files that a relative path may stand for, as node and its bundlers look for them."""
+        place = posixpath.normpath(posixpath.join(folder, specifier))
+        yield from self._there(*(f"{place}{ending}" for ending in _ENDINGS))
+        yield from self._there(*(f"{place}/index{ending}" for ending in _ENDINGS[1:]))
+        if _BUILT.search(place):  # written in TypeScript, asked for by what it is compiled to
+            yield from self._there(_BUILT.sub(r".\1ts\2", place), _BUILT.sub(r".tsx", place))
+
+    def text(self, path: str) -> str:
+        """A file's text; empty where it is none."""
+        with suppress(RepositoryError):
+            return self.repo.read_text(path)
+        return ""
+
+    @cached_property
+    def _beginnings(self) -> dict[str, set[str]]:
+        """The folders in which a name of Python may begin: most names are none of the repository's."""
+        found: dict[str, set[str]] = {}
+        for path in self.repo.tracked_files:
+            if path.endswith(".py"):
+                parts = path.removesuffix(".py").split("/")
+                for at, part in enumerate(parts):
+                    found.setdefault(part, set()).add("/".join(parts[:at]))
+        return found
+
+    def _there(self, *paths: str) -> Iterator[str]:
+        return filter(self.repo.has, paths)
+
+    def _found(self, path: str) -> Iterator[str]:
+        suffix = PurePosixPath(path).suffix.lower()
+        if suffix in PYTHON_SUFFIXES:
+            for name in _modules(self.text(path), path):
+                yield from self.module(name, path) if not name.startswith("/") else self._at(name)
+        elif suffix in SOURCE_SUFFIXES:
+            for specifier in set(_SPECIFIER.findall(self.text(path))):
+                yield from self._specified(specifier, path)
+
+    def _at(self, place: str) -> Iterator[str]:
+        """A module at a place of the repository, as a relative import names it."""
+        place = place.lstrip("/")
+        folder = posixpath.dirname(place)
+        yield from self._there(f"{place}.py", f"{place}/__init__.py", f"{folder}/__init__.py")
+
+    def _specified(self, specifier: str, path: str) -> Iterator[str]:
+        if specifier.startswith("."):
+            yield from self.file(specifier, posixpath.dirname(path))
+        elif "/" in specifier:
+            plain = _ALIAS.sub("", specifier)
+            for root in _search_paths(path):
+                yield from self.file(plain, root)
+
+
+def _search_paths(path: str) -> Iterator[str]:
+    for folder in PurePosixPath(path).parents:
+        for root in _ROOTS:
+            yield posixpath.join("" if str(folder) == "." else str(folder), root)
+
+
+def _modules(text: str, path: str) -> Collection[str]:
+    """Dotted names, and for relative imports places (``/pkg/module``)."""
+    named = chain.from_iterable(
+        (one.split()[0] for one in _COMMENT.sub("", listed).split(",") if one.split())
+        for listed in _IMPORT.findall(text)
+    )
+    found = {name for name in (*named, *_BY_CALL.findall(text)) if _NAME.fullmatch(name)}
+    for module, listed in _FROM.findall(text):
+        brought = [name for name in _NAME.findall(_COMMENT.sub("", listed)) if name != "as"]
+        if module.startswith("."):
+            inner = module.lstrip(".")
+            folder = PurePosixPath(f"/{path}").parent
+            for _ in range(len(module) - len(inner) - 1):
+                folder = folder.parent
+            place = posixpath.join(str(folder), *filter(None, inner.split(".")))
+            found |= {place, *(posixpath.join(place, name) for name in brought)}
+        else:
+            found |= {module, *(f"{module}.{name}" for name in brought)}
+    return found

@@ -1,0 +1,277 @@
+"""Files outside the tests' own folders that judge a fix all the same: taken from the base, never edited.
+
+A patch that breaks the code and empties ``testutils.assert_safe`` passes every test. So what the tests
+import, and what the configuration of a test runner loads, is no patch's to change, unless it is part of
+the product. Whether it is, the base commit's imports tell:
+
+* *Product* is what a source file imports that is no test, is not named like one, and that no test reaches;
+  what a package with the project's own name holds; what package.json names as its entries. And whatever
+  those import. ``flask/testing.py`` is product, since the application imports it.
+* A file that a runner's configuration names (``setupFiles``, ``--require``, ``-p``) judges unless it is
+  product.
+* So does one that tests reach, or name, and that is *called* like a part of them (``testutils.py``,
+  ``testing/``, ``fixtures/``, ``mocks/``).
+* So does one that tests reach in a folder of which nothing is product, where it is known what is.
+
+A wrong refusal costs a person's look, a wrong permission the proof.
+"""
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any
+
+from fallback_tier.patch.imports_here import Imports
+from fallback_tier.patch.policy import is_test, recipe_only_reason
+from fallback_tier.repo import RepoContext
+from fallback_tier.source_paths import SOURCE_SUFFIXES, is_beside
+
+#: Words of a name, as people join them: ``setupTests``, ``test_utils``, ``jest-setup``.
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_TELLING = re.compile(
+    r"(?:unit)?test(?:s|ing|er|ers|(?:s|ing)?(?:utils?|helpers?|libs?|cases?|kit|bed|suites?|data|support|"
+    r"tools?|base|setup|runner|client|server|app|env))?"
+    r"|fixtures?|mock(?:s|ed|ing|er)?|stub(?:s|bed)?|fakes?|dumm(?:y|ies)|specs?|e2e|snapshots?|golden"
+    r"|harness|conftest|pytest|unittest|nose|jest|mocha|vitest|jasmine|karma|cypress|playwright|qunit"
+)
+
+#: Folders of source, from which entries are built as often as not.
+_SOURCES = re.compile(r"(?:.*/)?(?:src|lib|libs|source|sources|app|packages|dist|build)/")
+
+#: Folders of what is shown to people.
+_SHOWN = re.compile(r"(?:.*/)?(?:examples?|demos?|samples?|docs?|website|tutorials?|playground)/")
+
+#: What test runners read, beside what ``policy`` counts as a test's configuration.
+_RUNNERS = re.compile(
+    r"(?:jest|vitest|ava|playwright|cypress|nyc|wdio|web-test-runner|vite|karma)[\w.-]*"
+    r"\.(?:[cm]?[jt]s|json)"
+    r"|\.(?:mocharc|taprc|c8rc|nycrc)[\w.-]*|mocha\.opts|karma\.conf[\w.]*"
+)
+_PYTHON_RUNNERS = frozenset(
+    {"pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "pyproject.toml"}
+)
+_IN_PACKAGE_JSON = frozenset(
+    {"jest", "mocha", "ava", "tap", "vitest", "nyc", "c8", "jasmine", "karma", "qunit"}
+)
+_ENTRIES = ("main", "module", "browser", "bin", "exports", "source")
+
+_QUOTED = re.compile(r"""["'`]([^"'`\n]+)["'`]""")
+_WORD = re.compile(r"""[^\s"'`,=\[\]]+""")
+_ROOT_DIR = re.compile(r"^<rootDir>/?")
+
+#: pytest's options, ``-p NAME`` among them, and the names that a conftest.py lists. Other programs have a
+#: ``-p`` as well.
+_OPTIONS = re.compile(
+    r"^\s*addopts\s*=.*(?:\n[ \t]+.*)*|^.*\b(?:pytest|py\.test) .*$", re.MULTILINE
+)
+_PLUGIN = re.compile(r"(?:^|[\s\"'=,])-p[\s\"',]*(?!no:)([A-Za-z_][\w.]*)")
+_PLUGINS = re.compile(r"^pytest_plugins\b[^=\n]*=\s*(\[[^\]]*\]|\([^)]*\)|[^\n]*)", re.MULTILINE)
+
+_OWN_NAME = re.compile(r"""^\s*name\s*=\s*["']?([\w.-]+)""", re.MULTILINE)
+_MANIFESTS = frozenset({"package.json", "pyproject.toml", "setup.py", "setup.cfg"})
+
+
+@dataclass(frozen=True)
+class Judging:
+    """What judges in one repository, by its base commit."""
+
+    imports: Imports
+
+    @classmethod
+    def of(cls, repo: RepoContext) -> "Judging":
+        """Nothing is read before it is asked."""
+        return cls(Imports(repo))
+
+    def reason(self, path: str) -> str | None:
+        """Why a file that is no test by its place may not be changed either; None where it may.
+
+        A clause that follows "``path`` may not be changed:". Never raises.
+        """
+        if not self.imports.repo.has(path) or recipe_only_reason(path) is not None or is_test(path):
+            return None
+        if path in self._own or path in self._entries:
+            return None
+        if path in self._configured and path not in self._product:
+            return "the configuration of a test runner loads it, so that it judges the fix"
+        if is_called_like_a_test(path):
+            judges = path in self._reached or self._is_named(path)
+        else:
+            judges = self._may_stand_apart(path) and path in self._reached
+            judges = judges and self._scope(path) not in map(self._scope, self._product)
+        if not judges or path in self._product:
+            return None
+        return "tests are judged with it, and nothing of the product imports it"
+
+    @cached_property
+    def _tests(self) -> tuple[str, ...]:
+        return tuple(path for path in self.imports.repo.tracked_files if is_test(path))
+
+    @cached_property
+    def _reached(self) -> set[str]:
+        """What the tests and the runners' set-up files import."""
+        return self.imports.reached((*self._tests, *self._configured))
+
+    @cached_property
+    def _product(self) -> set[str]:
+        sources = (
+            path
+            for path in self.imports.repo.tracked_files
+            if _is_source(path) and not is_called_like_a_test(path) and not is_beside(path)
+        )
+        seeds = {path for path in sources if path not in self._reached or path in self._own}
+        return self.imports.reached(seeds | set(self._entries))
+
+    def _is_named(self, path: str) -> bool:
+        """Does a test name it, to load it by its path?"""
+        name = posixpath.basename(path)
+        return any(name in self.imports.text(test) for test in self._tests)
+
+    def _may_stand_apart(self, path: str) -> bool:
+        """Is it known where the product is, and do its entries lie in other folders than this file?"""
+        known, scope = self._own | self._entries, self._scope(path)
+        # An example is tested, and tests nothing; what lies beside package.json is published as a rule.
+        is_published = scope == path and not path.endswith(".py")
+        if not known or is_published or _SHOWN.match(path) or _SOURCES.match(path):
+            return False
+        return scope not in map(self._scope, known)
+
+    def _scope(self, path: str) -> str:
+        """The folder below the nearest manifest's that a file lies in; a file beside one, by itself."""
+        folders = [*PurePosixPath(path).parents]
+        below = path
+        for folder in folders:
+            if str(folder) in self._projects:
+                return below
+            below = str(folder)
+        return below
+
+    @cached_property
+    def _projects(self) -> frozenset[str]:
+        """The folders of manifests."""
+        return frozenset(
+            str(PurePosixPath(path).parent)
+            for path in self.imports.repo.tracked_files
+            if PurePosixPath(path).name in _MANIFESTS
+        )
+
+    @cached_property
+    def _own(self) -> frozenset[str]:
+        """Files of Python packages that have their project's name; not those that are called like tests."""
+        places = set()
+        for path in self._manifests("pyproject.toml", "setup.cfg", "setup.py"):
+            folder = posixpath.dirname(path)
+            for name in _OWN_NAME.findall(self.imports.text(path)):
+                plain = re.sub(r"[-.]+", "_", name).lower()
+                places |= {posixpath.join(folder, root, plain) for root in ("", "src", "lib")}
+        return frozenset(
+            path
+            for path in self.imports.repo.tracked_files
+            if path.endswith(".py") and not is_called_like_a_test(path) and _lies_in(path, places)
+        )
+
+    @cached_property
+    def _entries(self) -> frozenset[str]:
+        """What package.json names as entries, or node takes for one."""
+        found: set[str] = set()
+        for path in self._manifests("package.json"):
+            package, folder = self._json(path), posixpath.dirname(path)
+            named = [text for key in _ENTRIES for text in _texts(package.get(key))]
+            for text in (*named, "./index"):
+                found.update(self.imports.file(text, folder))
+        return frozenset(found)
+
+    @cached_property
+    def _configured(self) -> frozenset[str]:
+        """Files that test runners are told to load."""
+        found: set[str] = set()
+        for path in self.imports.repo.tracked_files:
+            name, folder = posixpath.basename(path), posixpath.dirname(path)
+            if name == "package.json":
+                words = list(_runner_words(self._json(path)))
+            elif _RUNNERS.fullmatch(name):
+                text = self.imports.text(path)
+                words = _QUOTED.findall(text) or _WORD.findall(text)
+            else:
+                found.update(self._plugins(path, name))
+                continue
+            for word in words:
+                found.update(self._loaded(_ROOT_DIR.sub("./", word), folder))
+        return frozenset(path for path in found if recipe_only_reason(path) is None)
+
+    def _loaded(self, word: str, folder: str) -> Iterator[str]:
+        """A file by its name, or by a path without its ending; a folder's name says where tests are."""
+        place = posixpath.normpath(posixpath.join(folder, word))
+        for path in self.imports.file(word, folder):
+            if path == place or ("/" in word and posixpath.dirname(path) != place):
+                yield path
+
+    def _plugins(self, path: str, name: str) -> Iterator[str]:
+        if name == "conftest.py":
+            lists = _PLUGINS.findall(self.imports.text(path))
+            names = [one for listed in lists for one in _QUOTED.findall(listed)]
+        elif name in _PYTHON_RUNNERS:
+            names = _PLUGIN.findall("\n".join(_OPTIONS.findall(self.imports.text(path))))
+        else:
+            return
+        for module in names:
+            found = list(self.imports.module(module, path))
+            yield from (one for one in found if not one.endswith("__init__.py") or len(found) == 1)
+
+    def _manifests(self, *names: str) -> Iterator[str]:
+        for path in self.imports.repo.tracked_files:
+            if (
+                posixpath.basename(path) in names
+                and not is_test(path)
+                and not is_called_like_a_test(path)
+            ):
+                yield path
+
+    def _json(self, path: str) -> dict[str, Any]:
+        try:
+            found = json.loads(self.imports.text(path).removeprefix("\ufeff"))
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+def is_called_like_a_test(path: str) -> bool:
+    """Is the file, or a folder that it lies in, called like a part of tests?"""
+    words = _WORDS.findall(str(PurePosixPath(path).with_suffix("")))
+    return any(_TELLING.fullmatch(word.lower()) for word in words)
+
+
+def _is_source(path: str) -> bool:
+    return PurePosixPath(path).suffix.lower() in SOURCE_SUFFIXES and not is_test(path)
+
+
+def _lies_in(path: str, places: set[str]) -> bool:
+    return path.removesuffix(".py").lower() in places or any(
+        str(folder).lower() in places for folder in PurePosixPath(path).parents
+    )
+
+
+def _runner_words(package: dict[str, Any]) -> Iterator[str]:
+    """What the scripts that test say, and the runners' own tables."""
+    scripts = package.get("scripts")
+    for name, script in scripts.items() if isinstance(scripts, dict) else ():
+        if is_called_like_a_test(name) and isinstance(script, str):
+            yield from _WORD.findall(script)
+    for key in _IN_PACKAGE_JSON & package.keys():
+        yield from _texts(package[key])
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All strings in a JSON value."""
+    pending = [value]
+    while pending:
+        match pending.pop():
+            case str() as text:
+                yield text
+            case dict() as table:
+                pending.extend(table.values())
+            case list() as items:
+                pending.extend(items)

@@ -1,0 +1,225 @@
+"""Text that reads as it runs: what a patch adds is what a reviewer, and every judge of ours, takes it for.
+
+A comment that ends where no reader sees it, text that runs in another order than it is shown in, a name
+that looks like another one, an encoding that turns comments into code: each hides what a patch does, from
+a person as from a parser. Only the lines that a patch adds or changes are asked about; what the base
+commit has elsewhere is not the patch's.
+
+* Every text: no character that is not seen or that moves what is seen, no blank but a space and a tab, no
+  carriage return but before a line feed, no word of look-alike letters, no declared encoding that reads
+  an added line otherwise than UTF-8 does.
+* Code that is read here: names are ASCII, unless the file had that very name; no escapes in names; no
+  HTML comments, which are comments in one kind of JavaScript and code in another.
+* Python: its own parser finds the same names and statements as ours (``parsers_agree``).
+
+A wrong refusal costs an escape (``\\u00a0``) or another name, a wrong permission what the gates prove.
+"""
+
+import codecs
+import io
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from fallback_tier.patch.align import changes
+from fallback_tier.patch.code_characters import Code
+from fallback_tier.patch.lines import git_lines
+from fallback_tier.patch.parsers_agree import disagreement
+from fallback_tier.patch.policy import recipe_only_reason
+from fallback_tier.prompt.characters import is_hidden
+from fallback_tier.syntax import grammar_of_text
+
+#: General categories (UAX #44) that no added line needs: controls, formats, surrogates, private use, what
+#: this Python's Unicode does not know, line and paragraph separators. Paths have the same rule.
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+_BYTE_ORDER_MARK = "\ufeff"
+
+#: What makes one emoji of several characters: a request for colour behind a symbol, a joiner between two.
+_VARIATION, _JOINER = "\ufe0f", "\u200d"
+_SYMBOLS = frozenset({"So", "Sk", "Sm"})
+#: Emoji of other categories: of keys, letters and marks.
+_OTHER_EMOJI = frozenset("#*0123456789\u203c\u2049\u2139\u3030")
+
+#: Scripts that may stand in one word with Latin: UTS #39, "highly restrictive". Names begin so.
+_WITH_LATIN = ("LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC")
+
+#: Latin-1 is on keyboards (``µs``, ``nº``), and none of its letters looks like one of ASCII.
+_LAST_OF_LATIN_1 = "\xff"
+
+_WORD = re.compile(r"\w+")
+
+#: Encodings in which ASCII is ASCII whatever stands before it. UTF-7, unicode_escape or the stateful ones
+#: of East Asia are not: there plain ASCII may be anything.
+_ASCII_ALIKE = frozenset({"ascii", "iso8859-1", "iso8859-15", "cp1252"})
+
+#: Files in which Python and Ruby look for ``coding:``, in the comments of the first two lines (PEP 263).
+_WITH_COOKIES = frozenset({".py", ".pyi", ".pyw", ".pyx", ".pxd", ".pxi", ".rb", ".rake", ""})
+
+_COOKIE = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
+#: What else is said behind it, Python leaves out: ``utf-8-unix``.
+_AS_IN_EMACS = re.compile(
+    r"(?i)\A(utf[-_]8|latin[-_]1|iso[-_]8859[-_]1|iso[-_]latin[-_]1)[-_].*", re.DOTALL
+)
+#: Of a declaration, in a message.
+_SHOWN = 60
+_BLANK_OR_COMMENT = re.compile(r"[ \t\f]*(?:#|$)")
+
+#: The same in markup and style sheets, at their beginning.
+_MARKUP = re.compile(
+    r"""<\?xml\b[^>]*?\bencoding\s*=\s*["']([^"'>]*)|\A\s*@charset\s*["']([^"']*)"""
+    r"""|<meta\b[^>]*?\bcharset\s*=\s*["']?([^"'\s/>;]+)""",
+    re.IGNORECASE,
+)
+#: Where parsers of HTML stop looking for it (HTML standard, 13.2.3.2).
+_MARKUP_CHARS = 1_024
+
+
+class Added(NamedTuple):
+    """A line that a patch adds: its number from 1 in the patched text, and its text without line feed."""
+
+    number: int
+    text: str
+    is_ended: bool
+
+
+def misread_reason(path: str, before: str | None, after: str) -> str | None:
+    """Why an added line is not what it is taken for, as a clause with its number; None: none is.
+
+    ``before`` None: the file is new. Never raises.
+    """
+    if after == before:
+        return None
+    added = list(_added(before or "", after))
+    had_mark = before is not None and before.startswith(_BYTE_ORDER_MARK)
+    is_listing = recipe_only_reason(path) is not None
+    for line in added:
+        marked = had_mark and line.number == 1
+        text = line.text.removeprefix(_BYTE_ORDER_MARK) if marked else line.text
+        why = _line_reason(text, is_ended=line.is_ended, is_listing=is_listing)
+        if why is not None:
+            return f"line {line.number} has {why}"
+    # Where another encoding is declared than before, every line is read anew.
+    is_same = _declared(path, before or "") == _declared(path, after)
+    encoded = added if is_same else _added("", after)
+    return _encoding_reason(path, after, encoded, is_same=is_same) or _code_reason(
+        path, before, after, added
+    )
+
+
+def _added(before: str, after: str) -> Iterator[Added]:
+    lines = git_lines(after)
+    for change in changes(git_lines(before), lines):
+        for at in range(change.j1, change.j2):
+            text = lines[at].removesuffix("\n")
+            yield Added(at + 1, text, is_ended=text != lines[at])
+
+
+def _line_reason(text: str, *, is_ended: bool, is_listing: bool) -> str | None:
+    """``is_listing``: manifests and locks, in which clients put what packages say of themselves."""
+    if is_ended:
+        text = text.removesuffix("\r")
+    if text.isascii() and text.replace("\t", " ").isprintable():
+        return None
+    if "\r" in text:
+        return "a carriage return without a line feed, where a comment may end unseen: end the line"
+    for at, character in enumerate(text):
+        category = unicodedata.category(character)
+        unseen = category in _UNSEEN and character != "\t"
+        if (unseen or is_hidden(character)) and not _is_of_emoji(text, at):
+            return f"{_named(character)}, which nobody sees: write it as an escape, or leave it out"
+        if category == "Zs" and character != " " and not is_listing:
+            return f"{_named(character)}, which looks like a space: write a space, or an escape"
+    return None if is_listing else next(filter(None, map(_look_alike, _WORD.findall(text))), None)
+
+
+def _is_of_emoji(text: str, at: int) -> bool:
+    """One request for colour, or one joiner: runs of them can hold a hidden text."""
+    before = text[at - 1 : at] if at else ""
+    if text[at] == _VARIATION:
+        return bool(before) and (unicodedata.category(before) in _SYMBOLS or before in _OTHER_EMOJI)
+    if text[at] != _JOINER or not before:
+        return False
+    joins = before == _VARIATION or unicodedata.category(before) in _SYMBOLS
+    after = text[at + 1 : at + 2]
+    return joins and bool(after) and unicodedata.category(after) in _SYMBOLS
+
+
+def _look_alike(word: str) -> str | None:
+    """A letter of another script among ASCII ones: "paypal" with a Cyrillic letter."""
+    if word.isascii() or not any(character.isascii() and character.isalpha() for character in word):
+        return None
+    for character in word:
+        if character <= _LAST_OF_LATIN_1 or not character.isalpha():
+            continue
+        plain = unicodedata.normalize("NFKC", character)
+        if plain.isascii() or not unicodedata.name(character, "").startswith(_WITH_LATIN):
+            return (
+                f"{_named(character)} among the Latin letters of {word!a}, which reads as another word: "
+                "use letters of one script, or an escape"
+            )
+    return None
+
+
+def _named(character: str) -> str:
+    name = unicodedata.name(character, "a character without a name")
+    return f"U+{ord(character):04X} ({name})"
+
+
+def _encoding_reason(path: str, text: str, lines: Iterable[Added], *, is_same: bool) -> str | None:
+    """A declared encoding in which an added line is not what it is in UTF-8, whoever declared it."""
+    declared = _declared(path, text)
+    if declared is None:
+        return None
+    try:
+        name = codecs.lookup(_AS_IN_EMACS.sub(r"\1", declared)).name
+    except (LookupError, ValueError):
+        if is_same and not _has_cookies(path, text):
+            return None  # a template's place for it, which was there: whoever fills it in decides
+        return (
+            f"it declares the encoding {declared[:_SHOWN]!a}, which is not known: declare UTF-8, or "
+            "nothing"
+        )
+    if name in {"utf-8", "utf-8-sig"}:
+        return None
+    odd = next(
+        (line for line in lines if name not in _ASCII_ALIKE or not line.text.isascii()), None
+    )
+    if odd is None:
+        return None
+    return (
+        f"it declares the encoding {declared!a}, in which line {odd.number} is not what it reads as: "
+        "only UTF-8 is taken"
+    )
+
+
+def _declared(path: str, text: str) -> str | None:
+    if not _has_cookies(path, text):
+        # In other code than Python's, markup is a text.
+        found = None if grammar_of_text(path, text) else _MARKUP.search(text[:_MARKUP_CHARS])
+        return found and next(group for group in found.groups() if group is not None)
+    # Any line end is one to the interpreter; the library's own reader knows line feeds alone.
+    lines = io.StringIO(text.removeprefix(_BYTE_ORDER_MARK), newline=None)
+    for line, _ in zip(lines, range(2), strict=False):
+        if cookie := _COOKIE.match(line):
+            return cookie[1]
+        if not _BLANK_OR_COMMENT.match(line):
+            return None
+    return None
+
+
+def _has_cookies(path: str, text: str) -> bool:
+    suffix = PurePosixPath(path).suffix.lower()
+    return suffix in _WITH_COOKIES and (bool(suffix) or text.startswith("#!"))
+
+
+def _code_reason(path: str, before: str | None, after: str, added: list[Added]) -> str | None:
+    grammar = grammar_of_text(path, after) or grammar_of_text(path, before or "")
+    if not grammar:
+        return None
+    was, now = ((text or "").removeprefix(_BYTE_ORDER_MARK) for text in (before, after))
+    numbers = {line.number for line in added}
+    odd = Code(now, grammar).odd_name(numbers, lambda: Code(was, grammar).names())
+    return odd or (disagreement(was, now) if grammar == "python" else None)

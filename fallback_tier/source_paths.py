@@ -1,0 +1,35 @@
+"""What a file of a repository is, told by its path alone: source, a test, beside the product, a lock."""
+
+import re
+
+PYTHON_SUFFIXES = frozenset({".py", ".pyi", ".pyx"})
+SOURCE_SUFFIXES = PYTHON_SUFFIXES | {
+    *(".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".vue", ".svelte")
+}
+
+_TEST = re.compile(r"(?:^|[/._-])(?:tests?|specs?|__tests__|__mocks__|fixtures?)(?:[/._-]|$)")
+#: Folders and files at a project's root that are no part of what it ships; deeper, ``tools`` may be.
+_BESIDE = re.compile(
+    r"(?:docs?|documentation|website|site|examples?|demos?|samples?|playground|bench(?:marks?)?|perf"
+    r"|scripts?|tools?|tutorials?|e2e|stories)/"
+    r"|(?:setup|noxfile|tasks|fabfile)\.py$"
+    r"|(?:Gruntfile|gulpfile|[\w.-]+\.conf(?:ig)?)\.[cm]?[jt]s$"
+    r"|(?:.*/)?(?:\.[\w-]+/|conftest\.py$|\.[\w-]+\.[cm]?[jt]s$|[^/]*(?:\.d\.[cm]?ts|\.stories\.\w+)$)"
+)
+_LOCK = re.compile(r"(?:\.lock|[-_]lock\.(?:json|ya?ml)|npm-shrinkwrap\.json|\.lockb)$")
+
+
+def is_test(path: str) -> bool:
+    """Is it a test or test data, by its path?"""
+    return _TEST.search(path) is not None
+
+
+def is_beside(path: str) -> bool:
+    """Is it beside the product, by its path below the project's root: a test, documentation, an example, a
+    tool's configuration?"""
+    return is_test(path) or _BESIDE.match(path) is not None
+
+
+def is_lock(path: str) -> bool:
+    """Is it a lock file, by its name? Written by a client, never by hand."""
+    return _LOCK.search(path) is not None

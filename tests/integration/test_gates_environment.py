@@ -1,0 +1,194 @@
+"""What differs between the base commit's environment and the patched one, and whose doing it is.
+
+Real uv, Python and bubblewrap, and a made-up registry. Each alarm that a patch is not to blame for stands
+beside one that it is.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_plugins.pypi import environment
+from fallback_plugins.pypi.environment import Environment
+from fallback_plugins.pypi.gates import build_gates
+from fallback_tier.gate_ports import GateVerdict
+from fallback_tier.gates.running.clients import SubprocessClients
+from tests.integration.gate_setup import advisory, needs_sandbox, patched
+from tests.registry import Registry, Universe, serve
+
+pytestmark = pytest.mark.sandbox
+
+#: Complains of each installed module that says BAD, by its path, as mypy does of stubs that it can't read.
+MYPY = """import pathlib, sys
+bad = [path for path in sorted(pathlib.Path(__file__).parents[1].glob('*.py')) if 'BAD' in path.read_text()]
+for path in bad:
+    print(f'{path}:1: error: BAD  [syntax]')
+sys.exit(2 if bad else 0)
+"""
+TYPED = "[tool.mypy]\nstrict = true\n"
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    universe = (
+        Universe()
+        .pypi("left", "1.0.0", files={"left.py": ""})
+        .pypi("left", "1.0.1", files={"left.py": ""})
+        .pypi("left", "1.0.2", files={"left.py": "", "left_more.py": "BAD = 1\n"})
+        .pypi("older", "1.0", ["left<1.0.2"])
+        .pypi("source", "1.0", sdist_only=True)
+        .pypi("source", "1.1", sdist_only=True)
+        .pypi("odd", "1.0", files={"odd.py": "BAD = 1\n"})
+        .pypi("mypy", "2.0.0", files={"mypy/__main__.py": MYPY, "mypy/__init__.py": ""})
+    )
+    with serve(universe) as registry:
+        yield registry
+
+
+@pytest.fixture(autouse=True)
+def _sandbox() -> None:
+    needs_sandbox()
+
+
+def judged(
+    place: Path,
+    registry: Registry,
+    files: Mapping[str, str],
+    changes: Mapping[str, str | None],
+    gate: str,
+) -> GateVerdict:
+    """One gate's verdict on a dependency's fix."""
+    found = next(one for one in build_gates() if one.name == gate)
+    with patched(place, files, changes, about=advisory("left", "PyPI")) as case:
+        clients = SubprocessClients(os.environ | registry.environ)
+        return found.judge(case.with_(clients=clients).context)
+
+
+@pytest.mark.parametrize(
+    ("line", "now", "is_had"),
+    [
+        # requirements/dev.txt comes first with left 1.0.0: no other could be had beside it before.
+        pytest.param("left==1.0.1\n", "left==1.0.2\n", True, id="as before"),
+        pytest.param("left==1.0.1\n", "left==9.9\n", False, id="no such release"),
+        pytest.param("left==1.0.1\nolder\n", "left==1.0.2\nolder\n", False, id="its own file"),
+        pytest.param("mypy\n", "mypy\nleft==1.0.2\n", False, id="nothing before"),
+        pytest.param("source==1.0\n", "source==1.1\n", True, id="no wheel before either"),
+        pytest.param("source==1.0\n", "source==9.9\n", False, id="no wheel, then no release"),
+    ],
+)
+def test_a_moved_line_that_could_not_be_had_before_is_judged_by_its_own_file(
+    tmp_path: Path, registry: Registry, line: str, now: str, is_had: bool
+) -> None:
+    files = {"requirements/dev.txt": "left==1.0.0\n", "requirements/tests.txt": line}
+    verdict = judged(tmp_path, registry, files, {"requirements/tests.txt": now}, "resolves")
+    kind = None if is_had else FailureKind.RESOLUTION_FAILED
+    assert verdict.failure_kind is kind, verdict.log
+    assert ("so it is at the base commit" in verdict.detail) is is_had
+
+
+def test_a_line_that_is_not_moved_and_can_no_longer_be_had_is_the_patchs(
+    tmp_path: Path, registry: Registry
+) -> None:
+    """Though the moved one could not be had before."""
+    files = {"requirements.txt": "source\nleft==1.0.1\n", "requirements-dev.txt": "older\n"}
+    change = {"requirements.txt": "source\nleft==1.0.2\n"}
+    verdict = judged(tmp_path, registry, files, change, "resolves")
+    assert verdict.failure_kind is FailureKind.RESOLUTION_FAILED
+    assert "older" in verdict.log
+
+
+@pytest.mark.parametrize(
+    ("fixed", "new"), [("1.0.1", ""), ("1.0.2", "left_more.py:1: error: BAD  [syntax]")]
+)
+def test_a_complaint_of_what_lies_in_the_environment_is_the_same_in_both(
+    tmp_path: Path, registry: Registry, fixed: str, new: str
+) -> None:
+    lines = "mypy\nodd\nleft=={}\n"
+    files = {"pyproject.toml": TYPED, "requirements.txt": lines.format("1.0.0")}
+    change = {"requirements.txt": lines.format(fixed)}
+    verdict = judged(tmp_path, registry, files, change, "typecheck")
+    assert (verdict.failure_kind is FailureKind.BUILD_FAILED) is bool(new), verdict.log
+    assert verdict.log.endswith(new)
+    assert verdict.status is not GateStatus.PASSED  # the checker stopped at it
+    assert str(tmp_path) not in verdict.log
+
+
+PROGRAM = {
+    "pyproject.toml": '[project]\nname = "app"\nversion = "1"\n'
+    '[project.scripts]\npython = "app:cli"\ntool = "app.cli:Tool.run"\n',  # no script covers Python
+    "app/__init__.py": "cli = 'no module'\n",
+    "app/cli.py": "import sys\nclass Tool:\n"
+    "    @classmethod\n    def run(cls): return sys.argv[1] != 'a b'\n",
+    "tests/test_tool.py": "import subprocess, unittest\n"
+    "class Tool(unittest.TestCase):\n"
+    "    def test_it(self): subprocess.run(['tool', 'a b'], check=True)\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "passes"), [("not sys.argv[1:]", True), ("sys.argv[1] != 'a'", False)]
+)
+def test_a_projects_own_programs_are_there_for_its_tests(
+    tmp_path: Path, registry: Registry, said: str, passes: bool
+) -> None:
+    change = {"app/cli.py": PROGRAM["app/cli.py"].replace("sys.argv[1] != 'a b'", said)}
+    verdict = judged(tmp_path, registry, PROGRAM, change, "tests")
+    assert verdict.failure_kind is (None if passes else FailureKind.TESTS_FAILED), verdict.log
+    assert (verdict.detail == "1 test(s) pass") is passes
+
+
+@pytest.mark.parametrize(
+    ("fixed", "told"),
+    [
+        pytest.param("1.0.1", "could not be judged: mypy", id="a release came in between"),
+        pytest.param("1.0.2", "mypy fails", id="the patch brings another release in"),
+    ],
+)
+def test_a_release_that_the_patch_does_not_move_fails_no_patch(
+    tmp_path: Path, fixed: str, told: str
+) -> None:
+    universe = (
+        Universe()
+        .pypi("left", "1.0.0", ["odd<1.1"])
+        .pypi("left", "1.0.1")
+        .pypi("left", "1.0.2", ["odd>=1.1"])
+        .pypi("odd", "1.0", files={"odd.py": ""})
+        .pypi("mypy", "2.0.0", files={"mypy/__main__.py": MYPY, "mypy/__init__.py": ""})
+        .pypi("alone", "1.0", files={"alone.py": ""})
+    )
+    lines = "mypy\nalone\nleft=={}\n"
+    files = {"pyproject.toml": TYPED, "requirements.txt": lines.format("1.0.0")}
+    change = {"requirements.txt": lines.format(fixed)}
+    about = advisory("left", "PyPI")
+    with serve(universe) as registry, patched(tmp_path, files, change, about=about) as case:
+        before = case.with_(clients=SubprocessClients(os.environ | registry.environ)).context
+        Environment(before, before.repo, ".").install()
+        bad = "alone" if fixed == "1.0.1" else "odd"
+        universe.pypi(bad, "1.1", files={f"{bad}.py": "BAD = 1\n"})
+        # uv asks for a package again only after minutes.
+        fresh = {"UV_CACHE_DIR": str(tmp_path / "uv")}
+        later = case.with_(clients=SubprocessClients(os.environ | registry.environ | fresh)).context
+        gate = next(one for one in build_gates() if one.name == "typecheck")
+        verdict = gate.judge(later)
+    assert verdict.detail.startswith(told), verdict.detail
+    assert (verdict.status is GateStatus.SKIPPED) is (bad == "alone")
+    assert ("alone (1.1, there 1.0)" in verdict.detail) is (bad == "alone")
+
+
+def test_the_next_day_a_set_is_made_again_and_what_is_the_same_is_no_other_run(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ran at the base commit is kept by what it ran on."""
+    files, about = {"requirements.txt": "left==1.0.0\n"}, advisory("left", "PyPI")
+    with patched(tmp_path, files, {"x": "1"}, about=about) as case:
+        clients = SubprocessClients(os.environ | registry.environ)
+        context = case.with_(clients=clients).context
+        first = Environment(context, context.repo, ".")
+        ran_on = first.contents()
+        monkeypatch.setattr(environment, "today", lambda: "2001-01-01")
+        second = Environment(context, context.repo, ".")
+        assert second.contents() == ran_on
+        assert second.place != first.place
