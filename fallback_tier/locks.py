@@ -1,7 +1,6 @@
 """Locks that end with their process, however it ends (flock(2)). The name may be removed while held."""
 
 import fcntl
-import math
 import os
 import time
 from collections.abc import Callable
@@ -13,6 +12,9 @@ from fallback_tier.errors import ToolFailedError
 #: A lock that nobody has for longer than this is not worth a word.
 _SAID_AFTER_S = 0.1
 
+#: What is done under a lock takes seconds; to remove a large tree that a dead run left, minutes.
+MAX_HELD_S = 600.0
+
 #: flock(2) itself knows no time limit.
 _POLL_S = 0.02
 
@@ -22,7 +24,7 @@ def hold(
     *,
     shared: bool = False,
     waiting: Callable[[], None] = lambda: None,
-    limit_s: float = math.inf,
+    limit_s: float = MAX_HELD_S,
 ) -> BinaryIO:
     """Wait for the lock; closing the file lets go. ``waiting`` is called once, where it takes its time.
 

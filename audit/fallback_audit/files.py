@@ -1,12 +1,20 @@
 """Private files that survive a crash: the few system calls that both stores share."""
 
 import errno
+import fcntl
 import os
 import stat
+import time
 from pathlib import Path
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
+
+#: Whoever holds one of our locks longer than this hangs, or was stopped: what it does takes milliseconds.
+LOCK_TIMEOUT_S = 30.0
+
+#: flock(2) itself knows no time limit.
+_LOCK_POLL_S = 0.01
 
 
 def make_private_directory(path: Path) -> None:
@@ -43,6 +51,20 @@ def read_regular(path: Path, limit: int) -> bytes:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
         return file.read(limit)
+
+
+def lock(descriptor: int, operation: int, timeout_s: float = LOCK_TIMEOUT_S) -> None:
+    """flock(2) with ``operation`` (LOCK_SH or LOCK_EX), waited for. Raises TimeoutError."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    errno.ETIMEDOUT, "another process holds its lock (`fuser` tells which)"
+                ) from None
+        time.sleep(_LOCK_POLL_S)
 
 
 def sync_directory(path: Path) -> None:

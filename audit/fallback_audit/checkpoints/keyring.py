@@ -24,7 +24,13 @@ from typing import NamedTuple, TypeVar
 
 from fallback_audit.checkpoints.note import Signer, Verifier
 from fallback_audit.errors import KeyringError
-from fallback_audit.files import FILE_MODE, make_private_directory, sync_directory, write_whole
+from fallback_audit.files import (
+    FILE_MODE,
+    lock,
+    make_private_directory,
+    sync_directory,
+    write_whole,
+)
 
 SIGNING, PREVIOUS, NEXT = "signing.skey", "previous.skey", "next.skey"
 TRUSTED, RETIRED = ".vkey", ".retired.vkey"
@@ -226,11 +232,14 @@ def _finish_interrupted(folder: Path, signing: Signer) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time changes the keys. The system lets go of the lock when it ends."""
+    """One process at a time changes the keys. The system lets go of the lock when it ends.
+
+    Raises OSError (TimeoutError: another process holds it).
+    """
     make_private_directory(folder)
     descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

@@ -16,7 +16,6 @@ only a copy elsewhere tells (a folder on another disk; ``audit prove --from``).
 import fcntl
 import json
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,11 +33,14 @@ from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import MAX_NOTE_BYTES, Verifier
 from fallback_audit.checkpoints.shards import file_of, largest_in, sizes_in
 from fallback_audit.errors import AuditIntegrityError, CheckpointError
-from fallback_audit.files import FILE_MODE, make_private_directory, read_regular, write_whole
-
-#: How long a writer waits for another one's checkpoint: two syncs, unless that process is stuck.
-LOCK_TIMEOUT_S = 30.0
-_LOCK_POLL_S = 0.01
+from fallback_audit.files import (
+    FILE_MODE,
+    LOCK_TIMEOUT_S,
+    lock,
+    make_private_directory,
+    read_regular,
+    write_whole,
+)
 
 _OVERSLEPT = (
     "If this log made no checkpoint while a rotation overlapped: rename ID.retired.vkey to ID.vkey, run "
@@ -221,7 +223,8 @@ class CheckpointLog:
                 self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE
             )
         try:
-            self._wait(descriptor, time.monotonic() + timeout_s)
+            with self.explained():
+                lock(descriptor, fcntl.LOCK_EX, timeout_s)
             yield
         finally:
             os.close(descriptor)
@@ -231,25 +234,16 @@ class CheckpointLog:
         """System errors as CheckpointError."""
         try:
             yield
+        except TimeoutError as error:
+            raise CheckpointError(
+                f"Checkpoints in {self.folder}: another process holds the lock.",
+                next_step="Wait for it to end, or find it with `fuser` on the file .lock there.",
+            ) from error
         except OSError as error:
             raise CheckpointError(
                 f"Checkpoints in {error.filename or self.folder}: {error.strerror or error}.",
                 next_step="Check the folder's owner and mode, and the space on its disk.",
             ) from error
-
-    def _wait(self, descriptor: int, deadline: float) -> None:
-        while True:
-            with self.explained():
-                try:
-                    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    pass
-            if time.monotonic() > deadline:
-                raise CheckpointError(
-                    f"Checkpoints in {self.folder}: another process holds the lock.",
-                    next_step="Wait for it to end, or find it with `fuser` on the file .lock there.",
-                )
-            time.sleep(_LOCK_POLL_S)
 
     def _named(self, size: int) -> Previous:
         return named_by(size, self._read(self.path(size)))

@@ -20,7 +20,7 @@ from fallback_audit.errors import EvidenceError, UnreadEvidenceError
 from fallback_audit.event_types import Digest
 from fallback_audit.evidence.cipher import OVERHEAD_BYTES, decrypt, encrypt, is_encrypted
 from fallback_audit.evidence.keys import KeySource
-from fallback_audit.files import make_private_directory, sync_directory
+from fallback_audit.files import lock, make_private_directory, sync_directory
 
 #: One piece of evidence. Twice the largest patch we make (8 MiB); logs are cut before.
 MAX_EVIDENCE_BYTES = 16 * 1024 * 1024
@@ -191,7 +191,7 @@ class FileEvidenceStore:
         """Of the directory itself: a file for it would be one more thing to explain."""
         descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, operation)
+            lock(descriptor, operation)
             yield
         finally:
             os.close(descriptor)

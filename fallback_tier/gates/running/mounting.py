@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
+from fallback_audit.files import lock
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import Sandbox
 from fallback_tier.folders import remove_tree
@@ -16,20 +17,29 @@ from fallback_tier.tree import Tree
 #: One trivial command over three empty layers; a minute means that it hangs.
 _PROBE_TIMEOUT_S = 60.0
 
+#: The longest that a command may take (``configured.MAX_TIMEOUT_S``), and its end.
+_MAX_WAIT_S = 3_660.0
+
 
 @contextmanager
 def mounting(tree: Tree) -> Iterator[None]:
     """Wait until nobody else has mounted the tree's upper layer, and keep others out.
 
     Two mounts of one upper layer succeed, and what they then show is undefined (overlayfs.rst, "Sharing
-    and copying layers").
+    and copying layers"). Raises SandboxError: the other one takes longer than any command may.
     """
     if tree.work is None:  # a plain folder is bound as often as one likes
         yield
         return
     descriptor = os.open(tree.work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            lock(descriptor, fcntl.LOCK_EX, _MAX_WAIT_S)
+        except TimeoutError as error:
+            raise SandboxError(
+                f"Another command has held {tree.root} for {_MAX_WAIT_S / 60:.0f} minutes.",
+                next_step=f"See what it does (`fuser {tree.work}`), and end it if it hangs.",
+            ) from error
         yield
     finally:
         os.close(descriptor)
