@@ -12,14 +12,19 @@ files that the request names.
 import atexit
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
+
+#: Above a command's own limit: for the server's imports, and its waiting for a processor.
+_STARTING_S = 60.0
 
 #: What nearly every command imports.
 _PRELOADED = (
@@ -55,6 +60,10 @@ def run_forked(
         server = _server()
         server.stdin.write(json.dumps(request) + "\n")  # type: ignore[union-attr]
         server.stdin.flush()  # type: ignore[union-attr]
+        if not select.select([server.stdout], [], [], timeout_s + _STARTING_S)[0]:
+            server.kill()
+            _server.cache_clear()  # the next command has a new one
+            raise TimeoutError(f"The server of forks hangs: it says nothing of {arguments}.")
         answer = json.loads(server.stdout.readline())  # type: ignore[union-attr]
         if answer["code"] is None:
             raise subprocess.TimeoutExpired(arguments, timeout_s)
@@ -131,7 +140,9 @@ def _wait(child: int, timeout_s: float) -> int | None:
 
     def kill() -> None:
         late.set()
-        os.killpg(child, signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)  # it has no group of its own before its first line
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
 
     timer = threading.Timer(timeout_s, kill)
     timer.daemon = True

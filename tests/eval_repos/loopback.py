@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.recipes_bench.versions import affecting
+from tests.waiting import joined
 
 _BULK = "/-/npm/v1/security/advisories/bulk"
 _OSV = "/v1/query"
@@ -36,7 +37,7 @@ def serve_advisories(records: Sequence[Record], npm: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
-        thread.join()
+        joined(thread)
         server.server_close()
 
 

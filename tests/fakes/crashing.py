@@ -12,6 +12,7 @@ from typing import NamedTuple
 from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.ports import AppendGuard, Record, StoredEvent
 from fallback_audit.stores.sqlite import SqliteAuditStore
+from tests.waiting import exit_code
 
 
 class Kill(NamedTuple):
@@ -71,8 +72,6 @@ def in_child(work: Callable[[], int], output: Path) -> int | None:
         finally:
             sys.stderr.flush()
             os._exit(code)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return None
-    return os.WEXITSTATUS(status)
+    code = exit_code(child)
+    assert code >= 0 or code == -signal.SIGKILL
+    return code if code >= 0 else None

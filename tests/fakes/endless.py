@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from tests.waiting import joined
+
 #: Between two drips, in seconds.
 _DRIP_S: Final = 0.01
 
@@ -58,9 +60,7 @@ def serving(head: bytes, forever: bytes = b"", *, drip: bool = False) -> Iterato
         finally:
             told.closing.set()
             socket.create_connection(("127.0.0.1", port)).close()
-            accepting.join()
-            for answer in answers:
-                answer.join()
+            joined(accepting, *answers)
 
 
 def _answer(

@@ -6,6 +6,7 @@ cuts the connection. ``Server.left`` is set as soon as a client closed its conne
 """
 
 import json
+import select
 import socket
 import struct
 import threading
@@ -15,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
+
+from tests.waiting import joined
 
 #: What a test waits at most for an event here, in seconds: longer is a bug, not a slow machine.
 PATIENCE_S: Final = 30.0
@@ -117,6 +120,8 @@ class _GoneError(Exception):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    #: Of each read and write: a client that neither reads on nor closes must not keep the test from ending.
+    timeout = PATIENCE_S
     told: Server
 
     def do_POST(self) -> None:
@@ -161,14 +166,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Raises _GoneError where the client has closed its end (or the test is, or should be, over)."""
         if self.told.closing.is_set() or time.monotonic() > self.told.patience_ends:
             raise _GoneError
-        self.connection.setblocking(False)
-        try:
-            if not self.connection.recv(1, socket.MSG_PEEK):
-                raise _GoneError
-        except BlockingIOError:
-            pass
-        finally:
-            self.connection.setblocking(True)
+        readable, _, _ = select.select([self.connection], [], [], 0)
+        if readable and not self.connection.recv(1, socket.MSG_PEEK):
+            raise _GoneError
 
     def _reset(self) -> None:
         linger = struct.pack("ii", 1, 0)
@@ -199,7 +199,7 @@ def messages_server() -> Iterator[Server]:
     finally:
         told.closing.set()
         listener.shutdown()
-        thread.join()
+        joined(thread)
         listener.server_close()
 
 

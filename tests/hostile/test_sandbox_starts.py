@@ -20,6 +20,7 @@ from fallback_tier.gates.running.cgroups import find_hierarchies
 from fallback_tier.gates.running.launching import MAX_OUTPUT_BYTES
 from fallback_tier.gates.running.sandbox import BubblewrapSandbox
 from tests.integration.gate_setup import needs_sandbox
+from tests.waiting import PATIENCE_S, exit_code
 
 pytestmark = pytest.mark.sandbox
 
@@ -137,13 +138,15 @@ def launcher_killed(campaign: Campaign) -> None:
     launcher = os.fork()
     if launcher == 0:
         command = ["sh", "-c", f"touch up; sleep {campaign.mark}"]
-        campaign.sandbox.run(command, worktree=campaign.tree, timeout_s=_LONG_S)
-        os._exit(0)
+        try:
+            campaign.sandbox.run(command, worktree=campaign.tree, timeout_s=_LONG_S)
+        finally:
+            os._exit(0)  # whatever happens: it must not go on as a second test run
     until = time.monotonic() + _LONG_S
     while not up.exists() and time.monotonic() < until:
         time.sleep(0.005)
     os.kill(launcher, signal.SIGKILL)
-    os.waitpid(launcher, 0)
+    exit_code(launcher)
     up.unlink()
 
 
@@ -202,7 +205,9 @@ def test_what_is_left_would_be_seen(tmp_path: Path) -> None:
     descriptor = os.open(place, os.O_RDONLY)
     try:
         # A spawned process is there a little before its command line is (execve(2) in two steps).
+        until = time.monotonic() + PATIENCE_S
         while not Path(f"/proc/{child}/cmdline").read_bytes():
+            assert time.monotonic() < until, "it was not started"
             time.sleep(0.01)
         after = campaign.left()
         seen = {what for what in before if after[what] - before[what]}
@@ -210,7 +215,7 @@ def test_what_is_left_would_be_seen(tmp_path: Path) -> None:
     finally:
         os.close(descriptor)
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        exit_code(child)
         place.rmdir()
 
 

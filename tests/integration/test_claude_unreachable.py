@@ -12,6 +12,7 @@ from fallback_audit.vocabulary import ModelFailureKind as Kind
 from fallback_plugins.claude.model import ClaudeModel
 from fallback_tier.errors import ModelError
 from tests.fakes.asking import REQUEST, hear
+from tests.waiting import PATIENCE_S, joined
 
 KEY = "gateway-key-0123456789abcdef"
 
@@ -72,16 +73,18 @@ def test_a_server_that_goes_away_before_it_answers_broke_off(
 ) -> None:
     def serve() -> None:
         connection = listener.accept()[0]
-        while not connection.recv(65_536).endswith(b"}"):
+        connection.settimeout(PATIENCE_S)
+        while (heard := connection.recv(65_536)) and not heard.endswith(b"}"):
             pass
         option = struct.pack("ii", linger, 0)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)
         connection.close()
 
-    thread = threading.Thread(target=serve)
+    listener.settimeout(PATIENCE_S)
+    thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     error = failure(listener.getsockname()[1])
-    thread.join()
+    joined(thread)
     assert error.failure is Kind.BROKEN_STREAM
     assert error.failure.may_be_billed
 

@@ -27,6 +27,7 @@ from fallback_tier.tree import Tree
 from tests.fakes.repository import write
 from tests.integration.gate_setup import diff_of, needs_sandbox, repository
 from tests.unit.gates.trees import listing, snapshot
+from tests.waiting import exit_code, joined
 
 pytestmark = pytest.mark.sandbox
 
@@ -165,11 +166,12 @@ def test_one_upper_layer_is_never_mounted_twice_at_once(
 ) -> None:
     done: list[CommandResult] = []
     with mounting(worktree.tree):
-        other = threading.Thread(target=lambda: done.append(sh(sandbox, worktree.tree, "true")))
+        work = lambda: done.append(sh(sandbox, worktree.tree, "true"))  # noqa: E731
+        other = threading.Thread(target=work, daemon=True)
         other.start()
         time.sleep(0.5)
         assert done == []
-    other.join(60)
+    joined(other)
     assert done[0].ok
 
 
@@ -217,7 +219,7 @@ def test_it_all_works_without_privileges() -> None:
         child = os.fork()
         if child == 0:
             _end(lambda: _as_nobody(repo, diff, place, bwrap))
-        assert os.waitpid(child, 0)[1] == 0
+        assert exit_code(child) == 0
 
 
 def _end(work: Callable[[], None]) -> NoReturn:
@@ -229,8 +231,9 @@ def _end(work: Callable[[], None]) -> NoReturn:
         os.setresuid(65534, 65534, 65534)
         work()
         code = 0
-    finally:
+    except BaseException:  # noqa: BLE001 (the parent's assertion tells)
         traceback.print_exc()
+    finally:
         os._exit(code)
 
 

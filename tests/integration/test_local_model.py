@@ -23,6 +23,7 @@ from fallback_tier.ports import Message, ModelRequest
 from fallback_tier.repo import Settings, Strategy
 from fallback_tier.wiring import Configuration
 from fallback_tier.wiring.models import build_author, build_judge
+from tests.waiting import PATIENCE_S, next_line
 
 FAKE = Path(__file__).parents[1] / "fakes" / "llama_server.py"
 #: Longest wait for a process to end; a healthy one takes milliseconds.
@@ -94,10 +95,10 @@ def test_a_killed_run_leaves_no_server(model: Path, server: Path) -> None:
     )
     run = subprocess.Popen([sys.executable, "-c", script, str(model)], stdout=subprocess.PIPE)
     assert run.stdout is not None
-    assert run.stdout.readline() == b"up\n"
+    assert next_line(run) == b"up\n"
     assert server_runs(model)
     run.send_signal(signal.SIGKILL)
-    run.wait()
+    run.wait(PATIENCE_S)
     run.stdout.close()
     wait_until_gone(model)
 

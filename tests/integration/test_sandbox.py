@@ -10,10 +10,10 @@ import socket
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from fallback_tier.gates.running.confinement import MAX_TMPFS_BYTES
 from fallback_tier.gates.running.launching import MAX_OUTPUT_BYTES
 from fallback_tier.gates.running.sandbox import BubblewrapSandbox, UnsandboxedRunner
 from tests.integration.gate_setup import needs_sandbox
+from tests.waiting import at_once
 
 pytestmark = pytest.mark.sandbox
 
@@ -408,11 +409,7 @@ def test_threads_can_share_a_sandbox(sandbox: BubblewrapSandbox, worktree: Path)
         command = ["sh", "-c", f"echo {number}"]
         results.append(sandbox.run(command, worktree=worktree, timeout_s=60).output)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(partial(work, number) for number in range(6))
     assert sorted(results) == [f"{number}\n" for number in range(6)]
 
 

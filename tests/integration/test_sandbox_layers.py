@@ -28,6 +28,7 @@ from fallback_tier.gates.running.sandbox import (
     find_bwrap,
 )
 from tests.integration.gate_setup import needs_sandbox
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.sandbox
 
@@ -271,7 +272,7 @@ def test_what_can_not_join_is_not_started(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_a_killed_launcher_left_is_removed_and_nothing_else(hierarchy: Hierarchy) -> None:
     with subprocess.Popen(["true"]) as gone:
-        gone.wait()
+        gone.wait(PATIENCE_S)
     abandoned = hierarchy.folder / f"fallback-tier-{gone.pid}-{uuid.uuid4().hex[:8]}"
     in_use = hierarchy.folder / f"fallback-tier-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     abandoned.mkdir()

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from fallback_tier.outcome import SearchReplace
 from tests.fakes.messages_server import answer
+from tests.waiting import joined
 
 #: How a retry is told that it must declare what its edits reach for.
 _DECLARE = re.compile(r'"capabilities": (\[[^\]]*\])')
@@ -134,7 +135,7 @@ def serving(author: Author) -> Iterator[Server]:
         yield told
     finally:
         listener.shutdown()
-        thread.join()
+        joined(thread)
         listener.server_close()
 
 

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.waiting import PATIENCE_S
+
 #: Names the folder of another release's binaries, to run the tests with it.
 BINARIES = "POSTGRES_BINARIES"
 
@@ -76,7 +78,7 @@ def running(**options: str) -> Iterator[Server]:
         yield server
     finally:
         if keeper is not None:
-            keeper.communicate()  # closes its input
+            keeper.communicate(timeout=PATIENCE_S)  # closes its input
         shutil.rmtree(place, ignore_errors=True)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.postgres.server import Server, running
+from tests.waiting import next_line
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +32,7 @@ def test_a_killed_test_process_leaves_no_server(postgres_server: Server) -> None
         cwd=ROOT,
     ) as holder:
         assert holder.stdout is not None
-        place = Path(holder.stdout.readline().strip())
+        place = Path(next_line(holder).strip())
         (pid, *_) = (place / "data" / "postmaster.pid").read_text().split()
         os.kill(holder.pid, signal.SIGKILL)
     deadline = time.monotonic() + 30

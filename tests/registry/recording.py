@@ -38,6 +38,7 @@ from tests.registry.store import (
 )
 from tests.registry.universe import Universe
 from tests.registry.upstream import Upstream
+from tests.waiting import joined
 
 #: Nothing listens there (discard): a call that goes past the loopback registry ends at once.
 DEAD = "http://127.0.0.1:9"
@@ -218,7 +219,7 @@ def serve_recorded(
             yield recording
         finally:
             server.shutdown()
-            thread.join()
+            joined(thread)
             server.server_close()
 
 

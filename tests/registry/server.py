@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from packaging.utils import canonicalize_name
 
 from tests.registry.universe import PypiRelease, Universe
+from tests.waiting import joined
 
 _NPM_ABBREVIATED = "application/vnd.npm.install-v1+json"
 _SIMPLE_JSON = "application/vnd.pypi.simple.v1+json"
@@ -176,7 +177,7 @@ def serve(universe: Universe, *, pause_s: float = 0.0, token: str = "") -> Itera
             yield registry
         finally:
             server.shutdown()
-            thread.join()
+            joined(thread)
             server.server_close()
 
 

@@ -15,6 +15,7 @@ from fallback_plugins.installed import Installed, Level
 from fallback_plugins.store import InstalledStore
 from fallback_tier import entries, folders
 from fallback_tier.errors import ToolFailedError
+from tests.waiting import next_line
 
 IN_PART = Installed(Level.IN_PART, (("x==1", "no wheel"),))
 
@@ -176,7 +177,7 @@ def test_a_killed_run_leaves_no_half(store: InstalledStore, place: Path, make: M
     )
     assert run.stdout is not None
     with run, run.stdout:
-        assert run.stdout.readline() == "making\n"
+        assert next_line(run) == "making\n"
         assert len(names(place)) == 1, "what it makes has no entry's name"
         store.entry("kind-b", make)
         assert len(names(place)) == 2, "what a live run makes is left alone"

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.waiting import exit_code
+
 #: A child that says nothing for so long hangs.
 PATIENCE_S = 60.0
 
@@ -50,7 +52,7 @@ class Child:
         while piece := os.read(self._read, 1 << 16):
             self._said += piece
         os.close(self._read)
-        os.waitpid(self.pid, 0)
+        exit_code(self.pid)
         whole = self._said.decode().split("\n")[:-1]
         if failures := [line for line in whole if line.startswith(FAILED)]:
             raise AssertionError(f"a process failed by itself: {failures[0].removeprefix(FAILED)}")

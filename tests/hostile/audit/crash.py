@@ -73,7 +73,7 @@ def cycle(
     if victim == "the server" and server is not None:
         server.start_again()
     elif server is not None:
-        server.wait()
+        server.wait_until_it_answers()
     refused = [line for line in said if line.startswith("refused")]
     if refused and victim == "the writers":
         raise AssertionError(f"a writer was refused: {refused[0]}")

@@ -12,6 +12,7 @@ import psycopg
 
 from tests.hostile.audit.campaign import Skipped
 from tests.postgres import server as servers
+from tests.waiting import PATIENCE_S
 
 
 class Killable:
@@ -54,9 +55,9 @@ class Killable:
 
     def close(self) -> None:
         for keeper in self._keepers:
-            keeper.communicate()
+            keeper.communicate(timeout=PATIENCE_S)
 
-    def wait(self) -> None:
+    def wait_until_it_answers(self) -> None:
         """Until it answers again, after ``kill_a_backend``."""
         until = time.monotonic() + servers.START_TIMEOUT_S
         while True:

@@ -1,7 +1,6 @@
 """PostgreSQL goes away in the middle: what was recorded is known, or said to be unknown."""
 
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.postgres.proxy import Lose, Proxy, proxied
 from tests.postgres.server import Server
 from tests.unit.audit.conformance.backends import report
 from tests.unit.audit.trails import SCOPE
+from tests.waiting import at_once
 
 EVENT = SandboxDisabled(reason="a person said so")
 
@@ -107,13 +107,11 @@ def test_the_outcome_is_known_when_another_writer_went_on(
             pytest.fail("it was not recorded")
 
     store._guard = Rival()
-    rival = threading.Thread(target=lambda: append_elsewhere(postgres_url))
     ask_again = store._session.connection
 
     def after_the_rival() -> postgres_connection.Connection:
         if proxy.lose is Lose.NOTHING and store._session._connection.closed:
-            rival.start()
-            rival.join()
+            at_once([lambda: append_elsewhere(postgres_url)])
         return ask_again()
 
     store._session.connection = after_the_rival  # type: ignore[method-assign]

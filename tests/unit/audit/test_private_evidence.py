@@ -13,6 +13,7 @@ from fallback_audit.errors import EvidenceError, KeyringError
 from fallback_audit.evidence.cipher import MAGIC, OVERHEAD_BYTES, EvidenceKeyError
 from fallback_audit.evidence.keys import EvidenceKeys
 from fallback_audit.evidence.store import FileEvidenceStore
+from tests.waiting import PATIENCE_S, at_once
 
 SECRET = b"the prompt: a planted secret, sk-planted-0123456789"
 
@@ -86,14 +87,10 @@ def test_the_first_key_is_private_and_made_once(keys: Path) -> None:
     found = []
 
     def make() -> None:
-        barrier.wait()
+        barrier.wait(PATIENCE_S)
         found.append(EvidenceKeys(lambda: keys).current())
 
-    threads = [threading.Thread(target=make) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([make] * 8)
     assert len(set(found)) == 1
     assert [path.name for path in keys.iterdir()] == ["evidence-0001.key"]
     assert (keys / "evidence-0001.key").stat().st_mode & 0o777 == 0o600

@@ -1,9 +1,9 @@
 """What the keepers of a SQLite store may do, and nobody else: migration 2, redaction, sealing."""
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,7 @@ from fallback_audit.stores.sqlite_schema import MIGRATION_NAMES, applied_migrati
 from fallback_audit.stores.sqlite_snapshot import SqliteSnapshot
 from tests.unit.audit.tamper import behind_the_triggers, build, fixed_clock, report
 from tests.unit.audit.trails import SCOPE, digest, recipe_verified, verified_on_retry
+from tests.waiting import at_once
 
 RELEASED = Path(__file__).parents[2] / "fixtures" / "stores" / "migration_1.sql"
 EVENTS = len(verified_on_retry())
@@ -464,11 +465,7 @@ def test_a_batch_is_one_block_among_other_writers(path: Path, store: SqliteAudit
             for _ in range(5):
                 own.append_all([Record(scope, SandboxDisabled(reason=name))] * 4)
 
-    threads = [threading.Thread(target=append, args=(f"writer-{n}",)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(partial(append, f"writer-{n}") for n in range(4))
     written = [event.scope.fix_id for event in store.events(after=EVENTS)]
     assert len(written) == 80
     assert all(len(set(written[at : at + 4])) == 1 for at in range(0, 80, 4))

@@ -9,7 +9,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -28,6 +27,7 @@ from fallback_audit.verifying.verify import verify
 from tests.unit.audit import writer
 from tests.unit.audit.tamper import behind_the_triggers, build, fixed_clock, report
 from tests.unit.audit.trails import SCOPE, recipe_verified, replayed, verified_on_retry
+from tests.waiting import PATIENCE_S, at_once, next_line
 
 EVENT = SandboxDisabled(reason="a person said so")
 
@@ -164,9 +164,7 @@ def test_an_iterator_may_move_between_threads(store: SqliteAuditStore) -> None:
         store.append(SCOPE, event)
     events = store.events()
     seen = [next(events).seq]
-    thread = threading.Thread(target=lambda: seen.extend(event.seq for event in events))
-    thread.start()
-    thread.join()
+    at_once([lambda: seen.extend(event.seq for event in events)])
     assert seen == list(range(1, len(recipe_verified()) + 1))
 
 
@@ -175,11 +173,7 @@ def test_threads_may_share_a_store(store: SqliteAuditStore) -> None:
         for _ in range(20):
             store.append(SCOPE, EVENT)
 
-    threads = [threading.Thread(target=append) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([append] * 4)
     found = verify(store, checkpoints=None)
     assert found.events == 80
     assert found.integrity_problem_count == 0
@@ -224,11 +218,11 @@ def test_kill_9_loses_nothing_that_was_acknowledged(path: Path) -> None:
             writers.append(start_writer(path, "killed", 100_000))
         victim = writers[cycle]
         assert victim.stdout is not None
-        said = [victim.stdout.readline()]
+        said = [next_line(victim)]
         time.sleep(0.002 * (cycle % 7))
         os.kill(victim.pid, signal.SIGKILL)
         said += victim.stdout.readlines()
-        victim.wait()
+        victim.wait(PATIENCE_S)
         victim.stdout.close()
         for line in said:
             if line.endswith("\n"):

@@ -24,6 +24,7 @@ from fallback_tier.tree import RawChange
 from tests.fakes.repository import GIT_ENV, git, write
 from tests.integration.gate_setup import diff_of, repository, smuggle
 from tests.unit.gates.trees import listing, snapshot
+from tests.waiting import PATIENCE_S, exit_code, next_line
 
 FILES = {
     "app.py": "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n",
@@ -428,13 +429,13 @@ def hold(repo: RepoContext, layered: bool, tmp_path: Path) -> Iterator[Callable[
         process = subprocess.Popen([*program, *arguments], stdout=subprocess.PIPE, text=True)
         processes.append(process)
         assert process.stdout is not None
-        assert process.stdout.readline() == "there\n"
+        assert next_line(process) == "there\n"
         return process.pid
 
     yield start
     for process in processes:
         process.kill()
-        process.communicate()
+        process.communicate(timeout=PATIENCE_S)
 
 
 def test_the_next_start_removes_what_a_killed_run_left_and_nothing_else(
@@ -443,7 +444,7 @@ def test_the_next_start_removes_what_a_killed_run_left_and_nothing_else(
     places = tmp_path / "state" / "worktrees"
     hold("alive")
     os.kill(dead := hold("dead"), signal.SIGKILL)
-    os.waitpid(dead, 0)
+    exit_code(dead)
     write(places, {"of-an-old-version/tree/half": "x", "fix-1/tree/.git/config": "garbage"})
     assert {place.name for place in places.iterdir()} >= {"alive", "dead"}
     with opened(repo) as worktree:

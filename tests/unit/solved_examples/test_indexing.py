@@ -1,8 +1,6 @@
 """An index is incremental, survives a kill at any moment, and never mixes two models."""
 
-import os
 import random
-import resource
 import subprocess
 import sys
 import time
@@ -17,6 +15,7 @@ from fallback_plugins.solved_examples.schema import Meta, set_meta
 from tests.unit.solved_examples.builders import example, store_at
 from tests.unit.solved_examples.one_chunk import one_chunk_store
 from tests.unit.solved_examples.toy_embedder import ToyEmbedder
+from tests.waiting import PATIENCE_S, next_line
 
 np = pytest.importorskip("numpy", reason="the extra `embeddings` is not installed")
 
@@ -234,7 +233,7 @@ def start(store: ExampleStore, log: Path, batch: int = 5) -> "subprocess.Popen[s
         text=True,
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "building\n"
+    assert next_line(process) == "building\n"
     return process
 
 
@@ -248,7 +247,7 @@ def test_a_build_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         process = start(store, log, batch)
         time.sleep(moment.uniform(0.0, 0.15))
         process.kill()
-        process.communicate()
+        process.communicate(timeout=PATIENCE_S)
         kills += 1
     assert len(vectors_of(store)) < records, "the kills came too late to show anything"
     build(store, ToyEmbedder(log=log), batch=batch)
@@ -265,8 +264,26 @@ def test_a_second_builder_is_told_so(tmp_path: Path) -> None:
             build(store)
         assert "Wait" in caught.value.next_step
         assert found(store, "path") is not None  # readers need not wait
-        assert process.wait() == 0, process.stderr
+        assert process.wait(PATIENCE_S) == 0, process.stderr
     assert counts(build(store)) == (0, 200, 0)
+
+
+_FULL = """
+import resource, sys
+from pathlib import Path
+from fallback_plugins.solved_examples.indexing import build_index
+from fallback_plugins.solved_examples.interfaces import ExampleStoreError
+from tests.unit.solved_examples.one_chunk import one_chunk_store
+from tests.unit.solved_examples.toy_embedder import ToyEmbedder
+
+store, embedder = one_chunk_store(Path(sys.argv[1])), ToyEmbedder(dimension=2_048)
+limit = int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+try:
+    build_index(store, embedder, batch=300)
+except ExampleStoreError as error:
+    print(error.problem)
+"""
 
 
 def test_a_full_disk_leaves_what_was_indexed(tmp_path: Path) -> None:
@@ -277,14 +294,13 @@ def test_a_full_disk_leaves_what_was_indexed(tmp_path: Path) -> None:
     fill(store.path, 300, first=1_000)
     # The store itself still fits, the vectors (2.4 MB) do not.
     limit = store.path.stat().st_size + 500_000
-    child = os.fork()
-    if not child:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        try:
-            build(store, embedder, batch=300)
-        except ExampleStoreError as error:
-            os._exit(7 if "examples.db.vectors.1" in error.problem else 8)
-        os._exit(9)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    done = subprocess.run(
+        [sys.executable, "-c", _FULL, store.path, str(limit)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert "examples.db.vectors.1" in done.stdout, done
     assert vectors_of(store, embedder) == before
     assert counts(build(store, embedder, batch=300)) == (300, 10, 0)

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from fallback_plugins.solved_examples.listing import Selection, listing
 from fallback_plugins.solved_examples.manifest import manifest
 from fallback_tier.errors import InputError
 from tests.unit.solved_examples.builders import example, store_at
+from tests.waiting import PATIENCE_S, came
 
 
 @pytest.fixture
@@ -48,15 +50,17 @@ def test_who_waits_for_a_failed_maker_is_told_and_loses_nothing_silently(
     def fails() -> None:
         with store.writing(create=True):
             entered.set()
-            go.wait()
+            came(go)
             raise ZeroDivisionError
 
     with ThreadPoolExecutor(2) as pool:
         failing = pool.submit(fails)
-        entered.wait()
+        came(entered)
         waiting = pool.submit(store.ingest, [example()])
+        until = time.monotonic() + PATIENCE_S
         while not _has_open(store.path, times=2):
-            pass
+            assert time.monotonic() < until, "nobody waits for the one who makes the file"
+            assert not waiting.done(), "it did not wait for the one who makes the file"
         go.set()
         assert isinstance(failing.exception(), ZeroDivisionError)
         error = waiting.exception()

@@ -1,5 +1,3 @@
-import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 from fallback_plugins.solved_examples import vectors as module
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
 from fallback_plugins.solved_examples.vectors import VectorFile, Vectors
+from tests.waiting import PATIENCE_S
 
 np = pytest.importorskip("numpy", reason="the extra `embeddings` is not installed")
 
@@ -160,18 +159,32 @@ def test_a_large_file_does_not_stay_in_the_process(tmp_path: Path) -> None:
     assert grown_mib(2**20) < 30
 
 
+_FULL = f"""
+import resource, sys
+from pathlib import Path
+import numpy as np
+from fallback_plugins.solved_examples.interfaces import ExampleStoreError
+from fallback_plugins.solved_examples.vectors import VectorFile
+
+rows = np.frombuffer(sys.stdin.buffer.read(), dtype=np.float32).reshape(-1, 4)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
+try:
+    VectorFile(Path(sys.argv[1]), 4, "{MODEL}").write(100, rows)
+except ExampleStoreError as error:
+    print(error.problem)
+"""
+
+
 def test_a_full_disk_leaves_the_rows_before(tmp_path: Path) -> None:
     rows = matrix(300)
     file = VectorFile(tmp_path / "v", 4, MODEL)
     file.create()
     file.write(0, rows[:100])
-    child = os.fork()
-    if not child:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
-        try:
-            file.write(100, rows[100:])
-        except ExampleStoreError as error:
-            os._exit(7 if "can't be used" in error.problem else 8)
-        os._exit(9)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    done = subprocess.run(
+        [sys.executable, "-c", _FULL, file.path],
+        input=rows[100:].tobytes(),
+        capture_output=True,
+        timeout=PATIENCE_S,
+    )
+    assert b"can't be used" in done.stdout, done
     assert np.array_equal(file.open(100).rows, rows[:100])

@@ -1,7 +1,6 @@
 """What appending promises: order, all or nothing, links over stored bytes, the guard's say."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
@@ -15,6 +14,7 @@ from fallback_audit.ports import Record, Scope, StoredEvent, TrailReader
 from fallback_audit.upkeep_events import AppendFlagged
 from tests.unit.audit.conformance.backends import Backend, Store, report, report_of
 from tests.unit.audit.trails import SCOPE, recipe_verified, verified_on_retry
+from tests.waiting import at_once
 
 EVENT = SandboxDisabled(reason="a person said so")
 OTHER = Scope(fix_id="another", gate_transition_id="t")
@@ -105,11 +105,7 @@ def test_threads_may_share_a_store(store: Store) -> None:
         for _ in range(10):
             store.append(SCOPE, EVENT)
 
-    threads = [threading.Thread(target=append) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([append] * 4)
     found = report(store)
     assert (found.events, found.integrity_problem_count) == (40, 0)
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from tests.unit.audit.conformance.backends import Backend, report_of
+from tests.waiting import PATIENCE_S, next_line
 
 PROCESS = Path(__file__).with_name("process.py")
 
@@ -33,11 +34,11 @@ def test_kill_9_loses_nothing_that_was_acknowledged(backend: Backend) -> None:
     victims = [start(backend, "killed", 100_000) for _ in range(2)]
     for number, victim in enumerate(victims):
         assert victim.stdout is not None
-        said = [victim.stdout.readline()]
+        said = [next_line(victim)]
         time.sleep(0.003 * number)
         os.kill(victim.pid, signal.SIGKILL)
         said += victim.stdout.readlines()
-        victim.wait()
+        victim.wait(PATIENCE_S)
         victim.stdout.close()
         for line in said:
             if line.endswith("\n"):

@@ -1,6 +1,5 @@
 """What reading promises: pages, threads, kinds, since, headers; one moment for whoever verifies."""
 
-import threading
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +11,7 @@ from fallback_audit.events import SandboxDisabled
 from fallback_audit.ports import Record, Scope
 from tests.unit.audit.conformance.backends import Backend, Store
 from tests.unit.audit.trails import SCOPE, recipe_verified, verified_on_retry
+from tests.waiting import at_once
 
 PAGE_ROWS = 500  # of both
 EVENT = SandboxDisabled(reason="a person said so")
@@ -48,9 +48,7 @@ def test_an_iterator_may_move_between_threads(store: Store) -> None:
     events, headers = store.events(), store.headers()
     seen = [next(events).seq]
     next(headers)
-    thread = threading.Thread(target=lambda: seen.extend(event.seq for event in events))
-    thread.start()
-    thread.join()
+    at_once([lambda: seen.extend(event.seq for event in events)])
     assert seen == list(range(1, PAGE_ROWS + 3))
     assert sum(1 for _ in headers) == PAGE_ROWS + 1
 
