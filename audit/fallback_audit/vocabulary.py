@@ -18,6 +18,11 @@ class PromptShape(StrEnum):
     RETRY = "retry"
     NONE = "none"
 
+    @classmethod
+    def asked(cls, *, retry: bool) -> "PromptShape":
+        """An attempt's: a retry is a fresh context (ADR-0011)."""
+        return cls.RETRY if retry else cls.INITIAL
+
     @property
     def label(self) -> str:
         """What every reader (log, show, export, portal) prints."""

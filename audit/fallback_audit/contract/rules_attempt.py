@@ -52,7 +52,7 @@ def prompt_shapes_agree(trail: Trail) -> Iterator[Finding]:
     """Initial on a first attempt, retry on a retry, none where no model was asked or is to be."""
     again = trail.judges_again is not None
     for run in trail.runs:
-        shape = PromptShape.RETRY if run.is_retry else PromptShape.INITIAL
+        shape = PromptShape.asked(retry=run.is_retry)
         shape = PromptShape.NONE if again else shape
         asked = shape if run.asked else PromptShape.NONE
         for seq, event in run.any_of(
