@@ -10,6 +10,7 @@ from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.vocabulary import PromptShape, ProofLevel, RefusalReason, Tier
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import AttemptHistoryError, FallbackError
+from fallback_tier.history import next_attempt
 from fallback_tier.limits import (
     MAX_FAILURE_SUMMARY_BYTES,
     MAX_RETRIES,
@@ -26,7 +27,6 @@ from fallback_tier.outcome import (
     RecipeApplication,
     RecipeResult,
     RecipeSelection,
-    next_attempt,
 )
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.prompt.redact import excerpt

@@ -1,6 +1,5 @@
 """What goes into and comes out of one attempt: selections, plans, summaries, applications."""
 
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -212,10 +211,6 @@ plan_adapter: TypeAdapter[Plan] = TypeAdapter(Plan, config=_DEFERRED)
 # --- Attempts -------------------------------------------------------------------------------------
 
 
-#: The heading in a failure summary that turns from what failed to what the patch tried.
-TRIED_HEADING = "What the patch tried:"
-
-
 class AttemptSummary(Frozen):
     """A failed attempt, distilled, as the next attempt's fresh context.
 
@@ -234,11 +229,6 @@ class AttemptSummary(Frozen):
     evidence: tuple[Digest, ...] = ()
     used_few_shot_ref: tuple[str, ...] = ()
     contradicting_tests: tuple[str, ...] = ()
-
-
-def next_attempt(prior_attempts: Sequence[AttemptSummary]) -> int:
-    """The number of the attempt after these: 1 on a first one, then one more than the last one's."""
-    return prior_attempts[-1].attempt + 1 if prior_attempts else 1
 
 
 class CallUsage(Frozen):

@@ -256,8 +256,7 @@ TESTS_GATE, PROOF_GATE = "tests", "proof"
 #: Before schema version 7 a pass of any of these ended a fix as verified.
 PROVING_GATES = frozenset({"not_vulnerable", TESTS_GATE, PROOF_GATE})
 
-#: Gates whose pass shows the flaw gone, by whose code has it: the versions of one's own code are no
-#: evidence, and a passing suite only shows that nothing else broke.
+#: Gates whose pass shows the flaw gone, by whose code has it (ADR-0038).
 SHOWING_GATES = {
     AffectedCode.OWN: frozenset({PROOF_GATE}),
     AffectedCode.DEPENDENCY: frozenset({"not_vulnerable", PROOF_GATE}),

@@ -23,8 +23,9 @@ from fallback_tier.gates.distilling.diagnosis import (
     diagnose,
 )
 from fallback_tier.gates.distilling.failures import of_tests
+from fallback_tier.history import TRIED_HEADING
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
-from fallback_tier.outcome import TRIED_HEADING, Applied, AttemptSummary, Refused
+from fallback_tier.outcome import Applied, AttemptSummary, Refused
 
 _TESTS = "Failing tests:"
 _ASSERTIONS = "Assertions:"

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fallback_tier.advisory import Advisory
-from fallback_tier.outcome import TRIED_HEADING, AttemptSummary
+from fallback_tier.history import TRIED_HEADING
+from fallback_tier.outcome import AttemptSummary
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.prompt.context.files import MAX_SOURCE_BYTES, scannable
 from fallback_tier.prompt.context.named import (
