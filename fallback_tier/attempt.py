@@ -10,6 +10,7 @@ from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.vocabulary import PromptShape, ProofLevel, RefusalReason, Tier
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import AttemptHistoryError, FallbackError
+from fallback_tier.history import next_attempt
 from fallback_tier.limits import (
     MAX_FAILURE_SUMMARY_BYTES,
     MAX_RETRIES,
@@ -82,8 +83,8 @@ class Task:
 
     @property
     def number(self) -> int:
-        """1 on a first attempt, then one more than the last prior attempt's."""
-        return self.prior_attempts[-1].attempt + 1 if self.prior_attempts else 1
+        """See ``next_attempt``."""
+        return next_attempt(self.prior_attempts)
 
     @property
     def over_cap(self) -> bool:
@@ -115,7 +116,7 @@ class Task:
     @property
     def shape(self) -> PromptShape:
         """The shape that a prompt of this attempt has."""
-        return PromptShape.RETRY if self.is_retry else PromptShape.INITIAL
+        return PromptShape.asked(retry=self.is_retry)
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def _rejected(draft: Draft, problems: tuple[str, ...], task: Task) -> Invalid:
 
 
 def _repeated(proposal: Proposal, draft: Draft, task: Task) -> Invalid | None:
-    """A fresh context is no use if the same edits come of it (DESIGN §2); those that were only to be
+    """A fresh context is no use if the same edits come of it (ADR-0011); those that were only to be
     declared are other ones once they are."""
     digest = edit_digest(proposal.changes)
     declares = bool(proposal.plan and proposal.plan.capabilities)

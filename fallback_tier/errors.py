@@ -1,4 +1,4 @@
-"""The one exception tree.
+"""The one exception tree, complete: what other modules define is named with its module.
 
 ::
 
@@ -9,17 +9,36 @@
     │   │   └── WithdrawnError       there is nothing to fix
     │   ├── RepositoryError          not a git repository, dirty, no such path
     │   ├── AttemptHistoryError      prior attempts out of order, summary too long
-    │   └── ConfigurationError       a setting or an option that can't be
+    │   ├── ConfigurationError       a setting or an option that can't be
+    │   │   └── CassetteMismatch     a recording that was not asked for as it was made (demo.cassette)
+    │   ├── ProofError               a proof that can't show anything (gates.judges.proof_given)
+    │   ├── ArchiveError             an archive that can't be read, or must not be (solved_examples)
+    │   ├── NoExampleError           two releases of which no example can be made (solved_examples)
+    │   └── GoldenSetError           labelled questions that can't be used (fallback_eval)
     ├── ToolError                    a client we call (git, npm, uv) is missing or failed
     │   ├── ToolMissingError
     │   └── ToolFailedError          carries the client's own words
+    ├── StateFolderError             the state folder can't be written
     ├── PatchError
     │   ├── EditError                a search/replace edit that doesn't match exactly once
     │   ├── PatchSyntaxError         a diff that isn't strictly what we make
     │   └── PolicyError              a change outside the declared files or keys
     ├── RecipeError                  a recipe can't be applied; carries a RefusalReason
+    │   └── UvRefusedError           uv could not resolve; carries all that it said (pypi.resolver)
     ├── ModelError                   the model gave no answer (transport), never a gate failure
-    └── SandboxError                 no sandbox can be had, and none was waived
+    ├── SandboxError                 no sandbox can be had, and none was waived
+    ├── ExampleStoreError            the store of solved examples (solved_examples)
+    ├── EmbeddingError               the embedding model can't be used (solved_examples)
+    │   ├── ModelMissingError
+    │   ├── WrongModelError
+    │   └── ModelFailedError
+    ├── EvaluationError              an evaluation can't be run or believed (fallback_eval)
+    ├── Refusal                      control flow: a step ends an attempt without a patch (attempt)
+    └── OverBudget                   control flow: the next call would pass a cap (budget.meter)
+
+Caught where they are raised, so that nobody is told of them by that name: LenientJsonError and
+UnreadableError are ValueErrors (text that can't be read), AnswerTooLargeError is an OSError, as what a
+network library raises is. A name that begins with ``_`` is control flow inside one module.
 """
 
 from typing import TYPE_CHECKING, ClassVar
@@ -44,6 +63,7 @@ __all__ = [
     "RecipeError",
     "RepositoryError",
     "SandboxError",
+    "StateFolderError",
     "ToolError",
     "ToolFailedError",
     "ToolMissingError",

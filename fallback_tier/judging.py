@@ -1,4 +1,4 @@
-"""Support of a plan, asked of a judge: a model, best another one than the author's (DESIGN §6).
+"""Support of a plan, asked of a judge: a model, best another one than the author's (ADR-0022).
 
 Off, unreachable, over budget or unreadable: the plan is *not evaluated*, which is on record and is
 never turned into a verdict.
@@ -9,14 +9,14 @@ from collections.abc import Generator
 from fallback_audit.events import MAX_EXCERPT_CHARS, GroundingJudged, GroundingNotEvaluated
 from fallback_audit.ports import EvidenceStore
 from fallback_tier.answers.verdicts import read_graded
-from fallback_tier.attempt import Draft, Recorder, Task, TierEvent
+from fallback_tier.attempt import Draft, TierEvent
 from fallback_tier.budget.meter import OverBudget
-from fallback_tier.calling import Ask, Caller
+from fallback_tier.calling import Ask
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Claim, Judgement, claims_of, read_verdicts
+from fallback_tier.model_attempt import ModelAttempt
 from fallback_tier.outcome import Plan
 from fallback_tier.ports import LanguageModel, ModelAnswer, NonceSource
-from fallback_tier.prompt.builder import Prompt
 from fallback_tier.prompt.judge import JudgeContext, judge_request
 from fallback_tier.prompt.redact import excerpt
 
@@ -37,24 +37,20 @@ class Judge:
         self._secrets = secrets
 
     def judge(
-        self,
-        plan: Plan,
-        draft: Draft,
-        task: Task,
-        prompt: Prompt,
-        record: Recorder,
-        caller: Caller,
+        self, plan: Plan, draft: Draft, attempt: ModelAttempt
     ) -> Generator[TierEvent, None, Judgement | None]:
         """The judgement, on record; None where there is none, and the record says why."""
         claims = claims_of(plan)
-        verdict = yield from self._ask(plan, claims, draft, task, prompt, caller)
+        verdict = yield from self._ask(plan, claims, draft, attempt)
         if isinstance(verdict, str):
             reason = excerpt(verdict, MAX_EXCERPT_CHARS)
-            yield record(GroundingNotEvaluated(attempt=task.number, call=draft.call, reason=reason))
+            yield attempt.record(
+                GroundingNotEvaluated(attempt=attempt.task.number, call=draft.call, reason=reason)
+            )
             return None
-        yield record(
+        yield attempt.record(
             GroundingJudged(
-                attempt=task.number,
+                attempt=attempt.task.number,
                 call=draft.call,
                 supported=verdict.supported,
                 faithfulness_score=verdict.faithfulness_score,
@@ -71,14 +67,9 @@ class Judge:
         return verdict
 
     def _ask(
-        self,
-        plan: Plan,
-        claims: tuple[Claim, ...],
-        draft: Draft,
-        task: Task,
-        prompt: Prompt,
-        caller: Caller,
+        self, plan: Plan, claims: tuple[Claim, ...], draft: Draft, attempt: ModelAttempt
     ) -> Generator[TierEvent, None, Judgement | str]:
+        prompt = attempt.prompt
         context = JudgeContext(
             advisory=prompt.advisory,
             snippets=prompt.snippets,
@@ -90,13 +81,13 @@ class Judge:
             plan,
             claims,
             nonces=self._nonces,
-            max_output_tokens=task.repo.settings.max_output_tokens,
+            max_output_tokens=attempt.task.repo.settings.max_output_tokens,
             secrets=self._secrets,
         )
         if isinstance(request, str):
             return request
         try:
-            answered = yield from caller.ask(self._model, Ask(request, draft.example_ids))
+            answered = yield from attempt.caller.ask(self._model, Ask(request, draft.example_ids))
         except ModelError as error:
             return f"the judge gave no answer: {error}"
         except OverBudget as error:

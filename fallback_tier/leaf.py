@@ -1,6 +1,6 @@
 """The LLM tier: ask for a plan until one is valid, new and supported, within the call ceiling.
 
-Two checks with two consequences (DESIGN §6). *Validity* is ours: an invalid or repeated plan is asked
+Two checks with two consequences (ADR-0022). *Validity* is ours: an invalid or repeated plan is asked
 for again (ADR-0014) and never handed on. *Support* is a judge's: an unsupported plan is generated once
 more under the strict instruction, and if that doesn't mend it, handed on with a flag.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fallback_audit.events import GroundingNotEvaluated
 from fallback_audit.ports import EvidenceStore
-from fallback_audit.vocabulary import CallType, FailureKind, RefusalReason
+from fallback_audit.vocabulary import CallType, FailureKind
 from fallback_tier.answers.plan import plan_schema, read_plan
 from fallback_tier.attempt import (
     Draft,
@@ -37,10 +37,11 @@ from fallback_tier.leaf_ends import (
     is_too_much,
     more_code_shown,
     out_of_calls,
+    refused,
     stopped,
-    unanswered,
     unless_too_much,
 )
+from fallback_tier.model_attempt import ModelAttempt
 from fallback_tier.outcome import Refuse
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.ports import LanguageModel, ModelRequest
@@ -100,20 +101,17 @@ class LlmLeaf:
             keep_prompts=self._keep_prompts,
         )
         try:
-            proposal = yield from self._generate(task, examples, record, caller)
-        except OverBudget as over:
-            yield record(stopped(over, task))
-            raise Refusal(RefusalReason.BUDGET_EXHAUSTED, str(over), caller.usage) from over
-        except ModelError as error:
-            raise Refusal(unanswered(error), str(error), caller.usage) from error
-        except Refusal as refusal:
-            raise Refusal(refusal.reason, refusal.sentence, caller.usage) from refusal
+            attempt = ModelAttempt(task, self._prompt(task, examples), record, caller)
+            proposal = yield from self._generate(attempt, examples)
+        except (OverBudget, ModelError, Refusal) as error:
+            if isinstance(error, OverBudget):
+                yield record(stopped(error, task))
+            raise refused(error, caller.usage) from error
         return replace(proposal, usage=caller.usage)
 
     def _generate(
-        self, task: Task, examples: Sequence[FewShot], record: Recorder, caller: Caller
+        self, attempt: ModelAttempt, examples: Sequence[FewShot]
     ) -> Generator[TierEvent, None, Proposal]:
-        prompt = self._prompt(task, examples)
         conversation: Conversation | None = None
         ceiling = CallCeiling()
         invalid: Invalid | None = None
@@ -122,16 +120,17 @@ class LlmLeaf:
         while ceiling.take() is not None:
             strict = doubted is not None
             if conversation is None:
-                opened = yield from self._open(task, prompt, examples, record, caller, ceiling)
-                task, prompt, draft = opened
+                attempt, draft = yield from self._open(attempt, examples, ceiling)
             else:
-                again = self._ask(task, prompt, conversation, caller, strict=strict)
+                again = self._ask(attempt, conversation, strict=strict)
                 draft = yield from (again if declined is None else unless_too_much(again, declined))
             declined = None
+            task, prompt, record = attempt.task, attempt.prompt, attempt.record
             if isinstance(draft.plan, Refuse) and not strict and ceiling.left:
-                more = yield from self._more_code(draft, draft.plan, prompt, task, record)
+                more = yield from self._more_code(draft, draft.plan, attempt)
                 if more is not None:
-                    prompt, conversation, declined = more, more.opening, draft.plan
+                    attempt = replace(attempt, prompt=more)
+                    conversation, declined = more.opening, draft.plan
                     continue
             verdict = check(draft, prompt, task)
             # 1. Validity: asked again, never handed on.
@@ -144,7 +143,7 @@ class LlmLeaf:
                 )
                 continue
             # 2. Support: generated once more, then handed on with a flag.
-            judgement = yield from self._judged(draft, verdict, task, prompt, record, caller)
+            judgement = yield from self._judged(draft, verdict, attempt)
             if judgement is None and doubted is not None and _same_edits(verdict, doubted.proposal):
                 break  # Nobody looked anew: the doubt about these very edits stands.
             if judgement is None or judgement.supported:
@@ -155,7 +154,7 @@ class LlmLeaf:
             yield _discarded(draft, task, judgement.unsupported)
             conversation = self._prompts.regenerate(prompt, draft.text, judgement.unsupported)
         if doubted is not None:
-            return (yield from flagged(doubted, task, record))
+            return (yield from flagged(doubted, attempt.task, attempt.record))
         raise out_of_calls(invalid, ceiling.limit)
 
     def _prompt(self, task: Task, examples: Sequence[FewShot]) -> Prompt:
@@ -169,79 +168,68 @@ class LlmLeaf:
         )
 
     def _open(
-        self,
-        task: Task,
-        prompt: Prompt,
-        examples: Sequence[FewShot],
-        record: Recorder,
-        caller: Caller,
-        ceiling: CallCeiling,
-    ) -> Generator[TierEvent, None, tuple[Task, Prompt, Draft]]:
+        self, attempt: ModelAttempt, examples: Sequence[FewShot], ceiling: CallCeiling
+    ) -> Generator[TierEvent, None, tuple[ModelAttempt, Draft]]:
         """The first draft. Where prompt and answer are more than the model's window or a cap has room for,
         once more with less of the package's own code, and a shorter answer."""
         try:
-            return task, prompt, (yield from self._draft(task, prompt, examples, record, caller))
+            return attempt, (yield from self._draft(attempt, examples))
         except (OverBudget, ModelError) as error:
-            less = task.with_less
+            less = attempt.task.with_less
             if less is None or not is_too_much(error):
                 raise
-            small = self._prompt(less, examples)
-            if small.byte_count >= prompt.byte_count and not _has_shorter_answers(less, task):
+            small = replace(attempt, task=less, prompt=self._prompt(less, examples))
+            if small.prompt.byte_count >= attempt.prompt.byte_count and not _has_shorter_answers(
+                less, attempt.task
+            ):
                 raise
             if isinstance(error, ModelError):  # it was sent; what a cap holds back was not
                 ceiling.take()
-        return less, small, (yield from self._draft(less, small, examples, record, caller))
+        return small, (yield from self._draft(small, examples))
 
     def _more_code(
-        self, draft: Draft, plan: Refuse, prompt: Prompt, task: Task, record: Recorder
+        self, draft: Draft, plan: Refuse, attempt: ModelAttempt
     ) -> Generator[TierEvent, None, Prompt | None]:
         """Once an attempt, a model that declines is shown the code that it names (ADR-0044)."""
+        task, prompt = attempt.task, attempt.prompt
         more = self._prompts.with_more_code(
             prompt, plan.reason, task.repo, own_code=task.is_own_code
         )
         if more is not None:
-            yield record(more_code_shown(draft, more.snippets[len(prompt.snippets) :], task))
+            yield attempt.record(
+                more_code_shown(draft, more.snippets[len(prompt.snippets) :], task)
+            )
             yield _discarded(draft, task, ["It declined for want of code."])
         return more
 
     def _draft(
-        self,
-        task: Task,
-        prompt: Prompt,
-        examples: Sequence[FewShot],
-        record: Recorder,
-        caller: Caller,
+        self, attempt: ModelAttempt, examples: Sequence[FewShot]
     ) -> Generator[TierEvent, None, Draft]:
         """By one answer, or by self-RAG's beam; what follows on it is the same for every strategy."""
-        if self._self_rag is not None and task.repo.settings.strategy is Strategy.SELF_RAG:
-            return (yield from self._self_rag.draft(task, prompt, examples, record, caller))
-        return (yield from self._ask(task, prompt, prompt.opening, caller, strict=False))
+        strategy = attempt.task.repo.settings.strategy
+        if self._self_rag is not None and strategy is Strategy.SELF_RAG:
+            return (yield from self._self_rag.draft(attempt, examples))
+        return (yield from self._ask(attempt, attempt.prompt.opening, strict=False))
 
     def _ask(
-        self,
-        task: Task,
-        prompt: Prompt,
-        conversation: Conversation,
-        caller: Caller,
-        *,
-        strict: bool,
+        self, attempt: ModelAttempt, conversation: Conversation, *, strict: bool
     ) -> Generator[TierEvent, None, Draft]:
+        prompt, settings = attempt.prompt, attempt.task.repo.settings
         request = ModelRequest(
             call_type=CallType.AUTHOR,
             system=prompt.system,
             messages=conversation.messages,
-            max_output_tokens=task.repo.settings.max_output_tokens,
-            answer_schema=_schema(task),
+            max_output_tokens=settings.max_output_tokens,
+            answer_schema=_schema(attempt.task),
             nonces=conversation.nonces,
-            effort=task.repo.settings.effort,
+            effort=settings.effort,
         )
         ask = Ask(request, example_ids=prompt.example_ids, strict=strict)
-        answered = yield from caller.ask(self._author, ask)
+        answered = yield from attempt.caller.ask(self._author, ask)
         plan, problems = read_plan(answered.answer, prompt.answer_form)
-        text = answered.answer.text
         return Draft(
             call=answered.call,
-            text=text,
+            text=answered.answer.text,
             plan=plan,
             problems=problems,
             example_ids=prompt.example_ids,
@@ -249,22 +237,17 @@ class LlmLeaf:
         )
 
     def _judged(
-        self,
-        draft: Draft,
-        proposal: Proposal,
-        task: Task,
-        prompt: Prompt,
-        record: Recorder,
-        caller: Caller,
+        self, draft: Draft, proposal: Proposal, attempt: ModelAttempt
     ) -> Generator[TierEvent, None, Judgement | None]:
         """The judge's word on record, or the reason why there is none."""
         if self._judge is None:
-            yield record(
-                GroundingNotEvaluated(attempt=task.number, call=draft.call, reason=_NO_JUDGE)
+            number = attempt.task.number
+            yield attempt.record(
+                GroundingNotEvaluated(attempt=number, call=draft.call, reason=_NO_JUDGE)
             )
             return None
         assert proposal.plan is not None  # noqa: S101 (a model's proposal has its plan)
-        return (yield from self._judge.judge(proposal.plan, draft, task, prompt, record, caller))
+        return (yield from self._judge.judge(proposal.plan, draft, attempt))
 
 
 def _has_shorter_answers(less: Task, task: Task) -> bool:

@@ -15,7 +15,7 @@ from fallback_tier.budget.meter import OverBudget
 from fallback_tier.checks import Invalid, declining
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Judgement
-from fallback_tier.outcome import LowConfidence, Refuse
+from fallback_tier.outcome import CallUsage, LowConfidence, Refuse
 from fallback_tier.prompt.context import Snippet
 from fallback_tier.prompt.redact import excerpt
 
@@ -101,8 +101,12 @@ def is_too_much(error: OverBudget | ModelError) -> bool:
     return error.failure is ModelFailureKind.CONTEXT_TOO_LONG
 
 
-def unanswered(error: ModelError) -> RefusalReason:
-    """Why an attempt ends where no answer came."""
-    if error.failure is ModelFailureKind.CONTEXT_TOO_LONG:
-        return RefusalReason.CONTEXT_TOO_LONG
-    return RefusalReason.MODEL_UNAVAILABLE
+def refused(error: OverBudget | ModelError | Refusal, usage: tuple[CallUsage, ...]) -> Refusal:
+    """Why the attempt ends without a patch, with what its calls used."""
+    if isinstance(error, Refusal):
+        return Refusal(error.reason, error.sentence, usage)
+    if isinstance(error, OverBudget):
+        return Refusal(RefusalReason.BUDGET_EXHAUSTED, str(error), usage)
+    too_long = error.failure is ModelFailureKind.CONTEXT_TOO_LONG
+    reason = RefusalReason.CONTEXT_TOO_LONG if too_long else RefusalReason.MODEL_UNAVAILABLE
+    return Refusal(reason, str(error), usage)

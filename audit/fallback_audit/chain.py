@@ -2,7 +2,7 @@
 
 A link is two byte strings. The *header* names the event, its payload's digest and the leaf before
 it; the *leaf* is the header's digest. The *payload* is the event itself, stored apart, so that one
-can be redacted without breaking the chain (DESIGN §8). Verification hashes the stored bytes:
+can be redacted without breaking the chain (ADR-0007). Verification hashes the stored bytes:
 nothing is parsed and written again on the way.
 """
 

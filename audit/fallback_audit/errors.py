@@ -13,7 +13,8 @@
     │   ├── AuditIntegrityError    what is stored is not what was written
     │   │   └── NotAnExportError   a file is no export, or one of a newer format
     │   └── EvidenceError          an evidence file is missing, altered or too large
-    │       └── UnreadEvidenceError  the system could not read it: nothing is known about it
+    │       ├── UnreadEvidenceError  the system could not read it: nothing is known about it
+    │       └── EvidenceKeyError     its key can't be had (fallback_audit.evidence.cipher)
     └── (fallback_tier.errors)     the other branches
 """
 

@@ -18,6 +18,11 @@ class PromptShape(StrEnum):
     RETRY = "retry"
     NONE = "none"
 
+    @classmethod
+    def asked(cls, *, retry: bool) -> "PromptShape":
+        """An attempt's: a retry is a fresh context (ADR-0011)."""
+        return cls.RETRY if retry else cls.INITIAL
+
     @property
     def label(self) -> str:
         """What every reader (log, show, export, portal) prints."""
@@ -251,8 +256,7 @@ TESTS_GATE, PROOF_GATE = "tests", "proof"
 #: Before schema version 7 a pass of any of these ended a fix as verified.
 PROVING_GATES = frozenset({"not_vulnerable", TESTS_GATE, PROOF_GATE})
 
-#: Gates whose pass shows the flaw gone, by whose code has it: the versions of one's own code are no
-#: evidence, and a passing suite only shows that nothing else broke.
+#: Gates whose pass shows the flaw gone, by whose code has it (ADR-0038).
 SHOWING_GATES = {
     AffectedCode.OWN: frozenset({PROOF_GATE}),
     AffectedCode.DEPENDENCY: frozenset({"not_vulnerable", PROOF_GATE}),

@@ -24,7 +24,7 @@ from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 from fallback_tier.prompt.redact import redact_secrets
 
-#: Three identical failure signatures: a fourth attempt would learn nothing new (DESIGN §7).
+#: Three identical failure signatures: a fourth attempt would learn nothing new (ADR-0014).
 SAME_FAILURE_LIMIT = 3
 
 

@@ -7,6 +7,7 @@ from fallback_audit.events import BudgetReached, Digest, PatchProposed
 from fallback_audit.vocabulary import GateStatus, LadderStep
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import FixResult
+from fallback_tier.history import next_attempt
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeApplication, Refused
 
 #: The step that puts the patch on the worktree is itself a gate, always the first.
@@ -62,7 +63,7 @@ class FixState:
         """The number of the attempt in hand."""
         if self.recorded is not None:
             return self.recorded.application.attempt
-        return self.prior_attempts[-1].attempt + 1 if self.prior_attempts else 1
+        return next_attempt(self.prior_attempts)
 
     def gates_with(self, status: GateStatus) -> tuple[str, ...]:
         """Names of the gates that gave this verdict on the attempt in hand."""

@@ -1,4 +1,4 @@
-"""Support of a plan: which claims it makes, which of them the context carries (DESIGN §6)."""
+"""Support of a plan: which claims it makes, which of them the context carries (ADR-0022)."""
 
 from collections import Counter
 from collections.abc import Sequence

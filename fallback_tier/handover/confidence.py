@@ -1,6 +1,6 @@
 """How sure a reviewer may be of a verified fix: a rule over recorded facts.
 
-Only objective signals count (DESIGN §7): what gates saw, not what a model thinks of its own work. A
+Only objective signals count (ADR-0031): what gates saw, not what a model thinks of its own work. A
 judge's doubt lowers the level; nothing that a model says raises it.
 """
 

@@ -114,7 +114,7 @@ class PromptBuilder:
             system=system,
             user=user,
             nonce=variables["fence_code"],
-            shape=PromptShape.RETRY if prior_attempts else PromptShape.INITIAL,
+            shape=PromptShape.asked(retry=bool(prior_attempts)),
             advisory=advisory_text(advisory, plugin.name),
             snippets=snippets,
             examples=texts,

@@ -56,7 +56,7 @@ The answer:
 Answer my first message again: {one}, nothing else.
 """
 
-#: Never on a first generation: it makes a model refuse, and name less of what it knows (DESIGN §6).
+#: Never on a first generation: it makes a model refuse, and name less of what it knows (ADR-0022).
 STRICT_INSTRUCTION = """\
 A stricter rule holds now. Use only what the advisory, the snippets and the failure summary state, and \
 prefer their wording: no name, version, path or behaviour that does not stand there, neither in the \

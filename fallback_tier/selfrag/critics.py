@@ -58,7 +58,7 @@ def weighed(
     if not asks:
         return [Weighed(one) for one in found], ""
     try:
-        outcomes = yield from ground.caller.ask_all(ground.parts.critic, asks)
+        outcomes = yield from ground.attempt.caller.ask_all(ground.parts.critic, asks)
     except OverBudget as over:
         critiques: list[Critique | None] = [None] * len(asks)
         silent = f"the budget has no room for critiques: {over.problem}"

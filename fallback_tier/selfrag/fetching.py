@@ -36,13 +36,13 @@ class Fetching:
         for place, (path, answer) in enumerate(zip(frontier, answers, strict=True)):
             before = path.segments[-1].shots if path.segments else ()
             decision, reason = _decided(answer, before)
-            yield self._ground.record(
+            yield self._ground.attempt.record(
                 RetrieveDecided(
-                    attempt=self._ground.task.number,
+                    attempt=self._ground.attempt.task.number,
                     step=step,
                     path=place,
                     decision=decision,
-                    forced=self._ground.task.is_retry,
+                    forced=self._ground.attempt.task.is_retry,
                     reason=excerpt(reason, MAX_EXCERPT_CHARS),
                 )
             )
@@ -57,7 +57,7 @@ class Fetching:
     ) -> Generator[TierEvent, None, list[RetrieveAnswer | str]]:
         """A critic's decision a path, or why there is none. No call where only one answer is possible."""
         ground = self._ground
-        if ground.task.is_retry:
+        if ground.attempt.task.is_retry:
             return [RetrieveAnswer(retrieve=Retrieve.NO, reason=_FRESH_CONTEXT)] * len(frontier)
         if not ground.examples:
             # What is asked of the memory is the same at every step.
@@ -73,7 +73,7 @@ class Fetching:
             for path in frontier
         ]
         try:
-            outcomes = yield from ground.caller.ask_all(ground.parts.critic, asks)
+            outcomes = yield from ground.attempt.caller.ask_all(ground.parts.critic, asks)
         except OverBudget as over:
             return [f"the budget has no room for the question: {over.problem}"] * len(frontier)
         return [_read(outcome) for outcome in outcomes]
@@ -87,9 +87,9 @@ class Fetching:
         return (
             yield from retrieve(
                 ground.parts.retriever,
-                ground.task,
+                ground.attempt.task,
                 ground.parts.evidence,
-                ground.record,
+                ground.attempt.record,
                 beyond=frozenset(seen),
             )
         )

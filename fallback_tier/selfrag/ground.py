@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from fallback_audit.ports import EvidenceStore
 from fallback_tier.answers.segment import Segment
-from fallback_tier.attempt import Recorder, Task
 from fallback_tier.budget.meter import Meter
-from fallback_tier.calling import Caller
+from fallback_tier.model_attempt import ModelAttempt
 from fallback_tier.ports import LanguageModel, SolvedExampleRetriever
 from fallback_tier.prompt.self_rag import SelfRagPrompts, Situation
 from fallback_tier.retrieval import FewShot, example_text
@@ -28,15 +27,17 @@ class Parts:
 
 @dataclass(frozen=True)
 class Ground:
-    """One attempt: what is known of it, and where its events and calls go."""
+    """One attempt, and what is known of it."""
 
     parts: Parts
-    task: Task
-    snippet_ids: frozenset[str]
+    attempt: ModelAttempt
     examples: tuple[FewShot, ...]
     situation: Situation
-    record: Recorder
-    caller: Caller
+
+    @property
+    def snippet_ids(self) -> frozenset[str]:
+        """The snippets that a plan may cite."""
+        return frozenset(snippet.id for snippet in self.attempt.prompt.snippets)
 
 
 @dataclass(frozen=True)

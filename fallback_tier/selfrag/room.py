@@ -28,7 +28,7 @@ def shortage(step: Sequence[Try], asked: int, ground: Ground) -> OverBudget | st
     meter = ground.parts.meter
     if meter is None:
         return None
-    segment = "x" * (_BYTES_PER_TOKEN * ground.task.repo.settings.max_output_tokens)
+    segment = "x" * (_BYTES_PER_TOKEN * ground.attempt.task.repo.settings.max_output_tokens)
     needed = [
         charge
         for one in step
@@ -38,7 +38,7 @@ def shortage(step: Sequence[Try], asked: int, ground: Ground) -> OverBudget | st
         )
     ]
     try:
-        meter.check(ground.record.scope, _sum(needed))
+        meter.check(ground.attempt.record.scope, _sum(needed))
     except OverBudget as over:
         return over
     return None

@@ -10,12 +10,12 @@ from typing import Final
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, StrategyDegraded
 from fallback_audit.ports import EvidenceStore
-from fallback_tier.attempt import Draft, DraftDiscarded, Recorder, Task, TierEvent
+from fallback_tier.attempt import Draft, DraftDiscarded, TierEvent
 from fallback_tier.budget.meter import Meter, OverBudget
-from fallback_tier.calling import Answered, Caller
+from fallback_tier.calling import Answered
 from fallback_tier.errors import ModelError
+from fallback_tier.model_attempt import ModelAttempt
 from fallback_tier.ports import LanguageModel, SolvedExampleRetriever
-from fallback_tier.prompt.builder import Prompt
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.prompt.self_rag import SelfRagPrompts
 from fallback_tier.retrieval import FewShot
@@ -54,12 +54,7 @@ class SelfRag:
         self._parts = Parts(author, critic, prompts, retriever, evidence, meter)
 
     def draft(
-        self,
-        task: Task,
-        prompt: Prompt,
-        examples: Sequence[FewShot],
-        record: Recorder,
-        caller: Caller,
+        self, attempt: ModelAttempt, examples: Sequence[FewShot]
     ) -> Generator[TierEvent, None, Draft]:
         """The best plan of the search, or what was wrong with every candidate of the first step.
 
@@ -67,14 +62,12 @@ class SelfRag:
         candidate can be paid for, ModelError where no candidate of the first step was answered. Later
         on either ends the search, with what there is.
         """
+        task = attempt.task
         ground = Ground(
             parts=self._parts,
-            task=task,
-            snippet_ids=frozenset(snippet.id for snippet in prompt.snippets),
+            attempt=attempt,
             examples=() if task.is_retry else tuple(examples),
-            situation=self._parts.prompts.situation(prompt, own_code=task.is_own_code),
-            record=record,
-            caller=caller,
+            situation=self._parts.prompts.situation(attempt.prompt, own_code=task.is_own_code),
         )
         return (yield from _Search(ground).run())
 
@@ -84,7 +77,7 @@ class _Search:
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
-        self._beam: Beam[Move] = Beam(ground.task.repo.settings.beam_width)
+        self._beam: Beam[Move] = Beam(ground.attempt.task.repo.settings.beam_width)
         self._fetching = Fetching(ground)
         self._asked = 0
         self._greedy = False
@@ -166,7 +159,9 @@ class _Search:
             return []
         asks = [one.ask(self._ground) for one in planned]
         try:
-            outcomes = yield from self._ground.caller.ask_all(self._ground.parts.author, asks)
+            outcomes = yield from self._ground.attempt.caller.ask_all(
+                self._ground.parts.author, asks
+            )
         except OverBudget as over:
             if self._beam.best() is None:
                 raise
@@ -186,7 +181,7 @@ class _Search:
         kept = iter(self._beam.advance(scored))
         for one in judged:
             is_kept = one.score is not None and next(kept)
-            yield self._ground.record(one.event(self._ground.task, kept=is_kept))
+            yield self._ground.attempt.record(one.event(self._ground.attempt.task, kept=is_kept))
             call = one.tried.call
             if is_kept and call is not None:
                 self._kept.append(call)
@@ -206,16 +201,16 @@ class _Search:
 
     def _degraded(self, step: int, reason: str) -> TierEvent:
         self._notes.append(f"Self-RAG, step {step}: {reason}")
-        return self._ground.record(
+        return self._ground.attempt.record(
             StrategyDegraded(
-                attempt=self._ground.task.number,
+                attempt=self._ground.attempt.task.number,
                 step=step,
                 reason=excerpt(reason, MAX_EXCERPT_CHARS),
             )
         )
 
     def _discarded(self, call: int, reason: str) -> DraftDiscarded:
-        return DraftDiscarded.because(reason, attempt=self._ground.task.number, call=call)
+        return DraftDiscarded.because(reason, attempt=self._ground.attempt.task.number, call=call)
 
 
 def _why(short: OverBudget | str) -> str:

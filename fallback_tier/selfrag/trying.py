@@ -29,9 +29,9 @@ class Try:
             ground.situation,
             plan=said(self.path.segments),
             example=shown(self.shot),
-            max_output_tokens=ground.task.repo.settings.max_output_tokens,
+            max_output_tokens=ground.attempt.task.repo.settings.max_output_tokens,
         )
-        request = request.model_copy(update={"effort": ground.task.repo.settings.effort})
+        request = request.model_copy(update={"effort": ground.attempt.task.repo.settings.effort})
         return Ask(request, example_ids=self.example_ids, candidate=self.candidate)
 
     def critique(self, ground: Ground, segment: str) -> Ask:
@@ -112,9 +112,9 @@ def _problem(segment: Segment, one: Try, ground: Ground, beam: Beam[Move]) -> st
     plan = plan_of([*before, segment])
     problems = check_plan(
         plan,
-        advisory=ground.task.advisory,
-        repo=ground.task.repo,
-        plugin=ground.task.plugin,
+        advisory=ground.attempt.task.advisory,
+        repo=ground.attempt.task.repo,
+        plugin=ground.attempt.task.plugin,
         snippet_ids=ground.snippet_ids,
         # Examples show how; what a segment rests on is this repository's.
         example_ids=frozenset(),
@@ -122,7 +122,7 @@ def _problem(segment: Segment, one: Try, ground: Ground, beam: Beam[Move]) -> st
     if problems:
         return " ".join(problems)
     try:
-        key = plan_key(plan, ground.task.repo)
+        key = plan_key(plan, ground.attempt.task.repo)
     except (EditError, RepositoryError) as error:
         return str(error)
     return "" if beam.is_new(key) else "Another candidate made the same plan."

@@ -32,7 +32,7 @@ class _Role(NamedTuple):
 _AUTHOR = _Role("Model", "--model", "--base-url", "ANTHROPIC_API_KEY")
 _JUDGE = _Role("Judge", "--judge-model", "--judge-base-url", "ANTHROPIC_API_KEY")
 
-#: Random bytes of a fence nonce (128 bit, DESIGN §6).
+#: Random bytes of a fence nonce (128 bit: nobody guesses the end of a fence, ADR-0010).
 NONCE_BYTES = 16
 
 

@@ -115,7 +115,7 @@ def told(seed: int) -> Story:
 
 
 def predicted(story: Story, *, priors: int = 0, inherited: str | None = None) -> Iterator[str]:
-    """How each gate transition of an uninterrupted fix must end: DESIGN §2, §6 and §7 over words."""
+    """How each gate transition of an uninterrupted fix must end (ADR-0014, -0022, -0070), over words."""
     author, gate = iter(story.case.author), iter(story.gate)
     judge = None if story.case.judge is None else iter(story.case.judge)
     while True:

@@ -165,7 +165,7 @@ def expected(case: Case) -> Outcome:
 
 
 def attempt(author: Iterator[str], judge: Iterator[str] | None, repeats: Sequence[str]) -> Outcome:
-    """DESIGN §6 once more, over words alone; takes those that it uses."""
+    """The checks of ADR-0022 once more, over words alone; takes those that it uses."""
     doubts: list[str] = []
     why = Outcome(None)
     asked = just_asked = False

@@ -164,7 +164,9 @@ def transition(
     gate: Iterator[str],
     inherited: str | None = None,
 ) -> Came:
-    """DESIGN §7 once more, over words alone. ``inherited``: the failure that a reopened one starts with."""
+    """The gate runner's contract once more (ADR-0014, -0070), over words alone.
+
+    ``inherited``: the failure that a reopened one starts with."""
     tried: list[str] = [inherited] if inherited else []
     priors = 0 if inherited is None else 1
     failures: list[tuple[str, ...]] = []

@@ -1,4 +1,4 @@
-"""Support: a judge's verdict changes what happens, through ``run`` and through ``stream`` (DESIGN §6)."""
+"""Support: a judge's verdict changes what happens, through ``run`` and through ``stream`` (ADR-0022)."""
 
 import json
 from collections.abc import Sequence

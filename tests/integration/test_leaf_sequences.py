@@ -1,4 +1,4 @@
-"""Any sequence of answers and verdicts: each acts, through ``run`` and ``stream`` alike (DESIGN §6)."""
+"""Any sequence of answers and verdicts: each acts, through ``run`` and ``stream`` alike (ADR-0022)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Self-RAG through the tier: what it asks, what it keeps, what is on record (DESIGN §6)."""
+"""Self-RAG through the tier: what it asks, what it keeps, what is on record (ADR-0024)."""
 
 import json
 from pathlib import Path

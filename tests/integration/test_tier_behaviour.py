@@ -1,4 +1,4 @@
-"""The behaviour suite: what every runtime of an attempt must do (DESIGN §2, ADR-0005, -0011, -0014)."""
+"""The behaviour suite: what every runtime of an attempt must do (ADR-0005, -0011, -0014)."""
 
 import hashlib
 import json

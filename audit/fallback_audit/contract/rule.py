@@ -1,6 +1,11 @@
-"""What a rule of the trace contract is, and what breaks it."""
+"""What a rule of the trace contract is, and what breaks it.
 
-from collections.abc import Callable, Iterator, Sequence
+A rule stands in one place: its sentence, its source, what breaks it and its predicate are one decorated
+function, and the function's name is the rule's (``attempts_in_order`` is ``attempts-in-order``).
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from fallback_audit.contract.links import Link
@@ -31,6 +36,9 @@ class Altered(NamedTuple):
 #: A change that breaks a rule. Tests make mutants of valid trails by it: a rule without one is none.
 Breach = Removed | Added | Altered
 
+TrailCheck = Callable[[Trail], Iterator[Finding]]
+FixCheck = Callable[[Sequence[Link]], Iterator[tuple[Link, Finding]]]
+
 
 class Rule(NamedTuple):
     """One sentence, where it comes from, and the predicate that finds violations of it.
@@ -44,7 +52,7 @@ class Rule(NamedTuple):
     id: str
     sentence: str
     source: str
-    check: Callable[[Trail], Iterator[Finding]]
+    check: TrailCheck
     breaches: tuple[Breach, ...]
     sees: frozenset[Kind] | None
     local: bool = False
@@ -57,6 +65,47 @@ class FixRule(NamedTuple):
     id: str
     sentence: str
     source: str
-    check: Callable[[Sequence[Link]], Iterator[tuple[Link, Finding]]]
+    check: FixCheck
     breaches: tuple[Breach, ...]
     sees: frozenset[Kind]
+
+
+def rule(
+    sentence: str,
+    source: str,
+    *,
+    breaches: tuple[Breach, ...],
+    sees: Collection[Kind] | None,
+    local: bool = False,
+    of_upkeep: bool = False,
+) -> Callable[[TrailCheck], Rule]:
+    """Make a predicate over one trail a rule; the arguments are those of ``Rule``.
+
+    The predicate yields (seq, what is wrong there). An unfinished tail is never wrong for what may still
+    come.
+    """
+    kinds = None if sees is None else frozenset(sees)
+    return lambda check: Rule(
+        _name(check), sentence, source, check, breaches, kinds, local, of_upkeep
+    )
+
+
+def fix_rule(
+    sentence: str, source: str, *, breaches: tuple[Breach, ...], sees: Collection[Kind]
+) -> Callable[[FixCheck], FixRule]:
+    """Make a predicate over the gate transitions of a fix a rule, as ``rule`` does."""
+    return lambda check: FixRule(_name(check), sentence, source, check, breaches, frozenset(sees))
+
+
+def rules_of(*modules: ModuleType) -> tuple[Rule, ...]:
+    """The rules that these modules define, in the order in which they stand there."""
+    return tuple(
+        found
+        for module in modules
+        for found in vars(module).values()
+        if isinstance(found, Rule) and found.check.__module__ == module.__name__
+    )
+
+
+def _name(check: TrailCheck | FixCheck) -> str:
+    return check.__name__.replace("_", "-")

@@ -1,4 +1,4 @@
-"""Predicates of the trace contract over gates that are run again on a patch on record (ADR-0042).
+"""Rules of the trace contract over gates that are run again on a patch on record (ADR-0042).
 
 One looks at such a gate transition by itself, one at what it says of those before it.
 """
@@ -6,6 +6,7 @@ One looks at such a gate transition by itself, one at what it says of those befo
 from collections.abc import Iterator, Sequence
 
 from fallback_audit.contract.links import Link
+from fallback_audit.contract.rule import Added, Altered, fix_rule, rule
 from fallback_audit.contract.trail import Entry, Finding, Trail
 from fallback_audit.events import (
     AnswerReused,
@@ -51,8 +52,26 @@ _SAID = (
 )
 
 
+@rule(
+    "Where gates alone are run again, they judge the named patch: nothing is asked, made or retried.",
+    "ADR-0042",
+    breaches=(
+        Added(ModelCalled),
+        Added(AnswerReused),
+        Added(RetrievalQueried),
+        Added(ExampleReplayed),
+        Added(RecipeEvaluated),
+        Added(RagSkippedOnRetry),
+        Added(AttemptStarted),
+        Altered(FixStarted, "judges_again"),
+        Altered(PatchProposed, "patch_sha256"),
+        Altered(PatchProposed, "taken_from"),
+        Altered(FixEscalated, "reason"),
+    ),
+    sees={*MAKING, AttemptFailed, AttemptStarted, FixEscalated, FixStarted, PatchProposed},
+)
 def gates_again_make_nothing(trail: Trail) -> Iterator[Finding]:
-    """The patch that was named is put to its gates, once; elsewhere nothing is taken over."""
+    """Elsewhere no patch is taken over."""
     named = trail.judges_again
     failed = named is not None and trail.of(AttemptFailed)
     for seq, end in trail.of(FixEscalated):
@@ -74,9 +93,21 @@ def gates_again_make_nothing(trail: Trail) -> Iterator[Finding]:
             yield seq, f"the gates are to be run again on patch {named[:12]}, and this is another"
 
 
+@fix_rule(
+    "Gates are run again on the patch that a person named, as it was proposed, on its base commit.",
+    "ADR-0042",
+    breaches=(
+        Altered(TransitionReopened, "judges_again"),
+        Altered(FixStarted, "judges_again"),
+        Altered(FixStarted, "base_commit"),
+        Altered(PatchProposed, "patch_sha256"),
+        Altered(PatchProposed, "taken_from"),
+        Altered(PatchProposed, "low_confidence"),
+    ),
+    sees={FixStarted, PatchProposed, TransitionReopened},
+)
 def gates_again_are_of_record(links: Sequence[Link]) -> Iterator[tuple[Link, Finding]]:
-    """This fix had proposed the patch before it was named, it is the one that is judged, on the same base
-    commit, and nothing is said of it that was not said where it was made."""
+    """Nothing is said of the patch that was not said where it was made."""
     openings = [(link, entry) for link in links for entry in link.opened]
     for link, (seq, opening) in openings:
         made = (patch for one in links for patch in one.proposed if patch.seq < seq)

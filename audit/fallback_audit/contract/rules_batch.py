@@ -1,18 +1,26 @@
-"""Predicates of the trace contract over the parts of a run over several advisories (ADR-0051).
-
-As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there).
-"""
+"""Rules of the trace contract over the parts of a run over several advisories (ADR-0051)."""
 
 from collections.abc import Iterator
 
-from fallback_audit.contract.trail import Finding, Trail
+from fallback_audit.contract.rule import Altered, Removed, rule
+from fallback_audit.contract.trail import TERMINALS, Finding, Trail
 from fallback_audit.events import AttemptFailed, FixRefused, FixStarted, GateJudged
 from fallback_audit.vocabulary import PROVING_GATES, GateStatus, RefusalReason
 
 
+@rule(
+    "Only several fixes of a batch fail together, in one patch that gates refused or could not prove.",
+    "ADR-0051",
+    breaches=(
+        Removed(AttemptFailed),
+        Altered(GateJudged, "status"),
+        Altered(FixRefused, "reason"),
+        Altered(FixStarted, "batch_sha256"),
+        Altered(FixStarted, "advisory_ids"),
+    ),
+    sees={FixStarted, AttemptFailed, GateJudged, *TERMINALS},
+)
 def fails_together_is_of_a_batch(trail: Trail) -> Iterator[Finding]:
-    """Fixes are taken apart only where there are several, and after gates refused all of them in one patch,
-    or could say nothing of it."""
     for seq, end in trail.of(FixRefused):
         if end.reason is not RefusalReason.FAILS_TOGETHER:
             continue
@@ -33,8 +41,13 @@ def _could_not_be_proved(trail: Trail, last: object) -> bool:
     return isinstance(last, GateJudged) and not failed and PROVING_GATES.isdisjoint(passed)
 
 
+@rule(
+    "Only a part of a batch fixes an advisory in part, and names it among those that it is about.",
+    "ADR-0051",
+    breaches=(Altered(FixStarted, "in_part"), Altered(FixStarted, "batch_sha256")),
+    sees={FixStarted},
+)
 def in_part_is_said_of_a_batch(trail: Trail) -> Iterator[Finding]:
-    """What a fix leaves affected on purpose is something that it is about, in a run over several."""
     for seq, start in trail.of(FixStarted):
         if start.in_part and start.batch_sha256 is None:
             yield seq, "an advisory is fixed in part, and this is no part of a batch"

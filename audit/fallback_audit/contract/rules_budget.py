@@ -1,8 +1,9 @@
-"""Predicates of the trace contract over budgets: a cap stops an attempt, only a person raises it."""
+"""Rules of the trace contract over budgets: a cap stops an attempt, only a person raises it."""
 
 from collections.abc import Iterator
 from itertools import pairwise
 
+from fallback_audit.contract.rule import Added, Altered, Removed, rule
 from fallback_audit.contract.trail import Finding, Trail, is_budget_stop
 from fallback_audit.events import (
     AttemptRefused,
@@ -17,8 +18,18 @@ from fallback_audit.events import (
 )
 
 
+@rule(
+    "After BudgetReached nothing is sent or proposed, and the attempt is refused for it.",
+    "ADR-0023",
+    breaches=(
+        Added(ModelCalled),
+        Added(PatchProposed),
+        Altered(AttemptRefused, "reason"),
+    ),
+    sees={ModelCalled, PatchProposed, BudgetReached, AttemptRefused},
+    local=True,
+)
 def budget_acts(trail: Trail) -> Iterator[Finding]:
-    """After BudgetReached nothing is sent, and the attempt is refused for it."""
     for run in trail.runs:
         reached = run.of(BudgetReached)
         for seq, event in run.any_of(ModelCalled, PatchProposed, BudgetReached) if reached else ():
@@ -32,8 +43,17 @@ def budget_acts(trail: Trail) -> Iterator[Finding]:
                 )
 
 
+@rule(
+    "A refusal or escalation for a budget has its BudgetReached, and no other reason.",
+    "ADR-0023",
+    breaches=(
+        Removed(BudgetReached),
+        Altered(FixEscalated, "reason"),
+    ),
+    sees={AttemptRefused, FixEscalated},
+    local=True,
+)
 def budget_stops_are_real(trail: Trail) -> Iterator[Finding]:
-    """Who says that a budget is used up has its BudgetReached, and a fix that it stops says so."""
     for run in trail.runs:
         stopped = False
         for seq, event in run.any_of(BudgetReached, BudgetRaised, AttemptRefused, FixEscalated):
@@ -48,8 +68,17 @@ def budget_stops_are_real(trail: Trail) -> Iterator[Finding]:
                 )
 
 
+@rule(
+    "BudgetRaised has a name and a reason, and stands where a budget stopped the fix.",
+    "ADR-0023",
+    breaches=(
+        Added(BudgetRaised),
+        Altered(BudgetRaised, "by"),
+        Altered(BudgetRaised, "reason"),
+    ),
+    sees={BudgetRaised},
+)
 def budget_raises_are_signed(trail: Trail) -> Iterator[Finding]:
-    """A budget is raised by somebody, for a reason, and only where it had stopped the fix."""
     for seq, raised in trail.of(BudgetRaised):
         if not (raised.by.strip() and raised.reason.strip()):
             yield seq, "BudgetRaised without a name and a reason"
@@ -71,8 +100,17 @@ def budget_raises_are_signed(trail: Trail) -> Iterator[Finding]:
             yield seq, "BudgetRaised where no budget had stopped the fix"
 
 
+@rule(
+    "After BudgetRaised the stopped attempt is taken up again, or the fix ends.",
+    "ADR-0023",
+    breaches=(
+        Removed(AttemptStarted),
+        Added(ModelCalled),
+    ),
+    sees=None,
+    local=True,
+)
 def budget_raises_reopen(trail: Trail) -> Iterator[Finding]:
-    """After BudgetRaised the attempt that was stopped goes on under its number, or the fix ends."""
     for run in trail.runs if trail.of(BudgetRaised) else ():
         raises = run.of(BudgetRaised)
         for seq, event in run.entries if raises else ():

@@ -1,14 +1,13 @@
-"""Predicates of the trace contract over a recipe's candidates: a first attempt still (ADR-0048).
-
-As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there).
-"""
+"""Rules of the trace contract over a recipe's candidates: a first attempt still (ADR-0048)."""
 
 from collections.abc import Iterator
 
+from fallback_audit.contract.rule import Added, Altered, Removed, rule
 from fallback_audit.contract.rules_ends import judged
 from fallback_audit.contract.trail import TERMINALS, Finding, Trail
 from fallback_audit.events import (
     AttemptFailed,
+    AttemptStarted,
     ExampleReplayed,
     GateJudged,
     ModelCalled,
@@ -22,8 +21,20 @@ from fallback_audit.vocabulary import GateStatus, Tier
 MAX_RECIPE_CANDIDATES = 3
 
 
-def candidates_fail_by_gates(trail: Trail) -> Iterator[Finding]:
-    """A failed candidate is a recipe's patch of a first attempt, which the gates that it names refused."""
+@rule(
+    "A failed candidate is a recipe's patch of a first attempt, refused by the gates that it names.",
+    "ADR-0048",
+    breaches=(
+        Added(RecipeCandidateFailed),
+        Removed(GateJudged),
+        Altered(RecipeCandidateFailed, "candidate"),
+        Altered(RecipeCandidateFailed, "failing_gates"),
+        Altered(RecipeCandidateFailed, "failure_kind"),
+        Altered(RecipeCandidateFailed, "patch_sha256"),
+    ),
+    sees={RecipeCandidateFailed, GateJudged},
+)
+def recipe_candidates_fail_by_gates(trail: Trail) -> Iterator[Finding]:
     for number, run in enumerate(run for run in trail.runs if run.handed_on):
         failures = run.of(RecipeCandidateFailed)
         for seq, _ in failures[1:]:
@@ -41,8 +52,15 @@ def candidates_fail_by_gates(trail: Trail) -> Iterator[Finding]:
             yield seq, f"candidate {failure.candidate}, of at most {MAX_RECIPE_CANDIDATES}"
 
 
-def candidates_act(trail: Trail) -> Iterator[Finding]:
-    """After a failed candidate the same attempt begins again, without prior attempts, and not otherwise."""
+@rule(
+    "After a failed candidate the same first attempt begins again, with the recipe's next one.",
+    "ADR-0048",
+    breaches=(Altered(AttemptStarted, "attempt"),),
+    sees={AttemptStarted, AttemptFailed, GateJudged, *TERMINALS},
+    local=True,
+)
+def recipe_candidates_act(trail: Trail) -> Iterator[Finding]:
+    """It still has no prior attempts."""
     for run in trail.runs:
         for seq, _ in run.of(RecipeCandidateFailed):
             follows = run.next_of(seq, GateJudged, AttemptFailed, *TERMINALS)
@@ -54,9 +72,15 @@ def candidates_act(trail: Trail) -> Iterator[Finding]:
                 yield seq, "the next candidate is not tried as the same first attempt"
 
 
+@rule(
+    "Once a gate has refused a patch, nothing is retrieved in that gate transition.",
+    "ADR-0048",
+    breaches=(Added(RetrievalQueried), Added(ExampleReplayed), Added(ModelCalled)),
+    sees={RetrievalQueried, ExampleReplayed, ModelCalled},
+)
 def no_retrieval_after_a_failed_gate(trail: Trail) -> Iterator[Finding]:
-    """Once a gate has refused a patch of this gate transition, nothing is retrieved: what comes is another
-    candidate of the recipe, or a retry. On a first attempt no model is asked then either."""
+    """What comes is another candidate of the recipe, or a retry. On a first attempt no model is asked
+    then either."""
     failed: int | None = None
     for run in trail.runs:
         if failed is not None:

@@ -1,13 +1,12 @@
-"""Predicates of the trace contract over how a fix ends with a patch: what was seen, and what was asked.
-
-As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there).
-"""
+"""Rules of the trace contract over how a fix ends with a patch: what was seen, and what was asked."""
 
 from collections.abc import Iterator
 
+from fallback_audit.contract.rule import Altered, Removed, rule
 from fallback_audit.contract.trail import Finding, Run, Trail
 from fallback_audit.events import (
     AttemptFailed,
+    AttemptStarted,
     FixEscalated,
     FixPatched,
     FixStarted,
@@ -29,9 +28,19 @@ from fallback_audit.vocabulary import (
 )
 
 
+@rule(
+    "FixVerified is about the proposed patch; every gate that ran passed, one that sees the flaw gone.",
+    "ADR-0038",
+    breaches=(
+        Removed(GateJudged),
+        Altered(FixVerified, "patch_sha256"),
+        Altered(FixVerified, "gates_passed"),
+        Altered(FixVerified, "proof_level"),
+        Altered(FixStarted, "affected_code"),
+    ),
+    sees={FixStarted, FixVerified, AttemptStarted, GateJudged},
+)
 def verified_is_proved(trail: Trail) -> Iterator[Finding]:
-    """FixVerified is about the last proposed patch, which every gate that ran has passed, and one of those
-    that can see the flaw gone did."""
     for seq, verified in trail.of(FixVerified):
         passed = _passed(trail)
         yield from _accepted(trail, seq, verified)
@@ -46,8 +55,18 @@ def verified_is_proved(trail: Trail) -> Iterator[Finding]:
             yield seq, f"no gate has shown proof level {verified.proof_level}"
 
 
+@rule(
+    "FixPatched is about the proposed patch; every gate that ran passed, tests did, none saw more.",
+    "ADR-0038",
+    breaches=(
+        Removed(GateJudged),
+        Altered(FixPatched, "patch_sha256"),
+        Altered(FixPatched, "gates_passed"),
+        Altered(FixPatched, "proof_level"),
+    ),
+    sees={FixStarted, FixPatched, AttemptStarted, GateJudged},
+)
 def patched_is_tested(trail: Trail) -> Iterator[Finding]:
-    """FixPatched is about the last proposed patch, whose tests passed; and says that nothing shows more."""
     for seq, patched in trail.of(FixPatched):
         passed = {verdict.gate for verdict in _passed(trail)}
         yield from _accepted(trail, seq, patched)
@@ -59,9 +78,17 @@ def patched_is_tested(trail: Trail) -> Iterator[Finding]:
             yield seq, f"passing tests show no proof level {patched.proof_level}"
 
 
+@rule(
+    "Where own code is affected no patch is a recipe's; where it is unclear whose, there is none.",
+    "ADR-0037",
+    breaches=(
+        Altered(FixStarted, "affected_code"),
+        Altered(RecipeEvaluated, "selected"),
+        Altered(PatchProposed, "tier"),
+    ),
+    sees={FixStarted, RecipeEvaluated, PatchProposed},
+)
 def own_code_takes_no_recipe(trail: Trail) -> Iterator[Finding]:
-    """Where the repository's own code is affected, no version of anything else is the fix; where nobody
-    can tell whose is, there is none."""
     code = _code(trail)
     events = () if code is AffectedCode.DEPENDENCY else trail.any_of(RecipeEvaluated, PatchProposed)
     for seq, event in events:
@@ -73,8 +100,17 @@ def own_code_takes_no_recipe(trail: Trail) -> Iterator[Finding]:
             yield seq, f"affected is {code} code, and there is a patch by the {event.tier} tier"
 
 
+@rule(
+    "A question about tests that contradict a patch follows an attempt that failed by tests.",
+    "ADR-0038",
+    breaches=(
+        Removed(AttemptFailed),
+        Altered(FixEscalated, "reason"),
+        Altered(AttemptFailed, "failing_gates"),
+    ),
+    sees={FixEscalated, AttemptFailed},
+)
 def contradictions_are_real(trail: Trail) -> Iterator[Finding]:
-    """A question about tests that contradict a patch has an attempt on record that failed by tests."""
     asked = [
         seq
         for seq, end in trail.of(FixEscalated)
@@ -88,11 +124,17 @@ def contradictions_are_real(trail: Trail) -> Iterator[Finding]:
         yield seq, "no attempt failed by the tests of the base commit"
 
 
+@rule(
+    "A patch that ends a fix was judged by each gate that the fix set out with, in order, by no other.",
+    "ADR-0028",
+    breaches=(
+        Removed(GateJudged),
+        Altered(FixStarted, "gates"),
+    ),
+    sees={FixStarted, AttemptStarted, GateJudged, FixVerified, FixPatched},
+)
 def verified_ran_its_gates(trail: Trail) -> Iterator[Finding]:
-    """What the fix set out to judge its patch by was judged, in that order, and nothing else.
-
-    Before schema version 5 a FixStarted named neither gates nor inputs.
-    """
+    """Before schema version 5 a FixStarted named neither gates nor inputs."""
     start = _start(trail)
     planned = start.gates if start else ()
     tells = start is not None and (planned or start.inputs_sha256)

@@ -1,11 +1,11 @@
-"""Predicates of the trace contract over a whole gate transition: gates, retries, terminal events.
+"""Rules of the trace contract over a whole gate transition: gates, retries, terminal events.
 
-As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there). Rules about what
-a gate runner must do hold where one kept the trail (``trail.managed``).
+What a gate runner must do is asked where one kept the trail (``trail.managed``).
 """
 
 from collections.abc import Iterator
 
+from fallback_audit.contract.rule import Added, Altered, Removed, rule
 from fallback_audit.contract.rules_ends import judged
 from fallback_audit.contract.trail import (
     AFTERWORDS,
@@ -20,8 +20,10 @@ from fallback_audit.events import (
     AttemptRefused,
     AttemptStarted,
     FixEscalated,
+    FixPatched,
     FixRefused,
     FixStarted,
+    FixVerified,
     GateJudged,
     PatchProposed,
     RecipeCandidateFailed,
@@ -32,7 +34,7 @@ from fallback_audit.vocabulary import (
     GateStatus,
 )
 
-#: Identical failure signatures that stop a fix (DESIGN §7); a test compares it with the runner's.
+#: Identical failure signatures that stop a fix (ADR-0014); a test compares it with the runner's.
 SAME_FAILURE_LIMIT = 3
 
 _DECISIONS = (AttemptStarted, AttemptFailed, *TERMINALS)
@@ -41,27 +43,14 @@ _ANSWERS_TO_A_PATCH = frozenset({GateJudged, FixEscalated})
 _ANSWERS_TO_A_FAILURE = frozenset({AttemptStarted, FixEscalated, FixRefused})
 
 
-def fix_starts_first(trail: Trail) -> Iterator[Finding]:
-    """FixStarted stands once and first; without it there is nothing to end."""
-    starts = trail.of(FixStarted)
-    for seq, _ in starts[1:]:
-        yield seq, "the fix was started twice"
-    if starts and trail.entries[0].seq != starts[0].seq:
-        yield starts[0].seq, "events stand before FixStarted"
-    if trail.terminal and not starts:
-        yield trail.terminal.seq, f"{trail.terminal.event.kind} of a fix that was never started"
-
-
-def one_terminal_event(trail: Trail) -> Iterator[Finding]:
-    """A finished fix has exactly one terminal event, and only afterwords behind it."""
-    if trail.terminal:
-        for seq, event in trail.entries:
-            if seq > trail.terminal.seq and not isinstance(event, AFTERWORDS):
-                yield seq, f"{event.kind} after the fix had ended ({trail.terminal.event.kind})"
-
-
+@rule(
+    "A proposed patch is judged by a gate, or a person is asked.",
+    "ADR-0070",
+    breaches=(Removed(GateJudged),),
+    sees={FixStarted, AttemptStarted, AttemptFailed, FixVerified, FixPatched, FixRefused},
+    local=True,
+)
 def proposals_are_judged(trail: Trail) -> Iterator[Finding]:
-    """A gate judges a proposed patch before anything is decided; else a person is asked."""
     for run in trail.runs if trail.managed else ():
         for seq, _ in run.of(PatchProposed):
             follows = run.next_of(seq, GateJudged, *_DECISIONS)
@@ -70,8 +59,17 @@ def proposals_are_judged(trail: Trail) -> Iterator[Finding]:
                 yield seq, f"no gate judged this patch before {decision.kind}"
 
 
+@rule(
+    "A gate judges a proposed patch once, with a failure kind exactly where it failed.",
+    "ADR-0070",
+    breaches=(
+        Added(GateJudged),
+        Altered(GateJudged, "failure_kind"),
+    ),
+    sees={GateJudged},
+    local=True,
+)
 def gates_judge_proposals(trail: Trail) -> Iterator[Finding]:
-    """A verdict is about a proposed patch, given once, with a failure kind where it failed."""
     for run in trail.runs:
         patches = run.of(PatchProposed)
         judged: set[str] = set()
@@ -87,24 +85,32 @@ def gates_judge_proposals(trail: Trail) -> Iterator[Finding]:
             judged.add(verdict.gate)
 
 
+@rule(
+    "A failed gate makes the attempt, or the recipe's candidate, fail.",
+    "ADR-0070",
+    breaches=(Removed(AttemptFailed),),
+    sees={GateJudged, AttemptStarted, FixVerified, FixPatched, FixRefused, FixEscalated},
+    local=True,
+)
 def failed_gates_act(trail: Trail) -> Iterator[Finding]:
-    """A failed gate makes the attempt fail, or the candidate that it is about."""
     for run in trail.runs:
         for seq, verdict in judged(run, GateStatus.FAILED):
             if run.went_on and run.next_of(seq, AttemptFailed, RecipeCandidateFailed) is None:
                 yield seq, f"gate {verdict.gate!r} failed, and the attempt did not"
 
 
-def failed_attempts_act(trail: Trail) -> Iterator[Finding]:
-    """A failed attempt leads to another attempt, or to the end of the fix without a patch."""
-    for seq, _ in trail.of(AttemptFailed):
-        follows = trail.act_after(seq)
-        if follows and type(follows.event) not in _ANSWERS_TO_A_FAILURE:
-            yield seq, f"AttemptFailed is followed by {follows.event.kind}"
-
-
+@rule(
+    "AttemptFailed names the gates that failed, or comes from a refusal of that kind.",
+    "ADR-0070",
+    breaches=(
+        Removed(GateJudged),
+        Altered(AttemptFailed, "failing_gates"),
+        Altered(AttemptFailed, "failure_kind"),
+    ),
+    sees={AttemptFailed, GateJudged},
+    local=True,
+)
 def failures_have_grounds(trail: Trail) -> Iterator[Finding]:
-    """AttemptFailed names the failed gates and one of their kinds, or follows a refusal."""
     for run in trail.runs:
         for seq, failure in run.of(AttemptFailed):
             failed = [verdict for _, verdict in judged(run, GateStatus.FAILED)]
@@ -118,8 +124,41 @@ def failures_have_grounds(trail: Trail) -> Iterator[Finding]:
                 yield seq, "no gate failed, and the attempt was not refused for this"
 
 
+@rule(
+    "A failed attempt leads to another attempt, or ends the fix without a patch.",
+    "ADR-0070",
+    breaches=(
+        Removed(AttemptStarted),
+        Added(GateJudged),
+    ),
+    sees=None,
+)
+def failed_attempts_act(trail: Trail) -> Iterator[Finding]:
+    for seq, _ in trail.of(AttemptFailed):
+        follows = trail.act_after(seq)
+        if follows and type(follows.event) not in _ANSWERS_TO_A_FAILURE:
+            yield seq, f"AttemptFailed is followed by {follows.event.kind}"
+
+
+@rule(
+    "A refused attempt fails where a fresh context may do better, else the fix ends.",
+    "ADR-0070",
+    breaches=(
+        Removed(AttemptFailed),
+        Altered(AttemptRefused, "reason"),
+    ),
+    sees={
+        FixStarted,
+        AttemptStarted,
+        AttemptFailed,
+        FixVerified,
+        FixPatched,
+        FixRefused,
+        FixEscalated,
+    },
+    local=True,
+)
 def refusals_act(trail: Trail) -> Iterator[Finding]:
-    """A refused attempt fails where a fresh context may do better; else the fix ends."""
     for run in trail.runs if trail.managed else ():
         for seq, refusal in run.of(AttemptRefused):
             allowed: tuple[type, ...] = (FixRefused, FixEscalated)
@@ -133,16 +172,27 @@ def refusals_act(trail: Trail) -> Iterator[Finding]:
                 yield seq, f"refused ({refusal.reason}), then {decision.kind}"
 
 
+@rule(
+    "A retry follows a failed attempt, or takes up an interrupted one.",
+    "ADR-0070",
+    breaches=(Removed(AttemptFailed),),
+    sees={FixStarted, AttemptStarted},
+    local=True,
+)
 def retries_follow_failures(trail: Trail) -> Iterator[Finding]:
-    """A retry is started by a failed attempt, or takes up an interrupted one."""
     for run in trail.runs if trail.managed else ():
         ended = run.keeps_its_number or run.of(AttemptFailed)
         if run.successor and not ended:
             yield run.successor.start.seq, f"attempt {run.attempt} had not failed"
 
 
+@rule(
+    "After three identical failures no further attempt starts.",
+    "ADR-0014",
+    breaches=(Added(AttemptStarted),),
+    sees={AttemptStarted},
+)
 def same_failure_stops(trail: Trail) -> Iterator[Finding]:
-    """After SAME_FAILURE_LIMIT failures of one signature nothing is tried again."""
     signatures: list[str] = []
     for seq, event in trail.any_of(AttemptFailed, AttemptStarted):
         if type(event) is AttemptFailed:
@@ -151,8 +201,16 @@ def same_failure_stops(trail: Trail) -> Iterator[Finding]:
             yield seq, f"another attempt after {SAME_FAILURE_LIMIT} identical failures"
 
 
+@rule(
+    "An escalation for a repeated failure has three identical ones on record.",
+    "ADR-0014",
+    breaches=(
+        Altered(FixEscalated, "reason"),
+        Altered(AttemptFailed, "failure_signature"),
+    ),
+    sees={FixEscalated, AttemptFailed},
+)
 def same_failure_is_real(trail: Trail) -> Iterator[Finding]:
-    """An escalation for a repeated failure has SAME_FAILURE_LIMIT identical ones on record."""
     signatures = [failure.event.failure_signature for failure in trail.of(AttemptFailed)]
     for seq, escalation in trail.of(FixEscalated):
         if escalation.reason is EscalationReason.SAME_FAILURE_REPEATED and not _repeated(
@@ -173,3 +231,40 @@ def _repeated(signatures: list[str]) -> bool:
 def _same(reason: str, kind: FailureKind) -> bool:
     """A refusal that is an attempt's failure has the failure kind of the same name."""
     return reason == kind.value
+
+
+@rule(
+    "FixStarted stands once and first, and only a started fix ends.",
+    "ADR-0028",
+    breaches=(
+        Removed(FixStarted),
+        Added(FixStarted),
+    ),
+    sees={FixStarted, FixVerified, FixPatched, FixRefused, FixEscalated},
+)
+def fix_starts_first(trail: Trail) -> Iterator[Finding]:
+    starts = trail.of(FixStarted)
+    for seq, _ in starts[1:]:
+        yield seq, "the fix was started twice"
+    if starts and trail.entries[0].seq != starts[0].seq:
+        yield starts[0].seq, "events stand before FixStarted"
+    if trail.terminal and not starts:
+        yield trail.terminal.seq, f"{trail.terminal.event.kind} of a fix that was never started"
+
+
+@rule(
+    "A finished fix has exactly one of verified, patched, refused, escalated; only afterwords follow.",
+    "ADR-0029",
+    breaches=(
+        Added(FixVerified),
+        Added(FixPatched),
+        Added(FixEscalated),
+        Added(AttemptStarted),
+    ),
+    sees=None,
+)
+def one_terminal_event(trail: Trail) -> Iterator[Finding]:
+    if trail.terminal:
+        for seq, event in trail.entries:
+            if seq > trail.terminal.seq and not isinstance(event, AFTERWORDS):
+                yield seq, f"{event.kind} after the fix had ended ({trail.terminal.event.kind})"

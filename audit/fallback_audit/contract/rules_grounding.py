@@ -1,11 +1,16 @@
-"""Predicates of the trace contract over support: a doubted plan is written anew, or handed on flagged."""
+"""Rules of the trace contract over support: a doubted plan is written anew, or handed on flagged."""
 
 from collections.abc import Iterator
 
+from fallback_audit.contract.rule import Added, Altered, Removed, rule
 from fallback_audit.contract.trail import TERMINALS, Asked, Finding, Run, Trail
 from fallback_audit.events import (
     AnswerReused,
     AttemptFailed,
+    FixEscalated,
+    FixPatched,
+    FixRefused,
+    FixVerified,
     GateJudged,
     GroundingJudged,
     GroundingNotEvaluated,
@@ -35,9 +40,19 @@ _ABOUT_A_DRAFT = (
 )
 
 
+@rule(
+    "A model's patch has the verdict on its answer, or the reason why there is none.",
+    "ADR-0022",
+    breaches=(
+        Removed(GroundingJudged),
+        Removed(GroundingNotEvaluated),
+        Altered(PatchProposed, "grounded"),
+    ),
+    sees={PatchProposed, GroundingJudged, GroundingNotEvaluated},
+    local=True,
+)
 def grounding_is_recorded(trail: Trail) -> Iterator[Finding]:
-    """A model's patch has a verdict on its answer, or the reason for none, and says the same. Where gates
-    alone are run again, both stand where it was made."""
+    """The patch says the same. Where gates alone are run again, both stand where it was made."""
     for run in trail.runs if trail.judges_again is None else ():
         for seq, patch in run.of(PatchProposed):
             if patch.tier is Tier.LLM:
@@ -78,8 +93,27 @@ def _recorded(run: Run) -> Iterator[Finding]:
                 yield seq, f"grounded: {event.grounded}, which is not the last verdict"
 
 
+@rule(
+    "An unsupported plan is written anew with the strict instruction, flagged, or refused.",
+    "ADR-0022",
+    breaches=(
+        Removed(LowConfidenceFlagged),
+        Altered(GroundingJudged, "supported"),
+    ),
+    sees={
+        PatchProposed,
+        GateJudged,
+        AttemptFailed,
+        ModelCalled,
+        AnswerReused,
+        FixVerified,
+        FixPatched,
+        FixRefused,
+        FixEscalated,
+    },
+    local=True,
+)
 def grounding_acts(trail: Trail) -> Iterator[Finding]:
-    """An unsupported plan is written anew under the strict instruction, flagged, or refused."""
     ignored = (PatchProposed, GateJudged, AttemptFailed, *TERMINALS)
     for run in trail.runs:
         doubted = False
@@ -100,9 +134,20 @@ def grounding_acts(trail: Trail) -> Iterator[Finding]:
                 doubted = False
 
 
+@rule(
+    "A patch is flagged exactly where unsupported plans are on record, and counts them.",
+    "ADR-0022",
+    breaches=(
+        Removed(GroundingJudged),
+        Added(LowConfidenceFlagged),
+        Altered(PatchProposed, "low_confidence"),
+        Altered(LowConfidenceFlagged, "attempts"),
+    ),
+    sees={LowConfidenceFlagged, ModelCalled, PatchProposed},
+    local=True,
+)
 def low_confidence_has_grounds(trail: Trail) -> Iterator[Finding]:
-    """The flag follows a verdict, counts the doubted plans, and stands on the patch as well. Where gates
-    alone are run again, it stands where the patch was made."""
+    """Where gates alone are run again, the flag stands where the patch was made."""
     for run in trail.runs if trail.judges_again is None else ():
         judged = run.any_of(GroundingJudged, LowConfidenceFlagged)
         if not (judged or any(patch.low_confidence for _, patch in run.of(PatchProposed))):
@@ -126,8 +171,19 @@ def low_confidence_has_grounds(trail: Trail) -> Iterator[Finding]:
                     pass
 
 
+@rule(
+    "The strict instruction stands only in the one regeneration of an unsupported plan.",
+    "ADR-0022",
+    breaches=(
+        Removed(GroundingJudged),
+        Altered(ModelCalled, "strict"),
+        Altered(AnswerReused, "strict"),
+    ),
+    sees={ModelCalled, AnswerReused},
+    local=True,
+)
 def strict_only_after_doubt(trail: Trail) -> Iterator[Finding]:
-    """Never on a first generation; one regeneration, its repairs included, has it."""
+    """Never on a first generation; repairs of that regeneration have it as well."""
     for run in trail.runs:
         if not any(asked.strict for _, asked in run.asked):
             continue

@@ -1,20 +1,15 @@
-"""Predicates of the trace contract over interruptions and people: who takes a fix up, who answers it.
-
-As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there).
-"""
+"""Rules of the trace contract over interruptions and people: who takes a fix up, who answers it."""
 
 from collections.abc import Iterator
 from itertools import pairwise
 
+from fallback_audit.contract.rule import Added, Altered, Removed, rule
 from fallback_audit.contract.trail import Finding, Trail, is_budget_stop
 from fallback_audit.events import (
     AttemptFailed,
     FixEscalated,
-    FixPatched,
     FixResumed,
     FixStarted,
-    FixVerified,
-    PatchDelivered,
     PatchProposed,
     ReviewDecided,
     TransitionReopened,
@@ -22,8 +17,17 @@ from fallback_audit.events import (
 from fallback_audit.vocabulary import ReviewVerdict
 
 
+@rule(
+    "FixResumed takes up a started fix that has not ended, after the event that it names.",
+    "ADR-0028",
+    breaches=(
+        Added(FixResumed),
+        Altered(FixResumed, "after"),
+    ),
+    sees={FixResumed},
+)
 def resumes_are_of_open_fixes(trail: Trail) -> Iterator[Finding]:
-    """Only a fix that a gate runner keeps, and that has not ended, is taken up, where it stood."""
+    """Only a fix that a gate runner keeps is taken up."""
     if trail.entries and isinstance(trail.entries[0].event, FixResumed):
         yield trail.entries[0].seq, "resumed, and there was nothing before it"
     for (_, before), (seq, event) in pairwise(trail.entries if trail.of(FixResumed) else ()):
@@ -37,8 +41,20 @@ def resumes_are_of_open_fixes(trail: Trail) -> Iterator[Finding]:
             yield seq, f"resumed after {event.after}, and the last event was {before.kind}"
 
 
+@rule(
+    "A decision or reopening has a name and a reason, and answers one escalation, once.",
+    "ADR-0029",
+    breaches=(
+        Removed(FixEscalated),
+        Altered(ReviewDecided, "by"),
+        Altered(ReviewDecided, "reason"),
+        Altered(TransitionReopened, "by"),
+        Altered(TransitionReopened, "reason"),
+    ),
+    sees={ReviewDecided, TransitionReopened},
+)
 def reviews_are_signed(trail: Trail) -> Iterator[Finding]:
-    """A person, with a name and a reason, answers an escalation, once; a raised budget is no answer."""
+    """A raised budget is no answer."""
     answered: str | None = None
     for seq, answer in trail.entries if trail.any_of(ReviewDecided, TransitionReopened) else ():
         if not isinstance(answer, ReviewDecided | TransitionReopened):
@@ -54,8 +70,16 @@ def reviews_are_signed(trail: Trail) -> Iterator[Finding]:
         answered = answer.kind
 
 
+@rule(
+    "An approval names a patch that this gate transition proposed; a rejection names none.",
+    "ADR-0029",
+    breaches=(
+        Altered(ReviewDecided, "patch_sha256"),
+        Altered(ReviewDecided, "verdict"),
+    ),
+    sees={ReviewDecided},
+)
 def approvals_name_a_patch(trail: Trail) -> Iterator[Finding]:
-    """What is approved was proposed here; who rejects, approves of nothing."""
     proposed = {patch.event.patch_sha256 for patch in trail.of(PatchProposed)}
     for seq, decision in trail.of(ReviewDecided):
         if decision.verdict is ReviewVerdict.REJECTED and decision.patch_sha256 is not None:
@@ -64,22 +88,21 @@ def approvals_name_a_patch(trail: Trail) -> Iterator[Finding]:
             yield seq, "approved, and no such patch was proposed"
 
 
+@rule(
+    "A gate transition is reopened for attempts only where a failed one is there to start with.",
+    "ADR-0011",
+    breaches=(
+        Removed(AttemptFailed),
+        Added(TransitionReopened),
+    ),
+    sees={TransitionReopened},
+)
 def reopens_carry_a_failure(trail: Trail) -> Iterator[Finding]:
-    """A reopened transition starts with a failure; without one, retrieval would be had again. Where gates
-    alone are run again, nothing is had at all."""
+    """Without a failure, retrieval would be had again. Where gates alone are run again, nothing is had at
+    all."""
     carried = trail.of(AttemptFailed) or any(
         e.event.linked_transition for e in trail.of(FixStarted)
     )
     for seq, event in trail.of(TransitionReopened) if not carried else ():
         if event.judges_again is None:
             yield seq, "reopened, and no attempt had failed"
-
-
-def deliveries_are_earned(trail: Trail) -> Iterator[Finding]:
-    """Only a patch that a fix ended with, or that a person approved, is put anywhere."""
-    earned: set[str | None] = set()
-    for seq, event in trail.any_of(FixVerified, FixPatched, ReviewDecided, PatchDelivered):
-        if not isinstance(event, PatchDelivered):
-            earned.add(event.patch_sha256)  # type: ignore[union-attr]
-        elif event.patch_sha256 not in earned:
-            yield seq, "delivered, and neither verified, patched nor approved"

@@ -1,20 +1,23 @@
-"""Predicates of the trace contract over model calls: each is answered, paid once, and acted upon.
-
-As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there).
-"""
+"""Rules of the trace contract over model calls: each is answered, paid once, and acted upon."""
 
 from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
+from fallback_audit.contract.rule import Added, Altered, Removed, rule
 from fallback_audit.contract.trail import TERMINALS, Finding, Run, Trail
 from fallback_audit.events import (
     AnswerReused,
     AttemptFailed,
     AttemptRefused,
+    AttemptStarted,
     AuditEvent,
     ConsumerLeft,
+    FixEscalated,
+    FixPatched,
+    FixRefused,
+    FixVerified,
     GateJudged,
     GroundingJudged,
     GroundingNotEvaluated,
@@ -49,8 +52,19 @@ _VERDICTS = (
 _OUTCOMES = frozenset({PatchProposed, GateJudged, AttemptFailed, *TERMINALS})
 
 
+@rule(
+    "Each model call has exactly one answer or failure, unless it was interrupted.",
+    "ADR-0023",
+    breaches=(
+        Removed(ModelAnswered),
+        Removed(ModelFailed),
+        Added(ModelAnswered),
+    ),
+    sees=None,
+    local=True,
+)
 def calls_are_answered(trail: Trail) -> Iterator[Finding]:
-    """Each request has exactly one end, before anything else, unless it was interrupted."""
+    """The end stands before anything else."""
     for run in trail.runs:
         if not (run.asked or run.any_of(ModelAnswered, ModelFailed)):
             continue
@@ -74,8 +88,25 @@ def calls_are_answered(trail: Trail) -> Iterator[Finding]:
                 waiting = {}
 
 
+@rule(
+    "A rejected answer is asked for again, refused, or replaced by a flagged earlier one.",
+    "ADR-0022",
+    breaches=(
+        Removed(AttemptRefused),
+        Removed(LowConfidenceFlagged),
+    ),
+    sees={
+        PatchProposed,
+        GateJudged,
+        AttemptFailed,
+        FixVerified,
+        FixPatched,
+        FixRefused,
+        FixEscalated,
+    },
+    local=True,
+)
 def rejections_act(trail: Trail) -> Iterator[Finding]:
-    """A rejected answer is asked for again, refused, or gives way to an earlier, doubted one."""
     for run in trail.runs:
         if not run.any_of(PlanRejected, RepeatedPatchRejected, ModelFailed):
             continue
@@ -93,8 +124,18 @@ def rejections_act(trail: Trail) -> Iterator[Finding]:
                 yield seq, f"{event.kind} is followed by {follows.kind}"
 
 
+@rule(
+    "The author is asked again after a rejected or doubted answer, a failed call, or for want of code.",
+    "ADR-0022",
+    breaches=(
+        Removed(PlanRejected),
+        Removed(GroundingJudged),
+        Removed(MoreCodeShown),
+    ),
+    sees={ModelCalled, AnswerReused},
+    local=True,
+)
 def reasks_have_reasons(trail: Trail) -> Iterator[Finding]:
-    """The author is asked again after a rejected or doubted answer, a failed call, or for want of code."""
     for run in trail.runs:
         if len(run.author_asked) < 2:
             continue
@@ -111,8 +152,18 @@ def reasks_have_reasons(trail: Trail) -> Iterator[Finding]:
                 yield later.seq, "the author was asked again without a rejected answer"
 
 
+@rule(
+    "More code is shown once an attempt, on the author's last answer; a patch needs another one.",
+    "ADR-0044",
+    breaches=(
+        Added(MoreCodeShown),
+        Altered(MoreCodeShown, "call"),
+    ),
+    sees={MoreCodeShown, PatchProposed},
+    local=True,
+)
 def more_code_was_asked_for(trail: Trail) -> Iterator[Finding]:
-    """Once an attempt, on the author's last answer, of which nothing else came; a patch needs another."""
+    """Nothing else came of that answer."""
     for run in trail.runs:
         shown = run.of(MoreCodeShown)
         for seq, _ in shown[1:]:
@@ -146,8 +197,15 @@ def _answered_last(run: Run, call: int, before: int) -> int | None:
     return its.seq if came else None
 
 
+@rule(
+    "An attempt has at most three author calls; all of a self-RAG search count as one.",
+    "ADR-0014",
+    breaches=(Added(ModelCalled),),
+    sees={ModelCalled, AnswerReused},
+    local=True,
+)
 def author_calls_bounded(trail: Trail) -> Iterator[Finding]:
-    """Repair, strict regeneration and repeat share one ceiling; self-RAG's search counts as one."""
+    """Repair, strict regeneration and repeat share the ceiling."""
     for run in trail.runs:
         if len(run.author_asked) <= MAX_AUTHOR_CALLS:
             continue
@@ -159,8 +217,16 @@ def author_calls_bounded(trail: Trail) -> Iterator[Finding]:
             yield seq, f"more than {MAX_CANDIDATE_CALLS} candidates in one attempt"
 
 
+@rule(
+    "A reused answer was paid for before this attempt was interrupted, and is used once.",
+    "ADR-0023",
+    breaches=(
+        Added(AnswerReused),
+        Altered(AnswerReused, "answer_sha256"),
+    ),
+    sees={AnswerReused},
+)
 def answers_reused_were_paid(trail: Trail) -> Iterator[Finding]:
-    """A reused answer is that of a finished call of an interrupted run of this attempt, used once."""
     paid: dict[int, Counter[object]] = defaultdict(Counter)
     for run in trail.runs if trail.of(AnswerReused) else ():
         used: Counter[object] = Counter()
@@ -175,8 +241,13 @@ def answers_reused_were_paid(trail: Trail) -> Iterator[Finding]:
             paid[run.attempt][(*made, end.answer_sha256, end.answer_evidence)] += 1
 
 
+@rule(
+    "An attempt that is taken up again asks for nothing that it has an answer to.",
+    "ADR-0023",
+    breaches=(Added(ModelCalled),),
+    sees={ModelCalled, AttemptStarted},
+)
 def no_finished_call_paid_twice(trail: Trail) -> Iterator[Finding]:
-    """An attempt that is taken up again does not ask anew what it has an answer to."""
     paid: dict[int, Counter[object]] = defaultdict(Counter)
     for run in trail.runs if any(run.resumed for run in trail.runs) else ():
         used: Counter[object] = Counter()

@@ -1,10 +1,8 @@
-"""Predicates of the trace contract over self-RAG: what was decided is done, what was asked is scored.
-
-As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there).
-"""
+"""Rules of the trace contract over self-RAG: what was decided is done, what was asked is scored."""
 
 from collections.abc import Iterator
 
+from fallback_audit.contract.rule import Added, Altered, Removed, rule
 from fallback_audit.contract.trail import Asked, Finding, Run, Trail
 from fallback_audit.events import (
     AnswerReused,
@@ -22,16 +20,35 @@ from fallback_audit.model_events import Candidate
 from fallback_audit.vocabulary import CallType, Retrieve
 
 
+@rule(
+    "On a retry each of self-RAG's decisions on retrieval is a forced no.",
+    "ADR-0011",
+    breaches=(
+        Altered(RetrieveDecided, "decision"),
+        Altered(RetrieveDecided, "forced"),
+    ),
+    sees={RetrieveDecided},
+    local=True,
+)
 def retrieve_forced_on_retry(trail: Trail) -> Iterator[Finding]:
-    """On a retry every decision on retrieval is no, and was forced."""
     for run in trail.runs:
         for seq, decided in run.of(RetrieveDecided) if run.is_retry else ():
             if decided.decision is not Retrieve.NO or not decided.forced:
                 yield seq, f"retrieve: {decided.decision} on a retry, and it must be a forced no"
 
 
+@rule(
+    "A candidate follows one decision on retrieval, and has no example where that is no.",
+    "ADR-0024",
+    breaches=(
+        Removed(RetrieveDecided),
+        Added(RetrieveDecided),
+        Altered(RetrieveDecided, "decision"),
+    ),
+    sees={RetrieveDecided, ModelCalled, AnswerReused},
+    local=True,
+)
 def retrieve_acts(trail: Trail) -> Iterator[Finding]:
-    """A candidate follows its path's one decision, and has no example where that is no."""
     for run in trail.runs:
         decisions: dict[tuple[int, int], Retrieve] = {}
         for seq, event in run.any_of(RetrieveDecided, ModelCalled, AnswerReused):
@@ -50,8 +67,18 @@ def retrieve_acts(trail: Trail) -> Iterator[Finding]:
                     yield seq, "an example stands where retrieval was decided against"
 
 
+@rule(
+    "Examples are fetched for a segment exactly where a path decided yes.",
+    "ADR-0024",
+    breaches=(
+        Removed(RetrievalQueried),
+        Altered(RetrieveDecided, "decision"),
+    ),
+    sees={RetrievalQueried, ModelCalled, AnswerReused},
+    local=True,
+)
 def retrieve_yes_fetches(trail: Trail) -> Iterator[Finding]:
-    """A yes fetches before the step's candidates (the chain's query serves step 1); only a yes does."""
+    """The chain's own query serves the first step."""
     for run in trail.runs:
         if not run.of(RetrieveDecided):
             continue
@@ -73,8 +100,14 @@ def retrieve_yes_fetches(trail: Trail) -> Iterator[Finding]:
                 wanted = False
 
 
+@rule(
+    "Self-RAG's candidates make the first draft of an attempt, and nothing after it.",
+    "ADR-0024",
+    breaches=(Altered(ModelCalled, "candidate"),),
+    sees={ModelCalled, AnswerReused},
+    local=True,
+)
 def candidates_come_first(trail: Trail) -> Iterator[Finding]:
-    """Self-RAG makes the first draft of an attempt; what follows is the ordinary loop."""
     for run in trail.runs:
         ordinary = False
         for seq, asked in run.author_asked:
@@ -83,8 +116,26 @@ def candidates_come_first(trail: Trail) -> Iterator[Finding]:
             ordinary = ordinary or asked.candidate is None
 
 
+@rule(
+    "Each answered candidate is scored once before the search goes on; a kept one has a score.",
+    "ADR-0024",
+    breaches=(
+        Removed(SegmentScored),
+        Added(SegmentScored),
+        Altered(SegmentScored, "score"),
+    ),
+    sees={
+        SegmentScored,
+        PatchProposed,
+        PlanRejected,
+        GroundingJudged,
+        GroundingNotEvaluated,
+        ModelCalled,
+        AnswerReused,
+    },
+    local=True,
+)
 def segments_are_scored(trail: Trail) -> Iterator[Finding]:
-    """Each answered candidate is scored once, before the search or the attempt goes on."""
     for run in trail.runs:
         if run.of(SegmentScored) or any(asked.candidate for _, asked in run.author_asked):
             yield from _scored(run)

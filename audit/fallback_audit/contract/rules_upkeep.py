@@ -1,15 +1,16 @@
-"""Predicates of the trace contract over the record's own upkeep: what was taken out, sealed, let through.
+"""Rules of the trace contract over the record's own upkeep: what was taken out, sealed, let through.
 
-As in ``rules_attempt``, each takes a trail and yields (seq, what is wrong there). They hold for trails
-whose beginning was sealed as well.
+They hold for trails whose beginning was sealed as well.
 """
 
 from collections.abc import Iterator
 
+from fallback_audit.contract.rule import Added, Altered, Removed, rule
 from fallback_audit.contract.trail import Finding, Trail
 from fallback_audit.events import (
     AppendFlagged,
     EvidenceCollected,
+    FixStarted,
     PayloadRedacted,
     RecordBegunAgain,
     SegmentRetired,
@@ -27,8 +28,19 @@ KEEPING = (
 )
 
 
+@rule(
+    "A redaction has a name and a reason, and is of an earlier event of this trail, once.",
+    "ADR-0036",
+    breaches=(
+        Altered(PayloadRedacted, "by"),
+        Altered(PayloadRedacted, "reason"),
+        Altered(PayloadRedacted, "fields"),
+        Altered(PayloadRedacted, "seq"),
+    ),
+    sees={PayloadRedacted},
+    of_upkeep=True,
+)
 def redactions_are_named(trail: Trail) -> Iterator[Finding]:
-    """Who redacts has a name and a reason, and redacts an earlier event of this trail, once."""
     earlier: set[int] = set()
     redacted: set[int] = set()
     for seq, event in trail.everything if trail.notes else ():
@@ -45,8 +57,14 @@ def redactions_are_named(trail: Trail) -> Iterator[Finding]:
         earlier.add(seq)
 
 
+@rule(
+    "A flag stands right behind the event that it is about.",
+    "ADR-0035",
+    breaches=(Altered(AppendFlagged, "at"),),
+    sees={AppendFlagged},
+    of_upkeep=True,
+)
 def flags_stand_behind(trail: Trail) -> Iterator[Finding]:
-    """A flag stands right behind the event that it is about: nothing of this trail is in between."""
     about: int | None = None
     for seq, event in trail.everything if trail.notes else ():
         if not isinstance(event, AppendFlagged):
@@ -55,25 +73,54 @@ def flags_stand_behind(trail: Trail) -> Iterator[Finding]:
             yield seq, f"the flag is about event {event.at}, and stands behind {about}"
 
 
+@rule(
+    "The record's upkeep has a scope of its own, where nothing else stands.",
+    "ADR-0036",
+    breaches=(
+        Added(SegmentSealed),
+        Added(FixStarted),
+    ),
+    sees=None,
+    of_upkeep=True,
+)
 def upkeep_stands_apart(trail: Trail) -> Iterator[Finding]:
-    """The record's upkeep has a scope of its own, where nothing else stands."""
     for seq, event in trail.any_of(*KEEPING) if trail.of_a_fix else trail.entries:
         if isinstance(event, KEEPING) is trail.of_a_fix:
             yield seq, f"{event.kind} in the scope of {'a fix' if trail.of_a_fix else 'upkeep'}"
 
 
+@rule(
+    "Who seals, retires, collects, rotates or begins again has a name and a reason.",
+    "ADR-0036",
+    breaches=(
+        Altered(SegmentSealed, "by"),
+        Altered(SegmentRetired, "reason"),
+        Altered(EvidenceCollected, "by"),
+        Altered(SigningKeyRotated, "reason"),
+        Altered(RecordBegunAgain, "by"),
+    ),
+    sees=KEEPING,
+    of_upkeep=True,
+)
 def upkeep_is_signed(trail: Trail) -> Iterator[Finding]:
-    """Who seals, retires, collects, rotates or begins again has a name and a reason."""
     for seq, event in trail.any_of(*KEEPING):
         if not (event.by.strip() and event.reason.strip()):  # type: ignore[union-attr]
             yield seq, f"{event.kind} without a name and a reason"
 
 
+@rule(
+    "Each sealed segment goes on where the one before it ended, and holds earlier events.",
+    "ADR-0036",
+    breaches=(
+        Added(SegmentSealed),
+        Altered(SegmentSealed, "first_seq"),
+        Altered(SegmentSealed, "last_seq"),
+    ),
+    sees={SegmentSealed},
+    of_upkeep=True,
+)
 def segments_follow(trail: Trail) -> Iterator[Finding]:
-    """Each sealed segment goes on where the one before it ended; it holds events before this one.
-
-    The first on record may follow one whose own event was sealed.
-    """
+    """The first on record may follow one whose own event was sealed."""
     end: int | None = None
     for seq, sealed in trail.of(SegmentSealed):
         if end is not None and sealed.first_seq != end + 1:
@@ -83,8 +130,18 @@ def segments_follow(trail: Trail) -> Iterator[Finding]:
         end = sealed.last_seq
 
 
+@rule(
+    "Only a sealed segment is retired, as it was sealed, and once.",
+    "ADR-0036",
+    breaches=(
+        Removed(SegmentSealed),
+        Added(SegmentRetired),
+        Altered(SegmentRetired, "sha256"),
+    ),
+    sees={SegmentRetired},
+    of_upkeep=True,
+)
 def retired_were_sealed(trail: Trail) -> Iterator[Finding]:
-    """Only a sealed segment is retired, as it was sealed, and once."""
     sealed: set[tuple[int, int, str]] = set()
     retired: set[int] = set()
     known = next((entry.event.first_seq for entry in trail.of(SegmentSealed)), None)
@@ -102,8 +159,17 @@ def retired_were_sealed(trail: Trail) -> Iterator[Finding]:
         retired.add(place[0])
 
 
+@rule(
+    "A new signing key replaces the one in use.",
+    "ADR-0033",
+    breaches=(
+        Removed(SigningKeyRotated),
+        Altered(SigningKeyRotated, "old_vkey"),
+    ),
+    sees={SigningKeyRotated},
+    of_upkeep=True,
+)
 def keys_rotate_in_turn(trail: Trail) -> Iterator[Finding]:
-    """A new key replaces the one before it."""
     current: str | None = None
     for seq, rotated in trail.of(SigningKeyRotated):
         if rotated.old_vkey == rotated.new_vkey:

@@ -1,4 +1,4 @@
-"""How often a judge changed something, and what that cost: counted from the trail (DESIGN §6)."""
+"""How often a judge changed something, and what that cost: counted from the trail."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -23,6 +23,7 @@ from fallback_tier.gates.distilling.diagnosis import (
     diagnose,
 )
 from fallback_tier.gates.distilling.failures import of_tests
+from fallback_tier.history import TRIED_HEADING
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 
@@ -31,7 +32,6 @@ _ASSERTIONS = "Assertions:"
 _FRAMES = "Frames inside the repository:"
 _DIAGNOSTICS = "Diagnostics:"
 _EARLIER = "Earlier attempts:"
-_TRIED = "What the patch tried:"
 
 #: UTF-8 bytes of each section. Together about what a retry's prompt can hold of a summary
 #: (MAX_FENCED_SUMMARY_BYTES), so that the fence seldom has to cut one.
@@ -41,7 +41,7 @@ _SECTION_BYTES = {
     _FRAMES: 500,
     _DIAGNOSTICS: 1_000,
     _EARLIER: 780,
-    _TRIED: 900,
+    TRIED_HEADING: 900,
 }
 
 #: One line about an earlier attempt, in bytes: three of them fit their share.
@@ -97,7 +97,7 @@ def distill(
 
 def what_failed(summary: AttemptSummary) -> str:
     """The gates and the first failing words on one line, without what the patch tried."""
-    return " ".join(summary.prior_failure_summary.partition(f"\n{_TRIED}")[0].split())
+    return " ".join(summary.prior_failure_summary.partition(f"\n{TRIED_HEADING}")[0].split())
 
 
 def failure_signature(summary: AttemptSummary) -> Digest:
@@ -130,7 +130,7 @@ def _lines(
         if verdict.log:
             yield from _sections(_diagnosis(verdict), taken=sum(map(_size, lessons)))
     yield from lessons
-    yield from _section(_TRIED, _tried(application.diff))
+    yield from _section(TRIED_HEADING, _tried(application.diff))
 
 
 def _lessons(earlier: Sequence[AttemptSummary]) -> Iterator[str]:
@@ -147,12 +147,14 @@ def _lesson(summary: AttemptSummary) -> str:
         if line.startswith("- "):
             first.setdefault(section, line[2:])
         elif line.startswith("  + "):
-            first.setdefault(_TRIED, line[4:].strip())
+            first.setdefault(TRIED_HEADING, line[4:].strip())
         else:
             section = line
     told = [first[name] for name in (_TESTS, _ASSERTIONS, _DIAGNOSTICS) if name in first]
     how = clean(" ".join([head, *(told or lines[:1])]))
-    tried = _cut(f" It tried: {first[_TRIED]}" if _TRIED in first else "", _LESSON_BYTES // 2)
+    tried = _cut(
+        f" It tried: {first[TRIED_HEADING]}" if TRIED_HEADING in first else "", _LESSON_BYTES // 2
+    )
     return _cut(how, _LESSON_BYTES - _size(tried)) + tried
 
 
@@ -222,7 +224,7 @@ def _tried(diff: str) -> Iterator[str]:
 
 def _without_attempt(text: str) -> str:
     """Without the attempt's number, what it tried, and what came before it."""
-    failed = text.split(f"\n{_TRIED}")[0].split(f"\n{_EARLIER}")[0]
+    failed = text.split(f"\n{TRIED_HEADING}")[0].split(f"\n{_EARLIER}")[0]
     return re.sub(r"^Attempt \d+", "Attempt", failed)
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fallback_tier.advisory import Advisory
+from fallback_tier.history import TRIED_HEADING
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.prompt.context.files import MAX_SOURCE_BYTES, scannable
@@ -28,9 +29,6 @@ from fallback_tier.prompt.context.weaknesses import signs_of
 from fallback_tier.prompt.context.words import telling_words
 from fallback_tier.repo import RepoContext
 from fallback_tier.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES, is_beside, is_lock
-
-#: Where a failure summary turns from what failed to what was tried.
-_TRIED = "\nWhat the patch tried:"
 
 #: A root manifest that is shown beside a package's own code.
 _SHORT_MANIFEST_CHARS = 800
@@ -118,7 +116,7 @@ class _Selection:
 
     def failing(self, summary: str) -> Iterator[Wanted]:
         """What a failure names: files at their lines, then code that has its symbols."""
-        failed = summary.partition(_TRIED)[0]
+        failed = summary.partition(f"\n{TRIED_HEADING}")[0]
         names = failure_names(failed)
         for path, lines in named_files(summary, self._repo.tracked_files).items():
             if self.sources.text(path) is not None:

@@ -4,7 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from fallback_audit.contract import rules_attempt, rules_candidates, rules_fix, rules_model
+from fallback_audit.contract import (
+    rules_candidates,
+    rules_chain,
+    rules_fix,
+    rules_model,
+    rules_retry,
+)
 from fallback_audit.contract.table import RULES, violations
 from fallback_audit.contract.trail import TERMINALS
 from fallback_audit.events import (
@@ -266,7 +272,7 @@ def test_without_this_rule_a_mutant_would_pass(rule: str) -> None:
 def test_each_rule_is_one_sentence_with_a_source() -> None:
     for rule in RULES:
         assert rule.sentence.endswith(".")
-        assert rule.source.startswith(("ADR-", "DESIGN §"))
+        assert rule.source.startswith("ADR-")
 
 
 def test_violations_name_the_event() -> None:
@@ -284,10 +290,10 @@ def test_retrieval_on_a_first_attempt_is_no_violation() -> None:
 
 
 def test_limits_are_those_of_the_tier() -> None:
-    assert rules_attempt.MAX_RETRIES == limits.MAX_RETRIES
+    assert rules_retry.MAX_RETRIES == limits.MAX_RETRIES
     assert rules_candidates.MAX_RECIPE_CANDIDATES == limits.MAX_RECIPE_CANDIDATES
     assert rules_model.MAX_AUTHOR_CALLS == limits.MAX_AUTHOR_CALLS
-    assert rules_attempt.MAX_EXAMPLES == limits.MAX_EXAMPLES
+    assert rules_chain.MAX_EXAMPLES == limits.MAX_EXAMPLES
     assert rules_model.MAX_CANDIDATE_CALLS == room.MAX_CANDIDATE_CALLS
 
 

@@ -310,7 +310,7 @@ def test_each_rule_between_transitions_has_its_mutants_here() -> None:
     assert not {rule.id for rule in FIX_RULES} & {rule.id for rule in RULES}
     for rule in FIX_RULES:
         assert rule.sentence.endswith(".")
-        assert rule.source.startswith(("ADR-", "DESIGN §"))
+        assert rule.source.startswith("ADR-")
 
 
 def test_verify_compares_the_transitions_of_each_fix(tmp_path: Path) -> None:
