@@ -217,13 +217,14 @@ class Caller:
                 try:
                     piece = next(pieces)
                 except StopIteration as end:
-                    return [_bounded(one) for one in end.value]
+                    return [replace(one, outcome=beginning(one.outcome)) for one in end.value]
                 call = calls[piece.index]
                 if call.type is CallType.AUTHOR:
                     drafts.add(call.number)
                     yield DraftText(attempt=self._task.number, call=call.number, text=piece.text)
 
     def _called(self, model: LanguageModel, call: _Call, charge: Charge | None) -> ModelCalled:
+        text = call.ask.request.text
         return ModelCalled(
             attempt=self._task.number,
             call=call.number,
@@ -231,14 +232,14 @@ class Caller:
             model=model.model,
             provenance=model.provenance,
             prompt_shape=self._task.shape,
-            prompt_sha256=patch_digest(call.ask.request.text),
-            prompt_bytes=len(call.ask.request.text.encode()),
+            prompt_sha256=patch_digest(text),
+            prompt_bytes=len(text.encode()),
             example_ids=call.ask.example_ids,
             strict=call.ask.strict,
             request_key=call.key,
             reserved=charge,
             candidate=call.ask.candidate,
-            prompt_evidence=self._kept_prompt(call.ask.request.text),
+            prompt_evidence=self._kept_prompt(text),
         )
 
     def _kept_prompt(self, text: str) -> str | None:
@@ -285,11 +286,6 @@ class Caller:
             reason=excerpt(str(error), MAX_EXCERPT_CHARS),
             failure=error.failure,
         )
-
-
-def _bounded(arrived: Arrived) -> Arrived:
-    said = arrived.outcome
-    return arrived if isinstance(said, ModelError) else replace(arrived, outcome=beginning(said))
 
 
 def _withheld(why: str) -> ModelError:

@@ -8,6 +8,7 @@ none on their sum.
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
@@ -35,6 +36,7 @@ class TimeLimit:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._over = threading.Event()
+        self._ends = float("inf")
         self._lock = threading.Lock()
         self._watched: list[socket.socket] = []
         self._timer = threading.Timer(seconds, self._end)
@@ -45,7 +47,13 @@ class TimeLimit:
         """It is over, and what was watched was ended for it."""
         return self._over.is_set()
 
+    @property
+    def left_s(self) -> float:
+        """Seconds until then."""
+        return self._ends - time.monotonic()
+
     def __enter__(self) -> Self:
+        self._ends = time.monotonic() + self.seconds
         self._timer.start()
         return self
 

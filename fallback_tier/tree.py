@@ -18,8 +18,12 @@ OPAQUE = "user.overlay.opaque"
 _WHITEOUT = os.makedev(0, 0)
 
 
+#: git's mode of what is not there.
+ABSENT = "000000"
+
+
 class RawChange(Frozen):
-    """How one path differs from the base commit. Modes as git prints them; ``000000`` where absent."""
+    """How one path differs from the base commit. Modes as git prints them; ``ABSENT`` where absent."""
 
     path: str
     status: str

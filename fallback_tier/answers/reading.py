@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from fallback_tier.answers.lenient_json import LenientJsonError, Value, canonical, read_object
+from fallback_tier.errors import ModelError
 from fallback_tier.ports import ModelAnswer
 
 ValueT = TypeVar("ValueT")
@@ -41,10 +42,13 @@ _SAID: Final = {"extra_forbidden": "there is no such field; leave it out"}
 _CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 
-def beginning(answer: ModelAnswer) -> ModelAnswer:
-    """As much of it as can be an answer: a longer one is no plan, whatever its rest says, and would not
-    fit into the evidence. One character more than that, so that whoever reads it says so."""
-    return answer.model_copy(update={"text": answer.text[: MAX_ANSWER_CHARS + 1]})
+def beginning(said: ModelAnswer | ModelError) -> ModelAnswer | ModelError:
+    """As much of an answer as can be one: a longer one is no plan, whatever its rest says, and would not
+    fit into the evidence. One character more than that, so that whoever reads it says so. An error is
+    passed through."""
+    if isinstance(said, ModelError):
+        return said
+    return said.model_copy(update={"text": said.text[: MAX_ANSWER_CHARS + 1]})
 
 
 def read_one(

@@ -5,8 +5,8 @@ import, and what the configuration of a test runner loads, is no patch's to chan
 the product. Whether it is, the base commit's imports tell:
 
 * *Product* is what a source file imports that is no test, is not named like one, and that no test reaches;
-  what a package with the project's own name holds; what package.json names as its entries. And whatever
-  those import. ``flask/testing.py`` is product, since the application imports it.
+  what a package with the project's own name holds; what package.json names as its entries; what entry
+  points, scripts and texts of the product name. And whatever those import. ``flask/testing.py`` is product, since the application imports it.
 * A file that a runner's configuration names (``setupFiles``, ``--require``, ``-p``) judges unless it is
   product.
 * So does one that tests reach, or name, and that is *called* like a part of them (``testutils.py``,
@@ -26,6 +26,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_tier.patch.imports_here import Imports
+from fallback_tier.patch.named_here import named_modules
 from fallback_tier.patch.policy import is_test, recipe_only_reason
 from fallback_tier.repo import RepoContext
 from fallback_tier.source_paths import SOURCE_SUFFIXES, is_beside
@@ -123,7 +124,8 @@ class Judging:
             if _is_source(path) and not is_called_like_a_test(path) and not is_beside(path)
         )
         seeds = {path for path in sources if path not in self._reached or path in self._own}
-        return self.imports.reached(seeds | set(self._entries))
+        seeds |= self._entries
+        return self.imports.reached(seeds.union(named_modules(self.imports, seeds, _is_of_tests)))
 
     def _is_named(self, path: str) -> bool:
         """Does a test name it, to load it by its path?"""
@@ -242,6 +244,10 @@ def is_called_like_a_test(path: str) -> bool:
     """Is the file, or a folder that it lies in, called like a part of tests?"""
     words = _WORDS.findall(str(PurePosixPath(path).with_suffix("")))
     return any(_TELLING.fullmatch(word.lower()) for word in words)
+
+
+def _is_of_tests(path: str) -> bool:
+    return is_test(path) or is_called_like_a_test(path)
 
 
 def _is_source(path: str) -> bool:

@@ -216,7 +216,7 @@ def _has_cookies(path: str, text: str) -> bool:
 
 
 def _code_reason(path: str, before: str | None, after: str, added: list[Added]) -> str | None:
-    grammar = grammar_of_text(path, after) or grammar_of_text(path, before or "")
+    grammar = grammar_of_text(path, after, before or "")
     if not grammar:
         return None
     was, now = ((text or "").removeprefix(_BYTE_ORDER_MARK) for text in (before, after))

@@ -31,6 +31,11 @@ _PATHS = re.compile(rb"[\w.@-]*/[\w./@-]*(?::[\w./@-]*)*")
 #: Code without quotes: a dotted or called name (``process.env.TOKEN_2``, ``config.token1``) …
 _DOTTED_NAME = re.compile(rb"[A-Za-z_]\w*(?:[.?]+[A-Za-z_]\w*)+")
 #: … or a plain one (``token_v2``, ``sha256``).
+#: Groups that run services, as ``--user=nobody:nogroup`` names them.
+_GROUPS = frozenset({b"nogroup", b"nobody", b"www-data", b"daemon"})
+#: ``-path``, ``-print``, … of find, without ``-p``.
+_RESTS_OF_OPTIONS = frozenset({b"ath", b"rint", b"rint0", b"rintf", b"erm", b"rune"})
+
 _PLAIN_NAME = re.compile(rb"[A-Za-z_]+\d{0,3}")
 _PLACEHOLDER = re.compile(rb"\$\{|\{[\w.]*\}|\{\{|%s|%\(|<%|\*{3,}|x{6,}|\.{3,}", re.IGNORECASE)
 #: What forms and schemas say about a password.
@@ -201,6 +206,14 @@ def _is_bare_literal(value: bytes) -> bool:
     )
 
 
+def _is_no_group(value: bytes) -> bool:
+    return value.rstrip(b"`,;)]") not in _GROUPS and _is_in_place(value)
+
+
+def _is_no_option(value: bytes) -> bool:
+    return value not in _RESTS_OF_OPTIONS and _is_in_place(value)
+
+
 def _is_basic(value: bytes) -> bool:
     """It says ``name:password``."""
     try:
@@ -227,6 +240,8 @@ _JUDGES = {
     Judge.PLACE: _is_in_place,
     Judge.LITERAL: _is_literal,
     Judge.BARE: _is_bare_literal,
+    Judge.USER: _is_no_group,
+    Judge.OPTION: _is_no_option,
     Judge.BASIC: _is_basic,
 }
 

@@ -105,6 +105,8 @@ _SAME_WORD = (
     r"|smbclient\b[^\n|;&]{0,200}?\s(?-i:-U)[ \t]*[\"']?[\w.@\\-]+%"
     r"|openssl\b[^\n|;&]{0,200}?\s-pass(?:in|out)?[ \t]+[\"']?pass:"
 )
+#: What stands behind an option of its own.
+_ARGUMENT = r"[^\s\"'<>$/-][^\s\"'<>$]{5,}"
 #: One word of a shell that is no variable.
 _WORD = r"(?:'[^'\n]{3,}'|\"[^\"$\n][^\"\n]{2,}\"|[^\s\"'<>$|;&`\\-][^\s\"'<>$|;&`\\]{2,})"
 
@@ -120,6 +122,10 @@ class Judge(Enum):
     LITERAL = auto()
     #: It may be code: also no name of a variable, no call, no index.
     BARE = auto()
+    #: As PLACE; and no group that systems have, as whose member a program is to run.
+    USER = auto()
+    #: As PLACE; and no rest of another program's option: ``find -name mysql -path``.
+    OPTION = auto()
     #: base64 of ``name:password`` (RFC 7617).
     BASIC = auto()
 
@@ -166,13 +172,13 @@ RULES = (
         r"[0-9a-z+/_-]{8,}={0,2}",
     ),
     # ``curl -u name:secret``, ``--password secret``.
+    Rule(Judge.USER, r"\s(?:-u|--(?:proxy-)?user)[ \t=]+[\"']?[\w.@-]+:", _ARGUMENT),
     Rule(
         Judge.PLACE,
-        r"(?:\s(?:-u|--(?:proxy-)?user)[ \t=]+[\"']?[\w.@-]+:"
-        r"|\s--?(?:password|passwd|passphrase|token|secret|api-?key|storepass|keypass)\s+[\"']?)",
-        r"[^\s\"'<>$/-][^\s\"'<>$]{5,}",
+        r"\s--?(?:password|passwd|passphrase|token|secret|api-?key|storepass|keypass)\s+[\"']?",
+        _ARGUMENT,
     ),
-    Rule(Judge.PLACE, rf"\b(?:{_OTHER_WORD}|{_SAME_WORD})", _WORD),
+    Rule(Judge.OPTION, rf"\b(?:{_OTHER_WORD}|{_SAME_WORD})", _WORD),
     # .netrc, on one line or several; without a login before it the password has to look like one.
     Rule(
         Judge.PLACE,

@@ -56,11 +56,20 @@ def grammar_of(path: str) -> str:
     return _BY_SUFFIX.get(PurePosixPath(path).suffix.lower(), "")
 
 
-def grammar_of_text(path: str, text: str) -> str:
-    """The same; for a file without a suffix, by what its first line starts (``#!``)."""
-    grammar, first = grammar_of(path), text.partition("\n")[0]
-    if grammar or PurePosixPath(path).suffix or not first.startswith("#!"):
+def grammar_of_text(path: str, *texts: str) -> str:
+    """The same; for a file without a suffix, by what the first line (``#!``) of one of its texts starts.
+
+    Several texts: a patch that takes that line away makes the file no other language's.
+    """
+    grammar = grammar_of(path)
+    if grammar or PurePosixPath(path).suffix:
         return grammar
+    firsts = (text.partition("\n")[0] for text in texts)
+    named = (_by_interpreter(first) for first in firsts if first.startswith("#!"))
+    return next(filter(None, named), "")
+
+
+def _by_interpreter(first: str) -> str:
     return next((name for word, name in _BY_INTERPRETER.items() if word in first), "")
 
 

@@ -171,6 +171,16 @@ def test_a_server_that_asks_for_a_long_wait_is_not_waited_for(
     assert MAX_RETRY_WAIT_S < 86_400
 
 
+def test_a_wait_beyond_the_exchanges_own_limit_is_not_waited_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail(f"would sleep {seconds} s"))
+    server.fails(429, "rate_limit_error", "slow down", retry_after="50")
+    error = failure(server, max_retries=2, timeout_s=20)
+    assert error.failure is Kind.RATE_LIMITED
+    assert "asks to wait 50 s, which is more than is left of the 20 s" in error.problem
+
+
 def test_an_answer_that_broke_off_is_not_asked_for_again(server: Server) -> None:
     """It may have been paid for: what follows is the caller's decision, on its budget."""
     server.streams(start() + block() + piece("half"), BREAK)

@@ -26,9 +26,9 @@ from fallback_tier.patch.plain_text import misread_reason
 from fallback_tier.patch.policy import check_policy, forbidden_reason
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.syntax import grammar_of_text
-from fallback_tier.tree import RawChange
+from fallback_tier.tree import ABSENT, RawChange
 
-_ABSENT, _REGULAR, _EXECUTABLE = "000000", "100644", "100755"
+_REGULAR, _EXECUTABLE = "100644", "100755"
 
 
 def common_gates(plugin: EcosystemPlugin) -> tuple[Gate, ...]:
@@ -94,7 +94,7 @@ class PolicyGate:
         if keys is not None and change.status != "M":
             yield f"{path!r} is a manifest; a fix neither adds nor removes one."
             return
-        if change.new_mode == _ABSENT:
+        if change.new_mode == ABSENT:
             return
         after = patched_text(context, path)
         if after is None:
@@ -113,7 +113,8 @@ class PolicyGate:
                 if keys is not None:
                     yield from manifest_problems(path, keys, before, after)
         why = misread_reason(path, before, after)
-        if why is None and before != after and grammar_of_text(path, after) == "javascript":
+        grammar = grammar_of_text(path, after, before or "")
+        if why is None and before != after and grammar == "javascript":
             why = disagreement_with_node(context, before or "", after)
         if why is not None:
             yield f"{path!r} does not read as it runs: {why}."
@@ -145,11 +146,11 @@ def _is_ignored(path: str, context: GateContext) -> bool:
 
 def _mode_problem(change: RawChange) -> str | None:
     modes = (change.old_mode, change.new_mode)
-    if any(mode not in {_ABSENT, _REGULAR, _EXECUTABLE} for mode in modes):
+    if any(mode not in {ABSENT, _REGULAR, _EXECUTABLE} for mode in modes):
         return f"{change.path!r} is, or was, no regular file (modes {modes[0]} and {modes[1]})"
-    if change.new_mode == _ABSENT:
+    if change.new_mode == ABSENT:
         return None
-    expected = _REGULAR if change.old_mode == _ABSENT else change.old_mode
+    expected = _REGULAR if change.old_mode == ABSENT else change.old_mode
     if change.new_mode != expected:
         return f"{change.path!r} has mode {change.new_mode}, not {expected}"
     return None

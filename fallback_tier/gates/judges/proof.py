@@ -48,6 +48,9 @@ _UNSHOWN_END = (
     "nothing shows that it ran to its end: no test of it is counted, and no last line is named"
 )
 
+#: Changed with what a kept run at the base commit tells.
+_FORMAT = "2"
+
 #: What stands for the patch where there is none yet: the base commit as it is.
 _NO_DIGEST = hashlib.sha256(b"").hexdigest()
 _NOTHING = Applied(
@@ -146,7 +149,13 @@ class ProofGate:
         """Asked once for a commit, a proof and what it runs on: what outlives attempts keeps the answer."""
         on = self.plugin.runs_on(context, context.repo, self.proof.command)
         # A failure for want of a network is no flaw outside.
-        facts = [self.plugin.name, on, type(context.sandbox).__qualname__, self.proof.digest]
+        facts = [
+            _FORMAT,
+            self.plugin.name,
+            on,
+            type(context.sandbox).__qualname__,
+            self.proof.digest,
+        ]
         digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
         place = context.cache / "proofs" / f"{context.repo.base_commit}-{digest}"
         if not place.exists():

@@ -18,10 +18,9 @@ from fallback_tier.gates.trees.isolation import (
     in_short,
 )
 from fallback_tier.repo import RepoContext
-from fallback_tier.tree import RawChange, Tree
+from fallback_tier.tree import ABSENT, RawChange, Tree
 
 _MOVED = re.compile(r"^Hunk #\d+ succeeded at \d+ \(offset", re.MULTILINE)
-_ABSENT = "000000"
 _RAW = re.compile(r":(\d{6}) (\d{6}) [0-9a-f]+ [0-9a-f]+ ([A-Z])\d*")
 
 
@@ -70,7 +69,7 @@ class CheckoutWorktree:
         """
         make_removable(self.tree.root)  # a folder that a command locked would lock out git, and us
         for change in self.changed():
-            if change.new_mode == _ABSENT:
+            if change.new_mode == ABSENT:
                 self._remove(PurePosixPath(change.path))
         self._git(["checkout-index", "--all", "--force", "--quiet"])
 

@@ -19,9 +19,9 @@ from fallback_tier.folders import remove_tree
 from fallback_tier.gates.trees.bases import Base
 from fallback_tier.gates.trees.checkout import check_applied
 from fallback_tier.gates.trees.isolation import GIT_TIMEOUT_S, git
-from fallback_tier.tree import RawChange, is_whiteout, write_whiteout
+from fallback_tier.tree import ABSENT, RawChange, is_whiteout, write_whiteout
 
-_ABSENT, _FOLDER, _GITLINK = "000000", "040000", "160000"
+_FOLDER, _GITLINK = "040000", "160000"
 
 #: Every path that a diff can name, in any of its headers. Too many do no harm: a copy that the patch
 #: leaves alone is dropped.
@@ -93,9 +93,9 @@ class PatchLayer:
         changes = {}
         for path, mode in self._entries(self.folder, PurePosixPath()):
             before = self._before(path, mode)
-            after = {} if mode in {_ABSENT, _FOLDER} else {str(path): mode}
+            after = {} if mode in {ABSENT, _FOLDER} else {str(path): mode}
             for name in before.keys() | after.keys():
-                old, new = before.get(name, _ABSENT), after.get(name, _ABSENT)
+                old, new = before.get(name, ABSENT), after.get(name, ABSENT)
                 if old != new or not self._is_same(name):
                     changes[name] = RawChange(
                         path=name, old_mode=old, new_mode=new, status=_status(old, new)
@@ -130,7 +130,7 @@ class PatchLayer:
             if _mode(source) == _FOLDER:
                 continue
             self._check(name, source)
-            if _mode(source) != _ABSENT:
+            if _mode(source) != ABSENT:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source, target, follow_symlinks=False)
 
@@ -141,13 +141,13 @@ class PatchLayer:
             if mode == _FOLDER and not _names(self._base.tree / place):
                 return True
             if mode != _FOLDER:
-                return place != path and mode != _ABSENT and str(place) not in named
+                return place != path and mode != ABSENT and str(place) not in named
         return False
 
     def _check(self, name: str, source: Path) -> None:
         """A base that somebody changed from outside is noticed before a patch is made of it."""
-        mode, blob = self._committed.get(name, (_ABSENT, ""))
-        if mode == _mode(source) and (mode == _ABSENT or blob == _blob(source, len(blob))):
+        mode, blob = self._committed.get(name, (ABSENT, ""))
+        if mode == _mode(source) and (mode == ABSENT or blob == _blob(source, len(blob))):
             return
         # Line ends that .gitattributes asks for are not in the blob: git takes them out again.
         if source.is_file() and not source.is_symlink():
@@ -177,9 +177,9 @@ class PatchLayer:
         """Copies that are as they were go; what the patch removed is hidden below."""
         for name in sorted(named):
             place, source = self.folder / name, self._base.tree / name
-            if _mode(source) in {_ABSENT, _FOLDER}:
+            if _mode(source) in {ABSENT, _FOLDER}:
                 continue
-            if _mode(place) == _ABSENT:
+            if _mode(place) == ABSENT:
                 self._hide(PurePosixPath(name))
             elif _mode(place) == _mode(source) and self._is_same(name):
                 place.unlink()
@@ -188,7 +188,7 @@ class PatchLayer:
     def _hide(self, path: PurePosixPath) -> None:
         """Remove ``path`` from the merged tree, and a folder that holds nothing else, as git does."""
         for folder in [*reversed(path.parents)][1:]:
-            if _mode(self.folder / folder) not in {_ABSENT, _FOLDER}:
+            if _mode(self.folder / folder) not in {ABSENT, _FOLDER}:
                 return  # the patch put a file in the folder's place
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         write_whiteout(self.folder / path)
@@ -219,7 +219,7 @@ class PatchLayer:
             path, mode = at / entry.name, _mode(Path(entry.path))
             if mode == _FOLDER:
                 inside = [*self._entries(Path(entry.path), path)]
-                empty = not inside and _mode(self._base.tree / path) == _ABSENT
+                empty = not inside and _mode(self._base.tree / path) == ABSENT
                 yield path, _GITLINK if empty else mode
                 yield from inside
             else:
@@ -237,13 +237,13 @@ def _named(diff: str) -> Iterator[str]:
 
 
 def _mode(place: Path) -> str:
-    """git's mode of an entry, _ABSENT where there is none or it stands for a removal."""
+    """git's mode of an entry, ABSENT where there is none or it stands for a removal."""
     try:
         status = place.lstat()
     except (FileNotFoundError, NotADirectoryError):
-        return _ABSENT
+        return ABSENT
     if is_whiteout(status):
-        return _ABSENT
+        return ABSENT
     if stat.S_ISREG(status.st_mode):
         return "100755" if status.st_mode & stat.S_IXUSR else "100644"
     return f"{stat.S_IFMT(status.st_mode):06o}"
@@ -253,7 +253,7 @@ def _modes(place: Path, path: PurePosixPath) -> Iterator[tuple[str, str]]:
     """What git tracks at and below a place of the base, where an empty folder is a submodule."""
     mode = _mode(place)
     if mode != _FOLDER:
-        yield from () if mode == _ABSENT else [(str(path), mode)]
+        yield from () if mode == ABSENT else [(str(path), mode)]
         return
     names = _names(place)
     if not names:
@@ -267,8 +267,8 @@ def _names(folder: Path) -> set[str]:
 
 
 def _status(old: str, new: str) -> str:
-    if _ABSENT in {old, new}:
-        return "A" if old == _ABSENT else "D"
+    if ABSENT in {old, new}:
+        return "A" if old == ABSENT else "D"
     return "M" if old[:2] == new[:2] == "10" else "T"
 
 

@@ -100,11 +100,19 @@ def _attempt(failures: Failures, limit: "TimeLimit") -> "MiddlewareCallable":
                 # The server has the request and may be at work: a second would be paid twice.
                 raise failures.late(limit.seconds) from None
             raise
-        if _wait_s(response.headers) > MAX_RETRY_WAIT_S:
+        wait_s = _wait_s(response.headers)
+        if limit.left_s < wait_s <= MAX_RETRY_WAIT_S and _passes_by_itself(response.status_code):
+            raise failures.too_long_a_wait(response.status_code, wait_s, limit.seconds)
+        if wait_s > MAX_RETRY_WAIT_S:
             response.http_response.headers["x-should-retry"] = "false"
         return response
 
     return attempt
+
+
+def _passes_by_itself(status: int) -> bool:
+    """What the SDK asks again after."""
+    return status in {408, 409, 429} or status >= 500
 
 
 def _own_error(error: BaseException) -> FallbackError | None:

@@ -125,6 +125,15 @@ class Failures:
             f"The model server at {self.address} did not finish its answer within {seconds:g} s.",
         )
 
+    def too_long_a_wait(self, status: int, wait_s: float, seconds: float) -> ModelError:
+        """It asks to be left alone (``Retry-After``) for longer than is left of the exchange."""
+        return self._error(
+            _KIND_OF_STATUS.get(status, Kind.OVERLOADED),
+            f"The model server at {self.address} answered {status} and asks to wait {wait_s:.0f} s, which "
+            f"is more than is left of the {seconds:g} s for an answer.",
+            "Try again later and resume, or allow more time.",
+        )
+
     def broken(self, cause: BaseException | None = None) -> ModelError:
         """The answer has no end. What came of it is never used."""
         reason = f": {words}" if (words := self._clean(str(cause or ""))) else ""

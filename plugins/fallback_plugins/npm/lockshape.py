@@ -66,8 +66,8 @@ def without(text: str, keys: Collection[str]) -> str:
     for key in keys:
         owner, *names = lock, *key.removeprefix(_MODULES).split(f"/{_MODULES}")
         for name in names[:-1]:
-            owner = owner.get("dependencies", {}).get(name, {})
-        owner.get("dependencies", {}).pop(names[-1], None)
+            owner = _object(_object(owner.get("dependencies")).get(name))
+        _object(owner.get("dependencies")).pop(names[-1], None)
     return _written(lock, text)
 
 
@@ -106,6 +106,11 @@ def _resolved(lock: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         waiting += [(f"{key}/{_MODULES}{name}", child) for name, child in children]
 
 
+def _object(value: Any) -> dict[str, Any]:
+    """Where a lock has null, or anything else, in an object's place, npm finds nothing there."""
+    return value if isinstance(value, dict) else {}
+
+
 def _objects(value: Any) -> list[tuple[str, dict[str, Any]]]:
     entries = value.items() if isinstance(value, dict) else ()
     return [(key, entry) for key, entry in entries if isinstance(entry, dict)]
@@ -116,13 +121,13 @@ def _name(key: str) -> str:
 
 
 def _put_back_flat(packages: Any, specs: Specs) -> None:
-    for key, entry in packages.items() if isinstance(packages, dict) else ():
+    for key, entry in _objects(packages):
         for section in MEMBER_SECTIONS:
             _put_back(entry.get(section), key, specs)
 
 
 def _put_back_nested(parent: Mapping[str, Any], place: str, specs: Specs) -> None:
-    for name, entry in (parent.get("dependencies") or {}).items():
+    for name, entry in _objects(parent.get("dependencies")):
         key = f"{place}node_modules/{name}"
         _put_back(entry.get("requires"), key, specs)
         _put_back_nested(entry, f"{key}/", specs)

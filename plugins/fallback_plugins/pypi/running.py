@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from fallback_plugins.commands import run_as_given
+from fallback_plugins.pypi.counting import counting
 from fallback_plugins.pypi.environment import Environment
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, TargetRun
@@ -32,15 +33,16 @@ def run(
         return TargetRun(None, error.problem)
     project.write_versions()
     told = "" if found.is_as_declared else found.in_words
-    result = run_as_given(
-        context,
-        tree,
-        argv,
-        programs=project.place / "bin",
-        timeout_s=timeout_s,
-        env=project.variables(),
-        readable=project.readable,
-    )
+    with counting(context.cache, project.variables()) as (env, plugin):
+        result = run_as_given(
+            context,
+            tree,
+            argv,
+            programs=project.place / "bin",
+            timeout_s=timeout_s,
+            env=env,
+            readable=[*project.readable, plugin],
+        )
     return TargetRun(project.placeless(result), told)
 
 

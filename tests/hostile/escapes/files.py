@@ -205,36 +205,37 @@ def user_id_map(facts: Facts) -> None:
 
 @escape
 def setuid_file_left_in_the_worktree(facts: Facts) -> None:
-    Path("setuid").touch()
-    try:
-        Path("setuid").chmod(0o4755)
-    finally:
-        Path("setuid").unlink()
+    _changed_to(0o4755)
 
 
 @escape
 def setuid_file_made_so(facts: Facts) -> None:
-    try:
-        os.close(os.open("setuid", os.O_WRONLY | os.O_CREAT, 0o4755))
-    finally:
-        Path("setuid").unlink(missing_ok=True)
+    _made_with(0o4755)
 
 
 @escape
 def setgid_file_left_in_the_worktree(facts: Facts) -> None:
-    Path("setgid").touch()
-    try:
-        Path("setgid").chmod(0o2755)
-    finally:
-        Path("setgid").unlink()
+    _changed_to(0o2755)
 
 
 @escape
 def setgid_file_made_so(facts: Facts) -> None:
+    _made_with(0o2755)
+
+
+def _changed_to(mode: int) -> None:
+    Path("privileged").touch()
     try:
-        os.close(os.open("setgid", os.O_WRONLY | os.O_CREAT, 0o2755))
+        Path("privileged").chmod(mode)
     finally:
-        Path("setgid").unlink(missing_ok=True)
+        Path("privileged").unlink()
+
+
+def _made_with(mode: int) -> None:
+    try:
+        os.close(os.open("privileged", os.O_WRONLY | os.O_CREAT, mode))
+    finally:
+        Path("privileged").unlink(missing_ok=True)
 
 
 @escape

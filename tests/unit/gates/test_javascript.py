@@ -1,13 +1,19 @@
 """node's own parser beside ours: a text that they read differently is refused, its quirks are not."""
 
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_tier.errors import ToolFailedError
+from fallback_tier.execution import CommandResult
 from fallback_tier.gates.judges.common import PolicyGate
 from fallback_tier.gates.judges.javascript import disagreement_with_node
+from fallback_tier.gates.running.clients import SubprocessClients
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.integration.gate_setup import Case, advisory, patched
 
@@ -53,6 +59,49 @@ def test_what_both_read_alike_or_neither_reads_is_taken(
     case: Case, before: str, after: str
 ) -> None:
     assert disagreement_with_node(case.context, before, after) is None
+
+
+class Broken(SubprocessClients):
+    """node in another's words."""
+
+    def __init__(self, *arguments: str) -> None:
+        super().__init__()
+        self._arguments = arguments
+
+    def run(self, client: str, arguments: Sequence[str], **options: Any) -> CommandResult:
+        return super().run(client, self._arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--no-such-option",), "bad option"),
+        (("-e", "process.kill(process.pid, 'SIGSEGV')"), "node, asked to parse"),
+        (("-e", "console.log('{')"), "node, asked to parse"),
+        (("-e", ""), "node, asked to parse"),
+    ],
+)
+def test_a_node_that_breaks_off_is_no_pass(
+    case: Case, arguments: tuple[str, ...], said: str
+) -> None:
+    context = replace(case.context, clients=Broken(*arguments))
+    with pytest.raises(ToolFailedError, match=said):
+        disagreement_with_node(context, BASE, HIDDEN)
+
+
+def test_a_node_without_a_parser_is_not_asked(case: Case) -> None:
+    context = replace(case.context, clients=Broken("-e", "process.exit(42)"))
+    assert disagreement_with_node(context, BASE, HIDDEN) is None
+
+
+def test_a_program_is_nodes_also_where_the_patch_takes_its_first_line(tmp_path: Path) -> None:
+    program = f"#!/usr/bin/env node\n{BASE}"
+    with patched(
+        tmp_path, {"tool": program}, {"tool": f"{BASE}x = <a/>\n"}, about=advisory()
+    ) as found:
+        verdict = PolicyGate(FakeEcosystem()).judge(found.context)
+    assert verdict.failure_kind is FailureKind.POLICY_VIOLATION
+    assert "node can't read it" in verdict.detail
 
 
 def test_what_only_ours_reads_is_refused(case: Case) -> None:

@@ -394,3 +394,26 @@ def test_of_a_program_nothing_may_change() -> None:
     """A range in setup.py is read; nothing here edits it, and nobody can judge what else it does."""
     assert all(one.editable_keys("setup.py") is None for one in ECOSYSTEMS)
     assert recipe_only_reason("setup.py") is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("package.json", '{"a":' * 400 + "1" + "}" * 400),
+        ("package-lock.json", "[" * 100_000 + "]" * 100_000),
+        ("pyproject.toml", "a" + ".a" * 400 + " = 1\n"),
+        ("pnpm-lock.yaml", "".join("  " * at + "a:\n" for at in range(400))),
+    ],
+)
+def test_what_nests_too_deep_is_refused(path: str, text: str) -> None:
+    """No reader, and no walk behind one, ends in a traceback: whatever Python's own limit is."""
+    problems = list(manifest_problems(path, (), text, text.replace("1", "2")))
+    assert len(problems) == 1
+    assert "can't be parsed: " in problems[0]
+
+
+def test_what_nests_as_locks_do_is_read() -> None:
+    text = '{"a":' * 99 + "1" + "}" * 99
+    assert "may not be changed" in " ".join(
+        manifest_problems("package.json", (), text, text.replace("1", "2"))
+    )

@@ -17,11 +17,20 @@ PYTHON = {
     "pyproject.toml": '[project]\nname = "Left-Pad"\n'
     '[tool.pytest.ini_options]\naddopts = "-q -p watch"\n',
     "tox.ini": "[testenv]\ncommands =\n    mkdir -p outside\n    pytest -p fixed_of\n",
+    "setup.py": "setup(entry_points={'console_scripts':\n"
+    "    ['serve = served.app:main', 'test = ran.all:main']})\n",
+    "Makefile": "nightly:\n\tpython3 -m jobs.nightly\ncheck:\n\tpython -m testing.everything\n",
+    "served/app.py": "from served import deep\n",
+    "served/deep.py": "\n",
+    "jobs/nightly.py": "\n",
+    "backends/quick.py": "\n",
+    "ran/all.py": "\n",
+    "testing/everything.py": "\n",
     "outside/__init__.py": "\n",
     "fixed_of.py": "\n",
     "watch.py": "\n",
     "left_pad/__init__.py": "from .core import pad\n",
-    "left_pad/core.py": "import os\n",
+    "left_pad/core.py": "import os\nBACKEND = 'backends.quick.Client'\n",
     "left_pad/alone.py": "from left_pad import testing\n",
     "left_pad/testing/__init__.py": "from . import (\n    asserts,  # both\n    more as less,\n)\n",
     "left_pad/testing/asserts.py": "\n",
@@ -38,7 +47,8 @@ PYTHON = {
     "plugins_of/fixed.py": "\n",
     "conftest.py": 'pytest_plugins = ["plugins_of.fixed"]\n',
     "tests/test_core.py": "import testutils, left_pad.alone\nfrom support import verify\n"
-    "import left_pad.mock_server\n"
+    "import left_pad.mock_server, served.app, served.deep, jobs.nightly, backends.quick, ran.all\n"
+    "import testing.everything\n"
     "run('fixtures/checks.py'); read('expected.json')\n",
 }
 JAVASCRIPT = {
@@ -89,6 +99,9 @@ JAVASCRIPT = {
         (PYTHON, "fixtures/checks.py", IMPORTED),
         (PYTHON, "fixtures/expected.json", IMPORTED),
         (PYTHON, "left_pad/mock_server.py", IMPORTED),
+        # They are named, and it may be to run the tests.
+        (PYTHON, "ran/all.py", IMPORTED),
+        (PYTHON, "testing/everything.py", IMPORTED),
         (PYTHON, "plugins_of/fixed.py", LOADED),
         (PYTHON, "watch.py", LOADED),
         (PYTHON, "fixed_of.py", LOADED),
@@ -118,6 +131,8 @@ def test_what_judges_is_not_edited(
         # Called like tests, and the product's own: ``alone`` imports them.
         (PYTHON, ("left_pad/testing/__init__.py", "left_pad/testing/asserts.py")),
         (PYTHON, ("left_pad/testing/more.py", "outside/__init__.py", "no/such.py")),
+        # Nothing imports them: an entry point, a script and a text name them.
+        (PYTHON, ("served/app.py", "served/deep.py", "jobs/nightly.py", "backends/quick.py")),
         (
             JAVASCRIPT,
             (

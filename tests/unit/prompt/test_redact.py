@@ -246,7 +246,13 @@ COMMANDS = [
     *("docker login -u me -p {} r.example", "redis-cli -h x -a {} ping", "mongosh -u me -p {}"),
     *("ldapsearch -x -D cn=a -w {}", "openssl rsa -in k -passin pass:{}", "sqlcmd -U sa -P {}"),
     *("smbclient //h/s -U me%{}", "curl --user me:{} https://h", "keytool -storepass {} -list"),
-    *("gpg --passphrase {} x",),
+    *(
+        "gpg --passphrase {} x",
+        "curl -u nobody:{} h",
+        "mysql -u a -ppath{}",
+        "curl -u nobody:{}group h",
+    ),
+    *("curl -u me:nogroup{} h", "curl --user=me:root-{} h", "mysql -pprint-{} db"),
 ]
 
 
@@ -362,6 +368,12 @@ def test_what_two_runs_of_base64_say_together_nobody_said() -> None:
         'docker run -v "$PWD":/app1:ro x',
         'PATH="$PWD:node_modules/.bin:$PATH"',
         *("mysql -u root -p app", "mysql -P3306", 'mysql -p"$PASSWORD"', "mysql -p$PASSWORD"),
+        *("grep -rn mysql -path", "find / -name mysql -prune -print0", "ls mysql -perm /222"),
+        *(
+            "--user=nobody:nogroup",
+            "docker run -u nobody:nogroup x",
+            "run --user www-data:www-data",
+        ),
         *("docker run -p 8080:80 x", "docker login r.example && docker run -p 8080:80 x"),
         *("ssh -p 2222 a@b", "sshpass -p $PASS ssh a@b", "cp -pr a1 b2", "psql -p 5432"),
         "A machine learning password checker; the login and password fields.",

@@ -10,7 +10,7 @@ from semantic_version import NpmSpec, Version
 
 from fallback_plugins.npm import specs
 from fallback_plugins.npm.jsontext import set_value
-from fallback_plugins.npm.lockshape import as_found, edited
+from fallback_plugins.npm.lockshape import as_found, edited, without
 from fallback_plugins.npm.locktree import lock_tree
 
 keys = st.text(min_size=1, max_size=4) | st.sampled_from(["a", "overrides", 'q"q', "\\", "é"])
@@ -205,3 +205,20 @@ def test_plain_ranges_are_read_as_the_library_reads_them(
 ) -> None:
     spec, version = operator + ".".join(map(str, floor)), ".".join(map(str, wanted))
     assert specs.admits(spec, version) == NpmSpec(spec).match(Version(version)), (spec, version)
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        {"dependencies": None},
+        {"dependencies": {"a": None}},
+        {"dependencies": {"a": {"dependencies": None}}, "packages": None},
+        {"dependencies": [], "packages": {"node_modules/a": None}},
+        {"dependencies": {"a": {"requires": None, "dependencies": {"b": None}}}},
+    ],
+)
+def test_a_lock_with_null_in_an_objects_place_is_empty_there(lock: dict[str, Any]) -> None:
+    text = json.dumps(lock, indent=2) + "\n"
+    keys = ["node_modules/a/node_modules/b", "node_modules/a"]
+    assert not (json.loads(without(text, keys)).get("dependencies") or {}).get("a")
+    assert json.loads(as_found(text, text, {})) == lock

@@ -22,6 +22,11 @@ _YARN_PAIR = re.compile(r'(?P<name>"(?:[^"\\]|\\.)*"|[^\s":]+) (?P<value>".*"|[^
 _YARN_INDENTS = (2, 4)
 
 
+#: Tables within tables that are looked into. A lock of npm's first format nests two a package; some fifty
+#: is what real ones have. Readers take more (Python 3.13 some thousands), the walks here recurse.
+MAX_DEPTH = 100
+
+
 class UnreadableError(ValueError):
     """A manifest that can't be read as data. The message is a clause."""
 
@@ -39,9 +44,25 @@ def read_document(path: str, text: str) -> Any:
     if load is None:
         raise UnreadableError("nothing here reads such a file")
     try:
-        return load(text.removeprefix("\ufeff"))
+        found = load(text.removeprefix("\ufeff"))
     except _UNREADABLE as error:
         raise UnreadableError(" ".join(str(error).split())) from error
+    if _nests_deeper_than(MAX_DEPTH, found):
+        raise UnreadableError(f"it nests deeper than {MAX_DEPTH} levels")
+    return found
+
+
+def _nests_deeper_than(most: int, found: Any) -> bool:
+    """Level by level: no depth is too much for the question itself."""
+    level = [found]
+    for _ in range(most + 1):
+        tables = [one.values() if isinstance(one, dict) else one for one in level if _holds(one)]
+        level = [inner for table in tables for inner in table]
+    return bool(level)
+
+
+def _holds(value: Any) -> bool:
+    return isinstance(value, dict | list)
 
 
 def _by_ending(name: str) -> Callable[[str], Any] | None:

@@ -52,7 +52,7 @@ class _Compared:
 
     def add(self, change: FileChange) -> None:
         """Read one file as it was and as it is. One that was not there used nothing."""
-        grammar = _grammar(change)
+        grammar = grammar_of_text(change.path, change.after or "", change.before or "")
         if not grammar:
             if recipe_only_reason(change.path) is None:
                 self.unknown.append(change.path)
@@ -148,12 +148,6 @@ class _Compared:
     def _told(self, use: Use) -> str:
         kind = use.capability.value.replace("_", " ")
         return f"{kind} use of {use.callee} ({_shown(self.places.get(use, []))})"
-
-
-def _grammar(change: FileChange) -> str:
-    """A patch that takes the first line (``#!``) away does not make the file another language's."""
-    texts = (change.after or "", change.before or "")
-    return next(filter(None, (grammar_of_text(change.path, text) for text in texts)), "")
 
 
 def _how_to_declare(undeclared: list[Use]) -> Iterator[str]:

@@ -1,0 +1,45 @@
+"""Modules of a repository's product that nothing has to import: they are named to be loaded.
+
+Entry points (entry points specification, PyPA), programs that a script starts with ``python -m``, and texts
+of the product (``BACKEND = "package.module.Class"``). Read from the text, as ``imports_here`` reads imports.
+"""
+
+import posixpath
+import re
+from collections.abc import Callable, Collection, Iterator
+
+from fallback_tier.patch.imports_here import Imports
+
+#: Where programs are named that nothing imports.
+_SCRIPTS = re.compile(
+    r"(?i:GNUmakefile|makefile|Procfile|justfile|(?:[\w.-]+\.)?Dockerfile(?:\.[\w.-]+)?)"
+    r"|[\w.-]+\.(?:sh|bash|service)|pyproject\.toml|setup\.cfg|setup\.py"
+)
+#: ``name = package.module:function``, and ``python -m package.module``, also as a list of words.
+_ENTRY_POINT = re.compile(r"""([\w.-]+)["']?\s*=\s*["']?([A-Za-z_][\w.]*):[A-Za-z_]""")
+_STARTED = re.compile(r"""["'\s]-m["',]*\s+["']?([A-Za-z_][\w.]*)""")
+#: A text that may be the name of a module, or of something in it.
+_DOTTED = re.compile(r"""["']([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)["']""")
+
+
+def named_modules(
+    imports: Imports, product: Collection[str], is_of_tests: Callable[[str], bool]
+) -> Iterator[str]:
+    """The files of modules that ``product``, or a script, names to be loaded.
+
+    ``is_of_tests``: by a path, or by what an entry point is called. What is so may run the tests, and is
+    left out: neither read nor given.
+    """
+    for path in imports.repo.tracked_files:
+        is_script = _SCRIPTS.fullmatch(posixpath.basename(path)) is not None
+        if not (is_script or path in product) or is_of_tests(path):
+            continue
+        text = imports.text(path)
+        found = set(_STARTED.findall(text))
+        if is_script:
+            calls = _ENTRY_POINT.findall(text)
+            found.update(module for call, module in calls if not is_of_tests(call))
+        if path in product and path.endswith(".py"):
+            found.update(_DOTTED.findall(text))
+        for module in found:
+            yield from (one for one in imports.module(module, path) if not is_of_tests(one))
