@@ -6,6 +6,7 @@ platform documentation, "Pricing") before you rely on a figure.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 from typing import NamedTuple
@@ -77,19 +78,26 @@ _PRICE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?):([0-9]{1,6}(?:\.[0-9]{1,6})?
 
 @dataclass(frozen=True)
 class Prices:
-    """The dated table, and what its user says that a model costs which is not in it (``other``)."""
+    """The dated table; what its user says that a model costs which is not in it (``other``); for a model of
+    which neither says anything, ``listed`` (``listed_prices.listed_cost``)."""
 
     other: Price | None = None
+    listed: Callable[[str, Usage], Decimal | None] | None = None
 
     def of(self, model: str) -> Price | None:
-        """The price of a model; None: nobody has said."""
+        """The price of a model in the table or from its user; None: neither says one."""
         return next((PRICES[family] for family in PRICES if _is_of(model, family)), self.other)
+
+    def knows(self, model: str) -> bool:
+        """Can the calls of a model be priced?"""
+        return self.cost(model, Usage()) is not None
 
     def cost(self, model: str, usage: Usage) -> Decimal | None:
         """Estimated dollars of one call, up to a microdollar; None where the price is not known."""
         price = self.of(model)
         if price is None:
-            return None
+            dollars = None if self.listed is None else self.listed(model, usage)
+            return None if dollars is None else _rounded(dollars)
         prompt_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         weighted = (
             usage.input_tokens * price.input
@@ -98,7 +106,7 @@ class Prices:
             + usage.output_tokens * price.output
         )
         factor = price.long_prompt if prompt_tokens > _LONG_PROMPT_TOKENS else Decimal(1)
-        return (weighted * factor / _MILLION).quantize(_MICRODOLLAR, rounding=ROUND_UP)
+        return _rounded(weighted * factor / _MILLION)
 
 
 def read_price(text: str) -> Price:
@@ -107,6 +115,10 @@ def read_price(text: str) -> Price:
     if parts is None:
         raise ValueError(f"{text!r} is not IN:OUT, dollars per million tokens (0.5:2.50)")
     return _price(parts[1], parts[2])
+
+
+def _rounded(dollars: Decimal) -> Decimal:
+    return dollars.quantize(_MICRODOLLAR, rounding=ROUND_UP)
 
 
 def _is_of(model: str, family: str) -> bool:

@@ -2,16 +2,17 @@
 
 from rich.console import Console
 
+from fallback_tier.budget.listed_prices import listed_prices_as_of
 from fallback_tier.budget.prices import PRICES_AS_OF
 from fallback_tier.cli.remediation import line
 from fallback_tier.gates.result import FixResult
 
 
 def usage_document(result: FixResult) -> dict[str, object]:
-    """For machines: ``usage`` and ``unreported`` with the day of the price table, where there are any."""
+    """For machines: which prices ``usage`` and ``unreported`` are estimated from, where there are any."""
     if not (result.usage or result.unreported):
         return {}
-    return {"prices_as_of": PRICES_AS_OF}
+    return {"prices_as_of": PRICES_AS_OF, "listed_prices_as_of": listed_prices_as_of()}
 
 
 def report_usage(result: FixResult, console: Console) -> None:
@@ -36,7 +37,8 @@ def report_usage(result: FixResult, console: Console) -> None:
     if result.usage or result.unreported:
         line(
             console,
-            f"  [dim]dollars are estimates from the price table of {PRICES_AS_OF}, or from --price[/]",
+            f"  [dim]dollars are estimates from the price table of {PRICES_AS_OF}, else from --price, else "
+            f"from {listed_prices_as_of()}[/]",
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fallback_audit.vocabulary import GateStatus, Tier
 from fallback_tier.advisory import Advisory
+from fallback_tier.budget.listed_prices import listed_prices_as_of
 from fallback_tier.budget.prices import PRICES_AS_OF
 from fallback_tier.gates.result import Patched, WithPatch
 from fallback_tier.handover.confidence import confidence
@@ -67,6 +68,7 @@ def pull_request_body(subject: Subject) -> str:
         failures=[(summary, _told(summary)) for summary in result.prior_attempts],
         by_model=result.application.tier is Tier.LLM,
         prices_as_of=PRICES_AS_OF,
+        listed_prices_as_of=listed_prices_as_of(),
     )
     if len(text) <= MAX_BODY_CHARS:
         return text

@@ -144,23 +144,25 @@ def _self_rag(
 
 
 def prices(configuration: Configuration) -> "Prices":
-    """The price table with what is configured. Raises ConfigurationError."""
+    """The price table, what is configured, and list prices. Raises ConfigurationError."""
+    from fallback_tier.budget.listed_prices import listed_cost
     from fallback_tier.budget.prices import Prices, read_price
 
     try:
-        return Prices(None if configuration.price is None else read_price(configuration.price))
+        other = None if configuration.price is None else read_price(configuration.price)
     except ValueError as error:
         raise ConfigurationError(
             f"The price {error}.",
             next_step="Give dollars per million tokens, e.g. --price 0.5:2.50.",
         ) from error
+    return Prices(other, listed_cost)
 
 
 def check_prices(configuration: Configuration, models: Iterable[LanguageModel]) -> None:
     """A cap in dollars needs the price of every model. Raises ConfigurationError naming the model."""
     known = prices(configuration)
     for model in models:
-        if configuration.budget.in_dollars and known.of(model.model) is None:
+        if configuration.budget.in_dollars and not known.knows(model.model):
             raise ConfigurationError(
                 f"There is a cap in dollars, and the price of model {model.model!r} is not known.",
                 next_step="Say what it costs with --price IN:OUT (dollars per million tokens), or cap "

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fallback_tier.budget.listed_prices import listed_prices_as_of
 from fallback_tier.budget.prices import PRICES_AS_OF
 from fallback_tier.cli import exit_codes
 from fallback_tier.gates.journal.holding import holding
@@ -76,9 +77,11 @@ def test_what_was_used_is_told_with_the_day_of_its_prices(desk: Desk) -> None:
     assert (author["input_tokens"], author["output_tokens"]) == (4_000, 1_000)
     assert author["cost_usd_estimate"] == "0.014000"
     assert told["prices_as_of"] == PRICES_AS_OF
+    assert told["listed_prices_as_of"] == listed_prices_as_of()
     shown = desk.fix("--dry-run", as_json=False).out
     assert "used by author: 2 call(s), 4,000 tokens in, 1,000 out, about $0.014000" in shown
-    assert f"price table of {PRICES_AS_OF}" in shown
+    assert f"price table of {PRICES_AS_OF}, else from --price, else" in shown
+    assert listed_prices_as_of() in " ".join(shown.split())
 
 
 def test_it_stops_at_its_cap_and_goes_on_where_it_stopped(desk: Desk) -> None:

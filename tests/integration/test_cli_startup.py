@@ -12,6 +12,7 @@ from tests.e2e.command import osv, repository
 HEAVY = {
     "anthropic",
     "fallback_plugins",
+    "genai_prices",
     "httpx2",
     "jinja2",
     "pydantic",

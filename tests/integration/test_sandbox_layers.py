@@ -146,6 +146,15 @@ def test_where_a_domain_can_not_be_entered_the_sandbox_stands_without(tmp_path: 
     assert result.ok, result.output
 
 
+def test_without_perl_there_is_no_second_wall_and_the_record_says_so(tmp_path: Path) -> None:
+    needs_sandbox()
+    version = needs_landlock()
+    assert BubblewrapSandbox().bounds.endswith(f", Landlock {version}")
+    without = BubblewrapSandbox(hardening=Hardening(perl="/no/such/perl"))
+    assert without.bounds.endswith(", no Landlock (Perl is not installed)")
+    assert without.run(["sh", "-c", "kill -0 1"], worktree=tmp_path, timeout_s=60).ok
+
+
 def test_the_filter_is_what_denies_tracing(tmp_path: Path) -> None:
     needs_sandbox()
     if not BubblewrapSandbox().seccomp:

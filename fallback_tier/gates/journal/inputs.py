@@ -17,7 +17,7 @@ class Setup(Frozen):
     fixed) and ``report`` (a folder): where a proved patch goes. ``several``: this fix is one ecosystem's
     part of a run over several advisories, whose patches are delivered together. ``batch_sha256``: what that
     run began with, as evidence; ``divisible``: what gates refuse is proved in smaller parts. ``bounds``:
-    which limits of memory and processes held for the target's commands, where the fix began.
+    which limits of memory and processes held for the target's commands where the fix began, and Landlock.
     """
 
     configuration: dict[str, JsonValue] = Field(default_factory=dict)

@@ -3,9 +3,10 @@
 It holds where a bug in a mount or a namespace would not: nothing outside the named places can be
 changed, no device node made, no process outside signalled, no file system mounted (landlock(7)). A
 domain may not mount, so it is entered inside, after bubblewrap's mounts and before the command. No
-tool that every system has can do that (setpriv can from util-linux 2.40 on), and Python takes a
-sandbox's whole budget to start. Perl has ``syscall`` built in, is part of Debian's base system and
-of git's full package, and starts in 2 ms; without it there is no second wall.
+tool that every system has can do that (setpriv can from util-linux 2.40 on), and Python makes a
+sandbox's start half as long again (ADR-0069 has the figures). Perl has ``syscall`` built in, is part
+of Debian's base system and of git's full package, and starts in 2 ms. It is optional: without it
+there is no second wall, and the record of a fix says so.
 """
 
 import os
@@ -58,6 +59,13 @@ def landlock_version() -> int:
     except (OSError, AttributeError, TypeError):  # no libc to ask: not Linux
         return 0
     return max(0, int(syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)))
+
+
+def landlock_in_words(version: int, perl: str = PERL) -> str:
+    """For the record of a fix: what holds, and where nothing does, whether Perl is what is missing."""
+    if version:
+        return f"Landlock {version}"
+    return "no Landlock" if os.access(perl, os.X_OK) else "no Landlock (Perl is not installed)"
 
 
 def landlocked(version: int, writable: Sequence[str]) -> list[str]:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult
+from fallback_tier.gates.running import landlock as second_wall
 from fallback_tier.gates.running.cgroups import (
     Bounds,
     Hierarchy,
@@ -38,7 +39,6 @@ from fallback_tier.gates.running.confinement import (
     isolation,
     target_environment,
 )
-from fallback_tier.gates.running.landlock import PERL, landlock_version, landlocked
 from fallback_tier.gates.running.launching import (
     MAX_DATA_KIB,
     MAX_MEMORY_BYTES,
@@ -71,6 +71,7 @@ class Hardening:
 
     seccomp: bool = True
     landlock: bool = True
+    perl: str = second_wall.PERL
     cgroup: bool = True
     max_processes: int = MAX_PROCESSES
     max_memory_bytes: int = MAX_MEMORY_BYTES
@@ -103,15 +104,17 @@ class BubblewrapSandbox:
 
     @property
     def bounds(self) -> str:
-        """Which limits hold for memory and processes, in words. Raises SandboxError."""
+        """Which limits hold, and whether Landlock does, in words. Raises SandboxError."""
         self.probe()
         per_process = f"private memory {MAX_DATA_KIB // 1024:,} MiB a process"
         held = {name for one in self._hierarchies for name in one.controllers}
         together = f"{self._hardening.max_memory_bytes // 2**20:,} MiB"
         told = [f"all memory {together} together (cgroup)"] if "memory" in held else []
         told += [per_process, f"files in memory {MAX_TMPFS_BYTES // 2**20:,} MiB a folder"]
+        wall = second_wall.landlock_in_words(self._landlock, self._hardening.perl)
         how = "cgroup" if "pids" in held else "rlimit, which does not bind root"
-        return ", ".join([*told, f"{self._hardening.max_processes:,} processes ({how})"])
+        told += [f"{self._hardening.max_processes:,} processes ({how})", wall]
+        return ", ".join(told)
 
     def probe(self) -> None:
         """Start one trivial command, once. Raises SandboxError: the reason and the next step."""
@@ -149,10 +152,8 @@ class BubblewrapSandbox:
 
     def _landlocks(self) -> tuple[int, ...]:
         """The versions of Landlock to try, 0 for none."""
-        version = 0
-        if self._hardening.landlock and os.access(PERL, os.X_OK):
-            version = landlock_version()
-        return (version, 0) if version else (0,)
+        usable = self._hardening.landlock and os.access(self._hardening.perl, os.X_OK)
+        return (version, 0) if usable and (version := second_wall.landlock_version()) else (0,)
 
     def run(
         self,
@@ -192,7 +193,7 @@ class BubblewrapSandbox:
         limit = self._hardening.max_processes
         inner = launched(argv, nonce, timeout_s, limit)
         if self._landlock:
-            inner = [*landlocked(self._landlock, [*SCRATCH, str(tree.root)]), *inner]
+            inner = [*second_wall.landlocked(self._landlock, [*SCRATCH, str(tree.root)]), *inner]
         with ExitStack() as opened:
             opened.enter_context(mounting(tree))
             files = etc_files(opened)

@@ -1,5 +1,6 @@
 """Poetry's own words for versions: read as PEP 440, and written as Poetry writes them into its lock."""
 
+import re
 from collections.abc import Iterator
 
 from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
@@ -7,12 +8,17 @@ from packaging.version import InvalidVersion, Version
 
 from fallback_plugins.pypi.requirements import poetry_specifier_in
 
+_OR = re.compile(r"\|\|?")
+
+#: A bound with a wildcard (``>=3.5.*``), as old releases have it: Poetry reads the bound.
+_BOUND_WITH_WILDCARD = re.compile(r"([<>]=?[ \t]*[0-9][0-9.]*)\.\*")
+
 
 def alternatives(constraint: str) -> tuple[SpecifierSet, ...] | None:
     """A constraint of Poetry's as PEP 440 sets, any of which is enough; None: it can't be read."""
     found = []
-    for part in constraint.split("||"):
-        declaration = poetry_specifier_in(part.strip())
+    for part in _OR.split(constraint):
+        declaration = poetry_specifier_in(_BOUND_WITH_WILDCARD.sub(r"\1", part.strip()))
         if declaration.refusal:
             return None
         try:
