@@ -11,7 +11,7 @@ from fallback_plugins.at_base import keep, kept, place_of, run_at_base
 from fallback_plugins.flaky import BASE_RUNS
 from fallback_plugins.installed import NotInstalled
 from fallback_plugins.reports import Report
-from fallback_plugins.suite_run import SuiteRun, steady_lines
+from fallback_plugins.suite_run import Act, SuiteRun, steady_lines
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
@@ -36,14 +36,17 @@ class BaseRun:
     said: str
     #: Of a script of several commands, what the others said (``SuiteRun.others``).
     others: str = ""
+    #: What it did (``SuiteRun.acts``).
+    acts: frozenset[Act] | None = None
 
     @classmethod
     def of(cls, run: SuiteRun) -> "BaseRun":
         """Of a run that was made."""
         failing = None if run.failing is None else frozenset(run.failing)
         return cls(
-            run.result.exit_code, run.count, run.failed, failing, run.report, said(run), run.others
-        )
+            run.result.exit_code, run.count, run.failed, failing, run.report, said(run), run.others,
+            run.acts,
+        )  # fmt: skip
 
     @property
     def tells(self) -> bool:
@@ -112,6 +115,7 @@ def said(run: SuiteRun) -> str:
 def _written(run: BaseRun) -> dict[str, Any]:
     told = asdict(run)
     told["failing"] = None if run.failing is None else sorted(run.failing)
+    told["acts"] = None if run.acts is None else sorted(run.acts)
     if run.report is not None:
         told["report"]["passed"] = sorted(run.report.passed)
     return told
@@ -124,5 +128,8 @@ def _read(run: dict[str, Any]) -> BaseRun:
         figures = None if told["figures"] is None else tuple(told["figures"])
         failed, uncollected = tuple(told["failed"]), tuple(told["uncollected"])
         report = Report(frozenset(told["passed"]), failed, uncollected, figures)
-    failing = run.pop("failing")
-    return BaseRun(**run, failing=None if failing is None else frozenset(failing), report=report)
+    failing, acts = (
+        None if names is None else frozenset(names)
+        for names in (run.pop("failing"), run.pop("acts"))
+    )
+    return BaseRun(**run, failing=failing, report=report, acts=acts)

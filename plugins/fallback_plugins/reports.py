@@ -68,6 +68,10 @@ class ReportFile:
         self._name = f".fallback-tier-{secrets.token_hex(16)}"
         self.path = str(tree.root / self._name)
 
+    def begin(self, line: str) -> None:
+        """Make it, with a first line: who writes later finds it there, and can't make it anew unseen."""
+        self._tree.add(self._name, f"{line}\n".encode())
+
     def read(self) -> str | None:
         """What was written, the tree's paths relative; None where there is no plain file of a sane size.
         A link is never followed, nothing that could block is opened."""

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from fallback_plugins.reports import Report
 from fallback_tier.execution import CommandResult
 
+#: What a run did beyond its own process: a kind, then what it was done to (``observing``).
+Act = str
+
 #: What differs between two runs that print the same: durations, seeds, addresses. Never a count.
 _VARYING = re.compile(r"0x[0-9a-f]+|\d+(?:[.:]\d+)+|\d+(?= ?(?:ms|s|m)\b)|\d{4,}")
 
@@ -57,6 +60,8 @@ class SuiteRun:
     others: str = ""
     #: On what it ran, and how: what could not be installed, options that were left out. Empty: in order.
     installed: str = ""
+    #: What the tests did beyond their process, where that is observed.
+    acts: frozenset[Act] | None = None
 
     @classmethod
     def told(

@@ -5,7 +5,7 @@ fails there too, or stands in a file that could not be read in, is named and is 
 nor does the patch prove anything by it. Where only a log tells, by counts and by the names of what fails.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fallback_audit.vocabulary import FailureKind
@@ -14,22 +14,32 @@ from fallback_plugins.flaky import PATCHED_RERUNS, Weighed, is_settled, weigh
 from fallback_plugins.gating import failed, passed, patched, skipped, timed_out
 from fallback_plugins.installed import NotInstalled
 from fallback_plugins.late_suites import in_words, judge_beside_late, judge_late, named
+from fallback_plugins.observing import judge_acts
 from fallback_plugins.reports import Report
 from fallback_plugins.suite_run import SuiteRun
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 
-def judge_tests(gate: str, context: GateContext, folder: str, run: Run, on: On) -> GateVerdict:
+def judge_tests(
+    gate: str,
+    context: GateContext,
+    folder: str,
+    run: Run,
+    on: On,
+    alike: Callable[[], bool] = lambda: False,
+) -> GateVerdict:
     """Run the base commit's tests on the patched files, and compare.
 
-    ``run`` gets the tree to run in; ``on``: what it runs on at the base commit (``place_of``). Raises what
-    ``run`` raises, ToolError.
+    ``run`` gets the tree to run in; ``on``: what it runs on at the base commit (``place_of``); ``alike``:
+    see ``judge_acts``. Raises what ``run`` raises, ToolError.
     """
     ours = run(patched(context))
     if isinstance(ours, NotInstalled):
         why = f"the project's dependencies could not be installed, so no test ran: {ours.why}"
         return skipped(gate, why)
-    verdict = _Suite(gate, context, BaseRuns(context, gate, folder, run, on), run).judge(ours)
+    base = BaseRuns(context, gate, folder, run, on)
+    verdict = _Suite(gate, context, base, run).judge(ours)
+    verdict = judge_acts(verdict, context, base, run, ours, alike)
     if not ours.installed:
         return verdict
     return verdict.model_copy(update={"detail": f"{verdict.detail}; {ours.installed}"})

@@ -27,6 +27,7 @@ from fallback_plugins.pypi.metadata import (
     own_scripts,
     version_files,
 )
+from fallback_plugins.pypi.observed import add_to
 from fallback_plugins.store import InstalledStore
 from fallback_plugins.versions import interpreters, this_python, today, version_of
 from fallback_tier.execution import CommandResult
@@ -34,7 +35,7 @@ from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 8
+_FORMAT = 9
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
@@ -140,6 +141,7 @@ class Environment:
     def _make(self, made: Path) -> Installed:
         settings = self._settings if self._base is None else self._settings[:1]
         found = make(self.context, self._manifests, made, settings, self._starts, self._as_base)
+        add_to(made)
         for own in (*self._manifests.beside, self._manifests.own):
             for path, text in own_metadata(own, self._tag).items():
                 (made / _OWN_METADATA / path).parent.mkdir(parents=True, exist_ok=True)

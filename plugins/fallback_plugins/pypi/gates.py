@@ -200,15 +200,17 @@ class TestsGate:
             return run_tests(Environment(context, tree, folder))
 
         base = Environment(context, context.repo, folder)
-        ours, theirs = (
-            Environment(context, gating.patched(context), folder).install(),
-            base.install(),
-        )
+        here = Environment(context, gating.patched(context), folder)
+        ours, theirs = here.install(), base.install()
         if ours.how != theirs.how:
             what = f"here {ours.in_words}, at the base commit {theirs.in_words}"
             why = f"could not be judged: the tests would run in two settings, {what}"
             return gating.skipped(self.name, why)
-        verdict = judge_tests(self.name, context, folder, run, base.contents)
+
+        def alike() -> bool:
+            return here.contents() == base.contents()
+
+        verdict = judge_tests(self.name, context, folder, run, base.contents, alike)
         verdict = beside_drift(context, folder, verdict)
         if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"

@@ -4,6 +4,7 @@ Nothing runs through tox, nox or a project's own script: what they would call is
 """
 
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -14,6 +15,7 @@ from fallback_plugins.installed import Level, NotInstalled
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.pypi.foreign_runners import foreign_runners
 from fallback_plugins.pypi.install_plan import is_test
+from fallback_plugins.pypi.observed import START, hook_text, read_acts
 from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
 from fallback_plugins.reports import read_lines, report_in
 from fallback_plugins.suite_run import SuiteRun
@@ -67,11 +69,16 @@ def _pytest(target: Environment, installed: str) -> SuiteRun:
 
 def _run(target: Environment, runner: str, arguments: Sequence[str], installed: str) -> SuiteRun:
     source = files("fallback_plugins.pypi").joinpath("report_probe.py").read_text("utf-8")
-    with report_in(target.repo.tree) as file:
-        result = target.sandboxed(["-c", source, file.path, runner, *arguments])
+    header = secrets.token_hex(16)
+    with report_in(target.repo.tree) as file, report_in(target.repo.tree) as observed:
+        observed.begin(header)
+        words = ["-c", START, hook_text(), observed.path, source, file.path, runner, *arguments]
+        result = target.sandboxed(words)
         report = read_lines(file.read())
+        acts = read_acts(observed.read(), header, target.place)
     result = result.model_copy(update={"argv": ("python", "-m", runner, *arguments)})
     run = SuiteRun.told(result, _SUMMARIES[runner](result.output), report, installed)
+    run = replace(run, acts=acts)
     return replace(run, count=0) if run.count is None and result.ok else run
 
 

@@ -1,0 +1,110 @@
+"""What a run with the patch did, weighed against the base commit's runs: the policy, over made-up runs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_plugins.flaky import BASE_RUNS
+from fallback_plugins.pypi.observed import read_acts
+from fallback_plugins.suite_run import SuiteRun
+from fallback_plugins.suites import judge_tests
+from fallback_tier.gate_ports import GateVerdict
+from tests.integration.gate_setup import applied
+from tests.unit.gates.test_flaky import Project, context, run
+
+
+def did(*acts: str) -> SuiteRun:
+    return replace(run(3), acts=frozenset(acts))
+
+
+def judge(
+    place: Path, patched: list[SuiteRun], base: list[SuiteRun], *, alike: bool = True
+) -> tuple[GateVerdict, list[str]]:
+    project = Project([*patched], [*base])
+    facts = replace(context(place), application=applied())
+    return judge_tests("tests", facts, ".", project, str, lambda: alike), project.asked
+
+
+def test_what_is_new_is_asked_about_once_it_was_seen_twice(tmp_path: Path) -> None:
+    verdict, asked = judge(tmp_path, [did("start curl")], [did("start git")])
+    assert verdict.failure_kind is FailureKind.UNDECLARED_CAPABILITY
+    assert asked == ["patched", *["base"] * BASE_RUNS, "patched"]
+
+
+def test_what_one_run_of_the_base_commit_does_too_is_not_new(tmp_path: Path) -> None:
+    verdict, _ = judge(tmp_path, [did("start a")], [did(), did(), did("start a")])
+    assert (verdict.status, verdict.detail) == (GateStatus.PASSED, "3 test(s) pass")
+
+
+def test_what_a_second_run_does_not_do_is_named_only(tmp_path: Path) -> None:
+    verdict, _ = judge(tmp_path, [did("start a"), did()], [did()])
+    assert verdict.status is GateStatus.PASSED
+    assert verdict.detail.endswith("it starts a")
+
+
+def test_where_another_release_may_be_the_reason_it_is_named_only(tmp_path: Path) -> None:
+    verdict, asked = judge(tmp_path, [did("connect h 80")], [did()], alike=False)
+    assert verdict.status is GateStatus.PASSED
+    assert verdict.detail.endswith("it connects to h 80")
+    assert asked.count("patched") == 1
+
+
+@pytest.mark.parametrize("patched", [run(3), did("start a")])
+def test_what_was_not_observed_on_both_sides_is_not_compared(
+    tmp_path: Path, patched: SuiteRun
+) -> None:
+    """Node, and a Python before 3.8, tell nothing."""
+    base = run(3) if patched.acts else did()
+    verdict, _ = judge(tmp_path, [patched], [base])
+    assert verdict.detail == "3 test(s) pass"
+
+
+def test_what_the_base_commit_did_is_kept(tmp_path: Path) -> None:
+    base = [did("start a"), did()]
+    assert judge(tmp_path, [did("start a")], base)[1] == ["patched", "base"]
+    verdict, asked = judge(tmp_path, [did("start a")], base)
+    assert (verdict.detail, asked) == ("3 test(s) pass", ["patched"])
+
+
+HERE = "header\n'here'\n"
+DAMAGED = frozenset({"damage"})
+
+
+def test_a_report_that_is_not_whole_says_so(tmp_path: Path) -> None:
+    for text in (None, "", "'here'\n", HERE + "'start", HERE + "1\n", HERE + "'tamper'\n"):
+        found = read_acts(text, "header", tmp_path)
+        assert found is not None
+        assert found >= DAMAGED
+    assert read_acts("header\n", "header", tmp_path) is None
+    flood = "".join(f"'connect h{number} 80'\n" for number in range(5000))
+    acts = read_acts(HERE + flood, "header", tmp_path)
+    assert acts is not None
+    assert acts >= DAMAGED
+    assert len(acts) <= 2001
+
+
+@pytest.mark.parametrize(
+    ("told", "acts"),
+    [
+        ("start /usr/bin/git\0log", {"start git"}),
+        (
+            "start sh\0-c\0A=1 nice curl -s h|(wc -l)",
+            {f"start {p}" for p in ("sh", "nice", "curl", "wc")},
+        ),
+        ("start {env}/bin/python3.11\0-S\0-m\0pip\0x", {"start python -S -m pip"}),
+        ("start /tmp/a1/evil", {"start (temporary)/evil"}),
+        ("connect 127.0.0.1 4711", {"connect loopback"}),
+        ("connect ::1 4711", {"connect loopback"}),
+        ("connect 10.0.0.7 443", {"connect 10.0.0.7 443"}),
+        ("listen 0.0.0.0 0", {"listen any address"}),
+        ("connect unix /tmp/x/s.sock", {"connect unix (temporary)/s.sock"}),
+        ("write /tmp/x", set()),
+        ("write build/tmpab12cd_x/out-4711.txt", {"write build/0/out-0.txt"}),
+        ("write /proc/4711/mem", {"steer /proc/0/mem"}),
+    ],
+)
+def test_what_varies_is_left_out(tmp_path: Path, told: str, acts: set[str]) -> None:
+    line = ascii(told.replace("{env}", str(tmp_path)))
+    assert read_acts(f"{HERE}{line}\n", "header", tmp_path) == acts
