@@ -13,6 +13,7 @@
   sandbox is a failure: skipped gates prove nothing.
 """
 
+import gc
 import os
 import shutil
 import tempfile
@@ -47,6 +48,7 @@ _SETTINGS = (
     "ANTHROPIC_CUSTOM_HEADERS",
     "FALLBACK_TIER_API_KEY",
     "NPM_CONFIG_USERCONFIG",
+    "PYTHONDONTWRITEBYTECODE",  # every worker would rewrite every assertion, every command compile us
     "XDG_CACHE_HOME",
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
@@ -99,6 +101,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         opened.close()
     if (home := config.stash.get(_home, None)) is not None:
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end: looking for garbage among it was a third of collecting."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

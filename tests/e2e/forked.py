@@ -10,6 +10,7 @@ files that the request names.
 """
 
 import atexit
+import gc
 import json
 import os
 import select
@@ -26,17 +27,26 @@ from typing import IO, Any
 #: Above a command's own limit: for the server's imports, and its waiting for a processor.
 _STARTING_S = 60.0
 
-#: What nearly every command imports.
+#: What nearly every command imports, sooner or later: half of a ``fix`` in the fork was importing.
 _PRELOADED = (
     "fallback_tier.cli.main",
     "fallback_tier.cli.fix",
     "fallback_tier.cli.audit",
     "fallback_tier.cli.resume",
     "fallback_tier.cli.review",
+    "fallback_tier.advisory.npm_ranges",
+    "fallback_tier.advisory.reports",
     "fallback_tier.gates.runner",
+    "fallback_tier.gates.running.sandbox",
+    "fallback_tier.prompt.retry_words",
+    "fallback_tier.prompt.turns",
     "fallback_tier.wiring.gates",
-    "fallback_plugins.npm",
-    "fallback_plugins.pypi",
+    "fallback_plugins.npm.ecosystem",
+    "fallback_plugins.pypi.ecosystem",
+    "cryptography.hazmat.primitives.asymmetric.ed25519",
+    "platformdirs.unix",
+    "re2",
+    "rich._emoji_codes",
     "sqlite_utils",
     "rich.console",
     "jinja2",
@@ -94,6 +104,7 @@ def serve(requests: IO[str], answers: IO[str]) -> None:
     """Until nobody asks any more."""
     for module in _PRELOADED:
         import_module(module)
+    gc.freeze()  # or each child's first collection copies all that was imported
     while line := requests.readline():
         request = json.loads(line)
         child = os.fork()

@@ -23,7 +23,8 @@ from tests.hostile.escapes import calls, files, network, power
 from tests.hostile.escapes.base import ESCAPES
 from tests.integration.gate_setup import needs_sandbox
 
-pytestmark = pytest.mark.sandbox
+# One worker: every escape is tried once, before the first test.
+pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("sandbox-escapes")]
 
 ROOT = Path(__file__).parents[2]
 SECRET = "launcher-secret-4711"

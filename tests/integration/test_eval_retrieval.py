@@ -23,6 +23,9 @@ from fallback_plugins.solved_examples.retriever import SolvedExampleIndex
 from fallback_tier.cli.main import main
 from tests.unit.evaluation.planted import Row, write
 
+#: One worker: the corpus is built once.
+pytestmark = pytest.mark.xdist_group("eval-retrieval")
+
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
 GOLDEN = ROOT / "tests" / "golden" / "retrieval"

@@ -25,6 +25,9 @@ from fallback_tier.execution import CommandResult
 from fallback_tier.outcome import NotApplicable, RecipeResult
 from tests.unit.recipes.support import tracked
 
+#: One worker: the cases are run once, before the first test.
+pytestmark = pytest.mark.xdist_group("recipe-cases")
+
 ARCHIVE = Path(__file__).parents[2].parent / "shared" / "data" / "recipe-cases.tar.xz"
 
 #: Files that a recipe edits as text, without a client.
