@@ -82,6 +82,27 @@ class GateVerdict(Frozen):
     duration_ms: int = 0
 
 
+def passed(
+    gate: str, detail: str, log: str = "", *, proof_level: ProofLevel | None = None
+) -> GateVerdict:
+    """The gate's condition holds; ``proof_level`` where it says how much that shows."""
+    return GateVerdict(
+        gate=gate, status=GateStatus.PASSED, detail=detail, log=log, proof_level=proof_level
+    )
+
+
+def failed(gate: str, kind: FailureKind, detail: str, log: str = "") -> GateVerdict:
+    """The gate's condition does not hold."""
+    return GateVerdict(
+        gate=gate, status=GateStatus.FAILED, failure_kind=kind, detail=detail, log=log
+    )
+
+
+def skipped(gate: str, reason: str, log: str = "") -> GateVerdict:
+    """The gate could say nothing, and why; never a pass."""
+    return GateVerdict(gate=gate, status=GateStatus.SKIPPED, detail=reason, log=log)
+
+
 class Gate(Protocol):
     """One objective check of a patched worktree."""
 

@@ -19,6 +19,9 @@ from fallback_tier.affected import Affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import failed as failed
+from fallback_tier.gate_ports import passed as passed
+from fallback_tier.gate_ports import skipped as skipped
 from fallback_tier.repo import RepoContext
 
 #: How much of a client's own words a verdict's one sentence repeats.
@@ -39,20 +42,6 @@ _UNREACHABLE = re.compile(
 _NOT_IN_A_PATH = " \t\r\n\0\"'`()[]{}<>,:;=|"
 
 _HOST = re.compile(r"https?://(?:[^/\s@]*@)?([\w.\-]+(?::\d+)?)")
-
-
-def passed(
-    gate: str, detail: str, log: str = "", *, proof_level: ProofLevel | None = None
-) -> GateVerdict:
-    """The gate's condition holds; ``proof_level`` where it says which versions are there."""
-    return GateVerdict(
-        gate=gate, status=GateStatus.PASSED, detail=detail, log=log, proof_level=proof_level
-    )
-
-
-def skipped(gate: str, reason: str, log: str = "") -> GateVerdict:
-    """The gate could say nothing, and why; never a pass."""
-    return GateVerdict(gate=gate, status=GateStatus.SKIPPED, detail=reason, log=log)
 
 
 def unread(gate: str, reason: str) -> GateVerdict:
@@ -115,13 +104,6 @@ def of_installed(
         why = f"{client} can't install the base commit either, so this tells nothing: {found.in_words}"
         return skipped(gate, why, found.in_full)
     return None
-
-
-def failed(gate: str, kind: FailureKind, detail: str, log: str = "") -> GateVerdict:
-    """The gate's condition does not hold."""
-    return GateVerdict(
-        gate=gate, status=GateStatus.FAILED, failure_kind=kind, detail=detail, log=log
-    )
 
 
 def timed_out(gate: str, result: CommandResult, context: GateContext) -> GateVerdict:

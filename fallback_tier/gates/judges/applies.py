@@ -1,8 +1,8 @@
 """The first gate: putting the patch on the base commit."""
 
-from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_audit.vocabulary import FailureKind
 from fallback_tier.errors import PatchError
-from fallback_tier.gate_ports import GateVerdict
+from fallback_tier.gate_ports import GateVerdict, failed, passed
 from fallback_tier.gates.steps import APPLIES
 from fallback_tier.gates.trees.worktrees import Worktree
 from fallback_tier.outcome import Applied
@@ -19,13 +19,5 @@ def judge_application(application: Applied, worktree: Worktree) -> GateVerdict:
         parse_patch(application.diff)
         worktree.apply(application.diff)
     except PatchError as error:
-        return GateVerdict(
-            gate=APPLIES,
-            status=GateStatus.FAILED,
-            failure_kind=FailureKind.PATCH_DOES_NOT_APPLY,
-            detail=error.problem,
-            log=str(error),
-        )
-    return GateVerdict(
-        gate=APPLIES, status=GateStatus.PASSED, detail="git applied the patch to the base commit"
-    )
+        return failed(APPLIES, FailureKind.PATCH_DOES_NOT_APPLY, error.problem, str(error))
+    return passed(APPLIES, "git applied the patch to the base commit")

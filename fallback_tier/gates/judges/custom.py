@@ -7,9 +7,9 @@ nobody trusts can at worst judge its own fix wrongly, and say so in the record.
 
 from dataclasses import dataclass
 
-from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_audit.vocabulary import FailureKind
 from fallback_tier.execution import CommandResult
-from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
+from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun, failed, passed, skipped
 from fallback_tier.gates.judges.configured import GateSettings
 from fallback_tier.gates.judges.proof import fresh_files
 from fallback_tier.ports import EcosystemPlugin
@@ -37,29 +37,18 @@ class CustomGate:
         ran = self._run(context, patched=True)
         if (ours := ran.result) is None:
             why = f"nothing could be installed, so it did not run: {ran.installed}"
-            return self._skipped(why)
+            return skipped(self.name, why)
         if ours.ok:
-            return GateVerdict(
-                gate=self.name,
-                status=GateStatus.PASSED,
-                detail=f"{self._command} ends well",
-                log=ours.output,
-            )
+            return passed(self.name, f"{self._command} ends well", ours.output)
         what = self._failure(ours)
         if self.settings.compare_base:
             base = self._run(context, patched=False).result
             if base is not None and not base.ok:
-                return self._skipped(f"{what}, and at the base commit too", ours.output)
+                return skipped(self.name, f"{what}, and at the base commit too", ours.output)
         if not self.settings.required:
-            return self._skipped(f"{what} (not required)", ours.output)
+            return skipped(self.name, f"{what} (not required)", ours.output)
         kind = FailureKind.GATE_TIMEOUT if ours.timed_out else FailureKind.CUSTOM_GATE_FAILED
-        return GateVerdict(
-            gate=self.name,
-            status=GateStatus.FAILED,
-            failure_kind=kind,
-            detail=what,
-            log=ours.output,
-        )
+        return failed(self.name, kind, what, ours.output)
 
     def _run(self, context: GateContext, *, patched: bool) -> TargetRun:
         command, timeout_s = self.settings.command, self.settings.timeout_s
@@ -72,10 +61,6 @@ class CustomGate:
         if result.exit_code == _NOT_FOUND:
             return f"{self._command} can't be run: a program is not there"
         return f"{self._command} ends with exit code {result.exit_code}"
-
-    def _skipped(self, reason: str, log: str = "") -> GateVerdict:
-        status = GateStatus.SKIPPED
-        return GateVerdict(gate=self.name, status=status, detail=reason, log=log)
 
     @property
     def _command(self) -> str:

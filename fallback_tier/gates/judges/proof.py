@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fallback_audit.frozen import Frozen
-from fallback_audit.vocabulary import FailureKind, GateStatus, PromptShape, ProofLevel, Tier
+from fallback_audit.vocabulary import FailureKind, PromptShape, ProofLevel, Tier
 from fallback_tier.advisory import Advisory
 from fallback_tier.entries import say_nothing
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
-from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
+from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun, failed, passed, skipped
 from fallback_tier.gates.distilling.diagnosis import MAX_TESTS, diagnose
 from fallback_tier.gates.judges.proof_faults import fault
 from fallback_tier.gates.judges.proof_given import PROOF, Proof, ProofError
@@ -91,52 +91,43 @@ class ProofGate:
         try:
             base = self._base(context)
         except ProofError as error:  # ``check_proof`` would have said so before anything was spent
-            status = GateStatus.SKIPPED
-            return GateVerdict(gate=self.name, status=status, detail=error.problem)
+            return skipped(self.name, error.problem)
         try:
             ran = self._run(context, patched=True)
         except ProofError as error:  # at the base commit the place was free
-            return self._failed(FailureKind.POLICY_VIOLATION, error.problem)
+            return failed(self.name, FailureKind.POLICY_VIOLATION, error.problem)
         if (result := ran.result) is None:
             said = (
                 f"with the patch nothing can be installed, so the proof can't run: {ran.installed}"
             )
-            return self._failed(FailureKind.RESOLUTION_FAILED, said)
+            return failed(self.name, FailureKind.RESOLUTION_FAILED, said)
         if result.timed_out:
             said = f"the proof did not end within {self.proof.timeout_s:.0f} s"
-            return self._failed(FailureKind.GATE_TIMEOUT, said, result.output)
+            return failed(self.name, FailureKind.GATE_TIMEOUT, said, result.output)
         if not result.ok:
             said = "the proof fails: the vulnerability is still there, or what it needs is gone"
             said += self._mended(base.output, result.output)
-            return self._failed(FailureKind.PROOF_FAILED, said, result.output)
+            return failed(self.name, FailureKind.PROOF_FAILED, said, result.output)
         # A patched module that ends the process ends the proof too, and well.
         before, now = self.plugin.tests_ran(base.output), self.plugin.tests_ran(result.output) or 0
         if before is not None and now < before:
             said = f"the proof ran {before} test(s) at the base commit, {now} with the patch"
-            return self._failed(FailureKind.PROOF_FAILED, said, result.output)
+            return failed(self.name, FailureKind.PROOF_FAILED, said, result.output)
         if self.proof.end and not self.proof.ended(result.output):
             said = "the proof ends well, and before its end: it did not print its last line"
-            return self._failed(FailureKind.PROOF_FAILED, said, result.output)
+            return failed(self.name, FailureKind.PROOF_FAILED, said, result.output)
         if not before and not self.proof.end:
             said = f"the proof fails at the base commit and ends well with the patch, but {_UNSHOWN_END}"
-            status = GateStatus.SKIPPED
-            return GateVerdict(gate=self.name, status=status, detail=said, log=result.output)
+            return skipped(self.name, said, result.output)
         said = "the proof fails at the base commit and passes with the patch"
         if ran.installed != base.installed:
             what = (
                 f"{base.installed or 'everything'}; with the patch: {ran.installed or 'everything'}"
             )
             detail = f"{said}, but not on the same dependencies, which may be why: {what}"
-            return GateVerdict(
-                gate=self.name, status=GateStatus.SKIPPED, detail=detail, log=result.output
-            )
-        return GateVerdict(
-            gate=self.name,
-            status=GateStatus.PASSED,
-            detail=f"{said}; installed: {ran.installed}" if ran.installed else said,
-            proof_level=ProofLevel.PROOF_TEST,
-            log=result.output,
-        )
+            return skipped(self.name, detail, result.output)
+        detail = f"{said}; installed: {ran.installed}" if ran.installed else said
+        return passed(self.name, detail, result.output, proof_level=ProofLevel.PROOF_TEST)
 
     def fails_at_base(self, context: GateContext) -> str:
         """The proof's output at the base commit, where it fails as it should.
@@ -183,10 +174,6 @@ class ProofGate:
             return ""
         more = f" and {len(mended) - _NAMED_TESTS} more" if len(mended) > _NAMED_TESTS else ""
         return f"; of its tests these pass now: {', '.join(mended[:_NAMED_TESTS])}{more}"
-
-    def _failed(self, kind: FailureKind, detail: str, log: str = "") -> GateVerdict:
-        status = GateStatus.FAILED
-        return GateVerdict(gate=self.name, status=status, failure_kind=kind, detail=detail, log=log)
 
     def _run(self, context: GateContext, *, patched: bool) -> TargetRun:
         """Over fresh files, the proof's own laid over them."""

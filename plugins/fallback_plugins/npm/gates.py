@@ -8,6 +8,7 @@ from fallback_plugins import gating
 from fallback_plugins.comparing import together
 from fallback_plugins.gating import in_folder
 from fallback_plugins.installed import Level, NotInstalled
+from fallback_plugins.not_vulnerable import NotVulnerable
 from fallback_plugins.npm.checks import BuildGate, TypecheckGate
 from fallback_plugins.npm.imports import ImportsGate
 from fallback_plugins.npm.installation import Installation
@@ -77,27 +78,10 @@ class ResolvesGate:
         return gating.passed(self.name, what, found.in_full)
 
 
-@dataclass(frozen=True)
-class NotVulnerableGate:
+class NotVulnerableGate(NotVulnerable):
     """No affected version is in the resolved tree (where there is none: in what is declared)."""
 
-    name: str = "not_vulnerable"
-
-    def judge(self, context: GateContext) -> GateVerdict:
-        """Read the locks and what npm installed."""
-        repo = gating.patched(context)
-        packages = context.advisory.packages(ECOSYSTEM)
-        affected = context.repo.affected
-        own = gating.own_names(affected, packages)
-        try:
-            others = [self._package(context, repo, one) for one in packages if one not in own]
-        except (RecipeError, RepositoryError) as error:
-            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
-        if affected is None or not affected.is_own:
-            return gating.of_versions(self.name, others)
-        return gating.of_own_code(
-            self.name, affected, lambda: _affected_copies(context, own), others
-        )
+    ecosystem = ECOSYSTEM
 
     def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
         committed = f"node_modules/{package}/package.json"
@@ -114,8 +98,7 @@ class NotVulnerableGate:
             before, _, _ = _all_held(context, context.repo, survey(context.repo, package), package)
             copies = [*bad.values()], [*_affected(context, package, before).values()]
             if not may_stay(context.advisory, context.application, ECOSYSTEM, package, *copies):
-                what = f"{package} is still affected: {', '.join(told[:3])}"
-                return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(told))
+                return self._still_affected(package, told)
             beside += f"; stays affected, as was planned: {', '.join(told)}"
             held = {place: version for place, version in held.items() if place not in bad}
             if not held:
@@ -135,6 +118,16 @@ class NotVulnerableGate:
         return gating.skipped(
             self.name, f"{package} is not a dependency of this repository{beside}"
         )
+
+    def _affected_copies(self, context: GateContext, packages: Sequence[str]) -> dict[str, str]:
+        """Where the base commit has, or asks for, an affected version from a registry beside the source."""
+        return {
+            place: version
+            for package in packages
+            for project in survey(context.repo, package)
+            for place, version in _places(project)
+            if is_affected(context.advisory, ECOSYSTEM, package, version)
+        }
 
 
 def _all_held(
@@ -158,17 +151,6 @@ def _affected(context: GateContext, package: str, held: Mapping[str, str]) -> di
     return {
         place: version
         for place, version in held.items()
-        if is_affected(context.advisory, ECOSYSTEM, package, version)
-    }
-
-
-def _affected_copies(context: GateContext, packages: Sequence[str]) -> dict[str, str]:
-    """Where the base commit has, or asks for, an affected version from a registry beside the source."""
-    return {
-        place: version
-        for package in packages
-        for project in survey(context.repo, package)
-        for place, version in _places(project)
         if is_affected(context.advisory, ECOSYSTEM, package, version)
     }
 

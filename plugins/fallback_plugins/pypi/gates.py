@@ -7,6 +7,7 @@ from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins import gating
 from fallback_plugins.comparing import together
 from fallback_plugins.installed import NotInstalled
+from fallback_plugins.not_vulnerable import NotVulnerable
 from fallback_plugins.pypi.checks import TypecheckGate
 from fallback_plugins.pypi.drift import beside_drift
 from fallback_plugins.pypi.environment import Environment
@@ -76,27 +77,10 @@ class ResolvesGate:
         return gating.passed(self.name, what, found.in_full)
 
 
-@dataclass(frozen=True)
-class NotVulnerableGate:
+class NotVulnerableGate(NotVulnerable):
     """No affected version is installed, locked or pinned."""
 
-    name: str = "not_vulnerable"
-
-    def judge(self, context: GateContext) -> GateVerdict:
-        """Read locks, pins and the environment's metadata; nothing runs."""
-        repo = gating.patched(context)
-        packages = context.advisory.packages(ECOSYSTEM)
-        affected = context.repo.affected
-        own = gating.own_names(affected, packages)
-        try:
-            others = [self._package(context, repo, one) for one in packages if one not in own]
-        except (RecipeError, RepositoryError) as error:
-            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
-        if affected is None or not affected.is_own:
-            return gating.of_versions(self.name, others)
-        return gating.of_own_code(
-            self.name, affected, lambda: _affected_copies(context, own), others
-        )
+    ecosystem = ECOSYSTEM
 
     def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
         environments = {
@@ -111,8 +95,7 @@ class NotVulnerableGate:
         if bad:
             told = [f"{where} has {version}" for where, version in bad]
             if not _may_stay(context, package, bad, _held(repo, places, {})):
-                what = f"{package} is still affected: {', '.join(told[:3])}"
-                return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(told))
+                return self._still_affected(package, told)
             beside += f"; stays affected, as was planned: {', '.join(told)}"
             held = [one for one in held if one not in bad]
             if not held:
@@ -132,6 +115,16 @@ class NotVulnerableGate:
         return gating.skipped(
             self.name, f"{package} is not a dependency of this repository{beside}"
         )
+
+    def _affected_copies(self, context: GateContext, packages: Sequence[str]) -> dict[str, str]:
+        """Where the base commit has an affected version from a registry, beside the source."""
+        return {
+            place.path: place.current
+            for package in packages
+            for place in telling(context.repo, survey(context.repo, package))
+            if place.current is not None
+            and is_affected(context.advisory, ECOSYSTEM, package, place.current)
+        }
 
 
 def _held(
@@ -168,17 +161,6 @@ def _may_stay(
     told = {version for _, version in bad} <= {*now}
     made = context.application
     return told and may_stay(context.advisory, made, ECOSYSTEM, package, now, before)
-
-
-def _affected_copies(context: GateContext, packages: Sequence[str]) -> dict[str, str]:
-    """Where the base commit has an affected version from a registry, beside the source."""
-    return {
-        place.path: place.current
-        for package in packages
-        for place in telling(context.repo, survey(context.repo, package))
-        if place.current is not None
-        and is_affected(context.advisory, ECOSYSTEM, package, place.current)
-    }
 
 
 @dataclass(frozen=True)

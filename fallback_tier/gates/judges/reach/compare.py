@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
-from fallback_tier.gate_ports import GateVerdict
+from fallback_audit.vocabulary import Capability, FailureKind
+from fallback_tier.gate_ports import GateVerdict, failed, passed, skipped
 from fallback_tier.gates.judges.reach.project import About, Project, Question, answered, stems
 from fallback_tier.gates.judges.reach.reader import reach
 from fallback_tier.gates.judges.reach.uses import Use
@@ -97,18 +97,12 @@ class _Compared:
         problems = [f"{path!r} could not be read as its language" for path in self.unreadable]
         problems += [f"new {self._told(use)}" for use in undeclared]
         if problems:
-            return GateVerdict(
-                gate=gate,
-                status=GateStatus.FAILED,
-                failure_kind=FailureKind.UNDECLARED_CAPABILITY,
-                detail=_in_one(problems),
-                log="\n".join([*_how_to_declare(undeclared), *problems[:_LOGGED]]),
-            )
+            log = "\n".join([*_how_to_declare(undeclared), *problems[:_LOGGED]])
+            return failed(gate, FailureKind.UNDECLARED_CAPABILITY, _in_one(problems), log)
         if self.unknown and not self.read:
             what = f"no changed file is in a language that is read ({_shown(self.unknown)})"
-            return GateVerdict(gate=gate, status=GateStatus.SKIPPED, detail=what)
-        detail = "; ".join([*self._passed(new, declared), *self._unread()])
-        return GateVerdict(gate=gate, status=GateStatus.PASSED, detail=detail)
+            return skipped(gate, what)
+        return passed(gate, "; ".join([*self._passed(new, declared), *self._unread()]))
 
     def _replaced(self) -> frozenset[Capability]:
         """Kinds of which no more is used than before: one call stands in another's place.
