@@ -6,7 +6,8 @@ the product. Whether it is, the base commit's imports tell:
 
 * *Product* is what a source file imports that is no test, is not named like one, and that no test reaches;
   what a package with the project's own name holds; what package.json names as its entries; what entry
-  points, scripts and texts of the product name. And whatever those import. ``flask/testing.py`` is product, since the application imports it.
+  points, scripts and texts of the product name. And whatever those import. ``flask/testing.py`` is
+  product, since the application imports it.
 * A file that a runner's configuration names (``setupFiles``, ``--require``, ``-p``) judges unless it is
   product.
 * So does one that tests reach, or name, and that is *called* like a part of them (``testutils.py``,

@@ -1,7 +1,7 @@
 """Modules of a repository's product that nothing has to import: they are named to be loaded.
 
-Entry points (entry points specification, PyPA), programs that a script starts with ``python -m``, and texts
-of the product (``BACKEND = "package.module.Class"``). Read from the text, as ``imports_here`` reads imports.
+Entry points (entry points specification, PyPA), programs that a script starts with ``python -m``, texts
+of the product (``BACKEND = "package.module.Class"``). Nothing is run, as for imports (``imports_here``).
 """
 
 import posixpath

@@ -62,6 +62,10 @@ class Checkpoint:
     previous: Previous | None = None
     found: tuple[Span, ...] = ()
 
+    def is_new_in(self, seq: int) -> bool:
+        """Does it cover this event, and the checkpoint before it, if it names one, does not?"""
+        return (self.previous.size if self.previous else 0) < seq <= self.size
+
     def text(self) -> str:
         """As signed."""
         lines = [self.origin, str(self.size), base64.b64encode(self.root).decode()]

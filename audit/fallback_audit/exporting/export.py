@@ -70,7 +70,8 @@ class Exporter:
         return writer.close()
 
     def fix(self, file: BinaryIO, fix_id: str) -> Written:
-        """The events of one fix, each with its proof to the last checkpoint, where that covers it.
+        """The events of one fix, each with its proof to the last checkpoint, where that covers it; and the
+        checkpoints that first covered them, which say whether their signer had written them.
 
         Raises RequestError for a fix that is not on record.
         """
@@ -81,7 +82,8 @@ class Exporter:
                 next_step="`fallback-tier audit log` lists those on record; a sealed one stands "
                 "in its segment's file.",
             )
-        signed, proofs = self._proofs([row.seq for row in rows])
+        seqs = [row.seq for row in rows]
+        signed, proofs = self._proofs(seqs)
         statements = self._snapshot.segments()
         head = self._head(self._base(statements), rows[0].seq, rows[-1].seq, fix_id)
         writer = ExportWriter(file, head, verifiers=self._verifiers)
@@ -90,7 +92,11 @@ class Exporter:
             self._event(writer, row, proofs.get(row.seq))
         self._put_evidence(writer)
         if signed is not None:
-            writer.checkpoint(signed.note)
+            for one in self._signed(signed.checkpoint.size):
+                new = {seq for seq in seqs if one.checkpoint.is_new_in(seq)}
+                if new or one.note == signed.note:
+                    writer.checkpoint(one.note)
+                seqs = [seq for seq in seqs if seq not in new]
         return writer.close()
 
     def _head(self, base: Base, first: int, last: int, fix_id: str | None) -> Head:

@@ -7,7 +7,7 @@ Whoever has one export can put events of his own beside its checkpoint. So an ev
 checkpoint covers needs its proof, and a fix of which none is proved, or not the end, does not verify.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from fallback_audit.canonical import GENESIS
 from fallback_audit.chain import StoredRow, broken_bytes
@@ -17,6 +17,7 @@ from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.exporting.spool import Spool
 from fallback_audit.segment import open_segment
+from fallback_audit.verifying.covering import MAX_RANGES
 from fallback_audit.verifying.report import (
     COVER,
     Listed,
@@ -52,12 +53,14 @@ def verify_fix(
     last: StoredRow | None = None
     events = 0
     uncovered: list[StoredRow] = []
+    covered: list[int] = []
     for row in spool.rows():
         events, last = events + 1, row
         reason: str | None = broken_bytes(row, verifiers) or _misplaced(row)
         if reason is None and row.seq > covered_to:
             uncovered.append(row)
         elif reason is None:
+            covered.append(row.seq)
             reason = _unproved(spool, row, trees)
         if reason is not None:
             integrity.add(Problem(seq=row.seq, fix_id=spool.head.fix_id, reason=reason))
@@ -105,8 +108,35 @@ def verify_fix(
         flag_count=trails.flags.count,
         open_fixes=tuple(trails.open.items),
         open_fix_count=trails.open.count,
-        notes=(_ONE_FIX, *spool.remarks()),
+        notes=(_ONE_FIX, *_who_wrote(covered, trees.values()), *spool.remarks()),
     )
+
+
+def _who_wrote(covered: Sequence[int], checkpoints: Collection[Checkpoint]) -> Iterator[str]:
+    """By the checkpoint that first covered an event: did its signer find it there (ADR-0059)?"""
+    found, untold = list[int](), list[int]()
+    for seq in covered:
+        over = (one for one in checkpoints if one.is_new_in(seq))
+        first = min(over, key=lambda one: one.size, default=None)
+        if first is None:
+            untold.append(seq)
+        elif any(span.first <= seq <= span.last for span in first.found):
+            found.append(seq)
+    if found:
+        yield (
+            f"{len(found):,} of its events ({_in_short(found)}) stood uncovered when a run that had not "
+            "written them signed them: the run before it was killed, several wrote at once, or somebody "
+            "with the file put them there."
+        )
+    if untold:
+        yield (
+            f"Of {len(untold):,} of its events ({_in_short(untold)}) the export does not tell whether who "
+            "signed them had written them."
+        )
+
+
+def _in_short(seqs: Sequence[int]) -> str:
+    return ", ".join(f"{seq:,}" for seq in seqs[:MAX_RANGES]) + ", …" * (len(seqs) > MAX_RANGES)
 
 
 def _sealed_to(spool: Spool, verifiers: Sequence[Verifier], problems: Listed[Problem]) -> int:

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fallback_audit.checkpoints.checkpoint import Span
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.merkle import Frontier, inclusion_holds, leaf_hash
+from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.exporting.export import Exporter
@@ -22,6 +24,7 @@ from fallback_audit.exporting.importing import Imported, Target, import_export
 from fallback_audit.exporting.proved import verify_fix
 from fallback_audit.exporting.proving import inclusion_paths
 from fallback_audit.exporting.spool import Spool
+from fallback_audit.ports import Record, Scope
 from fallback_audit.showing.shown import WORDS, shown
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.verifying.report import VerificationReport
@@ -154,6 +157,34 @@ def test_what_no_checkpoint_covers_is_exported_without_a_proof(house: House) -> 
     assert [one.reason for one in found.checkpoint_problems] == [
         "no checkpoint covers any of its events, so nothing shows that the log has it"
     ]
+
+
+def test_the_export_of_one_fix_says_which_of_its_events_were_found(tmp_path: Path) -> None:
+    """Two stood there when their signer came; a later checkpoint says nothing of it."""
+    house = House(tmp_path)
+    trail = t.recipe_verified()
+    house.append("fix-1", trail[:2], cover=False)
+    with closing(house.store()) as store:
+        store.append_all(
+            [Record(Scope(fix_id="fix-1", gate_transition_id="t"), e) for e in trail[2:]]
+        )
+        Checkpointer(store, house.log, house.place / "keys").checkpoint([Span(3, len(trail))])
+    house.append("fix-2", trail)
+    data = export(house, "fix-1")
+    found = check(house, data)
+    assert found.ok, found
+    assert found.notes[1].startswith(
+        "2 of its events (1, 2) stood uncovered when a run that had not"
+    )
+    assert len(check(house, export(house, "fix-2")).notes) == 1
+    # As an export of before: with the last checkpoint alone.
+    documents = lines(data)
+    first, *_ = (line for line in documents if line["line"] == "checkpoint")
+    documents.remove(first)
+    assert check(house, sealed(documents)).notes[1] == (
+        f"Of {len(trail)} of its events ({', '.join(str(n) for n in range(1, 6))}, …) the export does not "
+        "tell whether who signed them had written them."
+    )
 
 
 def test_an_unknown_fix(house: House) -> None:
