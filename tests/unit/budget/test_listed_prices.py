@@ -49,15 +49,13 @@ def test_the_table_and_the_user_come_first() -> None:
 
 
 def test_the_list_agrees_with_our_table_where_it_has_the_model() -> None:
-    """Two sources, compared independently; a family that it lacks is skipped."""
-    output = Usage(output_tokens=1_000_000)
-    small = Usage(input_tokens=10_000)  # below every band
-    found = {family: listed_cost(family, output) for family in PRICES}
-    compared = {family: cost for family, cost in found.items() if cost is not None}
-    assert len(compared) >= 20
-    assert compared == {family: PRICES[family].output for family in compared}
-    for family in compared:
-        assert listed_cost(family, small) == PRICES[family].input / 100
+    """Two sources, compared independently, below every band; a family that the list lacks is skipped."""
+    kinds = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+    usages = [Usage(**{kind: 10_000}) for kind in kinds]
+    listed = {(family, use): listed_cost(family, use) for family in PRICES for use in usages}
+    compared = {pair: cost for pair, cost in listed.items() if cost is not None}
+    assert len(compared) >= 80
+    assert compared == {pair: Prices().cost(*pair) for pair in compared}
 
 
 def test_what_is_booked_before_a_call_covers_any_answer() -> None:
