@@ -71,7 +71,7 @@ def in_words(act: Act) -> str:
 
 
 def _new(did: frozenset[Act], runs: Sequence[BaseRun]) -> list[Act]:
-    """What no run at the base commit did. Where none was observed as a whole, nothing is known to be new."""
+    """What no run at the base commit did. Where none was observed whole, nothing can be new."""
     before = [run.acts for run in runs if run.acts is not None and DAMAGED not in run.acts]
     return sorted(did.difference(*before)) if before else []
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fallback_plugins import gating
 from fallback_plugins.observing import DAMAGED
+from fallback_plugins.reports import OURS
 from fallback_plugins.suite_run import Act
 
 #: Names the report to a Python that a test starts. Without it nothing is told.
@@ -103,7 +104,7 @@ def _acts(told: str) -> Iterator[Act]:
         case "connect" | "listen" | "resolve":
             yield f"{kind} {_place(what)}"
         case "write":
-            if not what.startswith(_TEMPORARY):
+            if not f"{what}/".startswith(_TEMPORARY) and OURS not in what:
                 # A process's memory, or a switch of the kernel's.
                 kind = "steer" if what.startswith(("/proc/", "/sys/")) else "write"
                 yield f"{kind} {_steady(what)}"

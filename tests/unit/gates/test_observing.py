@@ -66,6 +66,13 @@ def test_what_the_base_commit_did_is_kept(tmp_path: Path) -> None:
     assert judge(tmp_path, [did("start a")], base)[1] == ["patched", "base"]
     verdict, asked = judge(tmp_path, [did("start a")], base)
     assert (verdict.detail, asked) == ("3 test(s) pass", ["patched"])
+    verdict, _ = judge(tmp_path, [did("start b")], base)
+    assert verdict.failure_kind is FailureKind.UNDECLARED_CAPABILITY
+
+
+def test_a_base_commit_that_is_not_observed_whole_is_compared_with_nothing(tmp_path: Path) -> None:
+    verdict, _ = judge(tmp_path, [did("start b", "damage")], [did("start a", "damage")])
+    assert verdict.detail == "3 test(s) pass"
 
 
 HERE = "header\n'here'\n"
@@ -101,6 +108,8 @@ def test_a_report_that_is_not_whole_says_so(tmp_path: Path) -> None:
         ("listen 0.0.0.0 0", {"listen any address"}),
         ("connect unix /tmp/x/s.sock", {"connect unix (temporary)/s.sock"}),
         ("write /tmp/x", set()),
+        ("write /tmp", set()),
+        ("write .fallback-tier-0123", set()),
         ("write build/tmpab12cd_x/out-4711.txt", {"write build/0/out-0.txt"}),
         ("write /proc/4711/mem", {"steer /proc/0/mem"}),
     ],
