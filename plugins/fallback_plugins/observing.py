@@ -61,7 +61,8 @@ def judge_acts(
         if asked:
             return _undeclared(verdict, asked, new)
     told = "\n".join(["", "New with the patch, seen while the tests ran:", *map(in_words, new)])
-    what = f"{verdict.detail}; new with the patch, seen while its tests ran: it {_some(new)}"
+    # In front: a record cuts what is too long at its end, and tests may have long names.
+    what = f"new with the patch, seen while its tests ran: it {_some(new)}; {verdict.detail}"
     return verdict.model_copy(update={"detail": what, "log": verdict.log + told})
 
 

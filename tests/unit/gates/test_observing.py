@@ -41,13 +41,13 @@ def test_what_one_run_of_the_base_commit_does_too_is_not_new(tmp_path: Path) -> 
 def test_what_a_second_run_does_not_do_is_named_only(tmp_path: Path) -> None:
     verdict, _ = judge(tmp_path, [did("start a"), did()], [did()])
     assert verdict.status is GateStatus.PASSED
-    assert verdict.detail.endswith("it starts a")
+    assert verdict.detail.endswith(" ran: it starts a; 3 test(s) pass")
 
 
 def test_where_another_release_may_be_the_reason_it_is_named_only(tmp_path: Path) -> None:
     verdict, asked = judge(tmp_path, [did("connect h 80")], [did()], alike=False)
     assert verdict.status is GateStatus.PASSED
-    assert verdict.detail.endswith("it connects to h 80")
+    assert verdict.detail.endswith(" ran: it connects to h 80; 3 test(s) pass")
     assert asked.count("patched") == 1
 
 
