@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fallback_plugins import gating
 from fallback_plugins.observing import DAMAGED
+from fallback_plugins.pypi.observe_probe import MAX_CHARS
 from fallback_plugins.reports import OURS
 from fallback_plugins.suite_run import Act
 
@@ -101,6 +102,8 @@ def _acts(told: str) -> Iterator[Act]:
         case "start":
             for program in _programs(*what.split("\0")):
                 yield f"start {program}"
+            if len(told) >= MAX_CHARS:  # else blanks would hide the end of a shell's command
+                yield "start (a command too long to be kept)"
         case "connect" | "listen" | "resolve":
             yield f"{kind} {_place(what)}"
         case "write":

@@ -102,6 +102,10 @@ def test_a_report_that_is_not_whole_says_so(tmp_path: Path) -> None:
         ),
         ("start {env}/bin/python3.11\0-S\0-m\0pip\0x", {"start python -S -m pip"}),
         ("start /tmp/a1/evil", {"start (temporary)/evil"}),
+        (
+            f"start sh\0-c\0true;{'':2000}curl h"[:1000],
+            {"start sh", "start true", "start (a command too long to be kept)"},
+        ),
         ("connect 127.0.0.1 4711", {"connect loopback"}),
         ("connect ::1 4711", {"connect loopback"}),
         ("connect 10.0.0.7 443", {"connect 10.0.0.7 443"}),
