@@ -61,7 +61,8 @@ def judge_acts(
         if asked:
             return _undeclared(verdict, asked, new)
     told = "\n".join(["", "New with the patch, seen while the tests ran:", *map(in_words, new)])
-    what = f"{verdict.detail}; new with the patch, seen while its tests ran: it {_some(new)}"
+    # In front: a record cuts what is too long at its end, and tests may have long names.
+    what = f"new with the patch, seen while its tests ran: it {_some(new)}; {verdict.detail}"
     return verdict.model_copy(update={"detail": what, "log": verdict.log + told})
 
 
@@ -71,7 +72,7 @@ def in_words(act: Act) -> str:
 
 
 def _new(did: frozenset[Act], runs: Sequence[BaseRun]) -> list[Act]:
-    """What no run at the base commit did. Where none was observed as a whole, nothing is known to be new."""
+    """What no run at the base commit did. Where none was observed whole, nothing can be new."""
     before = [run.acts for run in runs if run.acts is not None and DAMAGED not in run.acts]
     return sorted(did.difference(*before)) if before else []
 

@@ -20,6 +20,9 @@ from typing import Any
 
 from fallback_tier.tree import Tree
 
+#: How the names of such files begin.
+OURS = ".fallback-tier-"
+
 #: 100,000 tests of 300 bytes. A larger file is no report.
 MAX_REPORT_BYTES = 32 * 1024 * 1024
 
@@ -65,7 +68,7 @@ class ReportFile:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._name = f".fallback-tier-{secrets.token_hex(16)}"
+        self._name = f"{OURS}{secrets.token_hex(16)}"
         self.path = str(tree.root / self._name)
 
     def begin(self, line: str) -> None:

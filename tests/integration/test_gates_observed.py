@@ -95,7 +95,7 @@ def test_what_is_new_must_have_been_declared(tmp_path: Path) -> None:
 def test_what_was_declared_is_named_and_passes(tmp_path: Path) -> None:
     verdict = judge(tmp_path, code("os.system('true')"), declared=(Capability.PROCESS,))
     assert verdict.status is GateStatus.PASSED
-    said = "2 test(s) pass; new with the patch, seen while its tests ran: it starts sh, starts true"
+    said = "new with the patch, seen while its tests ran: it starts sh, starts true; 2 test(s) pass"
     assert verdict.detail == said
     assert "starts true" in verdict.log
 
@@ -103,7 +103,7 @@ def test_what_was_declared_is_named_and_passes(tmp_path: Path) -> None:
 def test_a_file_that_is_written_is_named(tmp_path: Path) -> None:
     verdict = judge(tmp_path, code("open('left.txt', 'w').close()"))
     assert verdict.status is GateStatus.PASSED
-    assert verdict.detail.endswith("it writes left.txt")
+    assert verdict.detail.endswith(" it writes left.txt; 2 test(s) pass")
 
 
 def test_a_child_is_seen_that_knows_neither_its_path_nor_its_own_settings(tmp_path: Path) -> None:
@@ -123,7 +123,12 @@ FIND = """def found():
 @pytest.mark.parametrize(
     "hide",
     [
-        pytest.param("[open(n, 'w') for n in found()]", id="written"),
+        # What is left is the first line and the hook's own: whole, as far as anybody can tell.
+        pytest.param("[open(n, 'r+').truncate(40) for n in found()]", id="cut"),
+        pytest.param(
+            "[(open('x', 'w').write(open(n).read(40)), os.replace('x', n)) for n in found()]",
+            id="replaced",
+        ),
         pytest.param("[os.remove(n) for n in found()]", id="removed"),
         pytest.param("subprocess.run(['rm', *found()])", id="by a program"),
         pytest.param("[open(n, 'a').write('x\\n') for n in found()]", id="added to"),

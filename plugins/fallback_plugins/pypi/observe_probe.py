@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # typing is a file, which could be the target's
 #: Acts of one process that are told, and characters of each: a suite of thousands of tests does some dozens
 #: of kinds; more is a flood, and is said to be one.
 MAX_ACTS = 4000
-MAX_CHARS = 300
+MAX_CHARS = 1000
 
 #: Variables that decide what a program loads or runs before its own first line.
 STEERING = (

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from fallback_plugins import gating
 from fallback_plugins.observing import DAMAGED
+from fallback_plugins.pypi.observe_probe import MAX_CHARS
+from fallback_plugins.reports import OURS
 from fallback_plugins.suite_run import Act
 
 #: Names the report to a Python that a test starts. Without it nothing is told.
@@ -100,10 +102,12 @@ def _acts(told: str) -> Iterator[Act]:
         case "start":
             for program in _programs(*what.split("\0")):
                 yield f"start {program}"
+            if len(told) >= MAX_CHARS:  # else blanks would hide the end of a shell's command
+                yield "start (a command too long to be kept)"
         case "connect" | "listen" | "resolve":
             yield f"{kind} {_place(what)}"
         case "write":
-            if not what.startswith(_TEMPORARY):
+            if not f"{what}/".startswith(_TEMPORARY) and OURS not in what:
                 # A process's memory, or a switch of the kernel's.
                 kind = "steer" if what.startswith(("/proc/", "/sys/")) else "write"
                 yield f"{kind} {_steady(what)}"

@@ -41,13 +41,13 @@ def test_what_one_run_of_the_base_commit_does_too_is_not_new(tmp_path: Path) -> 
 def test_what_a_second_run_does_not_do_is_named_only(tmp_path: Path) -> None:
     verdict, _ = judge(tmp_path, [did("start a"), did()], [did()])
     assert verdict.status is GateStatus.PASSED
-    assert verdict.detail.endswith("it starts a")
+    assert verdict.detail.endswith(" ran: it starts a; 3 test(s) pass")
 
 
 def test_where_another_release_may_be_the_reason_it_is_named_only(tmp_path: Path) -> None:
     verdict, asked = judge(tmp_path, [did("connect h 80")], [did()], alike=False)
     assert verdict.status is GateStatus.PASSED
-    assert verdict.detail.endswith("it connects to h 80")
+    assert verdict.detail.endswith(" ran: it connects to h 80; 3 test(s) pass")
     assert asked.count("patched") == 1
 
 
@@ -66,6 +66,13 @@ def test_what_the_base_commit_did_is_kept(tmp_path: Path) -> None:
     assert judge(tmp_path, [did("start a")], base)[1] == ["patched", "base"]
     verdict, asked = judge(tmp_path, [did("start a")], base)
     assert (verdict.detail, asked) == ("3 test(s) pass", ["patched"])
+    verdict, _ = judge(tmp_path, [did("start b")], base)
+    assert verdict.failure_kind is FailureKind.UNDECLARED_CAPABILITY
+
+
+def test_a_base_commit_that_is_not_observed_whole_is_compared_with_nothing(tmp_path: Path) -> None:
+    verdict, _ = judge(tmp_path, [did("start b", "damage")], [did("start a", "damage")])
+    assert verdict.detail == "3 test(s) pass"
 
 
 HERE = "header\n'here'\n"
@@ -95,12 +102,18 @@ def test_a_report_that_is_not_whole_says_so(tmp_path: Path) -> None:
         ),
         ("start {env}/bin/python3.11\0-S\0-m\0pip\0x", {"start python -S -m pip"}),
         ("start /tmp/a1/evil", {"start (temporary)/evil"}),
+        (
+            f"start sh\0-c\0true;{'':2000}curl h"[:1000],
+            {"start sh", "start true", "start (a command too long to be kept)"},
+        ),
         ("connect 127.0.0.1 4711", {"connect loopback"}),
         ("connect ::1 4711", {"connect loopback"}),
         ("connect 10.0.0.7 443", {"connect 10.0.0.7 443"}),
         ("listen 0.0.0.0 0", {"listen any address"}),
         ("connect unix /tmp/x/s.sock", {"connect unix (temporary)/s.sock"}),
         ("write /tmp/x", set()),
+        ("write /tmp", set()),
+        ("write .fallback-tier-0123", set()),
         ("write build/tmpab12cd_x/out-4711.txt", {"write build/0/out-0.txt"}),
         ("write /proc/4711/mem", {"steer /proc/0/mem"}),
     ],
