@@ -26,6 +26,7 @@
     ├── RecipeError                  a recipe can't be applied; carries a RefusalReason
     │   └── UvRefusedError           uv could not resolve; carries all that it said (pypi.resolver)
     ├── ModelError                   the model gave no answer (transport), never a gate failure
+    ├── PluginError                  a plugin's own exception, in the plugin's name
     ├── SandboxError                 no sandbox can be had, and none was waived
     ├── ExampleStoreError            the store of solved examples (solved_examples)
     ├── EmbeddingError               the embedding model can't be used (solved_examples)
@@ -59,6 +60,7 @@ __all__ = [
     "ModelError",
     "PatchError",
     "PatchSyntaxError",
+    "PluginError",
     "PolicyError",
     "RecipeError",
     "RepositoryError",
@@ -182,6 +184,12 @@ class ModelError(FallbackError):
     ) -> None:
         super().__init__(problem, next_step=next_step)
         self.failure = failure
+
+
+class PluginError(FallbackError):
+    """A plugin raised what it may not raise, or lacks what it must have; the message names it."""
+
+    code = "plugin"
 
 
 class SandboxError(FallbackError):

@@ -5,17 +5,27 @@ All that a plan needs: no store is opened, and nothing is written.
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import NoneType
+from typing import Concatenate, ParamSpec, TypeVar
 
-from fallback_tier.errors import RepositoryError
+from fallback_tier.ecosystem_rules import ECOSYSTEMS_GROUP
+from fallback_tier.entry_points import Mounted, guarded, mounted, overlaid
+from fallback_tier.errors import PluginError, RepositoryError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, TargetRun
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.trees.isolation import RepositoryFacts, contained_tags, inspect_repository
-from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, Selected
+from fallback_tier.ports import EcosystemPlugin, OffersCandidates
 from fallback_tier.repo import RepoContext, Settings
 
-ECOSYSTEMS_GROUP = "fallback_tier.ecosystems"
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+#: Entry points that each name a GateFactory.
+GATES_GROUP = "fallback_tier.gates"
 
 #: Random bytes of an identifier (64 bit).
 ID_BYTES = 8
@@ -70,18 +80,19 @@ def as_found(facts: RepositoryFacts, settings: Settings) -> RepoContext:
 
 
 class InstalledPlugins(Mapping[str, EcosystemPlugin]):
-    """Every installed ecosystem plugin, by its OSV name (ADR-0004), loaded when it is asked for."""
+    """Every installed ecosystem plugin, by its OSV name (ADR-0004), loaded when it is asked for.
+
+    What a plugin raises of its own is a PluginError in its name (ADR-0066).
+    """
 
     def __init__(self, clients: ClientRunner) -> None:
         self._clients = clients
-        self._found: dict[str, EntryPoint] = {
-            found.name: found for found in entry_points(group=ECOSYSTEMS_GROUP)
-        }
+        self._found = mounted(ECOSYSTEMS_GROUP)
         self._loaded: dict[str, EcosystemPlugin] = {}
 
     def __getitem__(self, ecosystem: str) -> EcosystemPlugin:
         if ecosystem not in self._loaded:
-            self._loaded[ecosystem] = self._found[ecosystem].load()(self._clients)
+            self._loaded[ecosystem] = _guarded_plugin(self._found[ecosystem], self._clients)
         return self._loaded[ecosystem]
 
     def __contains__(self, ecosystem: object) -> bool:
@@ -92,3 +103,93 @@ class InstalledPlugins(Mapping[str, EcosystemPlugin]):
 
     def __len__(self) -> int:
         return len(self._found)
+
+
+def installed_gates(plugin: EcosystemPlugin) -> tuple[Gate, ...]:
+    """The gates of other distributions for a fix in this ecosystem, by the names of their entry points.
+
+    Raises PluginError.
+    """
+    gates: list[Gate] = []
+    for _, owner in sorted(mounted(GATES_GROUP).items()):
+        built = owner.call("building its gates", owner.load(), plugin)
+        gates += [_GuardedGate(gate, owner) for gate in built]
+    return tuple(gates)
+
+
+#: What core goes on with: anything else would be noticed far from the plugin that gave it.
+_GIVES: Mapping[str, tuple[type, ...]] = {
+    "manifests": (tuple,),
+    "own_packages": (tuple,),
+    "select": (Selected, NotApplicable),
+    "outline": (Outline,),
+    "apply": (RecipeResult,),
+    "next_candidate": (Selected, NoneType),
+    "bump": (Selected,),
+    "override": (Selected,),
+    "run": (TargetRun,),
+    "instruction_template": (str,),
+}
+
+
+def _guarded_plugin(owner: Mounted, clients: ClientRunner) -> EcosystemPlugin:
+    plugin = owner.call("building the plugin", owner.load(), clients)
+    offers = ("next_candidate",) if isinstance(plugin, OffersCandidates) else ()
+    built: EcosystemPlugin = guarded(plugin, owner, EcosystemPlugin, optional=offers, gives=_GIVES)
+    if built.name != owner.name:
+        raise owner.failed("name", f"it calls itself {built.name!r}")
+    gates, run, runs_on = built.gates, built.run, built.runs_on
+    complete: EcosystemPlugin = overlaid(
+        built,
+        gates=lambda: [_GuardedGate(gate, owner) for gate in gates()],
+        run=_blameless(run),
+        runs_on=_blameless(runs_on),
+    )
+    return complete
+
+
+def _blameless(
+    call: Callable[Concatenate[GateContext, _P], _T],
+) -> Callable[Concatenate[GateContext, _P], _T]:
+    """What ``context.tell`` raises is of who watches: it is raised as it is, no plugin is blamed for it."""
+
+    def watched(context: GateContext, /, *args: _P.args, **named: _P.kwargs) -> _T:
+        raised: list[Exception] = []
+
+        def tell(sentence: str) -> None:
+            try:
+                context.tell(sentence)
+            except Exception as error:
+                raised.append(error)
+                raise
+
+        try:
+            return call(replace(context, tell=tell), *args, **named)
+        except PluginError as error:
+            if raised and error.__cause__ is raised[0]:
+                raise raised[0] from None
+            raise
+
+    return watched
+
+
+@dataclass(frozen=True)
+class _GuardedGate:
+    """A plugin's gate, whose exceptions name the plugin."""
+
+    _gate: Gate
+    _owner: Mounted
+
+    @property
+    def name(self) -> str:
+        """As the plugin calls it."""
+        return self._owner.call("name", lambda: self._gate.name)
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """As ``Gate.judge``. Raises PluginError where it gives no verdict."""
+        hook = f"gate {self.name!r}"
+        judge = _blameless(lambda own: self._owner.call(hook, self._gate.judge, own))
+        verdict: object = judge(context)
+        if not isinstance(verdict, GateVerdict):
+            raise self._owner.failed(hook, f"it gave {type(verdict).__name__}, no verdict")
+        return verdict

@@ -11,6 +11,8 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import CallType, Provenance
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
+from fallback_tier.ecosystem_rules import EcosystemRules
+from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun
 from fallback_tier.outcome import (
     Move,
@@ -156,12 +158,38 @@ class OffersCandidates(Protocol):
         ...
 
 
+class EcosystemFactory(Protocol):
+    """What an entry point of ``fallback_tier.ecosystems`` names. The entry point itself is called as OSV
+    calls the ecosystem. docs/ecosystem.md shows how one is written."""
+
+    @property
+    def rules(self) -> EcosystemRules:
+        """Asked for without a client, by every command that reads an advisory: imports little."""
+        ...
+
+    def __call__(self, clients: ClientRunner) -> "EcosystemPlugin":
+        """The plugin, on top of what runs its clients."""
+        ...
+
+
+class GateFactory(Protocol):
+    """What an entry point of ``fallback_tier.gates`` names: gates for every fix, whatever its ecosystem."""
+
+    def __call__(self, plugin: "EcosystemPlugin") -> "Sequence[Gate]":
+        """In order; they come behind the ecosystem's own. None where they have nothing to say of it."""
+        ...
+
+
 class EcosystemPlugin(Protocol):
-    """Everything that is particular to npm or PyPI."""
+    """What a fix does in one ecosystem: its recipes, its gates, its way to run a command.
+
+    Each hook may raise an error of the one tree where its text says so. Any other exception becomes a
+    PluginError, which names the plugin and the hook.
+    """
 
     @property
     def name(self) -> str:
-        """OSV's name of the ecosystem: ``npm``, ``PyPI``."""
+        """OSV's name of the ecosystem, as the entry point is called."""
         ...
 
     def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:

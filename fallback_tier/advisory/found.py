@@ -8,7 +8,7 @@ from pydantic import Field
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory.osv import Advisory, advisory_from
-from fallback_tier.advisory.versions import NPM, is_orderable, next_line, sort_key, successor
+from fallback_tier.advisory.versions import is_orderable, next_line, served, sort_key, successor
 from fallback_tier.errors import AdvisoryError, WithdrawnError
 
 #: A scanner's message as we keep it: a sentence or two; some tools put whole pages there.
@@ -120,7 +120,7 @@ def ranges_up_to(ecosystem: str, version: str, fixes: Sequence[str]) -> list[dic
     release line (``2.2.28``: the rest of 2.2), the highest everything above it; of those below, each
     clears itself. All else is affected; no fix above it: everything is.
     """
-    kind = "SEMVER" if ecosystem == NPM else "ECOSYSTEM"
+    kind = served(ecosystem).range_type
     events: list[dict[str, str]] = [{"introduced": "0"}]
     usable = {it for it in fixes if len(it) <= MAX_VERSION_LENGTH and is_orderable(ecosystem, it)}
     known = is_orderable(ecosystem, version)

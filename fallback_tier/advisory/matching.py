@@ -5,26 +5,19 @@ package is first asked about, never again. Library ranges aren't used: they call
 ``1.0.0+b`` safe and raised on overlaps.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from fallback_tier.advisory.versions import SortKey, is_orderable, sort_key
+from fallback_tier.advisory.versions import SortKey, is_orderable, served, sort_key
 
 if TYPE_CHECKING:
     from fallback_tier.advisory.osv import Affected, Event, Range
 
 #: OSV: "introduced": "0" is below every version, pre-releases of 0 included.
 _BEFORE_ALL: SortKey = (-1, "")
-
-#: The first number of a version, zeros before it left out. Equal versions have it in common.
-_FIRST_NUMBER = re.compile(r"\D*?0*(\d+)")
-
-#: PEP 440: ``0!1.0`` is ``1.0``. The first number of an epoch's version says nothing.
-_EPOCH = "!"
 
 
 class _Span(NamedTuple):
@@ -94,11 +87,11 @@ class PackageMatcher:
         return frozenset(version for entry in self._entries for version in entry.versions)
 
     @cached_property
-    def _listed_by_number(self) -> dict[str, list[str]]:
-        """PyPI's records list hundreds of versions; parsing the few that could be equal is enough."""
-        found: dict[str, list[str]] = {}
+    def _listed_alike(self) -> dict[str | None, list[str]]:
+        """Records list hundreds of versions; parsing the few that could be equal is enough."""
+        found: dict[str | None, list[str]] = {}
         for version in self._listed:
-            found.setdefault(_first_number(version), []).append(version)
+            found.setdefault(served(self._ecosystem).shared_by_equals(version), []).append(version)
         return found
 
     def _lists(self, version: str, key: SortKey) -> bool:
@@ -106,19 +99,10 @@ class PackageMatcher:
             return False
         if version in self._listed:
             return True
-        number = _first_number(version)
-        groups = self._listed_by_number
-        alike = (
-            self._listed if number == _EPOCH else (*groups.get(number, ()), *groups.get(_EPOCH, ()))
-        )
+        shared = served(self._ecosystem).shared_by_equals(version)
+        groups = self._listed_alike
+        alike = self._listed if shared is None else (*groups.get(shared, ()), *groups.get(None, ()))
         return any(sort_key(self._ecosystem, it) == key for it in alike)
-
-
-def _first_number(version: str) -> str:
-    if _EPOCH in version:
-        return _EPOCH
-    found = _FIRST_NUMBER.match(version)
-    return found[1] if found else ""
 
 
 def _span(ecosystem: str, a_range: "Range") -> _Span:

@@ -7,8 +7,10 @@ OSV's are. A range that begins *after* a version begins at that version's succes
 import re
 from typing import Any, NamedTuple
 
-from fallback_tier.advisory.versions import NPM, SortKey, is_orderable, sort_key, successor
+from fallback_tier.advisory.versions import SortKey, is_orderable, sort_key, successor
 from fallback_tier.errors import AdvisoryError
+
+NPM = "npm"
 
 #: Far above the ranges that databases publish (tens of characters): a longer one is not a range.
 MAX_RANGE_LENGTH = 4_096

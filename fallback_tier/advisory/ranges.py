@@ -3,10 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from fallback_tier.advisory.osv import Advisory
-from fallback_tier.advisory.versions import is_orderable, is_prerelease, sort_key
-
-#: Stands for what will be published later; calendar versions stay below it.
-_ABOVE_ALL_NAMED = "999999.0.0"
+from fallback_tier.advisory.versions import is_orderable, is_prerelease, served, sort_key
 
 
 def is_affected(advisory: Advisory, ecosystem: str, package: str, version: str) -> bool:
@@ -37,7 +34,7 @@ def admits_affected(
     matcher = advisory.matcher(ecosystem, package)
     if matcher is None:
         return False
-    named = (*matcher.named, _ABOVE_ALL_NAMED)
+    named = (*matcher.named, served(ecosystem).above_all)
     highest = next((version for version in reversed(named) if admits(version)), None)
     return highest is not None and matcher.covers(highest)
 

@@ -17,10 +17,12 @@ from fallback_tier.advisory.found import (
     texts,
     unread,
 )
-from fallback_tier.advisory.npm_ranges import osv_ranges
+from fallback_tier.advisory.npm_ranges import NPM, osv_ranges
 from fallback_tier.advisory.osv import advisory_from
-from fallback_tier.advisory.versions import NPM, PYPI
 from fallback_tier.errors import AdvisoryError
+
+#: pip-audit reads this ecosystem alone.
+PYPI = "PyPI"
 
 _GHSA = re.compile(r"GHSA(?:-[23456789cfghjmpqrvwx]{4}){3}")
 

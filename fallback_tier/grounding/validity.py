@@ -6,7 +6,6 @@ package is a direct dependency. The recipe, which reads the manifests, refuses b
 (``EcosystemPlugin.apply``).
 """
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -17,7 +16,7 @@ from fallback_tier.advisory import (
     fixed_versions,
     is_affected,
 )
-from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.advisory.versions import is_orderable, served
 from fallback_tier.grounding.edit_checks import edit_problems, quoted
 from fallback_tier.outcome import DependencyBump, Override, Plan, Refuse, SourceEdit
 from fallback_tier.ports import EcosystemPlugin
@@ -31,11 +30,6 @@ MAX_CITATIONS: Final = 50
 
 #: Problems told at once: enough for one repair, short enough for the next prompt.
 MAX_PROBLEMS: Final = 10
-
-#: One version, as it is written into a manifest. What orders versions reads more than that: of npm's
-#: ``2.0.0 || 1.0.0``, a range that admits the flaw, it sees the first; around PyPI's it passes over blanks.
-_EXACT_NPM: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
-_EXACT: Final = re.compile(r"[0-9A-Za-z.!+_-]+")
 
 _OWN_CODE: Final = (
     "This repository is the affected package itself, so no version of it can be raised here: mend its "
@@ -117,8 +111,9 @@ def _version(plan: DependencyBump | Override, advisory: Advisory, ecosystem: str
     fixed = fixed_versions(advisory, ecosystem, plan.package)
     wanted = f"use one of {', '.join(fixed)} or above" if fixed else "no fixed version is known"
     version = quoted(plan.version)
-    exact = _EXACT_NPM if ecosystem == "npm" else _EXACT
-    if not exact.fullmatch(plan.version) or not is_orderable(ecosystem, plan.version):
+    # What orders versions reads more than one: of a range that admits the flaw it may see one end.
+    exact = served(ecosystem).is_exact(plan.version)
+    if not exact or not is_orderable(ecosystem, plan.version):
         yield f"Version {version} is not an exact {ecosystem} version; {wanted}."
     elif is_affected(advisory, ecosystem, plan.package, plan.version):
         yield f"Version {version} of {plan.package} is affected by {advisory.id}; {wanted}."

@@ -3,7 +3,7 @@
 from packageurl import PackageURL
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.advisory.versions import NPM
+from fallback_tier.ecosystem_rules import PurlName, rules_of
 from fallback_tier.outcome import Applied, DependencyBump, Override
 
 #: Hexadecimal digits of a patch's digest in a version: enough to tell two patches of a commit apart.
@@ -53,10 +53,13 @@ def product_of(
 
 
 def package_url(ecosystem: str, name: str, version: str) -> str:
-    """A package URL (purl-spec): npm scopes are namespaces, PyPI names are normalised."""
-    namespace, _, bare = name.rpartition("/") if ecosystem == NPM else ("", "", name)
+    """A package URL (purl-spec), as the ecosystem's rules name the package."""
+    rules = rules_of(ecosystem)
+    kind, namespace, bare = (
+        rules.purl_name(name) if rules else PurlName(ecosystem.lower(), "", name)
+    )
     return PackageURL(
-        type=ecosystem.lower(), namespace=namespace or None, name=bare, version=version
+        type=kind, namespace=namespace or None, name=bare, version=version
     ).to_string()
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache
 
+from fallback_tier.ecosystem_rules import installed_rules
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.paths import folded, unsafe_reason
 
@@ -101,19 +102,28 @@ _TESTS = Place(
     " playwright.config.* cypress.config.* cypress.json .taprc .c8rc*",
 )
 
-#: In this order: the first reason that fits is the one that is told.
-_FORBIDDEN = (_CI, _GIT, _HOOKS, _BUILD, _OURS, _IMAGE)
+_LOCK = "it is a lock file; only a package client writes those (use dependency_bump or override)"
+_MANIFEST = (
+    "it is a dependency manifest; only a recipe changes it, by its keys "
+    "(use dependency_bump or override)"
+)
 
-_LOCKS = Place(
-    "it is a lock file; only a package client writes those (use dependency_bump or override)",
-    files="package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb"
-    " uv.lock poetry.lock pipfile.lock pdm.lock pylock*.toml",
-)
-_MANIFESTS = Place(
-    "it is a dependency manifest; only a recipe changes it, by its keys (use dependency_bump or override)",
-    files="package.json requirements*.txt requirements*.in *requirements.txt *requirements.in"
-    " constraints*.txt constraints*.in pyproject.toml setup.cfg setup.py pipfile environment.y*ml",
-)
+
+@cache
+def _dependency_files() -> tuple[Place, ...]:
+    """The locks and manifests of every ecosystem that has a plugin, whichever is being fixed."""
+    rules = [rules for _, rules in installed_rules()]
+    locks = " ".join(glob for one in rules for glob in one.lock_globs)
+    manifests = " ".join(glob for one in rules for glob in one.manifest_globs)
+    return Place(_LOCK, files=locks), Place(_MANIFEST, files=manifests)
+
+
+@cache
+def _forbidden() -> tuple[Place, ...]:
+    """In this order: the first reason that fits is the one that is told."""
+    of_plugins = " ".join(glob for _, rules in installed_rules() for glob in rules.protected_globs)
+    own = Place(_BUILD.reason, folders=of_plugins)
+    return (_CI, _GIT, _HOOKS, _BUILD, _OURS, _IMAGE, own)
 
 
 def forbidden_reason(path: str) -> str | None:
@@ -126,7 +136,7 @@ def forbidden_reason(path: str) -> str | None:
     if unsafe is not None:
         return unsafe
     components = components_of(path)
-    for place in _FORBIDDEN:
+    for place in _forbidden():
         if place.holds(components):
             return place.reason
     if _TESTS.holds(components) and recipe_only_reason(path) is None:
@@ -142,7 +152,7 @@ def is_test(path: str) -> bool:
 def recipe_only_reason(path: str) -> str | None:
     """Why only a recipe may change ``path`` (a manifest, a lock file); None for any other file."""
     name = components_of(path)[-1:]
-    for place in (_LOCKS, _MANIFESTS):
+    for place in _dependency_files():
         if place.holds(name):
             return place.reason
     return None

@@ -1,12 +1,12 @@
 """Which advisories a move or something left is about."""
 
-import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, bundle, canonical_name
 from fallback_tier.advisory.versions import base_ecosystem
+from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import RepositoryError
 from fallback_tier.outcome import Left, Move, NotApplicable, RecipeSelection
 from fallback_tier.ports import EcosystemPlugin
@@ -131,9 +131,8 @@ def manifest_text(ecosystem: str, repo: RepoContext, path: str) -> str | None:
 
 def canonical_text(ecosystem: str, text: str) -> str:
     """A text in which every package name that stands in it stands canonical."""
-    if canonical_name(ecosystem, "A_b") == "A_b":
-        return text
-    return re.sub(r"[-_.]+", "-", text).lower()
+    rules = rules_of(ecosystem)
+    return text if rules is None else rules.canonical_text(text)
 
 
 def narrowed(advisory: Advisory, ecosystem: str, packages: Sequence[str] | None = None) -> Advisory:

@@ -1,9 +1,10 @@
 """Which gates a patch is put to, in order: ours, the ecosystem's (a proof before its tests), own ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from fallback_audit.vocabulary import TESTS_GATE, RefusalReason
+from fallback_tier.errors import ConfigurationError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate
 from fallback_tier.gates.judges.common import common_gates
@@ -13,6 +14,7 @@ from fallback_tier.gates.judges.proof import ProofGate, check_proof
 from fallback_tier.gates.judges.proof_given import PROOF
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.steps import APPLIES
+from fallback_tier.installed import installed_gates
 from fallback_tier.outcome import NotApplicable
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
@@ -28,12 +30,16 @@ _RESERVED = frozenset({APPLIES, PROOF})
 def gates_for(
     plugin: EcosystemPlugin, repo: RepoContext, configuration: Configuration, clients: ClientRunner
 ) -> tuple[Gate, ...]:
-    """Cheapest first, what rests on the others last.
+    """Cheapest first, what rests on the others last: behind the ecosystem's those that are installed by
+    entry point, then the user's own.
 
     The user's own are the configuration's; where it has none, the base commit's. Raises
-    ConfigurationError, RepositoryError where those can't be read.
+    ConfigurationError, RepositoryError where those can't be read; PluginError.
     """
-    built_in = (*common_gates(plugin), *plugin.gates())
+    before_them = (*common_gates(plugin), *plugin.gates())
+    by_entry_point = installed_gates(plugin)
+    _check_unique(by_entry_point, _RESERVED | {gate.name for gate in before_them})
+    built_in = (*before_them, *by_entry_point)
     own = of_base(repo, clients) if configuration.gates is None else configuration.gates
     check_names(own, _RESERVED | {gate.name for gate in built_in})
     given = configuration.proof
@@ -41,6 +47,18 @@ def gates_for(
     before = [gate for gate in built_in if gate.name != TESTS_GATE]
     tests = [gate for gate in built_in if gate.name == TESTS_GATE]
     return (*before, *proof, *tests, *(CustomGate(settings, plugin) for settings in own))
+
+
+def _check_unique(gates: Sequence[Gate], taken: Collection[str]) -> None:
+    """Raises ConfigurationError: gates are told apart by their names, in the record too."""
+    seen = set(taken)
+    for gate in gates:
+        if gate.name in seen:
+            raise ConfigurationError(
+                f"A gate by entry point is called {gate.name!r}, as another gate is already.",
+                next_step="Uninstall the distribution that brought it, or have it renamed.",
+            )
+        seen.add(gate.name)
 
 
 def check_proofs(runner: GateRunner, inputs: "Inputs", tell: Callable[[str], None]) -> None:

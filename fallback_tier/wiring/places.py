@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from fallback_audit.frozen import Frozen
+from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import StateFolderError, ToolMissingError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.wiring.configuration import Configuration
@@ -90,26 +91,12 @@ def _has_keys(folder: Path) -> bool:
 
 
 def _caches(ecosystems: Collection[str], *, offline: bool) -> Iterator[Place]:
-    """The caches of the package clients that these ecosystems need, as they choose them by default.
-
-    npm does with one that it can only read where it is to fetch nothing; uv never does.
-    """
-    if "PyPI" in ecosystems:
-        caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        yield Place(
-            folder=_expanded(os.environ.get("UV_CACHE_DIR") or f"{caches}/uv"),
-            what="uv's cache",
-            moved_by="UV_CACHE_DIR, or XDG_CACHE_HOME",
-            ask=("uv", "cache", "dir"),
-        )
-    if "npm" in ecosystems and not offline:
-        named = (value for key, value in os.environ.items() if key.lower() == "npm_config_cache")
-        yield Place(
-            folder=_expanded(next(filter(None, named), "~/.npm")),
-            what="npm's cache",
-            moved_by="npm_config_cache",
-            ask=("npm", "config", "get", "cache"),
-        )
+    """The caches of the package clients that these ecosystems need, as they choose them by default."""
+    for ecosystem in sorted(ecosystems):
+        rules = rules_of(ecosystem)
+        for cache in () if rules is None else rules.caches(os.environ, offline=offline):
+            folder = _expanded(cache.folder)
+            yield Place(folder=folder, what=cache.what, moved_by=cache.moved_by, ask=cache.ask)
 
 
 def _expanded(path: str) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import RepositoryError
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.gates.judges.capability import CapabilityGate
@@ -111,7 +112,8 @@ class PolicyGate:
                     yield error.problem
             else:
                 if keys is not None:
-                    yield from manifest_problems(path, keys, before, after)
+                    rules = rules_of(self.plugin.name)
+                    yield from manifest_problems(path, keys, before, after, rules)
         why = misread_reason(path, before, after)
         grammar = grammar_of_text(path, after, before or "")
         if why is None and before != after and grammar == "javascript":

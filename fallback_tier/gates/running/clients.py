@@ -1,5 +1,5 @@
-"""Runs git, npm, uv and node (for yarn and pnpm) outside the sandbox: they need the registries, we give
-them nothing else.
+"""Runs git and the package clients of plugins outside the sandbox: they need the registries, we give them
+nothing else.
 
 Clients never run a target's code here: the callers pass ``--ignore-scripts`` and ``--no-build``,
 and git is hardened by construction (no hooks, no filters, only the repository's configuration).
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fallback_tier.ecosystem_rules import PackageClient, client_of
 from fallback_tier.errors import ToolMissingError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.running.process import run_bounded
@@ -28,17 +29,6 @@ _ENVIRONMENT = re.compile(
     |SSL_CERT_(FILE|DIR)|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS|GIT_SSL_CAINFO""",
     re.VERBOSE,
 )
-
-#: Registries, caches and their tokens, as npm reads them; yarn and pnpm read the same.
-_NPM_SETTINGS = r"(?i:npm_config_.+)|NPM_TOKEN|NODE_AUTH_TOKEN"
-
-#: What only the client that it is for may know. node runs the yarn and the pnpm that the npm plugin
-#: has provisioned and our own reader of JavaScript, and nothing else.
-_ENVIRONMENT_OF = {
-    "npm": re.compile(_NPM_SETTINGS),
-    "node": re.compile(_NPM_SETTINGS + r"|(?i:yarn_registry)"),
-    "uv": re.compile(r"UV_(?!PUBLISH_).+|PIP_.+"),
-}
 
 #: A repository is data to us. Hooks, file-system monitors and what verifies signatures are programs that
 #: it names; filters and aliases come from the user's or the system's configuration (an empty ``env`` value
@@ -66,12 +56,19 @@ _GIT_ENVIRONMENT = {
     "LC_ALL": "C",
 }
 
-_HOW_TO_INSTALL = {
-    "git": "Install git (https://git-scm.com/downloads) and make sure it is on PATH.",
-    "npm": "Install Node.js with npm (https://nodejs.org) and make sure it is on PATH.",
-    "node": "Install Node.js with npm (https://nodejs.org) and make sure it is on PATH.",
-    "uv": "Install uv (`pip install uv`): it belongs beside the Python that runs fallback-tier.",
-}
+_GIT = PackageClient(
+    "git",
+    how_to_install="Install git (https://git-scm.com/downloads) and make sure it is on PATH.",
+)
+
+
+def _known(tool: str) -> PackageClient:
+    """What its ecosystem's plugin says of a client; nothing particular of any other program."""
+    return _GIT if tool == _GIT.tool else client_of(tool) or PackageClient(tool)
+
+
+def _how_to_install(tool: str) -> str:
+    return _known(tool).how_to_install or f"Install {tool}."
 
 
 class SubprocessClients:
@@ -110,28 +107,26 @@ class SubprocessClients:
         except OSError as error:
             raise ToolMissingError(
                 f"{path} can't be started in {cwd}: {error.strerror}.",
-                next_step=_HOW_TO_INSTALL.get(tool, f"Install {tool}."),
+                next_step=_how_to_install(tool),
             ) from error
         return result.model_copy(update={"argv": (tool, *args)})
 
     def _locate(self, tool: str) -> Path:
         beside = self._python.parent / tool
-        if tool == "uv" and os.access(beside, os.X_OK):
+        if _known(tool).beside_python and os.access(beside, os.X_OK):
             return beside
         found = shutil.which(tool, path=self._environ.get("PATH", os.defpath))
         # A relative PATH entry would let a file in the working directory stand in for the client.
         if found is None or not Path(found).is_absolute():
-            raise ToolMissingError(
-                f"{tool} is not on PATH.", next_step=_HOW_TO_INSTALL.get(tool, f"Install {tool}.")
-            )
+            raise ToolMissingError(f"{tool} is not on PATH.", next_step=_how_to_install(tool))
         return Path(found)
 
     def _environment(self, tool: str) -> dict[str, str]:
-        own = _ENVIRONMENT_OF.get(tool)
+        own = re.compile(_known(tool).environment)
         allowed = {
             name: value
             for name, value in self._environ.items()
-            if _ENVIRONMENT.fullmatch(name) or (own is not None and own.fullmatch(name))
+            if _ENVIRONMENT.fullmatch(name) or own.fullmatch(name)
         }
         return allowed | _git_environment() if tool == "git" else allowed
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fallback_tier.advisory import Advisory
+from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.history import TRIED_HEADING
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.ports import EcosystemPlugin
@@ -28,7 +29,7 @@ from fallback_tier.prompt.context.sources import Showable, Sources
 from fallback_tier.prompt.context.weaknesses import signs_of
 from fallback_tier.prompt.context.words import telling_words
 from fallback_tier.repo import RepoContext
-from fallback_tier.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES, is_beside, is_lock
+from fallback_tier.source_paths import SOURCE_SUFFIXES, is_beside, is_lock
 
 #: A root manifest that is shown beside a package's own code.
 _SHORT_MANIFEST_CHARS = 800
@@ -183,8 +184,8 @@ class _Selection:
 def _own(advisory: Advisory, plugin: EcosystemPlugin, repo: RepoContext) -> Own:
     text = advisory.text
     title = telling_words(text.strip().partition("\n")[0])
-    python = plugin.name == "PyPI"
-    suffixes = PYTHON_SUFFIXES if python else SOURCE_SUFFIXES - PYTHON_SUFFIXES
+    rules = rules_of(plugin.name)
+    suffixes = SOURCE_SUFFIXES if rules is None else rules.source_suffixes
     packages = repo.affected.own if repo.affected else ()
     folders = (package.manifest.rpartition("/")[0] for package in packages)
     places = tuple(f"{folder}/" if folder else "" for folder in dict.fromkeys(folders)) or ("",)

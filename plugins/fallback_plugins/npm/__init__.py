@@ -3,12 +3,25 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fallback_tier.ecosystem_rules import EcosystemRules
     from fallback_tier.execution import ClientRunner
     from fallback_tier.ports import EcosystemPlugin
 
 
-def build_ecosystem(clients: "ClientRunner") -> "EcosystemPlugin":
-    """The plugin, as the entry point ``fallback_tier.ecosystems`` names it."""
-    from fallback_plugins.npm.ecosystem import NpmEcosystem
+class _Factory:
+    """As the entry point ``fallback_tier.ecosystems`` names it (ports.EcosystemFactory): the rules alone
+    are asked for far more often than the plugin, and import little."""
 
-    return NpmEcosystem(clients)
+    @property
+    def rules(self) -> "EcosystemRules":
+        from fallback_plugins.npm.rules import NpmRules
+
+        return NpmRules()
+
+    def __call__(self, clients: "ClientRunner") -> "EcosystemPlugin":
+        from fallback_plugins.npm.ecosystem import NpmEcosystem
+
+        return NpmEcosystem(clients)
+
+
+build_ecosystem = _Factory()

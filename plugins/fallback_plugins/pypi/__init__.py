@@ -3,12 +3,25 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fallback_tier.ecosystem_rules import EcosystemRules
     from fallback_tier.execution import ClientRunner
     from fallback_tier.ports import EcosystemPlugin
 
 
-def build_ecosystem(clients: "ClientRunner") -> "EcosystemPlugin":
-    """The plugin, as the entry point ``fallback_tier.ecosystems`` names it."""
-    from fallback_plugins.pypi.ecosystem import PyPIEcosystem
+class _Factory:
+    """As the entry point ``fallback_tier.ecosystems`` names it (ports.EcosystemFactory): the rules alone
+    are asked for far more often than the plugin, and import little."""
 
-    return PyPIEcosystem(clients)
+    @property
+    def rules(self) -> "EcosystemRules":
+        from fallback_plugins.pypi.rules import PyPIRules
+
+        return PyPIRules()
+
+    def __call__(self, clients: "ClientRunner") -> "EcosystemPlugin":
+        from fallback_plugins.pypi.ecosystem import PyPIEcosystem
+
+        return PyPIEcosystem(clients)
+
+
+build_ecosystem = _Factory()

@@ -7,6 +7,9 @@ from pathlib import PurePosixPath
 
 from fallback_tier.limits import MAX_TRACKED_FILES
 
+#: OSV's name of the ecosystem.
+PYPI = "PyPI"
+
 
 class Kind(StrEnum):
     """What a manifest is; decides how it is read, and whether it can be edited."""

@@ -14,11 +14,12 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.groups import table_of
+from fallback_plugins.pypi.manifests import PYPI
 from fallback_plugins.pypi.pyproject import parse_toml, requirement_arrays
 from fallback_plugins.pypi.requirements import Declaration, declaration_in
 from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected
-from fallback_tier.advisory.versions import PYPI, is_orderable
+from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
 
 #: What installs packages itself: pip-compile, pipenv and old Poetry leave these out of what they write.

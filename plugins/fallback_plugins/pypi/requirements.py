@@ -13,7 +13,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from fallback_tier.advisory.versions import PYPI, is_orderable
+from fallback_plugins.pypi.manifests import PYPI
+from fallback_tier.advisory.versions import is_orderable
 
 _NAME = re.compile(r"[ \t]*(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)")
 _EXTRAS = re.compile(r"[ \t]*\[[^\]\n]*\]")

@@ -11,7 +11,7 @@ from functools import lru_cache
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.manifests import Kind, kind_of
+from fallback_plugins.pypi.manifests import PYPI, Kind, kind_of
 from fallback_plugins.pypi.pins import pinned_versions
 from fallback_plugins.pypi.poetry_tables import TableEntry, pipfile_entries
 from fallback_plugins.pypi.pyproject import (
@@ -23,7 +23,6 @@ from fallback_plugins.pypi.pyproject import (
 from fallback_plugins.pypi.requirements import Declaration, declaration_in, declarations
 from fallback_plugins.unread import LeftOut, Reader
 from fallback_tier.advisory import Advisory, sort_key
-from fallback_tier.advisory.versions import PYPI
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 

@@ -98,7 +98,7 @@ def test_unsafe_paths(path: str) -> None:
     assert forbidden_reason(path) == unsafe_reason(path)
 
 
-@pytest.mark.parametrize("place", [*FORBIDDEN, policy._LOCKS, policy._MANIFESTS])
+@pytest.mark.parametrize("place", [*FORBIDDEN, *policy._dependency_files()])
 def test_every_glob_of_every_rule_works(place: policy.Place) -> None:
     inside = [f"{glob.replace('*', 'x')}/file.txt" for glob in place.folders.split()]
     files = [glob.replace("*", "x") for glob in place.files.split()]

@@ -7,6 +7,7 @@ may be fetched from where the base commit fetches nothing; and what has a hash k
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from fallback_tier.ecosystem_rules import EcosystemRules
 from fallback_tier.gates.judges.manifests.documents import UnreadableError, read_document
 from fallback_tier.gates.judges.manifests.hashes import unhashed, unhashed_lines
 from fallback_tier.gates.judges.manifests.sources import (
@@ -19,13 +20,20 @@ from fallback_tier.gates.judges.manifests.sources import (
 _NOTHING = object()
 
 
-def manifest_problems(path: str, keys: tuple[str, ...], before: str, after: str) -> Iterator[str]:
+def manifest_problems(
+    path: str,
+    keys: tuple[str, ...],
+    before: str,
+    after: str,
+    rules: EcosystemRules | None = None,
+) -> Iterator[str]:
     """``keys``: what may change in a manifest, each with the dots of its tables; none for a lock file.
+    ``rules``: the ecosystem's, which may have formats of its own.
 
     Never raises: a file that can't be read as data, before or after, may not be changed.
     """
     try:
-        old, new = (read_document(path, text) for text in (before, after))
+        old, new = (read_document(path, text, rules) for text in (before, after))
     except UnreadableError as error:
         yield f"{path!r} can't be parsed: {error}."
         return

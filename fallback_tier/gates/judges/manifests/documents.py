@@ -12,6 +12,8 @@ from configparser import Error as IniError
 from pathlib import PurePosixPath
 from typing import Any
 
+from fallback_tier.ecosystem_rules import EcosystemRules
+
 #: Yarn 2 and later write YAML under the same name; each of its locks has this key.
 _BERRY = re.compile(r"^__metadata:\s*$", re.MULTILINE)
 
@@ -35,8 +37,15 @@ class UnreadableError(ValueError):
 _UNREADABLE = (ValueError, RecursionError, IniError, AttributeError)
 
 
-def read_document(path: str, text: str) -> Any:
-    """The data of a manifest; None for lines of requirements. Raises UnreadableError."""
+def read_document(path: str, text: str, rules: EcosystemRules | None = None) -> Any:
+    """The data of a manifest, read by the ecosystem's ``rules`` where the format is its own; None for lines
+    of requirements. Raises UnreadableError."""
+    try:
+        document = None if rules is None else rules.document(path, text)
+    except ValueError as error:
+        raise UnreadableError(" ".join(str(error).split())) from error
+    if document is not None:
+        return document
     name = PurePosixPath(path).name
     if name.endswith((".txt", ".in")):
         return None

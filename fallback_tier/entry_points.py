@@ -1,0 +1,159 @@
+"""What is plugged in by entry point: found once, loaded by name, and named where it fails (ADR-0066)."""
+
+import errno
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ParamSpec, TypeVar
+
+from fallback_tier.errors import FallbackError, PluginError
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+#: What the machine lacks, whoever asks it: told as the system's own error, not as a plugin's.
+_OF_THE_MACHINE = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM, errno.EMFILE,
+     errno.ENFILE, errno.ENOMEM}
+)  # fmt: skip
+
+#: Of an exception's own words (characters): its first line, as far as one reads it.
+_QUOTED = 300
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """One entry point, and whose it is."""
+
+    entry: EntryPoint
+
+    @property
+    def name(self) -> str:
+        """As the entry point is called."""
+        return self.entry.name
+
+    @property
+    def distribution(self) -> str:
+        """Name and version of what brought it."""
+        dist = self.entry.dist
+        return "an unknown distribution" if dist is None else f"{dist.name} {dist.version}"
+
+    def load(self) -> Any:
+        """The object that the entry point names. Raises PluginError."""
+        return self.call("loading it", self.entry.load)
+
+    def call(
+        self, hook: str, function: Callable[_P, _T], /, *args: _P.args, **named: _P.kwargs
+    ) -> _T:
+        """What a plugin's function returns. Errors of the one tree, and the system's where the machine
+        lacks something, pass; any other exception of its own is a PluginError."""
+        try:
+            return function(*args, **named)
+        except FallbackError:
+            raise
+        except Exception as error:
+            self.blame(hook, error)
+            raise
+
+    def blame(self, hook: str, error: Exception) -> None:
+        """Raises PluginError where an exception is the plugin's own, not the system's."""
+        if not (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE):
+            raise self.failed(hook, _told(error)) from error
+
+    def failed(self, hook: str, why: str) -> PluginError:
+        """The error that names the plugin, what was asked of it, and what to do."""
+        return PluginError(
+            f"The plugin {self.name!r} of {self.distribution} (entry point {self.entry.value!r} of "
+            f"{self.entry.group}) failed in {hook}: {why}.",
+            next_step="Repair or uninstall that distribution, or report this to its makers; then run "
+            "it again.",
+        )
+
+
+@cache
+def mounted(group: str) -> Mapping[str, Mounted]:
+    """The entry points of a group by name. What is installed does not change while a process runs.
+
+    Of two with one name only neither can be meant: whoever loads it gets a PluginError.
+    """
+    found: dict[str, Mounted] = {}
+    for entry in entry_points(group=group):
+        known = found.get(entry.name)
+        if known is not None and known.entry.value != entry.value:
+            both = f"{known.distribution} and {Mounted(entry).distribution}"
+            raise known.failed("finding it", f"{both} have a plugin of that name")
+        found[entry.name] = Mounted(entry)
+    return found
+
+
+def guarded(
+    plugin: object,
+    owner: Mounted,
+    protocol: type,
+    *,
+    optional: Iterable[str] = (),
+    passes: Mapping[str, type[Exception]] | None = None,
+    gives: Mapping[str, tuple[type, ...]] | None = None,
+) -> Any:
+    """An object with the hooks of a protocol (properties as they are now) and ``optional`` ones, each
+    called by its owner's ``call``. ``passes``: what a hook may raise, too; ``gives``: what it returns.
+
+    Raises PluginError where one is missing, or is the protocol's own, inherited: that would answer None.
+    """
+    hooks = {}
+    for hook in (*hooks_of(protocol), *optional):
+        if getattr(type(plugin), hook, None) is getattr(protocol, hook, owner):
+            raise owner.failed(hook, f"{type(plugin).__name__} has none of its own")
+        value = owner.call(hook, getattr, plugin, hook)
+        may_raise = (passes or {}).get(hook, FallbackError)
+        hooks[hook] = _hook(owner, hook, value, may_raise, (gives or {}).get(hook, (object,)))
+    return _Guarded(hooks)
+
+
+class _Guarded:
+    """Its attributes are its instance's, so that runtime-checkable protocols see them."""
+
+    def __init__(self, hooks: Mapping[str, Any]) -> None:
+        self.__dict__.update(hooks)
+
+
+def overlaid(guarded_plugin: Any, **hooks: Any) -> Any:
+    """The same object with other ``hooks``."""
+    return _Guarded({**vars(guarded_plugin), **hooks})
+
+
+def _hook(
+    owner: Mounted, hook: str, value: Any, passes: type[Exception], gives: tuple[type, ...]
+) -> Any:
+    if not callable(value):
+        return value
+
+    def call(*args: Any, **named: Any) -> Any:
+        try:
+            given = value(*args, **named)
+        except (FallbackError, passes):
+            raise
+        except Exception as error:
+            owner.blame(hook, error)
+            raise
+        if not isinstance(given, gives):
+            raise owner.failed(hook, f"it gave {type(given).__name__}")
+        return given
+
+    return call
+
+
+def hooks_of(protocol: type) -> tuple[str, ...]:
+    """What a protocol asks for by name."""
+    return tuple(name for name in vars(protocol) if not name.startswith("_"))
+
+
+def _told(error: Exception) -> str:
+    """Its kind, its place and the first line of its words."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    where = f" in {at.tb_frame.f_globals.get('__name__')}, line {at.tb_lineno}" if at else ""
+    first = str(error).partition("\n")[0][:_QUOTED]
+    return f"{type(error).__name__}{where}: {first}" if first else f"{type(error).__name__}{where}"

@@ -1,0 +1,150 @@
+"""npm's rules: SemVer 2.0.0 order, names as they are, scopes as namespaces (ports: EcosystemRules)."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from fallback_tier.ecosystem_rules import ClientCache, EcosystemRules, PackageClient, PurlName
+from fallback_tier.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES
+
+if TYPE_CHECKING:
+    from semantic_version import Version as SemVer
+
+#: npm's own tolerance: surrounding blanks, "=" and "v" before the number.
+_LOOSE_PREFIX = re.compile(r"[\s=v]+")
+
+#: A fourth number would silently become build metadata, that is, equal to the first three.
+_FOUR_NUMBERS = re.compile(r"\d+\.\d+\.\d+\.")
+
+#: A release as nearly all are published. The library takes ten times as long over one, and a lock
+#: has thousands; what does not look like this is left to it.
+_PLAIN_SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
+
+#: In place of pre-release identifiers: above every one of them.
+_RELEASE = ((2, ""),)
+
+#: One version as a manifest has it. Of ``2.0.0 || 1.0.0``, a range, the order would see the first.
+_EXACT = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
+
+#: The first number of a version, zeros before it left out. Equal versions have it in common.
+_FIRST_NUMBER = re.compile(r"\D*?0*(\d+)")
+
+_FILES = frozenset(
+    {"package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml"}
+)
+
+#: Registries, caches and their tokens, as npm reads them; yarn and pnpm read the same.
+_SETTINGS = r"(?i:npm_config_.+)|NPM_TOKEN|NODE_AUTH_TOKEN"
+
+_INSTALL = "Install Node.js with npm (https://nodejs.org) and make sure it is on PATH."
+
+
+class NpmRules(EcosystemRules):
+    """Implements EcosystemRules."""
+
+    range_type: Literal["SEMVER"] = "SEMVER"
+    above_all = "999999.0.0"
+    package_types = ("npm", "node", "javascript")
+    manifest_globs = ("package.json",)
+    lock_globs = (
+        "package-lock.json",
+        "npm-shrinkwrap.json",
+        "yarn.lock",
+        "pnpm-lock.yaml",
+        "bun.lock",
+        "bun.lockb",
+    )
+    protected_globs = ()
+    source_suffixes = SOURCE_SUFFIXES - PYTHON_SUFFIXES
+    # node runs the yarn and the pnpm that this plugin has provisioned, core's own reader of JavaScript,
+    # and nothing else.
+    clients = (
+        PackageClient("npm", _SETTINGS, _INSTALL),
+        PackageClient("node", _SETTINGS + r"|(?i:yarn_registry)", _INSTALL),
+    )
+
+    def caches(self, environ: Mapping[str, str], *, offline: bool) -> Sequence[ClientCache]:
+        """npm does with one that it can only read where it is to fetch nothing."""
+        if offline:
+            return ()
+        named = (value for key, value in environ.items() if key.lower() == "npm_config_cache")
+        return (
+            ClientCache(
+                folder=next(filter(None, named), "~/.npm"),
+                what="npm's cache",
+                moved_by="npm_config_cache",
+                ask=("npm", "config", "get", "cache"),
+            ),
+        )
+
+    def sort_key(self, version: str) -> Any:
+        """SemVer 2.0.0, section 11, as tuples: numeric identifiers are below the others. Build metadata
+        doesn't order: a local build of an affected version is affected."""
+        plain = _PLAIN_SEMVER.fullmatch(version)
+        if plain:
+            return (*map(int, plain.groups()), _RELEASE)
+        parsed = _semver(version)
+        identifiers = tuple((0, int(it)) if it.isdigit() else (1, it) for it in parsed.prerelease)
+        return parsed.major, parsed.minor, parsed.patch, identifiers or _RELEASE
+
+    def shared_by_equals(self, version: str) -> str | None:
+        """The first number."""
+        found = _FIRST_NUMBER.match(version)
+        return found[1] if found else ""
+
+    def successor(self, version: str) -> str:
+        """The first pre-release after it."""
+        parsed = _semver(version)
+        if parsed.prerelease:
+            return f"{parsed.truncate('prerelease')}.0"
+        return f"{parsed.major}.{parsed.minor}.{parsed.patch + 1}-0"
+
+    def next_line(self, version: str) -> str:
+        """The next minor version, pre-releases included."""
+        parsed = _semver(version)
+        return f"{parsed.major}.{parsed.minor + 1}.0-0"
+
+    def is_major_step(self, old: str, new: str) -> bool:
+        """Another major version, below 1.0 another minor one."""
+        left, right = _semver(old), _semver(new)
+        if left.major or right.major:
+            return bool(left.major != right.major)
+        return bool(left.minor != right.minor)
+
+    def is_prerelease(self, version: str) -> bool:
+        """It has identifiers behind the numbers."""
+        return bool(_semver(version).prerelease)
+
+    def is_exact(self, text: str) -> bool:
+        """Three numbers, and what SemVer allows behind them."""
+        return _EXACT.fullmatch(text) is not None
+
+    def canonical_name(self, name: str) -> str:
+        """As it is."""
+        return name
+
+    def canonical_text(self, text: str) -> str:
+        """As it is."""
+        return text
+
+    def purl_name(self, name: str) -> PurlName:
+        """Scopes are namespaces."""
+        namespace, _, bare = name.rpartition("/")
+        return PurlName("npm", namespace, bare)
+
+    def owns_file(self, name: str) -> bool:
+        """Manifests and locks of npm, yarn and pnpm."""
+        return name in _FILES
+
+    def document(self, path: str, text: str) -> Any:  # noqa: ARG002 (core reads these formats)
+        """Core reads them."""
+        return None
+
+
+def _semver(version: str) -> "SemVer":
+    from semantic_version import Version as SemVer
+
+    text = _LOOSE_PREFIX.sub("", version, count=1) if version[:1] in " =v\t" else version
+    if _FOUR_NUMBERS.match(text):
+        raise ValueError(version)
+    return SemVer.coerce(text.strip())
