@@ -24,6 +24,7 @@ _LOG = "shapes of logs: what is not known is kept as it is, only longer"
 
 #: Each file whose code (no comment, no docstring) has such a name, and why that is no ecosystem's rule.
 KNOWN = {
+    "audit/fallback_audit/stores/postgres_location.py": _HELP,
     "fallback_tier/advisory/npm_ranges.py": _REPORT,
     "fallback_tier/advisory/reports.py": _REPORT,
     "fallback_tier/advisory/sources.py": _HELP,
@@ -40,12 +41,12 @@ KNOWN = {
     "fallback_tier/gates/judges/reach/harmless_python.py": "a module of Python's library",
     "fallback_tier/gates/running/sandbox.py": _HELP,
     "fallback_tier/patch/judging.py": _DENIED,
+    "fallback_tier/patch/named_here.py": "where programs are named that nothing imports",
     "fallback_tier/patch/policy.py": _DENIED,
     "fallback_tier/prompt/context/files.py": "folders of other people's code, which no prompt shows",
     "fallback_tier/prompt/redact.py": "a version in a text that looks like a secret, and is none",
     "fallback_tier/prompt/secret_rules.py": "how secrets look",
     "fallback_tier/source_paths.py": "a lock file that isn't called one",
-    "audit/fallback_audit/stores/postgres_location.py": _HELP,
 }
 
 
