@@ -49,6 +49,7 @@ RUN = 'PYTHONPATH="$PYTHONPATH:vendor" exec python -m pytest "$@"'
     [
         (["-p", "pretty"], RIGHT, GateStatus.PASSED),
         (["-qq"], RIGHT, GateStatus.PASSED),
+        (["-p", "no:terminal"], RIGHT, GateStatus.PASSED),
         (["-p", "pretty"], EARLY, GateStatus.FAILED),
     ],
 )

@@ -7,6 +7,7 @@ environment that it starts. Each act is told once a process, before it is done, 
 
 from __future__ import annotations
 
+import errno
 import posix
 import sys
 
@@ -36,8 +37,18 @@ WRITING = posix.O_WRONLY | posix.O_RDWR | posix.O_CREAT | posix.O_TRUNC | posix.
 TAKING = ("remove", "rename", "link", "symlink", "truncate", "chmod")
 
 
+#: How a line fails to be told where a limit was used up, or set to nothing: then it is not done either.
+USED_UP = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.EFBIG, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}
+)
+
+
 class GuardedError(PermissionError):
     """The report is not the program's to change."""
+
+
+class UntoldError(OSError):
+    """An act can't be told for want of what a limit allows."""
 
 
 class Report:
@@ -58,8 +69,9 @@ class Report:
                     write(file, (ascii(line) + "\n").encode())
                 finally:
                     close(file)
-            except OSError:  # it is gone, which its reader sees
-                pass
+            except OSError as error:  # else it is gone, which its reader sees
+                if error.errno in USED_UP:
+                    raise UntoldError(error.errno, error.strerror) from None
 
         self.put = put
         self._told: set[str] = set()
@@ -69,8 +81,8 @@ class Report:
         line = f"{kind} {what}"[:MAX_CHARS]
         if line in self._told or len(self._told) > MAX_ACTS:
             return
+        self.put(line if len(self._told) < MAX_ACTS else "flood")
         self._told.add(line)
-        self.put(line if len(self._told) <= MAX_ACTS else "flood")
 
     def guard(self, *values: object) -> None:
         """Raise GuardedError where somebody else means this file, and say so first."""
@@ -180,7 +192,7 @@ def observe(path: str) -> None:
             return
         try:
             act(*values)
-        except GuardedError:
+        except (GuardedError, UntoldError):
             raise
         except Exception:  # noqa: BLE001 (values that nobody foresaw: at least that it was done)
             report.tell("call", event)

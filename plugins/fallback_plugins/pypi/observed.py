@@ -20,9 +20,9 @@ VARIABLE = "FALLBACK_TIER_OBSERVED"
 #: and with ``-I``; only ``-S`` leaves it out (Python's ``site``).
 _HOOK, _PATH_FILE = "fallback-tier-observe.py", "fallback-tier-observe.pth"
 _LOAD = (
-    f"import os, sys; _at = os.environ.get({VARIABLE!r}); _at and (_in := {{}}, exec(compile("
-    f"open(os.path.join(sys.prefix, {_HOOK!r})).read(), {_HOOK!r}, 'exec'), _in), "
-    "_in['observe'](_at))\n"
+    f"import os, sys; _at = os.environ.get({VARIABLE!r}); _hook = os.path.join(sys.prefix, {_HOOK!r}); "
+    "_at and os.path.exists(_hook) and (_in := {}, exec(compile("
+    f"open(_hook).read(), {_HOOK!r}, 'exec'), _in), _in['observe'](_at))\n"
 )
 
 #: Runs the hook's text, sets it up, then runs the runner's own; each is an argument.
@@ -44,7 +44,10 @@ _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/")  # noqa: S108 (nothing is written t
 _USUAL = re.compile(r"(?:/usr)?(?:/local)?/s?bin/|/environment/bin/")
 
 #: Counters, process ids, hashes, and names that ``tempfile`` makes.
-_VARYING = re.compile(r"\b[0-9a-f]{8,}\b|tmp\w{8}\b|\d+")
+_VARYING = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![^\W_])[0-9a-f]{8,}(?![^\W_])"
+    r"|tmp-?\w{8}\b|\d+"
+)
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 _WRAPPERS = frozenset({"env", "nohup", "timeout", "xargs", "sudo", "nice", "setsid", "exec"})

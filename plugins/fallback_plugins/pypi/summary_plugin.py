@@ -37,8 +37,10 @@ def pytest_runtest_logreport(report: Any) -> None:
     """One phase of one test; of a worker's too."""
     for config in _configs:
         told = config.hook.pytest_report_teststatus(report=report, config=config)
-        if told and told[0] in _counts:
-            _counts[told[0]] += 1
+        # Without its terminal (``-p no:terminal``) pytest has no word for a test that passes or fails.
+        ended = told[0] if told else report.outcome if report.when == "call" else ""
+        if ended in _counts:
+            _counts[ended] += 1
 
 
 def pytest_collectreport(report: Any) -> None:

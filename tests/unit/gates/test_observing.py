@@ -1,5 +1,8 @@
 """What a run with the patch did, weighed against the base commit's runs: the policy, over made-up runs."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +10,7 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.flaky import BASE_RUNS
-from fallback_plugins.pypi.observed import read_acts
+from fallback_plugins.pypi.observed import START, VARIABLE, add_to, hook_text, read_acts
 from fallback_plugins.suite_run import SuiteRun
 from fallback_plugins.suites import judge_tests
 from fallback_tier.gate_ports import GateVerdict
@@ -115,9 +118,32 @@ def test_a_report_that_is_not_whole_says_so(tmp_path: Path) -> None:
         ("write /tmp", set()),
         ("write .fallback-tier-0123", set()),
         ("write build/tmpab12cd_x/out-4711.txt", {"write build/0/out-0.txt"}),
+        ("write out-0a1b2c3d-aaaa-4bbb-8ccc-a1b2c3d4e5f6.txt", {"write out-0.txt"}),
+        ("write c_deadbeefcafe.txt", {"write c_0.txt"}),
+        ("write .hypothesis/constants/.tmp-hn0bj0rf", {"write .hypothesis/constants/.0"}),
         ("write /proc/4711/mem", {"steer /proc/0/mem"}),
     ],
 )
 def test_what_varies_is_left_out(tmp_path: Path, told: str, acts: set[str]) -> None:
     line = ascii(told.replace("{env}", str(tmp_path)))
     assert read_acts(f"{HERE}{line}\n", "header", tmp_path) == acts
+
+
+@pytest.mark.parametrize("limit", ["RLIMIT_FSIZE, (0, 0)", "RLIMIT_NOFILE, (3, 3)"])
+def test_what_a_limit_keeps_from_being_told_is_not_done(tmp_path: Path, limit: str) -> None:
+    report = tmp_path / "report"
+    report.write_text("header\n")
+    act = f"import os, resource; resource.setrlimit(resource.{limit}); os.system(':')"
+    words = [sys.executable, "-c", START, hook_text(), str(report), act]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (ran.returncode, "UntoldError" in ran.stderr) == (1, True)
+
+
+def test_another_prefix_reads_the_path_file_in_silence(tmp_path: Path) -> None:
+    place = tmp_path / "lib/python3.11/site-packages"
+    place.mkdir(parents=True)
+    add_to(tmp_path)
+    read = [sys.executable, "-S", "-c", f"import site; site.addsitedir({str(place)!r})"]
+    env = {**os.environ, VARIABLE: str(tmp_path / "report")}
+    ran = subprocess.run(read, capture_output=True, text=True, check=True, env=env)
+    assert ran.stderr == ""

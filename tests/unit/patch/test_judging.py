@@ -182,3 +182,20 @@ def test_few_real_fixes_edit_what_is_called_like_a_part_of_tests() -> None:
         ("PYSEC-2026-2126", "changedetectionio/run_basic_tests.sh"),
         ("PYSEC-2021-865", "tests_website/index.html"),
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("Makefile", "check:\n\tpython -m support.verify\n"),
+        ("Makefile", "all:\n\tpytest -m support.verify\n"),
+        ("Makefile", "all:\n\tpython -m pytest -m support.verify\n"),
+        ("release.sh", "git commit -m support.verify\n"),
+        ("ci.sh", "python -m support.verify\n"),
+        ("setup.py", "setup(entry_points={'pytest11': ['own = support.verify:Plugin']})\n"),
+        ("setup.cfg", "[options.entry_points]\npytest11 =\n    own = support.verify:Plugin\n"),
+    ],
+)
+def test_what_is_named_to_judge_is_no_product(tmp_path: Path, path: str, text: str) -> None:
+    repo = context(tmp_path, PYTHON | {path: text})
+    assert (Judging.of(repo).reason("support/verify.py") or "").startswith(IMPORTED)
