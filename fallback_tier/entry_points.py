@@ -9,6 +9,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from fallback_tier.errors import FallbackError, PluginError
 
+#: A plugin that ends the process would end a fix, with exit code 0 as if it had gone well.
+_ITS_OWN = (Exception, SystemExit)
+
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -52,11 +55,11 @@ class Mounted:
             return function(*args, **named)
         except FallbackError:
             raise
-        except Exception as error:
+        except _ITS_OWN as error:
             self.blame(hook, error)
             raise
 
-    def blame(self, hook: str, error: Exception) -> None:
+    def blame(self, hook: str, error: BaseException) -> None:
         """Raises PluginError where an exception is the plugin's own, not the system's."""
         if not (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE):
             raise self.failed(hook, _told(error)) from error
@@ -134,7 +137,7 @@ def _hook(
             given = value(*args, **named)
         except (FallbackError, passes):
             raise
-        except Exception as error:
+        except _ITS_OWN as error:
             owner.blame(hook, error)
             raise
         if not isinstance(given, gives):
@@ -149,7 +152,7 @@ def hooks_of(protocol: type) -> tuple[str, ...]:
     return tuple(name for name in vars(protocol) if not name.startswith("_"))
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """Its kind, its place and the first line of its words."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -53,13 +54,29 @@ def test_these_are(error: Exception) -> None:
     assert caught.value.__cause__ is error
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])
 def test_a_person_who_stops_it_is_obeyed(error: type[BaseException]) -> None:
     def hook() -> None:
         raise error
 
     with pytest.raises(error):
         OWNER.call("hook", hook)
+
+
+@pytest.mark.parametrize("code", [None, 0, 7])
+def test_a_plugin_may_not_end_a_fix(code: int | None) -> None:
+    """``sys.exit(0)`` in a plugin would look like a fix that went well."""
+
+    def leave() -> None:
+        sys.exit(code)
+
+    with pytest.raises(PluginError, match="SystemExit"):
+        OWNER.call("hook", leave)
+    whole = Whole()
+    whole.parse = lambda text: sys.exit(code)  # type: ignore[method-assign]
+    hooks = guarded(whole, OWNER, Hooks)
+    with pytest.raises(PluginError, match="SystemExit"):
+        hooks.parse("x")
 
 
 class Hooks(Protocol):
