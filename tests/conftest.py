@@ -8,6 +8,8 @@
 * **Time**: no test is failed for being slow (hypothesis' deadline and its health check are off):
   machines are shared. What must be fast has a row in ``make bench``.
 * **Home**: a fresh folder a session. npm and uv find no configuration in it, and no cache.
+* **Temporary folders**: a pytest that a test starts makes its own in a place of its own. In the common
+  one it first deletes what killed runs left there, which took minutes.
 * **Markers**: ``registry`` and ``sandbox`` tests are skipped, with the reason, where the answers are
   not recorded, their client is missing, or no sandbox can be had. In CI (``CI=true``) a missing
   sandbox is a failure: skipped gates prove nothing.
@@ -54,6 +56,9 @@ _SETTINGS = (
     "XDG_DATA_HOME",
     "XDG_STATE_HOME",
 )
+
+#: Where pytest makes its temporary folders, by its own name for it.
+TEMPORARY = "PYTEST_DEBUG_TEMPROOT"
 
 #: The clients that a ``registry`` test needs, unless its mark names some.
 _CLIENTS = ("npm", "uv")
@@ -136,6 +141,11 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
             "records what the tests ask now.",
             pytrace=False,
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _started_pytests_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ[TEMPORARY] = str(tmp_path_factory.mktemp("started"))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from pytest_socket import SocketConnectBlockedError
 
 import tests.conftest as conftest
+from tests.waiting import PATIENCE_S
 
 #: TEST-NET-1 (RFC 5737): no host has this address.
 NOBODY = ("192.0.2.1", 443)
@@ -70,4 +72,16 @@ def _session(*arguments: str, **environment: str) -> subprocess.CompletedProcess
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
+        timeout=PATIENCE_S,
     )
+
+
+def test_a_pytest_that_a_test_starts_makes_its_folders_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(tmp_path): print(f'in {tmp_path}.')\n")
+    (tmp_path / "pytest.ini").touch()
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-s"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    (made,) = re.findall(r"in (/.*)\.", ran.stdout)
+    assert tmp_path.parent in Path(made).parents

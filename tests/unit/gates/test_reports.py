@@ -16,6 +16,8 @@ from fallback_plugins.npm.summaries import summary
 from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
 from fallback_plugins.reports import MAX_REPORT_BYTES, Report, read_lines, report_in
 from fallback_tier.tree import Tree
+from tests.conftest import TEMPORARY
+from tests.waiting import PATIENCE_S
 
 PROBE = files("fallback_plugins.pypi").joinpath("report_probe.py").read_text()
 
@@ -134,7 +136,8 @@ def python(folder: Path, runner: str, *arguments: str) -> tuple[Report | None, s
     done = subprocess.run(
         [sys.executable, "-c", PROBE, str(report), runner, *arguments],
         cwd=folder, capture_output=True, text=True, check=False,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(folder)},
+        env={"PYTHONPATH": str(folder)} | {name: os.environ[name] for name in ("PATH", TEMPORARY)},
+        timeout=PATIENCE_S,
     )  # fmt: skip
     text = report.read_text()
     report.unlink()
