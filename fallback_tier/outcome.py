@@ -292,6 +292,3 @@ class Refused(_Application):
 
 
 RecipeApplication = Annotated[Applied | Refused, Field(discriminator="outcome")]
-application_adapter: TypeAdapter[RecipeApplication] = TypeAdapter(
-    RecipeApplication, config=_DEFERRED
-)

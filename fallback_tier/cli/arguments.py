@@ -56,6 +56,16 @@ def add_json(parser: "argparse.ArgumentParser") -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object for machines")
 
 
+def finish(parser: "argparse.ArgumentParser", handler: str, *, signed: bool = False) -> None:
+    """What each verb on the record has last. ``handler``: a function of a module of ``fallback_tier.cli``;
+    ``signed``: a person answers for what it does."""
+    if signed:
+        add_signature(parser)
+    add_record(parser)
+    add_json(parser)
+    parser.set_defaults(handler=f"fallback_tier.cli.{handler}")
+
+
 def add_handover(parser: "argparse.ArgumentParser") -> None:
     """``--commit``, ``--report``."""
     parser.add_argument(

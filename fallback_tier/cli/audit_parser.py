@@ -1,6 +1,6 @@
 """The verbs of ``fallback-tier audit``."""
 
-from fallback_tier.cli.arguments import add_fix_id, add_json, add_record
+from fallback_tier.cli.arguments import add_fix_id, finish
 from fallback_tier.cli.audit_parser_keys import add_checkpoint, add_keygen, add_prove
 from fallback_tier.cli.audit_parser_postgres import add_init_postgres
 from fallback_tier.cli.audit_parser_retention import (
@@ -25,9 +25,7 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
     add_fix_id(show, "audit log")
     stats = verbs.add_parser("stats", help="how often a judge changed something, and its cost")
     for verb, name in ((log, "log"), (show, "show"), (stats, "stats")):
-        add_record(verb)
-        add_json(verb)
-        verb.set_defaults(handler=f"fallback_tier.cli.audit:{name}")
+        finish(verb, f"audit:{name}")
     add_verify(verbs)
     add_export(verbs)
     add_import(verbs)

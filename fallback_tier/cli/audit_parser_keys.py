@@ -1,6 +1,6 @@
 """The verbs of ``fallback-tier audit`` that sign and prove."""
 
-from fallback_tier.cli.arguments import add_json, add_record, words
+from fallback_tier.cli.arguments import finish, words
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ def add_keygen(verbs: "Verbs") -> None:
     )
     keygen.add_argument("--by", type=words, metavar="NAME", help="--rotate: who decides")
     keygen.add_argument("--because", type=words, metavar="TEXT", help="--rotate: why")
-    _finish(keygen, "audit_keys:keygen")
+    finish(keygen, "audit_keys:keygen")
 
 
 def add_checkpoint(verbs: "Verbs") -> None:
     """``audit checkpoint``."""
     checkpoint = verbs.add_parser("checkpoint", help="sign what is on record, now")
-    _finish(checkpoint, "audit_keys:checkpoint")
+    finish(checkpoint, "audit_keys:checkpoint")
 
 
 def add_prove(verbs: "Verbs") -> None:
@@ -56,10 +56,4 @@ def add_prove(verbs: "Verbs") -> None:
         "--keys); may be given again",
     )
     prove.add_argument("-o", "--output", metavar="FILE", help="write the proof to FILE")
-    _finish(prove, "audit_prove:prove")
-
-
-def _finish(parser: "argparse.ArgumentParser", handler: str) -> None:
-    add_record(parser)
-    add_json(parser)
-    parser.set_defaults(handler=f"fallback_tier.cli.{handler}")
+    finish(prove, "audit_prove:prove")

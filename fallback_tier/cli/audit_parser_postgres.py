@@ -1,6 +1,6 @@
 """The verb of ``fallback-tier audit`` that sets a PostgreSQL database up."""
 
-from fallback_tier.cli.arguments import add_json, add_record
+from fallback_tier.cli.arguments import finish
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
@@ -18,6 +18,4 @@ def add_init_postgres(verbs: "Verbs") -> None:
         "an owner, a writer (appends), a reader, a keeper (redacts and seals). The user of the\n"
         "URL must be an administrator. May be run again. See docs/postgresql.md.",
     )
-    add_record(init)
-    add_json(init)
-    init.set_defaults(handler="fallback_tier.cli.audit_postgres:init_postgres")
+    finish(init, "audit_postgres:init_postgres")

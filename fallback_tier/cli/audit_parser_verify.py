@@ -1,6 +1,6 @@
 """The verbs of ``fallback-tier audit`` that verify, export and import."""
 
-from fallback_tier.cli.arguments import add_json, add_record
+from fallback_tier.cli.arguments import finish
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def add_verify(verbs: "Verbs") -> None:
         metavar="FILE",
         help="verify what is new since the run that wrote FILE, then write it anew (made if missing)",
     )
-    _finish(verify, "audit_verify:verify")
+    finish(verify, "audit_verify:verify")
 
 
 def add_export(verbs: "Verbs") -> None:
@@ -61,7 +61,7 @@ def add_export(verbs: "Verbs") -> None:
         action="store_true",
         help="and the evidence that the events name, but for raw prompts and answers",
     )
-    _finish(export, "audit_export:export_")
+    finish(export, "audit_export:export_")
 
 
 def add_import(verbs: "Verbs") -> None:
@@ -74,7 +74,7 @@ def add_import(verbs: "Verbs") -> None:
     )
     imported.add_argument("file", metavar="FILE", help="an export, or - for standard input")
     _add_trust(imported)
-    _finish(imported, "audit_export:import_")
+    finish(imported, "audit_export:import_")
 
 
 def _add_trust(parser: "argparse.ArgumentParser") -> None:
@@ -85,9 +85,3 @@ def _add_trust(parser: "argparse.ArgumentParser") -> None:
         help="trust this public key, or those in this file, a line each (default: those in --keys); "
         "may be given again",
     )
-
-
-def _finish(parser: "argparse.ArgumentParser", handler: str) -> None:
-    add_record(parser)
-    add_json(parser)
-    parser.set_defaults(handler=f"fallback_tier.cli.{handler}")

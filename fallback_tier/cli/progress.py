@@ -4,47 +4,42 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 
 from fallback_audit.events import (
-    AnswerReused,
+    TERMINAL_KINDS,
     AttemptFailed,
-    AttemptRefused,
     AttemptStarted,
-    BudgetReached,
-    ExampleReplayed,
-    FixResumed,
-    GateJudged,
-    GroundingJudged,
-    LowConfidenceFlagged,
-    ModelAnswered,
-    ModelCalled,
-    ModelFailed,
-    MoreCodeShown,
-    PatchProposed,
-    PlanRejected,
+    ConsumerLeft,
+    FixStarted,
+    GroundingNotEvaluated,
     RagSkippedOnRetry,
-    RecipeCandidateFailed,
-    RecipeEvaluated,
-    RepeatedPatchRejected,
-    RetrievalQueried,
-    SandboxDisabled,
+    RetrieveDecided,
     SegmentScored,
-    StrategyDegraded,
 )
-from fallback_audit.vocabulary import GateStatus, PromptShape, Provenance
-from fallback_tier.attempt import DraftText, TierEvent
+from fallback_audit.showing.describe import excerpt_of, sentence
+from fallback_audit.showing.render import style_of
+from fallback_tier.attempt import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.gates.steps import StepKey
 
 #: The end of a draft that passes by beside the spinner: what fits on a line.
 _SHOWN_DRAFT = 60
 
-_GATE_STYLE = {
-    GateStatus.PASSED: "[green]passed [/]",
-    GateStatus.FAILED: "[red]failed [/]",
-    GateStatus.SKIPPED: "[yellow]skipped[/]",
-}
+#: What tells nothing new to whoever watches.
+_PASSED_OVER = (
+    DraftText,
+    DraftDiscarded,
+    Finished,
+    FixStarted,
+    GroundingNotEvaluated,
+    RetrieveDecided,
+    ConsumerLeft,
+)
+
+#: What their excerpts say was just told, gate by gate.
+_TOLD_BEFORE = (AttemptFailed, RagSkippedOnRetry)
 
 
 class _Display(Protocol):
@@ -143,76 +138,16 @@ class PlanProgress(Shown):
 
 
 def describe(event: TierEvent) -> str | None:
-    """One line of markup for an event; None where the line would say nothing new."""
-    match event:
-        case AttemptStarted(attempt=number, prompt_shape=PromptShape.NONE):
-            return f"[bold]attempt {number}[/]: its gates again, no tier asked"
-        case AttemptStarted(attempt=number, prompt_shape=shape):
-            how = f": {shape.label}" if shape is PromptShape.RETRY else ""
-            return f"[bold]attempt {number}[/]{how}"
-        case FixResumed(after=after):
-            return f"[bold]resumed[/]  after {safe(after)}"
-        case SandboxDisabled(reason=reason):
-            return f"  [red]no sandbox[/]: {safe(reason)}"
-        case RecipeEvaluated(selected=True, recipe=recipe, steps=steps):
-            rungs = f": {', '.join(step.label for step in steps)}" if steps else ""
-            return f"  recipe     {safe(recipe or '')}{rungs}"
-        case RecipeEvaluated(reason=reason):
-            return f"  recipe     none: {safe(reason or '')}"
-        case RetrievalQueried(verdict=verdict, reason=reason):
-            return f"  examples   {verdict}: {safe(reason)}"
-        case ExampleReplayed(example_id=example):
-            return f"  examples   [cyan]replayed[/] {safe(example)} (same package, same code)"
-        case RagSkippedOnRetry(attempt_count=count, last_failure_kind=kind):
-            return (
-                f"  examples   [cyan]RagSkippedOnRetry[/]: retrieval not touched; {count} prior "
-                f"attempt(s), the last ended in {kind}; its summary stands in the prompt instead"
-            )
-        case ModelCalled(call=call, model=model, provenance=source, prompt_bytes=size):
-            mark = "" if source is Provenance.LIVE else f" [magenta]({source})[/]"
-            return f"  model      call {call} to {safe(model)}{mark}, prompt {size:,} bytes"
-        case ModelAnswered(input_tokens=tokens_in, output_tokens=tokens_out):
-            return f"  model      answered: {tokens_in:,} tokens in, {tokens_out:,} out"
-        case ModelFailed(reason=reason):
-            return f"  model      [red]no answer[/]: {safe(reason)}"
-        case PlanRejected(problems=problems):
-            return f"  plan       [yellow]invalid[/], asked again: {safe(' '.join(problems))}"
-        case MoreCodeShown(files=files, byte_count=size):
-            named = safe(", ".join(files))
-            return f"  plan       declined for want of code, {size:,} bytes more shown: {named}"
-        case RepeatedPatchRejected(repeats_attempt=number):
-            return f"  plan       [yellow]repeats attempt {number}[/], asked again"
-        case AnswerReused(call=call, call_type=kind):
-            return (
-                f"  model      {kind} call {call}: answered before the interruption, not paid twice"
-            )
-        case GroundingJudged(supported=True, faithfulness_score=score):
-            return f"  grounding  [green]supported[/] ({score:.0%} of the claims)"
-        case GroundingJudged(faithfulness_score=score, unsupported=claims):
-            return f"  grounding  [yellow]{score:.0%} of the claims[/]: {safe(claims[0])}"
-        case LowConfidenceFlagged(reason=reason):
-            return f"  grounding  [yellow]LOW CONFIDENCE[/]: {safe(reason)}"
-        case BudgetReached(limit=limit, cap=cap, used=used, wanted=wanted):
-            return f"  budget     [yellow]{limit} reached[/]: {used} of {cap} used, {wanted} wanted"
-        case SegmentScored(kept=True, candidate=candidate, score=score):
-            shown = "unscored" if score is None else f"{score:.2f}"
-            return (
-                f"  self-rag   step {candidate.step}: kept candidate {candidate.number} ({shown})"
-            )
-        case StrategyDegraded(reason=reason):
-            return f"  self-rag   [yellow]degraded[/]: {safe(reason)}"
-        case PatchProposed(taken_from=str(maker), tier=tier, files=files):
-            return f"  patch      as made in {safe(maker)}, by the {tier} tier: {safe(', '.join(files))}"
-        case PatchProposed(tier=tier, files=files):
-            return f"  patch      by the {tier} tier: {safe(', '.join(files))}"
-        case GateJudged(gate=gate, status=status, detail=detail):
-            first = (detail.splitlines() or [""])[0]
-            return f"  gate       {_GATE_STYLE[status]} {safe(gate)}: {safe(first)}"
-        case AttemptRefused(sentence=sentence):
-            return f"  [yellow]no patch[/]   {safe(sentence)}"
-        case RecipeCandidateFailed(failure_kind=kind):
-            return f"  candidate failed ({kind}); the recipe has another"
-        case AttemptFailed(failure_kind=kind):
-            return f"  attempt failed ({kind}); distilled for the next context"
-        case _:  # what ends a fix is told by the report
-            return None
+    """One line of markup for an event, in the trail's own words; None where it would say nothing new."""
+    # What ends a fix is told by the report.
+    if isinstance(event, _PASSED_OVER) or event.kind in TERMINAL_KINDS:
+        return None
+    if isinstance(event, SegmentScored) and not event.kept:
+        return None
+    more = None if isinstance(event, _TOLD_BEFORE) else excerpt_of(event)
+    first = (more or "").partition("\n")[0]
+    said = escape(f"{sentence(event)}: {first}" if first else sentence(event))
+    style = style_of(event)
+    if isinstance(event, AttemptStarted):
+        return f"[bold]{said}[/]"
+    return f"  [{style}]{said}[/]" if style else f"  {said}"

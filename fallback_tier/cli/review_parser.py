@@ -2,10 +2,8 @@
 
 from fallback_tier.cli.arguments import (
     add_fix_id,
-    add_json,
     add_raise_budget,
-    add_record,
-    add_signature,
+    finish,
 )
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
@@ -13,8 +11,6 @@ if TYPE_CHECKING:
     import argparse
 
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
-
-_HANDLERS = "fallback_tier.cli.review"
 
 
 def add_verbs(parser: "argparse.ArgumentParser") -> None:
@@ -43,9 +39,7 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
         "`fallback-tier resume FIX` goes on where it stopped.",
     )
     add_raise_budget(raised)
-    add_record(raised)
-    add_json(raised)
-    raised.set_defaults(handler=f"{_HANDLERS}:raise_budget")
+    finish(raised, "review:raise_budget")
 
 
 def _add_list(verbs: "Verbs") -> None:
@@ -53,9 +47,7 @@ def _add_list(verbs: "Verbs") -> None:
         "list", help="escalated fixes that nobody has answered, newest first"
     )
     questions.add_argument("--all", action="store_true", help="those that were answered, too")
-    add_record(questions)
-    add_json(questions)
-    questions.set_defaults(handler=f"{_HANDLERS}:show_list")
+    finish(questions, "review:show_list")
 
 
 def _add_approve(verbs: "Verbs") -> None:
@@ -100,8 +92,4 @@ def _add_reopen(verbs: "Verbs") -> None:
 
 def _finish(parser: "argparse.ArgumentParser", handler: str, *, signed: bool = False) -> None:
     add_fix_id(parser, "review list")
-    if signed:
-        add_signature(parser)
-    add_record(parser)
-    add_json(parser)
-    parser.set_defaults(handler=f"{_HANDLERS}:{handler}")
+    finish(parser, f"review:{handler}", signed=signed)

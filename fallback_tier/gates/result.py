@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
@@ -74,7 +74,6 @@ class Escalated(_Ended):
 
 
 FixResult = Annotated[Verified | Patched | RefusedFix | Escalated, Field(discriminator="outcome")]
-result_adapter: TypeAdapter[FixResult] = TypeAdapter(FixResult)
 
 
 def shown_by(verdicts: Sequence[GateVerdict]) -> ProofLevel | None:

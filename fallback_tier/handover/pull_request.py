@@ -44,15 +44,6 @@ class Subject:
     sandboxed: bool = True
 
 
-def pull_request_title(subject: Subject) -> str:
-    """One line of plain text, for a forge's title field or a commit."""
-    ids = subject.advisory.ids
-    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-    verb = "Patch for" if isinstance(subject.result, Patched) else "Fix"
-    partly = " in part" if subject.advisory.in_part else ""
-    return f"{verb} {' '.join(ids[0].split())}{more}{partly}"
-
-
 def pull_request_body(subject: Subject) -> str:
     """Markdown of at most MAX_BODY_CHARS characters."""
     result = subject.result

@@ -18,6 +18,11 @@ class NotInstalled:
 
     why: str
 
+    @property
+    def sentence(self) -> str:
+        """Why a check of the project is skipped."""
+        return f"the project's dependencies could not be installed: {self.why}"
+
 
 class Level(StrEnum):
     """How much of what a project declares is there."""
@@ -45,6 +50,11 @@ class Installed:
         told = "; ".join(f"{what} ({why})" for what, why in self.declined[:_TOLD])
         more = len(self.declined) - _TOLD
         return f"{level}; not: {told}{f'; and {more} more' if more > 0 else ''}"
+
+    @property
+    def absent(self) -> NotInstalled | None:
+        """Why nothing can be run with it; None where something is there."""
+        return NotInstalled(self.in_words) if self.level is Level.METADATA else None
 
     @property
     def is_as_declared(self) -> bool:

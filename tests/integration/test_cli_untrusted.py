@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from fallback_audit.events import FixStarted, GateJudged, RecipeEvaluated
+from fallback_audit.showing.describe import sentence
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import GateStatus, RefusalReason
 from fallback_tier.advisory import Advisory
@@ -54,6 +55,24 @@ def test_progress_is_neutralised() -> None:
     PlanProgress(console)(HOSTILE)
     assert "owned" in written.getvalue()
     assert not ACTING & set(written.getvalue())
+
+
+def test_progress_is_told_in_the_trails_own_words() -> None:
+    failed = GateStatus.FAILED
+    recipe = RecipeEvaluated(attempt=1, selected=False, reason="[red]not[/] affected")
+    gate = GateJudged(
+        attempt=1,
+        gate="g",
+        status=failed,
+        failure_kind="tests_failed",
+        detail="1\n2",
+        duration_ms=1,
+    )
+    written = io.StringIO()
+    show = FixProgress(Console(file=written))
+    show(recipe)
+    show(gate)
+    assert written.getvalue() == f"  {sentence(recipe)}\n  {sentence(gate)}: 1\n"
 
 
 def test_a_clients_words_are_redacted_in_the_trail(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from fallback_audit.errors import EvidenceError
 from fallback_audit.events import (
     TERMINAL_KINDS,
     AttemptStarted,
+    AuditEvent,
     GateJudged,
     GroundingJudged,
     RetrievalQueried,
@@ -47,6 +48,17 @@ _STYLES = {
     "ReviewDecided": "bold cyan",
     "TransitionReopened": "bold cyan",
 }
+
+
+def style_of(event: AuditEvent) -> str:
+    """How rich is to print an event's sentence; empty: as it is."""
+    match event:
+        case GroundingJudged():
+            return "green" if event.supported else "yellow"
+        case GateJudged():
+            return {"passed": "green", "failed": "red"}.get(event.status, "yellow")
+        case _:
+            return _STYLES.get(event.kind, "")
 
 
 def log_json(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
@@ -118,13 +130,8 @@ class Renderer:
                 called = (stored.scope, event.attempt) in asked
                 shape = event.prompt_shape if called else PromptShape.NONE
                 self._line(f"── Attempt {event.attempt}: {shape.label}", "bold cyan")
-            style = _STYLES.get(event.kind, "")
-            if isinstance(event, GroundingJudged):
-                style = "green" if event.supported else "yellow"
-            if isinstance(event, GateJudged):
-                style = {"passed": "green", "failed": "red"}.get(event.status, "yellow")
             where = f"{stored.seq:>6}  {visible(stored.recorded_at)}"
-            self._line(f"{where}  {sentence(event)}", style)
+            self._line(f"{where}  {sentence(event)}", style_of(event))
             for line in (excerpt_of(event) or "").splitlines():
                 self._line(f"          │ {line}", "dim")
             if evidence is not None and isinstance(event, RetrievalQueried):

@@ -6,10 +6,10 @@ Nothing here trusts the diff's text: the patched tree is asked what really chang
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_audit.vocabulary import FailureKind
 from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import RepositoryError
-from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
+from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, failed, passed
 from fallback_tier.gates.judges.capability import CapabilityGate
 from fallback_tier.gates.judges.javascript import disagreement_with_node
 from fallback_tier.gates.judges.manifests.changes import manifest_problems
@@ -17,7 +17,7 @@ from fallback_tier.gates.judges.patched_file import patched_text
 from fallback_tier.gates.trees.isolation import (
     GIT_TIMEOUT_S,
     USERS_CONFIGURATION,
-    failed,
+    git_failed,
     in_short,
 )
 from fallback_tier.limits import MAX_FILE_BYTES
@@ -142,7 +142,7 @@ def _is_ignored(path: str, context: GateContext) -> bool:
     root, env = context.repo.root, {**USERS_CONFIGURATION, "GIT_LITERAL_PATHSPECS": ""}
     told = context.clients.run("git", ask, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
     if told.exit_code not in {0, 1}:
-        raise failed(f"git check-ignore in {root}", in_short(told.output))
+        raise git_failed(f"git check-ignore in {root}", in_short(told.output))
     return told.exit_code == 0
 
 
@@ -158,13 +158,8 @@ def _mode_problem(change: RawChange) -> str | None:
     return None
 
 
-def _verdict(gate: str, problems: list[str], kind: FailureKind, passed: str) -> GateVerdict:
+def _verdict(gate: str, problems: list[str], kind: FailureKind, otherwise: str) -> GateVerdict:
     if not problems:
-        return GateVerdict(gate=gate, status=GateStatus.PASSED, detail=passed)
-    return GateVerdict(
-        gate=gate,
-        status=GateStatus.FAILED,
-        failure_kind=kind,
-        detail=problems[0] if len(problems) == 1 else f"{len(problems)} problems: {problems[0]}",
-        log="\n".join(problems),
-    )
+        return passed(gate, otherwise)
+    said = problems[0] if len(problems) == 1 else f"{len(problems)} problems: {problems[0]}"
+    return failed(gate, kind, said, "\n".join(problems))

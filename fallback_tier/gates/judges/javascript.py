@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from fallback_tier.errors import ToolMissingError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
-from fallback_tier.gates.trees.isolation import failed, in_short
+from fallback_tier.gates.trees.isolation import git_failed, in_short
 from fallback_tier.patch.parsers_agree import javascript_disagreement
 
 #: Parsing takes milliseconds; node takes its time to start on a busy machine.
@@ -44,7 +44,7 @@ def disagreement_with_node(context: GateContext, before: str, after: str) -> str
     if told.exit_code == _NO_PARSER:
         return None
     if not told.ok:
-        raise failed(_PARSING, _why(told))
+        raise git_failed(_PARSING, _why(told))
     try:
         was, now = (
             {way: Counter(dict(found)) for way, found in json.loads(line).items()}
@@ -52,7 +52,7 @@ def disagreement_with_node(context: GateContext, before: str, after: str) -> str
             if line.startswith("{")  # node's own warnings stand in the same output
         )
     except ValueError as error:
-        raise failed(_PARSING, in_short(told.output)) from error
+        raise git_failed(_PARSING, in_short(told.output)) from error
     return javascript_disagreement(before, after, was, now)
 
 

@@ -13,8 +13,8 @@ from fallback_tier.folders import make_removable, remove_tree
 from fallback_tier.gates.trees.isolation import (
     GIT_TIMEOUT_S,
     check_out,
-    failed,
     git,
+    git_failed,
     in_short,
 )
 from fallback_tier.repo import RepoContext
@@ -135,7 +135,7 @@ class CheckoutWorktree:
     def _raw(self, header: str, path: str) -> RawChange:
         match = _RAW.fullmatch(header)
         if match is None:
-            raise failed(f"git diff-index in {self.tree.root}", f"can't be read: {header!r}")
+            raise git_failed(f"git diff-index in {self.tree.root}", f"can't be read: {header!r}")
         return RawChange(path=path, old_mode=match[1], new_mode=match[2], status=match[3])
 
 

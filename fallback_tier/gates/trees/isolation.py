@@ -174,11 +174,11 @@ def git(
     result = clients.run("git", args, cwd=cwd, timeout_s=GIT_TIMEOUT_S, env=env)
     if not result.ok or result.truncated:
         why = "was too long" if result.truncated else in_short(result.output) or "took too long"
-        raise failed(f"git {args[0]} in {cwd}", why)
+        raise git_failed(f"git {args[0]} in {cwd}", why)
     return _WARNINGS.sub("", result.output)
 
 
-def failed(what: str, why: str) -> ToolFailedError:
+def git_failed(what: str, why: str) -> ToolFailedError:
     """The error for something that git should have been able to do."""
     return ToolFailedError(
         f"{what} failed: {why}",

@@ -1,11 +1,9 @@
 """npm's gates: the tree installs, holds no affected version, and the tests still pass."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from fallback_audit.vocabulary import FailureKind, ProofLevel
+from fallback_audit.vocabulary import ProofLevel
 from fallback_plugins import gating
-from fallback_plugins.comparing import together
 from fallback_plugins.gating import in_folder
 from fallback_plugins.installed import Level, NotInstalled
 from fallback_plugins.not_vulnerable import NotVulnerable
@@ -21,13 +19,13 @@ from fallback_plugins.npm.survey import (
     survey,
 )
 from fallback_plugins.npm.testing import run_tests
-from fallback_plugins.npm.touched import touched_folders
+from fallback_plugins.npm.touched import NpmGate
+from fallback_plugins.project_gates import ResolvingGate
 from fallback_plugins.staying import may_stay
 from fallback_plugins.suite_run import SuiteRun
 from fallback_plugins.suites import judge_tests
 from fallback_plugins.unread import surveyed
 from fallback_tier.advisory import is_affected
-from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
@@ -44,30 +42,17 @@ def build_gates() -> tuple[Gate, ...]:
     return (*before, TypecheckGate(), BuildGate(), TestsGate())
 
 
-@dataclass(frozen=True)
-class ResolvesGate:
+class ResolvesGate(ResolvingGate, NpmGate):
     """The real clients install the patched manifests, without scripts: no less than of the base commit."""
 
-    name: str = "resolves"
-
-    def judge(self, context: GateContext) -> GateVerdict:
-        """Install each touched project, outside the sandbox. Raises ToolError, SandboxError."""
-        repo = gating.patched(context)
-        try:
-            projects = [Installation(context, repo, folder) for folder in touched_folders(context)]
-            verdicts = [self._resolve(project) for project in projects]
-        except (RecipeError, RepositoryError) as error:
-            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
-        return gating.combined(self.name, verdicts)
-
-    def _resolve(self, project: Installation) -> GateVerdict:
-        context = project.context
+    def _project(self, context: GateContext, folder: str) -> GateVerdict:
+        project = Installation(context, gating.patched(context), folder)
         if not project.declares:
             return gating.skipped(self.name, f"{project.manifest} declares no dependencies")
         found = project.install()
 
         def lacks() -> bool:
-            base = Installation(context, context.repo, project.folder)
+            base = Installation(context, context.repo, folder)
             return found.lacks_beside(base.install())
 
         if (verdict := gating.of_installed(self.name, project.client, found, lacks)) is not None:
@@ -163,18 +148,12 @@ def _places(project: Project) -> Iterator[tuple[str, str]]:
             yield project.manifest, lowest
 
 
-@dataclass(frozen=True)
-class TestsGate:
+class TestsGate(NpmGate):
     """``npm test`` of every project that the patch touched."""
 
-    name: str = "tests"
+    name = "tests"
 
-    def judge(self, context: GateContext) -> GateVerdict:
-        """Run the base commit's tests in the sandbox. Raises SandboxError, ToolError."""
-        verdicts = [self._test(context, folder) for folder in touched_folders(context)]
-        return together(self.name, verdicts)
-
-    def _test(self, context: GateContext, folder: str) -> GateVerdict:
+    def _project(self, context: GateContext, folder: str) -> GateVerdict:
         project = Installation(context, gating.patched(context), folder)
         if not project.has_tests:
             return gating.skipped(self.name, f"{project.manifest} has no test script")
@@ -182,8 +161,8 @@ class TestsGate:
         def run(tree: RepoContext) -> SuiteRun | NotInstalled:
             target = Installation(context, tree, folder)
             found = target.install()
-            if found.level is Level.METADATA:
-                return NotInstalled(found.in_words)
+            if found.absent is not None:
+                return found.absent
             if tree.tree != context.worktree.tree and target.has_build:
                 target.build()  # as the gate before did in the patched tree: tests may be of what it made
             told = f"installed {found.in_words}" if found.declined else ""

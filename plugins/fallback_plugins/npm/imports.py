@@ -10,15 +10,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_plugins import gating
-from fallback_plugins.comparing import together
 from fallback_plugins.installed import NotInstalled
 from fallback_plugins.loading import Loading, Rewriting, judge_loading, limits
 from fallback_plugins.npm import tsconfig
-from fallback_plugins.npm.checks import not_installed
 from fallback_plugins.npm.installation import Installation
 from fallback_plugins.npm.layout import ECOSYSTEM
 from fallback_plugins.npm.manifest import SECTIONS, parse_manifest
-from fallback_plugins.npm.touched import touched_folders
+from fallback_plugins.npm.touched import NpmGate
 from fallback_plugins.npm.usage import is_source, mentions, requires
 from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import CommandResult
@@ -56,16 +54,10 @@ class _Asked:
     label: str
 
 
-@dataclass(frozen=True)
-class ImportsGate:
+class ImportsGate(NpmGate):
     """What a project asks for itself can be loaded, where the patch changes what is installed."""
 
-    name: str = "imports"
-
-    def judge(self, context: GateContext) -> GateVerdict:
-        """Load each by itself, in the sandbox. Raises SandboxError, ToolError."""
-        folders = touched_folders(context)
-        return together(self.name, [self._project(context, folder) for folder in folders])
+    name = "imports"
 
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
         project = Installation(context, gating.patched(context), folder)
@@ -74,8 +66,8 @@ class ImportsGate:
             return gating.skipped(self.name, f"{project.manifest} declares no dependencies")
         if project.key == base.key:
             return gating.skipped(self.name, f"no dependency of {project.manifest} moves")
-        if (why := not_installed(project)) is not None:
-            return gating.skipped(self.name, why)
+        if (absent := project.install().absent) is not None:
+            return gating.skipped(self.name, absent.sentence)
         every = {one.label: one for one in _asked(context, project)}
         if not every:
             return gating.skipped(self.name, f"{project.manifest} asks for nothing that is loaded")
@@ -115,8 +107,8 @@ def _in_section(root: str, path: str, facts: Mapping[str, Any], section: str) ->
 
 
 def _run(target: Installation, asked: Sequence[_Asked]) -> CommandResult | NotInstalled:
-    if (why := not_installed(target)) is not None:
-        return NotInstalled(why)
+    if (absent := target.install().absent) is not None:
+        return absent
     context = target.context
     source = files("fallback_plugins.npm").joinpath("import_probe.js").read_text("utf-8")
     given = json.dumps([(one.label, one.name, one.folder, one.way) for one in asked])

@@ -18,8 +18,6 @@ _ANEW = "npm install --package-lock-only"
 #: npm writes an alias of lockfile version 1 as ``"version": "npm:real-name@1.2.3"``.
 _ALIAS = "npm:"
 
-#: Where an entry of the flat object asks for others.
-_ASKING = ("dependencies", "optionalDependencies", "peerDependencies")
 
 #: Deeper than any real tree; a nested version 1 tree is walked recursively.
 _MAX_DEPTH = 200
@@ -48,22 +46,6 @@ def all_versions(lock_text: str, source: str = _UNNAMED) -> dict[str, dict[str, 
         if held is not None and places.get(path) != held:
             places[path if path not in places else f"dependencies:{path}"] = held
     return found
-
-
-def dependents(lock_text: str, package: str) -> tuple[str, ...]:
-    """Names of the locked packages that ask for this one, sorted."""
-    lock = parse_lock(lock_text)
-    flat = (
-        path.rpartition("node_modules/")[2]
-        for path, entry in _objects(lock.get("packages"))
-        if path and any(package in _keys(entry.get(section)) for section in _ASKING)
-    )
-    nested = (
-        path.rpartition("node_modules/")[2]
-        for path, entry in _tree(lock, "", 0)
-        if package in _keys(entry.get("requires"))
-    )
-    return tuple(sorted({*flat, *nested}))
 
 
 def lockfile_version(lock_text: str, source: str = _UNNAMED) -> int:
@@ -130,10 +112,6 @@ def _name_and_version(path: str, entry: Mapping[str, Any]) -> tuple[str, str | N
 def _objects(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     entries = value.items() if isinstance(value, dict) else ()
     return ((key, entry) for key, entry in entries if isinstance(entry, dict))
-
-
-def _keys(value: Any) -> frozenset[str]:
-    return frozenset(value) if isinstance(value, dict) else frozenset()
 
 
 def _unreadable(why: str, source: str = _UNNAMED) -> RecipeError:

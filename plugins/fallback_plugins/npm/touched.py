@@ -3,7 +3,15 @@
 from fallback_plugins import gating
 from fallback_plugins.gating import in_folder
 from fallback_plugins.npm.layout import FOREIGN_LOCKS, LOCKS, MANIFEST
+from fallback_plugins.project_gates import ProjectGate
 from fallback_tier.gate_ports import GateContext
+
+
+class NpmGate(ProjectGate):
+    """A gate on each touched project of npm."""
+
+    def _touched(self, context: GateContext) -> tuple[str, ...]:
+        return touched_folders(context)
 
 
 def touched_folders(context: GateContext) -> tuple[str, ...]:

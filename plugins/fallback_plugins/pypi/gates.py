@@ -1,13 +1,12 @@
 """PyPI's gates: the requirements install, hold no affected version, and the tests still pass."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins import gating
-from fallback_plugins.comparing import together
 from fallback_plugins.installed import NotInstalled
 from fallback_plugins.not_vulnerable import NotVulnerable
+from fallback_plugins.project_gates import ResolvingGate
 from fallback_plugins.pypi.checks import TypecheckGate
 from fallback_plugins.pypi.drift import beside_drift
 from fallback_plugins.pypi.environment import Environment
@@ -17,13 +16,12 @@ from fallback_plugins.pypi.lacking import lacks_by_the_patch
 from fallback_plugins.pypi.survey import ECOSYSTEM, Place, left_out, survey
 from fallback_plugins.pypi.testing import run_tests
 from fallback_plugins.pypi.told_versions import telling
-from fallback_plugins.pypi.touched import touched_folders
+from fallback_plugins.pypi.touched import PyPIGate, touched_folders
 from fallback_plugins.staying import may_stay
 from fallback_plugins.suite_run import SuiteRun
 from fallback_plugins.suites import judge_tests
 from fallback_plugins.unread import surveyed
 from fallback_tier.advisory import is_affected
-from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
@@ -35,25 +33,11 @@ def build_gates() -> tuple[Gate, ...]:
     return (ResolvesGate(), NotVulnerableGate(), ImportsGate(), TypecheckGate(), TestsGate())
 
 
-@dataclass(frozen=True)
-class ResolvesGate:
+class ResolvesGate(ResolvingGate, PyPIGate):
     """The real uv installs the patched requirements, and Python starts with them in the sandbox."""
 
-    name: str = "resolves"
-
-    def judge(self, context: GateContext) -> GateVerdict:
-        """Make the environment of each touched project. Raises ToolError, SandboxError."""
-        try:
-            repo = gating.patched(context)
-            verdicts = [
-                self._resolve(Environment(context, repo, f)) for f in touched_folders(context)
-            ]
-        except (RecipeError, RepositoryError) as error:
-            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
-        return gating.combined(self.name, verdicts)
-
-    def _resolve(self, project: Environment) -> GateVerdict:
-        context = project.context
+    def _project(self, context: GateContext, folder: str) -> GateVerdict:
+        project = Environment(context, gating.patched(context), folder)
         if not project.declares:
             return gating.skipped(self.name, f"{project.folder!r} declares no dependencies")
         found = project.install()
@@ -163,18 +147,12 @@ def _may_stay(
     return told and may_stay(context.advisory, made, ECOSYSTEM, package, now, before)
 
 
-@dataclass(frozen=True)
-class TestsGate:
+class TestsGate(PyPIGate):
     """pytest or unittest, whichever finds tests."""
 
-    name: str = "tests"
+    name = "tests"
 
-    def judge(self, context: GateContext) -> GateVerdict:
-        """Run the base commit's tests in the sandbox. Raises SandboxError, ToolError."""
-        verdicts = [self._test(context, folder) for folder in touched_folders(context)]
-        return together(self.name, verdicts)
-
-    def _test(self, context: GateContext, folder: str) -> GateVerdict:
+    def _project(self, context: GateContext, folder: str) -> GateVerdict:
         if not any(is_test(path, folder) for path in context.repo.tracked_files):
             return gating.skipped(self.name, "the repository has no tests")
 

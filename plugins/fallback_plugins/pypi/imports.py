@@ -1,36 +1,28 @@
 """PyPI's gate on imports: the project's modules and its direct dependencies' can still be imported."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 
 from fallback_plugins import gating
-from fallback_plugins.comparing import together
 from fallback_plugins.loading import Loading, judge_loading, limits
-from fallback_plugins.pypi.checks import PythonRun, not_installed
+from fallback_plugins.pypi.checks import PythonRun
 from fallback_plugins.pypi.dependencies import dependency_modules
 from fallback_plugins.pypi.drift import beside_drift
 from fallback_plugins.pypi.environment import Environment
-from fallback_plugins.pypi.touched import modules, touched_folders
+from fallback_plugins.pypi.touched import PyPIGate, modules
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 #: Own modules imported in one project; those that the patch touched come first.
 MAX_MODULES = 25
 
 
-@dataclass(frozen=True)
-class ImportsGate:
+class ImportsGate(PyPIGate):
     """What the patch touched, the project's own packages and its direct dependencies can be imported.
 
     Dependencies are asked for where the patch changes what is installed.
     """
 
-    name: str = "imports"
-
-    def judge(self, context: GateContext) -> GateVerdict:
-        """Import each by itself, in the sandbox. Raises SandboxError, ToolError."""
-        folders = touched_folders(context)
-        return together(self.name, [self._project(context, folder) for folder in folders])
+    name = "imports"
 
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
         project = Environment(context, gating.patched(context), folder)
@@ -38,8 +30,8 @@ class ImportsGate:
         if not own and not project.declares:
             why = f"{folder!r} has no module of its own to import, and declares no dependencies"
             return gating.skipped(self.name, why)
-        if (missing := not_installed(project)) is not None:
-            return gating.skipped(self.name, missing)
+        if (absent := project.install().absent) is not None:
+            return gating.skipped(self.name, absent.sentence)
         names = tuple(dict.fromkeys((*own, *dependency_modules(context, folder))))
         if not names:
             why = f"{folder!r} has no module of its own to import, and no dependency of it moves"

@@ -50,11 +50,6 @@ def supported(python: str) -> tuple[str, ...]:
     return tuple(full for _, full in _pythons(python, ()))
 
 
-def holds_on(marker: str, full_python: str) -> bool:
-    """Can it hold on this one Python?"""
-    return can_hold(marker, full_python)
-
-
 def either(terms: Sequence[str], python: str) -> Condition:
     """Terms of which any is enough, without those that another one covers."""
     kept: list[str] = []

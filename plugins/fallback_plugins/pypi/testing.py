@@ -41,8 +41,8 @@ def run_tests(target: Environment) -> SuiteRun | NotInstalled:
     Raises what installing and running raise.
     """
     found = target.install()
-    if found.level is Level.METADATA:
-        return NotInstalled(found.in_words)
+    if found.absent is not None:
+        return found.absent
     is_usual = found.level is Level.EVERYTHING and not found.how
     installed = "" if is_usual else f"installed {found.in_words}"
     ours = _pytest(target, installed) if target.installed("pytest") else None

@@ -5,6 +5,7 @@ from pathlib import PurePosixPath
 
 from fallback_plugins import gating
 from fallback_plugins.gating import in_folder
+from fallback_plugins.project_gates import ProjectGate
 from fallback_plugins.pypi.install_plan import is_test
 from fallback_plugins.pypi.manifests import kind_of
 from fallback_tier.gate_ports import GateContext
@@ -15,6 +16,13 @@ ASIDE = frozenset({"test", "tests", "testing", "doc", "docs", "example", "exampl
 
 #: Files that a tool runs; nobody imports them.
 _RUN = frozenset({"setup.py", "conftest.py", "noxfile.py", "fabfile.py", "tasks.py", "__main__.py"})
+
+
+class PyPIGate(ProjectGate):
+    """A gate on each touched project of Python."""
+
+    def _touched(self, context: GateContext) -> tuple[str, ...]:
+        return touched_folders(context)
 
 
 def touched_folders(context: GateContext) -> tuple[str, ...]:

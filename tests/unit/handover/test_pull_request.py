@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -13,7 +12,6 @@ from fallback_tier.handover.pull_request import (
     MAX_BODY_CHARS,
     Subject,
     pull_request_body,
-    pull_request_title,
 )
 from fallback_tier.outcome import FileChange, LowConfidence
 from fallback_tier.patch.diff import unified_diff
@@ -132,16 +130,6 @@ def test_a_body_is_bounded() -> None:
     body = pull_request_body(Subject(verified(TESTS, notes=notes), advisory(), BASE))
     assert len(body) == MAX_BODY_CHARS
     assert body.endswith("has all of it)*\n")
-
-
-@pytest.mark.parametrize("ids", [1, 3])
-def test_the_title_is_one_line(ids: int) -> None:
-    about = advisory()
-    records = tuple(about.model_copy(update={"id": f"GHSA-{n}\n!"}) for n in range(ids))
-    facts = {"ids": tuple(r.id for r in records), "records": records, "in_part": ()}
-    several = type("Several", (), facts)()
-    title = pull_request_title(Subject(verified(), several, BASE))
-    assert title == ("Fix GHSA-0 !" if ids == 1 else "Fix GHSA-0 ! and 2 more")
 
 
 def test_gates_without_a_sandbox_are_told() -> None:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from fallback_plugins.npm.lockfile import (
     all_versions,
-    dependents,
     installed_versions,
     lockfile_version,
 )
@@ -55,7 +54,6 @@ def test_version_1() -> None:
     assert installed_versions(text, "b") == PLACES
     assert installed_versions(text, "d") == {"node_modules/d": "git+ssh://host/b.git#abc"}
     assert installed_versions(text, "l") == {}
-    assert dependents(text, "b") == ("a",)
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -64,7 +62,6 @@ def test_versions_2_and_3(version: int) -> None:
     assert installed_versions(text, "b") == PLACES | {"packages/b": "5.0.0"}
     assert installed_versions(text, "@s/b") == {"node_modules/@s/b": "4.0.0"}
     assert installed_versions(text, "root") == {}
-    assert dependents(text, "b") == ("a",)
 
 
 def test_version_2_misses_nothing_that_an_older_npm_installs() -> None:
