@@ -89,7 +89,7 @@ def gates_judge_proposals(trail: Trail) -> Iterator[Finding]:
     "A failed gate makes the attempt, or the recipe's candidate, fail.",
     "ADR-0070",
     breaches=(Removed(AttemptFailed),),
-    sees={GateJudged, AttemptStarted, FixVerified, FixPatched, FixRefused, FixEscalated},
+    sees={GateJudged, AttemptStarted, *TERMINALS},
     local=True,
 )
 def failed_gates_act(trail: Trail) -> Iterator[Finding]:
@@ -147,15 +147,7 @@ def failed_attempts_act(trail: Trail) -> Iterator[Finding]:
         Removed(AttemptFailed),
         Altered(AttemptRefused, "reason"),
     ),
-    sees={
-        FixStarted,
-        AttemptStarted,
-        AttemptFailed,
-        FixVerified,
-        FixPatched,
-        FixRefused,
-        FixEscalated,
-    },
+    sees={FixStarted, AttemptStarted, AttemptFailed, *TERMINALS},
     local=True,
 )
 def refusals_act(trail: Trail) -> Iterator[Finding]:
@@ -240,7 +232,7 @@ def _same(reason: str, kind: FailureKind) -> bool:
         Removed(FixStarted),
         Added(FixStarted),
     ),
-    sees={FixStarted, FixVerified, FixPatched, FixRefused, FixEscalated},
+    sees={FixStarted, *TERMINALS},
 )
 def fix_starts_first(trail: Trail) -> Iterator[Finding]:
     starts = trail.of(FixStarted)

@@ -7,10 +7,6 @@ from fallback_audit.contract.trail import TERMINALS, Asked, Finding, Run, Trail
 from fallback_audit.events import (
     AnswerReused,
     AttemptFailed,
-    FixEscalated,
-    FixPatched,
-    FixRefused,
-    FixVerified,
     GateJudged,
     GroundingJudged,
     GroundingNotEvaluated,
@@ -100,17 +96,7 @@ def _recorded(run: Run) -> Iterator[Finding]:
         Removed(LowConfidenceFlagged),
         Altered(GroundingJudged, "supported"),
     ),
-    sees={
-        PatchProposed,
-        GateJudged,
-        AttemptFailed,
-        ModelCalled,
-        AnswerReused,
-        FixVerified,
-        FixPatched,
-        FixRefused,
-        FixEscalated,
-    },
+    sees={PatchProposed, GateJudged, AttemptFailed, ModelCalled, AnswerReused, *TERMINALS},
     local=True,
 )
 def grounding_acts(trail: Trail) -> Iterator[Finding]:

@@ -14,10 +14,6 @@ from fallback_audit.events import (
     AttemptStarted,
     AuditEvent,
     ConsumerLeft,
-    FixEscalated,
-    FixPatched,
-    FixRefused,
-    FixVerified,
     GateJudged,
     GroundingJudged,
     GroundingNotEvaluated,
@@ -95,15 +91,7 @@ def calls_are_answered(trail: Trail) -> Iterator[Finding]:
         Removed(AttemptRefused),
         Removed(LowConfidenceFlagged),
     ),
-    sees={
-        PatchProposed,
-        GateJudged,
-        AttemptFailed,
-        FixVerified,
-        FixPatched,
-        FixRefused,
-        FixEscalated,
-    },
+    sees={PatchProposed, GateJudged, AttemptFailed, *TERMINALS},
     local=True,
 )
 def rejections_act(trail: Trail) -> Iterator[Finding]:

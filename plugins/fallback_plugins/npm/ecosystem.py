@@ -1,28 +1,18 @@
 """The npm ecosystem as the tier sees it (ports.EcosystemPlugin)."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from importlib.resources import files
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.kept import KeptResults
-from fallback_plugins.ladder import next_candidate
 from fallback_plugins.npm import usage
 from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST, is_manifest
 from fallback_plugins.npm.manifest import SECTIONS
+from fallback_plugins.recipe_ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
-from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun
 from fallback_tier.outcome import (
-    Move,
-    NotApplicable,
     Outline,
-    RecipeResult,
-    RecipeSelection,
-    Selected,
 )
 from fallback_tier.repo import RepoContext
 
@@ -31,11 +21,10 @@ _EDITABLE = (*SECTIONS, "overrides", "resolutions", "pnpm.overrides")
 
 
 @dataclass(frozen=True)
-class NpmEcosystem:
+class NpmEcosystem(RecipeEcosystem):
     """package.json and its locks, resolved by the clients that wrote them (npm, yarn, pnpm)."""
 
-    clients: ClientRunner
-    kept: KeptResults = field(default_factory=KeptResults, compare=False, kw_only=True)
+    _package = "fallback_plugins.npm"
 
     @property
     def name(self) -> str:
@@ -58,49 +47,17 @@ class NpmEcosystem:
 
         return source_links(package, self.clients)
 
-    def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
-        """The ladder where an affected version is, or may be; or why there is nothing to do."""
+    @property
+    def _recipe(self) -> Recipe:
         from fallback_plugins.npm import recipe
 
-        try:
-            return recipe.select(advisory, repo, self.clients)
-        except RecipeError as error:
-            return NotApplicable(reason=error.reason, sentence=str(error))
-        except RepositoryError as error:
-            return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
+        return recipe
 
     def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
         """The rungs that would be tried first, from the files alone."""
         from fallback_plugins.npm.outline import outline
 
         return outline(advisory, repo, self.clients)
-
-    def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
-        """Climb the ladder, in memory. Raises RecipeError, RepositoryError, ToolError."""
-        from fallback_plugins.npm import recipe
-
-        def make() -> RecipeResult:
-            return recipe.apply(selection, advisory, repo, self.clients)
-
-        return self.kept.get(selection, advisory, repo, make)
-
-    def next_candidate(
-        self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext
-    ) -> Selected | None:
-        """The ladder without the rungs that gates refused, where it still leads somewhere."""
-        return next_candidate(refused, moves, lambda it: self.apply(it, advisory, repo))
-
-    def bump(self, package: str, version: str) -> Selected:
-        """The selection that raises ``package`` to ``version``."""
-        from fallback_plugins.npm import recipe
-
-        return recipe.bump(package, version)
-
-    def override(self, package: str, version: str) -> Selected:
-        """The selection that forces the transitive ``package`` to ``version``."""
-        from fallback_plugins.npm import recipe
-
-        return recipe.override(package, version)
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
         """The dependency sections and overrides of package.json; none in a lock, which only a client
@@ -147,11 +104,6 @@ class NpmEcosystem:
 
         told = summary(output)
         return None if told is None else max(0, told.ran - files_as_tests(output))
-
-    def instruction_template(self) -> str:
-        """The prompt's text, a jinja2 template."""
-        place = files("fallback_plugins.npm").joinpath("skills", "leaf-llm-instruction.md")
-        return place.read_text(encoding="utf-8")
 
     def mentions(self, package: str, path: str, text: str) -> bool:
         """Does this source file import or require the package?"""

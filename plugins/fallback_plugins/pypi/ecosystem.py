@@ -1,28 +1,18 @@
 """The PyPI ecosystem as the tier sees it (ports.EcosystemPlugin)."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from importlib.resources import files
+from dataclasses import dataclass
 
-from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.kept import KeptResults
-from fallback_plugins.ladder import next_candidate
 from fallback_plugins.pypi import identity, recipe, usage
 from fallback_plugins.pypi.manifests import Kind, kind_of
 from fallback_plugins.pypi.pyproject import UV_ARRAYS
 from fallback_plugins.pypi.survey import ECOSYSTEM
+from fallback_plugins.recipe_ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
-from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun
 from fallback_tier.outcome import (
-    Move,
-    NotApplicable,
     Outline,
-    RecipeResult,
-    RecipeSelection,
-    Selected,
 )
 from fallback_tier.repo import RepoContext
 
@@ -48,11 +38,10 @@ _KEYS = {
 
 
 @dataclass(frozen=True)
-class PyPIEcosystem:
+class PyPIEcosystem(RecipeEcosystem):
     """Requirements files, pyproject.toml, Pipfile, setup.cfg and locks, resolved by the real clients."""
 
-    clients: ClientRunner
-    kept: KeptResults = field(default_factory=KeptResults, compare=False, kw_only=True)
+    _package = "fallback_plugins.pypi"
 
     @property
     def name(self) -> str:
@@ -71,40 +60,13 @@ class PyPIEcosystem:
         """The project's URLs in the metadata of its newest release."""
         return identity.source_links(package, self.clients)
 
-    def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
-        """The minimal-fix ladder, or why there is nothing for it to climb. Nothing is resolved."""
-        try:
-            return recipe.select(advisory, repo, self.clients)
-        except RecipeError as error:
-            return NotApplicable(reason=error.reason, sentence=str(error))
-        except RepositoryError as error:
-            return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
+    @property
+    def _recipe(self) -> Recipe:
+        return recipe
 
     def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
         """What the files alone tell; nothing is resolved."""
         return recipe.outline(advisory, repo, self.clients)
-
-    def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
-        """Climb the ladder, in memory. Raises RecipeError, RepositoryError, ToolError."""
-
-        def make() -> RecipeResult:
-            return recipe.apply(selection, advisory, repo, self.clients)
-
-        return self.kept.get(selection, advisory, repo, make)
-
-    def next_candidate(
-        self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext
-    ) -> Selected | None:
-        """The ladder without the rungs that gates refused, where it still leads somewhere."""
-        return next_candidate(refused, moves, lambda it: self.apply(it, advisory, repo))
-
-    def bump(self, package: str, version: str) -> Selected:
-        """The selection that raises ``package`` to exactly ``version``."""
-        return recipe.bump(package, version)
-
-    def override(self, package: str, version: str) -> Selected:
-        """The selection that forces the transitive ``package`` to ``version``."""
-        return recipe.override(package, version)
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
         """Where a manifest asks for packages. A requirements file has lines, a lock has no such keys; of
@@ -145,11 +107,6 @@ class PyPIEcosystem:
 
         told = pytest_summary(output) or unittest_summary(output)
         return None if told is None else told.ran - told.expected
-
-    def instruction_template(self) -> str:
-        """The prompt's text, a jinja2 template."""
-        place = files("fallback_plugins.pypi").joinpath("skills", "leaf-llm-instruction.md")
-        return place.read_text(encoding="utf-8")
 
     def mentions(self, package: str, path: str, text: str) -> bool:
         """Does this source file import the package?"""

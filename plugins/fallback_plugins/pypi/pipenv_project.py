@@ -4,37 +4,27 @@ pipenv itself is not run: it builds source distributions. Its lock keeps pins al
 against each other by the real uv, in a scratch lock that is thrown away.
 """
 
-import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.bumping import FREE, Terms, unsupported
-from fallback_plugins.ladder import ProjectFix, blocked, ordered
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.ladder import blocked
 from fallback_plugins.pypi import lock_edit
-from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
-from fallback_plugins.pypi.force import refuse_force
+from fallback_plugins.pypi.edit_climb import EditClimber, EditedProject, MayRaise, check_raises
 from fallback_plugins.pypi.lock_edit import State
 from fallback_plugins.pypi.out_of_step import Asked, LockStep
 from fallback_plugins.pypi.pipenv_new import new_pins
 from fallback_plugins.pypi.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.pyproject import parse_toml
-from fallback_plugins.pypi.releases import Releases
 from fallback_plugins.pypi.resolver import blocker_of
-from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_plugins.pypi.wanted import has_own_index
-from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
+from fallback_plugins.tree import Ask, Node, Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
-from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import Outline
-from fallback_tier.repo import RepoContext
-
-_MANIFEST = "Pipfile"
 
 #: Packages that may move with one fix. More is no minimal fix: resolve it anew.
 MAX_MOVED = 4
@@ -44,61 +34,15 @@ _SOME_PYTHON = "3.9"
 
 
 @dataclass
-class PipenvProject:
+class PipenvProject(EditedProject):
     """Pipfile.lock with the Pipfile beside it, where there is one."""
 
-    repo: RepoContext
-    clients: ClientRunner
-    path: str
-    terms: Terms = FREE
-
-    @property
-    def manifests(self) -> frozenset[str]:
-        """The lock and the Pipfile beside it."""
-        return frozenset({self.path, self.manifest})
-
-    @property
-    def manifest(self) -> str:
-        """Where the Pipfile lies, or would lie."""
-        return posixpath.join(posixpath.dirname(self.path), _MANIFEST)
-
-    def outline(self, advisory: Advisory) -> Outline:
-        """What lock and Pipfile tell. Raises RecipeError, RepositoryError."""
-        self._step.check(advisory)
-        return lock_edit.outline(advisory, self.path, self._tree, self._first_step, self._refusal)
-
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
-        """As ``ladder.Project`` says: refresh, direct and parent bump; pipenv has no override."""
-        self._step.check(advisory)
-        if not lock_edit.affected_versions(self._tree, advisory):
-            return None
-        if self.terms.choice and self.terms.choice.forced:
-            return refuse_force(advisory, self._tree, self.texts, "pipenv")
-        climber = _Climber(self, advisory)
-        start = State({self.path: self.lock.text, **self.texts}, self._tree)
-        ladder = climber.strategies(declares=bool(self.texts))
-        strategies = ordered(ladder, self.repo.settings.prefer, self.terms.left_out)
-        fix = lock_edit.climb(advisory, self.path, start, strategies)
-        if fix is None or fix.before is None or fix.after is None:
-            return fix
-        notes = [*climber.releases.notes, *lock_edit.new_and_gone(self.path, fix.before, fix.after)]
-        if climber.unchecked:
-            notes.append(climber.unchecked)
-        if not self.texts:
-            notes.append(
-                f"{self.manifest} is not in this repository: what it asks for could not be held against"
-                " the new lock."
-            )
-        cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
-        # The lock keeps pins alone: no tree of it can be shown.
-        return replace(fix, notes=tuple(notes), before=None, after=None, cleared=cleared)
-
-    def doubt(self) -> RecipeError | None:
-        """As ``PythonProject`` says."""
-        return self._step.doubt()
+    _MANIFEST = "Pipfile"
+    _CLIENT = "pipenv"
+    _HAS_TREE = False  # the lock keeps pins alone
 
     @cached_property
-    def _step(self) -> LockStep:
+    def step(self) -> LockStep:
         """Nothing is asked where the lock's own hash says that it is of this Pipfile."""
         asked: list[Asked] = []
         for path, text in self.texts.items():
@@ -110,12 +54,6 @@ class PipenvProject:
                     if not it.declaration.marker and not it.declaration.refusal
                 ]
         return LockStep(self.path, "pipenv lock", self.lock.held, asked)
-
-    @cached_property
-    def texts(self) -> dict[str, str]:
-        """The Pipfile, where it is in the repository."""
-        known = self.repo.has(self.manifest)
-        return {self.manifest: self.repo.read_text(self.manifest)} if known else {}
 
     @cached_property
     def lock(self) -> PipfileLock:
@@ -143,8 +81,12 @@ class PipenvProject:
     def _tree(self) -> Tree:
         return self.tree_of(self.lock)
 
-    def _first_step(self, package: str, version: str) -> LadderStep:
-        return first_step(self.texts, package, version)
+    @property
+    def _lock_text(self) -> str:
+        return self.lock.text
+
+    def _climber(self, advisory: Advisory) -> EditClimber:
+        return _Climber(self, advisory)
 
     def _refusal(self, node: Node) -> RecipeError | None:
         first = self.lock.first_source
@@ -165,11 +107,8 @@ class _Climber(EditClimber):
     """The rungs of one climb."""
 
     def __init__(self, project: PipenvProject, advisory: Advisory) -> None:
-        may_ask = not project.repo.settings.offline
-        releases = Releases.of(advisory, project.terms, project.clients, may_ask=may_ask)
-        super().__init__(project.path, project.manifest, advisory, project.clients, releases)
+        super().__init__(project, advisory)
         self._project = project
-        self.unchecked = ""
         self._gains = False
 
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:

@@ -4,21 +4,17 @@ Poetry itself is not run: it builds source distributions to learn what they need
 package's requirements, so a new version can be held against all who ask for it and all it asks for.
 """
 
-import posixpath
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.bumping import FREE, Terms, unsupported
-from fallback_plugins.ladder import ProjectFix, ordered
+from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi import lock_edit
-from fallback_plugins.pypi.edit_climb import EditClimber, MayRaise, check_raises, first_step
-from fallback_plugins.pypi.force import refuse_force
+from fallback_plugins.pypi.edit_climb import EditClimber, EditedProject, MayRaise, check_raises
 from fallback_plugins.pypi.lock_edit import State
 from fallback_plugins.pypi.out_of_step import Asked, LockStep
 from fallback_plugins.pypi.poetry_entry import with_entry
@@ -30,80 +26,23 @@ from fallback_plugins.pypi.poetry_render import with_release
 from fallback_plugins.pypi.poetry_roots import Root, roots
 from fallback_plugins.pypi.poetry_tables import poetry_entries
 from fallback_plugins.pypi.pyproject import parse_toml, requirement_arrays
-from fallback_plugins.pypi.releases import Releases
-from fallback_plugins.pypi.survey import ECOSYSTEM
 from fallback_plugins.pypi.wanted import has_own_index
-from fallback_plugins.tree import Ask, Node, Tree, cleared_paths
+from fallback_plugins.tree import Ask, Node, Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
-from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import Outline
-from fallback_tier.repo import RepoContext
-
-_MANIFEST = "pyproject.toml"
 
 #: Formats of a Poetry that looks at its own tables alone.
 _BEFORE_PROJECT = frozenset({"1.1", "2.0"})
 
 
 @dataclass
-class PoetryProject:
+class PoetryProject(EditedProject):
     """poetry.lock with the pyproject.toml beside it, where there is one."""
 
-    repo: RepoContext
-    clients: ClientRunner
-    path: str
-    terms: Terms = FREE
-
-    @property
-    def manifests(self) -> frozenset[str]:
-        """The lock and the pyproject.toml beside it."""
-        return frozenset({self.path, self.manifest})
-
-    @property
-    def manifest(self) -> str:
-        """Where the pyproject.toml lies, or would lie."""
-        return posixpath.join(posixpath.dirname(self.path), _MANIFEST)
-
-    def outline(self, advisory: Advisory) -> Outline:
-        """What lock and manifest tell. Raises RecipeError, RepositoryError."""
-        self.step.check(advisory)
-        return lock_edit.outline(
-            advisory,
-            self.path,
-            self._tree,
-            self._first_step,
-            lambda node: self._lock.refusal(node.name),
-        )
-
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
-        """As ``ladder.Project`` says: refresh, direct and parent bump; Poetry has no override."""
-        self.step.check(advisory)
-        if not lock_edit.affected_versions(self._tree, advisory):
-            return None
-        if self.terms.choice and self.terms.choice.forced:
-            return refuse_force(advisory, self._tree, self.texts, "Poetry")
-        climber = _Climber(self, advisory)
-        start = State({self.path: self._lock.text, **self.texts}, self._tree)
-        ladder = climber.strategies(declares=self._declares)
-        strategies = ordered(ladder, self.repo.settings.prefer, self.terms.left_out)
-        fix = lock_edit.climb(advisory, self.path, start, strategies)
-        if fix is None or fix.before is None or fix.after is None:
-            return fix
-        notes = (*climber.releases.notes, *lock_edit.new_and_gone(self.path, fix.before, fix.after))
-        if self._declares:
-            return replace(fix, notes=notes)
-        # What the project itself asks for can't be read: the tree is not shown to be one that it admits.
-        missing = (
-            f"{self.manifest} is not in this repository: what it asks for could not be held against"
-            " the new lock. Every locked package that asks for what was changed admits it."
-        )
-        cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
-        return replace(fix, notes=(*notes, missing), before=None, after=None, cleared=cleared)
-
-    def doubt(self) -> RecipeError | None:
-        """As ``PythonProject`` says."""
-        return self.step.doubt()
+    _MANIFEST = "pyproject.toml"
+    _CLIENT = "Poetry"
+    _HAS_TREE = True
+    _ALL_THE_SAME = " Every locked package that asks for what was changed admits it."
 
     @cached_property
     def step(self) -> LockStep:
@@ -122,12 +61,6 @@ class PoetryProject:
         # Before Poetry 2, all that is locked would be raised on the way.
         command = f"poetry lock{'' if reads_project else ' --no-update'}"
         return LockStep(self.path, command, lock.held, tuple(found))
-
-    @cached_property
-    def texts(self) -> dict[str, str]:
-        """The manifest, where it is in the repository."""
-        known = self.repo.has(self.manifest)
-        return {self.manifest: self.repo.read_text(self.manifest)} if known else {}
 
     def tree_of(self, lock: PoetryLock, texts: Mapping[str, str]) -> Tree:
         """A lock as a tree whose root is what the manifest asks for. Raises RecipeError."""
@@ -157,20 +90,21 @@ class PoetryProject:
         return self.tree_of(self._lock, self.texts)
 
     @property
-    def _declares(self) -> bool:
-        return bool(self.texts)
+    def _lock_text(self) -> str:
+        return self._lock.text
 
-    def _first_step(self, package: str, version: str) -> LadderStep:
-        return first_step(self.texts, package, version)
+    def _refusal(self, node: Node) -> RecipeError | None:
+        return self._lock.refusal(node.name)
+
+    def _climber(self, advisory: Advisory) -> EditClimber:
+        return _Climber(self, advisory)
 
 
 class _Climber(EditClimber):
     """The rungs of one climb."""
 
     def __init__(self, project: PoetryProject, advisory: Advisory) -> None:
-        may_ask = not project.repo.settings.offline
-        releases = Releases.of(advisory, project.terms, project.clients, may_ask=may_ask)
-        super().__init__(project.path, project.manifest, advisory, project.clients, releases)
+        super().__init__(project, advisory)
         self._project = project
 
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:

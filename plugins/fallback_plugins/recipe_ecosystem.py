@@ -1,0 +1,92 @@
+"""An ecosystem whose recipe is the ladder: what the plugins of npm and PyPI have in common."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import ClassVar, Protocol
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.kept import KeptResults
+from fallback_plugins.ladder import next_candidate
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.execution import ClientRunner
+from fallback_tier.outcome import Move, NotApplicable, RecipeResult, RecipeSelection, Selected
+from fallback_tier.repo import RepoContext
+
+
+class Recipe(Protocol):
+    """An ecosystem's module ``recipe``."""
+
+    def select(
+        self, advisory: Advisory, repo: RepoContext, clients: ClientRunner
+    ) -> RecipeSelection:
+        """What is to be done; nothing is resolved. Raises RecipeError, RepositoryError."""
+        ...
+
+    def apply(
+        self, selection: Selected, advisory: Advisory, repo: RepoContext, clients: ClientRunner
+    ) -> RecipeResult:
+        """Climb, in memory. Raises RecipeError, RepositoryError, ToolError."""
+        ...
+
+    def bump(self, package: str, version: str) -> Selected:
+        """The selection that raises ``package``."""
+        ...
+
+    def override(self, package: str, version: str) -> Selected:
+        """The selection that forces the transitive ``package``."""
+        ...
+
+
+@dataclass(frozen=True)
+class RecipeEcosystem(ABC):
+    """The part of ``ports.EcosystemPlugin`` that is about recipe and prompt. ``_package``: the plugin's."""
+
+    clients: ClientRunner
+    kept: KeptResults = field(default_factory=KeptResults, compare=False, kw_only=True)
+
+    _package: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def _recipe(self) -> Recipe:
+        """Imported when it is asked for."""
+
+    def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
+        """The ladder where an affected version is, or may be; or why there is nothing to do. Nothing is
+        resolved."""
+        try:
+            return self._recipe.select(advisory, repo, self.clients)
+        except RecipeError as error:
+            return NotApplicable(reason=error.reason, sentence=str(error))
+        except RepositoryError as error:
+            return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
+
+    def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+        """Climb the ladder, in memory. Raises RecipeError, RepositoryError, ToolError."""
+
+        def make() -> RecipeResult:
+            return self._recipe.apply(selection, advisory, repo, self.clients)
+
+        return self.kept.get(selection, advisory, repo, make)
+
+    def next_candidate(
+        self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext
+    ) -> Selected | None:
+        """The ladder without the rungs that gates refused, where it still leads somewhere."""
+        return next_candidate(refused, moves, lambda it: self.apply(it, advisory, repo))
+
+    def bump(self, package: str, version: str) -> Selected:
+        """The selection that raises ``package`` to exactly ``version``."""
+        return self._recipe.bump(package, version)
+
+    def override(self, package: str, version: str) -> Selected:
+        """The selection that forces the transitive ``package`` to ``version``."""
+        return self._recipe.override(package, version)
+
+    def instruction_template(self) -> str:
+        """The prompt's text, a jinja2 template."""
+        place = files(self._package).joinpath("skills", "leaf-llm-instruction.md")
+        return place.read_text(encoding="utf-8")
