@@ -60,9 +60,10 @@ def together(campaign: Campaign, asks: Sequence[Ask], environment: dict[str, str
 def _started(campaign: Campaign, ask: Ask, more: dict[str, str]) -> "subprocess.Popen[bytes]":
     given = {key: value for key, value in asdict(replace(ask, told=print)).items() if key != "told"}
     given["place"], given["until"] = str(ask.place), min(ask.until, _NEVER)
-    named = campaign.__module__, campaign.__name__
+    spec = sys.modules[campaign.__module__].__spec__  # its own name, where it is run as __main__
+    module = spec.name if spec else campaign.__module__
     return subprocess.Popen(
-        [sys.executable, "-m", __name__, *named, json.dumps(given)],
+        [sys.executable, "-m", __name__, module, campaign.__name__, json.dumps(given)],
         stdout=subprocess.PIPE,
         cwd=ROOT,
         env={**os.environ, **more},
