@@ -13,7 +13,7 @@ help:
 	@echo "make test-all   the same, with every one of many alike"
 	@echo "make lint   format, lint, types, layers"
 	@echo "make bench  measure against peers in the same run"
-	@echo "make hostile   the slow campaigns: hostile answers, patches, code (hours)"
+	@echo "make hostile   the slow campaigns: hostile answers, patches, texts, code (an hour)"
 	@echo "make hostile-audit   kill -9, failing disks, lost power, tampering against the audit trail (an hour)"
 	@echo "make bench-recipes DATA=../shared/data   run the recipe cases with the real clients"
 	@echo "make eval-retrieval DATA=../shared/data  measure the solved-example memory"
@@ -70,6 +70,7 @@ lint: setup
 hostile: setup
 	$(BIN)/python -m tests.hostile.test_answers
 	$(BIN)/python -m tests.hostile.test_patches
+	$(BIN)/python -m tests.hostile.test_fence_inputs
 	$(BIN)/python -m tests.hostile.resume
 	$(BIN)/python -m tests.hostile.test_sandbox_starts $(STARTS)
 	$(BIN)/python -m tests.hostile.payloads

@@ -1,17 +1,23 @@
 """``make hostile-audit``: the slow campaigns against the audit trail.
 
     python -m tests.hostile.audit [--only NAME] [--count N] [--seed N] [--first N]
-                                  [--minutes N]
+                                  [--minutes N] [--jobs N]
                                   [--backend sqlite|postgres] [--json FILE] [--report]
 
-Each has a smaller version among the tests. Without ``--seed`` a fresh one is drawn; it is printed before
-anything runs. A failure names its seed and its case: ``--seed S --first C --count 1`` repeats it (what
-depends on the moment of a kill, as nearly as a machine can). ``--report`` without ``--only`` or
-``--backend`` makes docs/evaluation/audit anew, from this run alone.
+Each has a smaller version among the tests. The cases of one are shared among as many processes as there
+are cores, and each campaign has its share of an hour (``catalogue``): one that its share ends says how far
+it came. Where no case depends on what a disk does at last, files are in memory (``/dev/shm``).
+
+Without ``--seed`` a fresh one is drawn; it is printed before anything runs. A failure names its seed and
+its case: ``--seed S --first C --count 1`` repeats it (what depends on the moment of a kill, as nearly as a
+machine can). ``--report`` without ``--only`` or ``--backend`` makes docs/evaluation/audit anew, from this
+run alone.
 """
 
 import argparse
 import io
+import os
+import resource
 import sys
 import tempfile
 import time
@@ -23,9 +29,11 @@ from random import SystemRandom
 from rich.console import Console
 from rich.progress import Progress
 
+from tests.hostile.audit.apart import shared
 from tests.hostile.audit.campaign import Ask, Skipped, Tally
 from tests.hostile.audit.catalogue import CATALOGUE, Entry
 from tests.hostile.audit.report import Run, show, write_json, write_report
+from tests.integration.contract_sequences import fast_place
 
 console = Console()
 
@@ -36,23 +44,24 @@ SEEDS = 1_000_000
 def run(entry: Entry, given: argparse.Namespace) -> Run:
     """One campaign, with a bar."""
     count = given.count or entry.cases
-    began = time.monotonic()
+    began, spent = time.monotonic(), _cpu_seconds()
     skipped, tally = None, Tally()
+    folder = given.dir or (fast_place() if entry.in_memory else None)
     # No thread for the bar: campaigns fork.
     with (
         Progress(console=console, auto_refresh=False, transient=True) as progress,
-        tempfile.TemporaryDirectory(prefix="hostile-audit-", dir=given.dir) as place,
+        tempfile.TemporaryDirectory(prefix="hostile-audit-", dir=folder) as place,
     ):
         task = progress.add_task(f"{entry.name} ({entry.backend})", total=count)
 
         def told(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total, refresh=True)
 
-        until = began + given.minutes * 60
+        until = began + _minutes(entry, given) * 60
         ask = Ask(count, Path(place), given.seed, entry.backend, told, given.first, until)
         try:
             with redirect_stderr(io.StringIO()):  # "made a key", thousands of times
-                tally = entry.campaign(ask)
+                tally = shared(entry.campaign, ask, given.jobs)
         except Skipped as reason:
             skipped = str(reason)
     return Run(
@@ -66,8 +75,22 @@ def run(entry: Entry, given: argparse.Namespace) -> Run:
         counts=dict(tally.counts),
         notes=tally.notes,
         seconds=round(time.monotonic() - began, 1),
+        cpu_ms_a_case=round(1000 * (_cpu_seconds() - spent) / tally.cases) if tally.cases else 0,
         skipped=skipped,
     )
+
+
+def _minutes(entry: Entry, given: argparse.Namespace) -> float:
+    """Whoever says how many cases, or how long, is given them; else a campaign has its share."""
+    if given.minutes is not None:
+        return float(given.minutes)
+    return inf if given.count else entry.minutes
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of all that it waited for, and they for theirs."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
 
 
 def main() -> int:
@@ -79,11 +102,19 @@ def main() -> int:
     parser.add_argument("--backend", choices=["sqlite", "postgres"])
     parser.add_argument("--count", type=int, help="cases (default: each campaign's own)")
     parser.add_argument(
-        "--minutes", type=float, default=inf, help="begin no further case after so long"
+        "--minutes",
+        type=float,
+        help="begin no further case after so long (default: each campaign's own; with --count, none)",
+    )
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument(
+        "--jobs", type=int, default=cores, help="processes that share the cases (default: cores)"
     )
     parser.add_argument("--seed", type=int, help="default: a fresh one, printed")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
-    parser.add_argument("--dir", type=Path, help="where the stores are made (default: TMPDIR)")
+    parser.add_argument(
+        "--dir", type=Path, help="where the stores are made (default: memory, or TMPDIR)"
+    )
     parser.add_argument("--json", type=Path, help="write the figures there too")
     parser.add_argument(
         "--report", action="store_true", help="keep the figures in docs/evaluation/audit"

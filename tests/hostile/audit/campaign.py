@@ -32,16 +32,24 @@ class Ask:
     first: int = 0
     #: When to begin no further case (``time.monotonic``).
     until: float = inf
+    #: Which of how many processes this is, that share the cases.
+    worker: int = 0
+    workers: int = 1
 
-    def chance(self, case: int) -> random.Random:
+    def chance(self, case: int | str) -> random.Random:
         return random.Random(f"{self.seed}/{case}")
+
+    def mine(self, number: int) -> bool:
+        """Whether this process does what has that number; each number is one process's."""
+        return number % self.workers == self.worker
 
     @property
     def cases(self) -> Iterator[int]:
         for case in range(self.first, self.first + self.count):
             if time.monotonic() > self.until:
                 return
-            yield case
+            if self.mine(case):
+                yield case
 
     def broken(self, case: int, why: str) -> BrokenRecordError:
         return BrokenRecordError(f"case {case} of seed {self.seed} ({self.backend}): {why}")

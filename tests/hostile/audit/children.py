@@ -3,7 +3,6 @@
 import os
 import select
 import signal
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from tests.waiting import exit_code
 
 #: A child that says nothing for so long hangs.
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 #: What a child writes before the sentence of its failure.
 FAILED = "! "
@@ -33,24 +32,27 @@ class Child:
 
     def wait_for_a_line(self) -> bool:
         """False where it ended without one. Raises TimeoutError for a child that hangs."""
-        until = time.monotonic() + PATIENCE_S
         while b"\n" not in self._said:
-            if not select.select([self._read], [], [], max(0.0, until - time.monotonic()))[0]:
-                self.kill()
-                raise TimeoutError(f"process {self.pid} said nothing for {PATIENCE_S:.0f} s")
-            piece = os.read(self._read, 1 << 16)
-            if not piece:
+            if not self._more():
                 return False
-            self._said += piece
         return True
+
+    def _more(self) -> bool:
+        """What it says next is added; False at its end. Raises TimeoutError, and kills it."""
+        if not select.select([self._read], [], [], PATIENCE_S)[0]:
+            self.kill()
+            raise TimeoutError(f"process {self.pid} said nothing for {PATIENCE_S:.0f} s")
+        piece = os.read(self._read, 1 << 16)
+        self._said += piece
+        return bool(piece)
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
 
     def lines(self) -> list[str]:
         """Every whole line, to its end; then the process is gone. What failed by itself raises."""
-        while piece := os.read(self._read, 1 << 16):
-            self._said += piece
+        while self._more():
+            pass
         os.close(self._read)
         exit_code(self.pid)
         whole = self._said.decode().split("\n")[:-1]

@@ -2,25 +2,18 @@
 
 import ctypes
 import errno
-import io
-import json
 import os
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
-from contextlib import redirect_stderr
-from dataclasses import asdict
 from functools import wraps
-from importlib import import_module
 from pathlib import Path
 
-from tests.hostile.audit.campaign import Ask, BrokenRecordError, Skipped, Tally
+from tests.hostile.audit.apart import together
+from tests.hostile.audit.campaign import Ask, Skipped, Tally
 
 SOURCE = Path(__file__).with_name("disk.c")
-ROOT = Path(__file__).parents[3]
-
 #: Where the loaded library is, for ctypes.
 VARIABLE = "HOSTILE_AUDIT_DISK"
 
@@ -68,61 +61,13 @@ def build(place: Path) -> Path:
 
 
 def on_that_disk(campaign: Callable[[Ask], Tally]) -> Callable[[Ask], Tally]:
-    """The campaign, in a process of its own that has the disk below it."""
+    """The campaign, in a process that has the disk below it: in another one where this has not."""
 
     @wraps(campaign)
     def run(ask: Ask) -> Tally:
-        library = build(ask.place)
-        given = {key: value for key, value in asdict(ask).items() if key != "told"}
-        given["place"], given["until"] = str(ask.place), min(ask.until, 1e12)
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                __name__,
-                campaign.__module__,
-                campaign.__name__,
-                json.dumps(given),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "LD_PRELOAD": str(library), VARIABLE: str(library)},
-        )
-        assert process.stdout is not None
-        with process:
-            for line in process.stdout:
-                said = json.loads(line)
-                if "done" in said:
-                    ask.told(said["done"], said["total"])
-                elif "broken" in said:
-                    raise BrokenRecordError(said["broken"])
-                else:
-                    return Tally(**{**said, "counts": Counter(said["counts"])})
-        raise BrokenRecordError(
-            f"{campaign.__module__} ended with {process.returncode} and said nothing"
-        )
+        if VARIABLE in os.environ:
+            return campaign(ask)
+        library = str(build(ask.place))
+        return together(campaign, [ask], {"LD_PRELOAD": library, VARIABLE: library})
 
     return run
-
-
-def _say(**said: object) -> None:
-    sys.stdout.write(json.dumps(said) + "\n")
-    sys.stdout.flush()
-
-
-def main(module: str, name: str, given: str) -> None:
-    """The other end of ``on_that_disk``."""
-    ask = Ask(**{**json.loads(given), "told": lambda done, total: _say(done=done, total=total)})
-    ask.place = Path(ask.place)
-    try:
-        with redirect_stderr(io.StringIO()):  # "made a key", thousands of times
-            tally = getattr(import_module(module), name).__wrapped__(ask)
-    except BrokenRecordError as broken:
-        _say(broken=str(broken))
-    else:
-        _say(**vars(tally))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -13,7 +13,7 @@ from fallback_audit.events import event_adapter
 from fallback_audit.evidence.kept import kept_digests
 from tests.hostile.audit.house import House
 from tests.hostile.audit.mutations_rows import Mutation
-from tests.hostile.audit.promises import tree_hash
+from tests.hostile.audit.promises import roots
 from tests.hostile.audit.rows import flipped, put_rows, read_rows, rechained
 
 
@@ -199,7 +199,7 @@ def _forged_history(house: House, chance: Random) -> str:
     previous = None
     for path in _checkpoints(house):
         size = int(path.stem)
-        root = tree_hash([row.header for row in forged[:size]])
+        root = roots([row.header for row in forged])(size)
         made = Checkpoint(mine.origin, size, root, forged[size - 1].leaf, previous)
         signed = sign_checkpoint(made, mine.signers())
         previous = signed.named

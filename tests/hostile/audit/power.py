@@ -70,7 +70,7 @@ class State(NamedTuple):
     kind: str
 
 
-def states(ask: Ask, tapes: list[Tape], cases: range) -> list[tuple[Tape, list[State]]]:
+def states(ask: Ask, tapes: list[Tape], cases: Sequence[int]) -> list[tuple[Tape, list[State]]]:
     """Case n is of tape n modulo their number; its point is one of all in an order that leaves no part
     of the tape for later, and each is met with each kind as the cases go on."""
     found: list[tuple[Tape, list[State]]] = [(tape, []) for tape in tapes]
@@ -91,7 +91,8 @@ Judge = Callable[[State, str, Promises, House], None]
 def losses(ask: Ask, workloads: Sequence[Workload], judged: Judge) -> None:
     """The states of ``ask``, round by round, each as a House."""
     tapes = [record(workload, ask.place) for workload in workloads]
-    cases = range(ask.first, ask.first + ask.count)
+    every = range(ask.first, ask.first + ask.count)
+    cases = [case for case in every if ask.mine(case // len(tapes))]  # each has all tapes
     for at in range(0, len(cases), ROUND * len(tapes)):
         for tape, mine in states(ask, tapes, cases[at : at + ROUND * len(tapes)]):
             _replayed(ask, tape, mine, judged)

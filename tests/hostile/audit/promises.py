@@ -1,7 +1,9 @@
 """What was acknowledged, and whether a record still holds all of it."""
 
 import hashlib
+from collections.abc import Callable
 from contextlib import closing
+from functools import cache, partial
 
 from fallback_audit.canonical import GENESIS, leaf_digest
 from fallback_audit.checkpoints.keyring import Keyring
@@ -91,22 +93,27 @@ def chain_problem(rows: list[HeaderRow]) -> str | None:
 
 def checkpoint_problem(house: House, rows: list[HeaderRow]) -> str | None:
     """Every checkpoint is signed, of events that are there, and has the root that RFC 6962 says."""
-    keyring = Keyring.load(house.keys)
+    keyring, root_of = Keyring.load(house.keys), roots([row.header for row in rows])
     for found in house.log.checked(keyring):
         if found.signed is None or found.problem:
             return f"checkpoint {found.path}: {found.problem}"
         size, root = found.size, found.signed.checkpoint.root
         if size > len(rows):
             return f"a checkpoint of {size} events, of which {len(rows)} are there"
-        if root != tree_hash([row.header for row in rows[:size]]):
+        if root != root_of(size):
             return f"the checkpoint of {size} events has another root"
     return None
 
 
-def tree_hash(entries: list[bytes]) -> bytes:
-    """RFC 6962 §2.1, as it is written there."""
-    if len(entries) == 1:
-        return hashlib.sha256(b"\0" + entries[0]).digest()
-    split = 1 << (len(entries) - 1).bit_length() - 1
-    halves = tree_hash(entries[:split]), tree_hash(entries[split:])
-    return hashlib.sha256(b"\1" + halves[0] + halves[1]).digest()
+def roots(entries: list[bytes]) -> Callable[[int], bytes]:
+    """The root over the first so many of them: RFC 6962 §2.1, as it is written there, each subtree once."""
+
+    @cache
+    def tree_hash(start: int, end: int) -> bytes:
+        if end - start == 1:
+            return hashlib.sha256(b"\0" + entries[start]).digest()
+        split = start + (1 << (end - start - 1).bit_length() - 1)
+        halves = tree_hash(start, split), tree_hash(split, end)
+        return hashlib.sha256(b"\1" + halves[0] + halves[1]).digest()
+
+    return partial(tree_hash, 0)

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -11,6 +12,8 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from tests.hostile.audit.catalogue import CATALOGUE
 
 FOLDER = Path(__file__).parents[3] / "docs" / "evaluation" / "audit"
 
@@ -29,23 +32,28 @@ class Run(BaseModel):
     counts: dict[str, int]
     notes: list[str]
     seconds: float
+    #: CPU time, the system's too, of everything: one-off costs of a run are in it, spread over its cases.
+    cpu_ms_a_case: int = 0
     skipped: str | None = None
     date: str = ""
     versions: str = ""
+    #: Of the code that did it; "-dirty" with changes on top.
+    commit: str = ""
 
 
 def show(console: Console, runs: Sequence[Run]) -> None:
     """A table, a line a count."""
-    table = Table("campaign", "cases", "s", "what", "count", box=None)
+    table = Table("campaign", "cases", "s", "CPU ms a case", "what", "count", box=None)
     for run in runs:
-        head = (f"{run.name} ({run.backend}), seed {run.seed}", f"{run.cases:,}", f"{run.seconds}")
+        named = f"{run.name} ({run.backend}), seed {run.seed}"
+        head = (named, f"{run.cases:,}", f"{run.seconds}", f"{run.cpu_ms_a_case}")
         if run.skipped:
-            table.add_row(head[0], "skipped", "", escape(run.skipped), "")
+            table.add_row(named, "skipped", "", "", escape(run.skipped), "")
         for what, count in sorted(run.counts.items()) or [("", 0)]:
             table.add_row(*head, escape(what), f"{count:,}")
-            head = ("", "", "")
+            head = ("", "", "", "")
         for note in run.notes:
-            table.add_row("", "", "", escape(note), "")
+            table.add_row("", "", "", "", escape(note), "")
     console.print(table)
 
 
@@ -59,6 +67,17 @@ def versions() -> str:
     return f"Python {python}, SQLite {sqlite3.sqlite_version}, fallback-tier {version('fallback-tier')}"
 
 
+def commit() -> str:
+    """Of the checkout that this is; empty without git."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--exclude=*"],
+        cwd=FOLDER.parents[2],
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
 def write_report(runs: Sequence[Run], *, whole: bool) -> None:
     """Keep each run in place of the one before it; make the page again from all that are kept.
     ``whole``: these are all campaigns, so nothing of an earlier run stays."""
@@ -68,7 +87,11 @@ def write_report(runs: Sequence[Run], *, whole: bool) -> None:
             old.unlink()
     for run in runs:
         run = run.model_copy(
-            update={"date": datetime.now(UTC).date().isoformat(), "versions": versions()}
+            update={
+                "date": datetime.now(UTC).date().isoformat(),
+                "versions": versions(),
+                "commit": commit(),
+            }
         )
         kept = FOLDER / f"{run.name}-{run.backend}.json"
         kept.write_text(json.dumps(run.model_dump(exclude={"seconds"}), indent=1) + "\n")
@@ -80,11 +103,20 @@ _HEAD = """# What the audit trail was put through
 Written by `make hostile-audit ARGS=--report` (or `python -m tests.hostile.audit --only NAME --report` for
 one campaign), from the JSON files beside it, and by nobody's hand: every figure is counted by the run
 whose seed and date stand in its row. A campaign that finds anything stops with its seed and case, and
-writes nothing here. "2,000 of 10,000" is a run that its time limit ended. No figure depends on the
-machine's speed; how many cycles a kill hits at which moment does.
+writes nothing here. "2,000 of 10,000" is a run that its time limit ended. How many cycles a kill hits at
+which moment depends on the machine's speed, and so does CPU time; no other figure does.
 
-| campaign | store | cases | seed | date | what held |
-|---|---|---|---|---|---|
+| campaign | store | cases | seed | date | commit | what held |
+|---|---|---|---|---|---|---|
+"""
+
+
+_CASES = """
+CPU time, the system's too, is that of a run divided by its cases: one-off costs are in it. What was done
+to lower it: [ADR-0075](../../adr/0075-campaigns-within-an-hour.md).
+
+| campaign | store | CPU ms a case | what every case is |
+|---|---|---|---|
 """
 
 
@@ -95,6 +127,7 @@ def page(folder: Path) -> str:
         key=lambda run: (run.name, run.backend),
     )
     text = _HEAD + "".join(_row(run) for run in kept)
+    text += _CASES + "".join(_case(run) for run in kept)
     for run in kept:
         if run.skipped:
             continue
@@ -106,9 +139,15 @@ def page(folder: Path) -> str:
     return text
 
 
+def _case(run: Run) -> str:
+    entry = next(one for one in CATALOGUE if (one.name, one.backend) == (run.name, run.backend))
+    cost = f"{run.cpu_ms_a_case}" if run.cpu_ms_a_case else "not measured"
+    return f"| {run.name} | {run.backend} | {cost} | {entry.case} |\n"
+
+
 def _row(run: Run) -> str:
     cases = f"{run.cases:,}" if run.cases >= run.asked else f"{run.cases:,} of {run.asked:,}"
     held = run.promise
     if run.skipped:
         cases, held = "not run", f"nothing: {run.skipped}"
-    return f"| {run.name} | {run.backend} | {cases} | {run.seed} | {run.date} | {held} |\n"
+    return f"| {run.name} | {run.backend} | {cases} | {run.seed} | {run.date} | {run.commit} | {held} |\n"

@@ -10,6 +10,7 @@ import json
 import shutil
 import string
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -21,6 +22,8 @@ from tests.hostile.audit.house import House
 from tests.unit.prompt.test_redact import IN_CONTEXT, TOKENS
 
 PLANTED = 20
+
+FIXED = "fixes with a retry, verified"
 
 #: Around a value, and the value: as in the tests of redaction.
 KINDS = (*(("{}", token) for token in TOKENS), *IN_CONTEXT)
@@ -149,17 +152,13 @@ def leaks(secrets: list[Secret], found: dict[str, bytes]) -> list[str]:
 
 def secrets(ask: Ask) -> Tally:
     """Each case is one secret; PLANTED of them share a fix."""
-    tally, batch = Tally(), list[int]()
-    last = ask.first + ask.count - 1
-    for case in ask.cases:
-        batch.append(case)
-        if len(batch) < PLANTED and case != last:
-            continue
+    tally, cases = Tally(), ask.cases
+    while batch := list(islice(cases, PLANTED)):
         planted = [drawn(number, ask.chance(number)) for number in batch]
         place = ask.place / "fix"
         place.mkdir()
         try:
-            found = one_fix(place, planted, keep_prompts=case // PLANTED % 2 == 0)
+            found = one_fix(place, planted, keep_prompts=tally.counts[FIXED] % 2 == 0)
             assert any(MARKER.encode() in content for content in found.values()), "no log is kept"
             leaked = leaks(planted, found)
         except Exception as error:
@@ -168,9 +167,8 @@ def secrets(ask: Ask) -> Tally:
             raise ask.broken(batch[0], f"one of {len(batch)}: {'; '.join(leaked[:9])}")
         tally.counts.update(f"secrets in {one.place}, none on record" for one in planted)
         tally.counts["files and outputs searched"] += len(found)
-        tally.counts["fixes with a retry, verified"] += 1
+        tally.counts[FIXED] += 1
         tally.cases += len(batch)
         shutil.rmtree(place)
-        batch = []
         ask.told(tally.cases, ask.count)
     return tally

@@ -28,6 +28,9 @@ def sequences(ask: Ask) -> Tally:
     while case < end and time.monotonic() < ask.until:
         store = case // A_STORE
         count = min(end, (store + 1) * A_STORE) - case
+        if not ask.mine(store // len(TELLERS)):  # each process tells both sorts
+            case += count
+            continue
         sort, tell = TELLERS[store % len(TELLERS)]
         try:
             told = tell(count, ask.seed * APART + case)

@@ -31,6 +31,9 @@ RECORDS = 24
 #: So many events may follow the last checkpoint, and one less.
 UNCOVERED = 8
 
+#: Before an outcome: of every kind of change together.
+IN_ALL = "of all, "
+
 CAUGHT, VOID, TAIL = "caught", "void: nothing of the record is different", "in the uncovered tail"
 
 
@@ -206,5 +209,5 @@ def tamper(ask: Ask) -> Tally:
     tally.counts["controls, all verify"] = len(originals)
     for outcome in (CAUGHT, VOID, TAIL):
         total = sum(n for (_, found), n in outcomes.items() if found == outcome)
-        tally.notes.append(f"{outcome}: {total:,} of {tally.cases:,}")
+        tally.counts[f"{IN_ALL}{outcome}"] = total
     return tally
