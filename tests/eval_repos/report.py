@@ -12,6 +12,9 @@ from tests.measuring.rows import ROOT, in_label_order, made_of, read_rows, table
 #: Where results and report lie.
 FOLDER = ROOT / "docs" / "evaluation" / "repos"
 
+#: The label of what the only look at the half set aside gave: later runs of it are no surprise any more.
+FIRST_LOOK = "first look"
+
 _HEAD = """# Whole repositories, from advisory to proved patch
 
 A case is a repository of a stated kind: a few texts of ours whose lock a real client of a stated version \
@@ -178,11 +181,25 @@ def _peers(rows: Sequence[Result]) -> str:
 def _made(rows: Sequence[Result]) -> str:
     changed = {row.name: row.changes for row in rows if row.changes}
     told = ", ".join(f"{name} ({count} times)" for name, count in sorted(changed.items())) or "none"
-    return made_of(rows) + (
-        "\n\nThe expected ends of every case were committed before its first run; "
+    return f"{made_of(rows)}\n{_again(rows)}" + (
+        "\nThe expected ends of every case were committed before its first run; "
         "`tests/eval_repos/expected.jsonl` has the digest of\nevery form that they had. Changed "
         f"after a run, each time with a reason: {told}.\n`results.jsonl` has a row a case and label; "
         "`python -m tests.eval_repos --check` says whether page, rows and cases still fit.\n"
+    )
+
+
+def _again(rows: Sequence[Result]) -> str:
+    """Which rows of now are newer than the first look at the half set aside; the others are its copies."""
+    first = {row.name: row for row in rows if row.label == FIRST_LOOK}
+    if not first:
+        return ""
+    now = [row for row in rows if row.label == "now" and row.name in first]
+    newer = [row.name for row in now if row != first[row.name].model_copy(update={"label": "now"})]
+    return (
+        f"- The half set aside was looked at once, which is *{FIRST_LOOK}*. Of its {len(now)} rows of "
+        f"*now*, {len(newer)} were measured again since its misses were mended: "
+        f"{', '.join(newer) or 'none'}. The others are the first look's own.\n"
     )
 
 
