@@ -181,7 +181,8 @@ def _peers(rows: Sequence[Result]) -> str:
 def _made(rows: Sequence[Result]) -> str:
     changed = {row.name: row.changes for row in rows if row.changes}
     told = ", ".join(f"{name} ({count} times)" for name, count in sorted(changed.items())) or "none"
-    return f"{made_of(rows)}\n{_again(rows)}" + (
+    return (
+        f"{made_of(rows)}\n{_again(rows)}"
         "\nThe expected ends of every case were committed before its first run; "
         "`tests/eval_repos/expected.jsonl` has the digest of\nevery form that they had. Changed "
         f"after a run, each time with a reason: {told}.\n`results.jsonl` has a row a case and label; "

@@ -106,7 +106,11 @@ def test_labels_stand_side_by_side_and_halves_apart(tmp_path: Path) -> None:
 def test_the_first_look_stays_and_what_was_measured_again_is_named() -> None:
     aside = {"half": Half.SET_ASIDE}
     missed = row("a", report.FIRST_LOOK, verdict=BROKE, **aside)
-    rows = [missed, row("a", **aside), *(row("b", it, **aside) for it in (report.FIRST_LOOK, "now"))]
+    rows = [
+        missed,
+        row("a", **aside),
+        *(row("b", it, **aside) for it in (report.FIRST_LOOK, "now")),
+    ]
     page = report.render(rows)
     assert "| figure | goal | first look | now |" in page
     assert "| 1 of 2 (50 %) | 2 of 2 (100 %) |" in page
