@@ -16,7 +16,8 @@ from fallback_tier.errors import AttemptHistoryError, ConfigurationError, first_
 from fallback_tier.outcome import AttemptSummary, RecipeApplication, RecipeSelection
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
-from fallback_tier.wiring import Configuration, Inputs, Services, wire
+from fallback_tier.wiring import Configuration, Services, wire
+from fallback_tier.wiring.inputs import Inputs
 
 #: A prior attempt as a host has it: our class, or its fields as plain data.
 PriorAttempt = AttemptSummary | Mapping[str, Any]

@@ -8,7 +8,8 @@ from fallback_tier.advisory.bundles import (
     one_per_flaw,
 )
 from fallback_tier.advisory.found import CodeFinding, Skipped
-from fallback_tier.advisory.osv import Advisory, Affected, load_advisory, parse_advisory
+from fallback_tier.advisory.osv import Advisory, load_advisory, parse_advisory
+from fallback_tier.advisory.osv_affected import Affected
 from fallback_tier.advisory.ranges import (
     fixed_versions,
     is_affected,

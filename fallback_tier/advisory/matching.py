@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fallback_tier.advisory.versions import SortKey, is_orderable, served, sort_key
 
 if TYPE_CHECKING:
-    from fallback_tier.advisory.osv import Affected, Event, Range
+    from fallback_tier.advisory.osv_affected import Affected, Event, Range
 
 #: OSV: "introduced": "0" is below every version, pre-releases of 0 included.
 _BEFORE_ALL: SortKey = (-1, "")

@@ -6,11 +6,12 @@ ours to refuse.
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from fallback_tier.advisory.matching import PackageMatcher
+from fallback_tier.advisory.osv_affected import Affected, OsvModel
 from fallback_tier.advisory.versions import base_ecosystem, canonical_name
 from fallback_tier.errors import AdvisoryError, WithdrawnError
 from fallback_tier.limits import MAX_ADVISORY_BYTES
@@ -21,62 +22,21 @@ _GET_OSV = "Give one OSV record (JSON, one object with `id` and `affected`)."
 _SHOWN_FAULTS = 3
 
 
-class _Osv(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
-
-class Event(_Osv):
-    """One bound of a range. OSV sets exactly one of these per event."""
-
-    introduced: str | None = None
-    fixed: str | None = None
-    last_affected: str | None = None
-    limit: str | None = None
-
-
-class Range(_Osv):
-    """A list of events. ``GIT`` ranges hold commits and say nothing about versions."""
-
-    type: Literal["SEMVER", "ECOSYSTEM", "GIT"]
-    events: tuple[Event, ...] = ()
-
-
-class Package(_Osv):
-    """The affected package, as the ecosystem's registry names it."""
-
-    name: str = Field(min_length=1)
-    ecosystem: str = Field(min_length=1)
-    purl: str | None = None
-
-
-class Affected(_Osv):
-    """What is affected: ranges and an explicit list; a version in either is."""
-
-    package: Package | None = None
-    ranges: tuple[Range, ...] = ()
-    versions: tuple[str, ...] = ()
-
-    @field_validator("ranges", "versions", mode="before")
-    @classmethod
-    def _null_is_empty(cls, value: Any) -> Any:
-        return () if value is None else value
-
-
-class Severity(_Osv):
+class Severity(OsvModel):
     """A score in the notation that ``type`` names (CVSS_V3, CVSS_V4 …)."""
 
     type: str
     score: str
 
 
-class Reference(_Osv):
+class Reference(OsvModel):
     """A link, and what it is (ADVISORY, FIX, WEB …)."""
 
     type: str
     url: str
 
 
-class DatabaseSpecific(_Osv):
+class DatabaseSpecific(OsvModel):
     """The one field of the databases' own that we use."""
 
     cwe_ids: tuple[str, ...] = ()
@@ -88,7 +48,7 @@ class DatabaseSpecific(_Osv):
         return tuple(item for item in strings if isinstance(item, str))
 
 
-class Advisory(_Osv):
+class Advisory(OsvModel):
     """One OSV record that names at least one package and is not withdrawn."""
 
     id: str = Field(min_length=1, max_length=200)

@@ -8,7 +8,13 @@ from fallback_tier.batch.outcome import AdvisoryEnd, Outcome, Why, failing_gates
 from fallback_tier.batch.part import Part, merged
 from fallback_tier.batch.running import BatchEnd
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fix import document, exit_code, report_end, report_patch, report_record
+from fallback_tier.cli.fix_report import (
+    document,
+    exit_code,
+    report_end,
+    report_patch,
+    report_record,
+)
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.plan import exit_code as plan_exit_code
 from fallback_tier.cli.plan import show_rest

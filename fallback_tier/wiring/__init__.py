@@ -20,7 +20,7 @@ from fallback_tier.entries import say_nothing
 from fallback_tier.errors import AdvisoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.installed import clients_and_plugins, look_at, new_id, tags_of
-from fallback_tier.outcome import NotApplicable, RecipeSelection
+from fallback_tier.outcome import NotApplicable
 from fallback_tier.planning import parts, selected, whose_code
 from fallback_tier.ports import EcosystemPlugin, LanguageModel, NonceSource
 from fallback_tier.repo import RepoContext
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fallback_tier.gates.journal.recording import Observer
     from fallback_tier.gates.runner import GateRunner
     from fallback_tier.gates.running.sandbox import BubblewrapSandbox, UnsandboxedRunner
+from fallback_tier.wiring.inputs import Inputs
 
 __all__ = [
     "Configuration",
@@ -67,15 +68,6 @@ _NO_RECIPE_ASKED = NotApplicable(
     reason=RefusalReason.RECIPE_UNSUPPORTED,
     sentence="No recipe is asked: a patch on record is judged again.",
 )
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """The arguments of ``FallbackTier.run``, made from an advisory and a repository."""
-
-    advisory: Advisory
-    repo_ctx: RepoContext
-    recipe_selection: RecipeSelection
 
 
 @dataclass(frozen=True)

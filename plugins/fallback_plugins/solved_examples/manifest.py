@@ -7,14 +7,12 @@ costs one look-up. ``drift.validate`` says whether it is still true.
 import hashlib
 import json
 import sqlite3
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
 from fallback_plugins.solved_examples.schema import FORMAT, Meta, get_meta, set_meta
-
-if TYPE_CHECKING:
-    from fallback_plugins.solved_examples.store import ExampleStore
 
 _LIVE_DIGESTS = "SELECT content_sha256 FROM examples WHERE state = 'live' ORDER BY content_sha256"
 
@@ -50,7 +48,14 @@ class Manifest(Frozen):
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def manifest(store: "ExampleStore") -> Manifest:
+class Readable(Protocol):
+    """A store, as far as its manifest is read."""
+
+    def reading(self, *, as_is: bool = False) -> AbstractContextManager[sqlite3.Connection]:
+        """A connection that can't write; ``as_is`` whatever chunker cut the records."""
+
+
+def manifest(store: Readable) -> Manifest:
     """The manifest as the last change left it. Raises ExampleStoreError."""
     with store.reading(as_is=True) as connection:
         return recorded(connection)

@@ -1,0 +1,142 @@
+"""How a fix ended, for a person and for machines."""
+
+from rich.console import Console
+
+from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.output import print_patch
+from fallback_tier.cli.remediation import line, safe, show_remediation
+from fallback_tier.cli.usage import report_usage, usage_document
+from fallback_tier.fix.delivery import Landed
+from fallback_tier.gates.judges.proof_given import PROOF
+from fallback_tier.gates.result import (
+    Escalated,
+    FixResult,
+    Patched,
+    RefusedFix,
+    Verified,
+    WithPatch,
+)
+from fallback_tier.handover.headline import headline
+from fallback_tier.outcome import Applied
+from fallback_tier.patch.diff import new_files
+
+
+def document(result: FixResult) -> dict[str, object]:
+    """For machines. Logs are evidence, found by digest; a result stays small."""
+    said = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
+    said |= {**usage_document(result), "proof": proof_status(result)}
+    if not isinstance(result, WithPatch):
+        return said
+    return {**said, "proof_level": result.proof_level, "headline": headline(result)}
+
+
+def proof_status(result: FixResult) -> GateStatus | None:
+    """How the proof that was given ended; None where there was none, or it was not run."""
+    found = (verdict.status for verdict in result.verdicts if verdict.gate == PROOF)
+    return next(found, None)
+
+
+def exit_code(result: FixResult) -> int:
+    """The documented exit code of a result."""
+    match result:
+        case Verified():
+            return exit_codes.OK
+        case Patched():
+            return exit_codes.PATCHED
+        case Escalated(reason=EscalationReason.GATE_INFRASTRUCTURE):
+            return exit_codes.ENVIRONMENT
+        case Escalated():
+            return exit_codes.ESCALATED
+        case RefusedFix(reason=reason):
+            return exit_codes.of_refusal(reason)
+
+
+def report(result: FixResult, console: Console, landed: Landed) -> None:
+    """The end of the story, for a person."""
+    report_end(result, console)
+    if isinstance(result, WithPatch):
+        report_patch(result.application, console, landed)
+    report_usage(result, console)
+    report_record(result, console)
+
+
+def report_end(result: FixResult, console: Console) -> None:
+    """How it ended, and what was done."""
+    head = safe(result.advisory_id)
+    match result:
+        case Verified() | Patched():
+            _report_patched(result, head, console)
+        case Escalated(reason=reason, question=question):
+            line(console, f"[bold yellow]escalated[/]  {head} ({reason})")
+            line(console, f"  {safe(question)}")
+        case RefusedFix(reason=reason, sentence=sentence):
+            what = "not affected" if reason is RefusalReason.NOT_AFFECTED else "no patch"
+            line(console, f"[bold]{what}[/]  {head} ({reason})")
+            line(console, f"  {safe(sentence)}")
+
+
+def _report_patched(result: WithPatch, head: str, console: Console) -> None:
+    application = result.application
+    colour = "green" if isinstance(result, Verified) else "yellow"
+    line(
+        console,
+        f"[bold {colour}]{headline(result)}[/]  {head} by the {application.tier} tier in "
+        f"{result.attempts} attempt(s)",
+    )
+    if application.remediation is not None:
+        show_remediation(console, application.remediation)
+    if proof_status(result) is GateStatus.PASSED:
+        line(console, "  the proof given fails at the base commit and passes with the patch")
+    if isinstance(result, Patched):
+        # A passing suite shows that nothing broke; only a test of the flaw shows it gone.
+        line(
+            console,
+            "  whether the flaw is gone is for a reviewer to say, or for a test of it: --proof CMD",
+        )
+    _report_grounding(application, console)
+    for verdict in result.verdicts:
+        if verdict.status is GateStatus.SKIPPED:
+            line(console, f"  could not be judged by {safe(verdict.gate)}: {safe(verdict.detail)}")
+
+
+def _report_grounding(application: Applied, console: Console) -> None:
+    """What a reviewer must look at twice; a grounding that nobody judged is no news."""
+    for edit in application.loose_edits:
+        line(console, f"  matched with other white space: {safe(edit)}")
+    for note in application.notes:
+        line(console, f"  {safe(note)}")
+    if application.plan is not None and application.plan.capabilities:
+        kinds = ", ".join(kind.value for kind in application.plan.capabilities)
+        why = safe(application.plan.rationale)
+        line(console, f"  [bold yellow]its plan declares[/]: {kinds}; {why}")
+    flag = application.low_confidence
+    if flag is None:
+        return
+    line(console, f"  [bold yellow]low confidence[/]: {safe(flag.reason)}; double-check:")
+    for claim in flag.double_check:
+        line(console, f"    - {safe(claim)}")
+
+
+def report_patch(application: Applied, console: Console, landed: Landed) -> None:
+    """Where the patch is now: on a branch, on the working tree, or printed."""
+    if landed.committed is not None:
+        where = landed.committed
+        said = "committed to branch"
+        if where.existed:
+            said = "no branch was made, this very patch is on the same base commit already: branch"
+        line(console, f"  {said} {safe(where.branch)}: {where.commit[:12]}")
+    elif landed.delivered:
+        made = new_files(application.diff)
+        told = (f"{path} (new)" if path in made else path for path in application.files)
+        files = safe(", ".join(told))
+        line(console, f"  on the working tree, not committed: {files}")
+    else:
+        print_patch(application.diff)
+    if landed.folder is not None:
+        line(console, f"  for its reviewer: {safe(landed.folder)}")
+
+
+def report_record(result: FixResult, console: Console) -> None:
+    """Where the record is."""
+    line(console, f"  [dim]record: fallback-tier audit show {safe(result.fix_id)}[/]")
