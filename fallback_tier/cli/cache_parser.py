@@ -1,7 +1,7 @@
 """The verbs of ``fallback-tier cache``."""
 
 from fallback_tier.cli.arguments import add_json, add_state
-from fallback_tier.cli.audit_parser_retention import number
+from fallback_tier.cli.audit.parser_retention import number
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:

@@ -82,13 +82,13 @@ def build_parser() -> argparse.ArgumentParser:
     _add_plan(commands)
     _add_attempt(commands)
     what = "read, verify and keep the audit trail"
-    commands.add_parser("audit", help=what, verbs=_later("audit_parser"))
+    commands.add_parser("audit", help=what, verbs=_later("audit.parser"))
     what = "what fixes ask a person, and the answers"
-    commands.add_parser("review", help=what, verbs=_later("review_parser"))
+    commands.add_parser("review", help=what, verbs=_later("review.parser"))
     what = "what the state folder keeps so that the next fix is quicker"
     commands.add_parser("cache", help=what, verbs=_later("cache_parser"))
     what = "the solved-example memory"
-    commands.add_parser("examples", help=what, verbs=_later("examples_parser"))
+    commands.add_parser("examples", help=what, verbs=_later("examples.parser"))
     what = "measure what the tier is made of"
     commands.add_parser("eval", help=what, verbs=_evaluations)
     _add_local_model(commands)
@@ -134,12 +134,12 @@ def _add_fix(commands: "Commands") -> None:
     add_record(fix)
     add_on_violation(fix)
     add_json(fix)
-    fix.set_defaults(handler="fallback_tier.cli.fix:run")
+    fix.set_defaults(handler="fallback_tier.cli.fix.command:run")
 
 
 def _add_resume(commands: "Commands") -> None:
     what = "go on with a fix that was interrupted, or that a person let go on"
-    commands.add_parser("resume", help=what, verbs=_later("resume_parser"))
+    commands.add_parser("resume", help=what, verbs=_later("fix.resume_parser"))
 
 
 def _add_plan(commands: "Commands") -> None:
@@ -162,7 +162,7 @@ def _add_plan(commands: "Commands") -> None:
     _add_offline(plan)
     plan.add_argument("--state-dir", metavar="DIR", help="as for fix; a plan keeps nothing there")
     add_json(plan)
-    plan.set_defaults(handler="fallback_tier.cli.plan:run")
+    plan.set_defaults(handler="fallback_tier.cli.fix.plan:run")
 
 
 def _add_attempt(commands: "Commands") -> None:

@@ -18,7 +18,7 @@ from fallback_audit.verifying.verify import verify
 from fallback_plugins.solved_examples import ExampleStore, load_jsonl
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fix_report import report
+from fallback_tier.cli.fix.report import report
 from fallback_tier.cli.progress import FixProgress
 from fallback_tier.demo.cassette import recorded_nonces, replayed_author
 from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, shipped

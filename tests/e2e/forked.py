@@ -30,10 +30,10 @@ _STARTING_S = 60.0
 #: What nearly every command imports, sooner or later: half of a ``fix`` in the fork was importing.
 _PRELOADED = (
     "fallback_tier.cli.main",
-    "fallback_tier.cli.fix",
-    "fallback_tier.cli.audit",
-    "fallback_tier.cli.resume",
-    "fallback_tier.cli.review",
+    "fallback_tier.cli.fix.command",
+    "fallback_tier.cli.audit.trails",
+    "fallback_tier.cli.fix.resume",
+    "fallback_tier.cli.review.command",
     "fallback_tier.advisory.npm_ranges",
     "fallback_tier.advisory.reports",
     "fallback_tier.gates.runner",

@@ -25,7 +25,7 @@ from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices, read_price
-from fallback_tier.cli.fix import finish, run_with
+from fallback_tier.cli.fix.command import finish, run_with
 from fallback_tier.errors import RecipeError
 from fallback_tier.fix import Fixer
 from fallback_tier.fix.resuming import resume_one

@@ -24,7 +24,7 @@ from fallback_audit.verifying.verify import verify
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.batch.record import BatchRecord
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fix import finish, run_with
+from fallback_tier.cli.fix.command import finish, run_with
 from fallback_tier.fix import Fixer
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.gates.journal.holding import holding

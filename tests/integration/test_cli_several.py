@@ -18,7 +18,7 @@ from fallback_audit.verifying.verify import verify
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisorySet, Staying, bundle
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fix import run_with
+from fallback_tier.cli.fix.command import run_with
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.fix import Fixer
 from fallback_tier.gate_ports import GateContext, GateVerdict

@@ -14,7 +14,7 @@ from fallback_audit.vocabulary import GateStatus, RefusalReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.batch.part import Part
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.batch_report import combined_exit_code
+from fallback_tier.cli.fix.batch_report import combined_exit_code
 from fallback_tier.cli.output import print_error, print_json
 from fallback_tier.cli.progress import FixProgress, PlanProgress
 from fallback_tier.errors import AdvisoryError, RecipeError

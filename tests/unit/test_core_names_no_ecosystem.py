@@ -28,7 +28,7 @@ KNOWN = {
     "fallback_tier/advisory/npm_ranges.py": _REPORT,
     "fallback_tier/advisory/reports.py": _REPORT,
     "fallback_tier/advisory/sources.py": _HELP,
-    "fallback_tier/cli/examples_sources.py": "solved examples are of these two ecosystems",
+    "fallback_tier/cli/examples/sources.py": "solved examples are of these two ecosystems",
     "fallback_tier/cli/main.py": _HELP,
     "fallback_tier/gates/distilling/diagnosis.py": _LOG,
     "fallback_tier/gates/distilling/distill.py": "a generated file, by its name",

@@ -17,7 +17,7 @@ from fallback_audit.retention.redact import Redactor
 from fallback_audit.retention.seal import SealableStore, Sealer
 from fallback_audit.verifying.sources import GivenCheckpoints, LogCheckpoints
 from fallback_audit.verifying.verify import VerificationReport, verify
-from fallback_tier.cli.audit_export import _output
+from fallback_tier.cli.audit.export import _output
 from tests.hostile.audit.house import House
 from tests.unit.audit.trails import recipe_verified
 

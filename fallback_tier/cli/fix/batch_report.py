@@ -8,7 +8,9 @@ from fallback_tier.batch.outcome import AdvisoryEnd, Outcome, Why, failing_gates
 from fallback_tier.batch.part import Part, merged
 from fallback_tier.batch.running import BatchEnd
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fix_report import (
+from fallback_tier.cli.fix.plan import exit_code as plan_exit_code
+from fallback_tier.cli.fix.plan import show_rest
+from fallback_tier.cli.fix.report import (
     document,
     exit_code,
     report_end,
@@ -16,8 +18,6 @@ from fallback_tier.cli.fix_report import (
     report_record,
 )
 from fallback_tier.cli.output import print_json
-from fallback_tier.cli.plan import exit_code as plan_exit_code
-from fallback_tier.cli.plan import show_rest
 from fallback_tier.cli.remediation import line, safe, show_left
 from fallback_tier.fix.delivery import Landed
 from fallback_tier.fix.ends import SeveralFixes

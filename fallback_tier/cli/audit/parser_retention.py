@@ -32,7 +32,7 @@ def add_redact(verbs: "Verbs") -> None:
     redact.add_argument(
         "--with-evidence", action="store_true", help="delete the evidence that it names, too"
     )
-    finish(redact, "audit_retention:redact", signed=True)
+    finish(redact, "audit.retention:redact", signed=True)
 
 
 def add_seal(verbs: "Verbs") -> None:
@@ -52,7 +52,7 @@ def add_seal(verbs: "Verbs") -> None:
         help="e.g. 2026-01-31 (UTC); today at the latest",
     )
     seal.add_argument("--dry-run", action="store_true", help="say what would be sealed")
-    finish(seal, "audit_retention:seal", signed=True)
+    finish(seal, "audit.retention:seal", signed=True)
 
 
 def add_retire(verbs: "Verbs") -> None:
@@ -66,7 +66,7 @@ def add_retire(verbs: "Verbs") -> None:
     retire.add_argument(
         "segment", metavar="SEGMENT", type=number, help="its number: the first of its file's name"
     )
-    finish(retire, "audit_retention:retire", signed=True)
+    finish(retire, "audit.retention:retire", signed=True)
 
 
 def add_evidence(verbs: "Verbs") -> None:
@@ -74,7 +74,7 @@ def add_evidence(verbs: "Verbs") -> None:
     evidence = verbs.add_parser("evidence", help="check the evidence store, or clear it out")
     actions = evidence.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser("check", help="is all that events name there, and unaltered?")
-    finish(check, "audit_evidence:check")
+    finish(check, "audit.evidence:check")
     gc = actions.add_parser(
         "gc",
         help="delete evidence whose retention is over",
@@ -94,7 +94,7 @@ def add_evidence(verbs: "Verbs") -> None:
         help="then of those that ended first, until no more than N bytes are left",
     )
     gc.add_argument("--dry-run", action="store_true", help="say what would go")
-    finish(gc, "audit_evidence:gc", signed=True)
+    finish(gc, "audit.evidence:gc", signed=True)
 
 
 def add_begin_again(verbs: "Verbs") -> None:
@@ -106,7 +106,7 @@ def add_begin_again(verbs: "Verbs") -> None:
         "have been a thief. Whoever removed the record on purpose says so here. The first\n"
         "event from then on tells who, why, and which checkpoint is gone.",
     )
-    finish(again, "audit_again:begin_again", signed=True)
+    finish(again, "audit.again:begin_again", signed=True)
 
 
 def number(text: str) -> int:

@@ -14,7 +14,7 @@ from fallback_plugins.solved_examples.selection import account, evidence, select
 from fallback_plugins.solved_examples.settings import RetrievalSettings
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.examples import open_store
+from fallback_tier.cli.examples.records import open_store
 from fallback_tier.cli.output import print_json
 from fallback_tier.retrieval import RetrievalAccount
 

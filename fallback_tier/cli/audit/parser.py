@@ -1,16 +1,16 @@
 """The verbs of ``fallback-tier audit``."""
 
 from fallback_tier.cli.arguments import add_fix_id, finish
-from fallback_tier.cli.audit_parser_keys import add_checkpoint, add_keygen, add_prove
-from fallback_tier.cli.audit_parser_postgres import add_init_postgres
-from fallback_tier.cli.audit_parser_retention import (
+from fallback_tier.cli.audit.parser_keys import add_checkpoint, add_keygen, add_prove
+from fallback_tier.cli.audit.parser_postgres import add_init_postgres
+from fallback_tier.cli.audit.parser_retention import (
     add_begin_again,
     add_evidence,
     add_redact,
     add_retire,
     add_seal,
 )
-from fallback_tier.cli.audit_parser_verify import add_export, add_import, add_verify
+from fallback_tier.cli.audit.parser_verify import add_export, add_import, add_verify
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ def add_verify(verbs: "Verbs") -> None:
         metavar="FILE",
         help="verify what is new since the run that wrote FILE, then write it anew (made if missing)",
     )
-    finish(verify, "audit_verify:verify")
+    finish(verify, "audit.verify:verify")
 
 
 def add_export(verbs: "Verbs") -> None:
@@ -61,7 +61,7 @@ def add_export(verbs: "Verbs") -> None:
         action="store_true",
         help="and the evidence that the events name, but for raw prompts and answers",
     )
-    finish(export, "audit_export:export_")
+    finish(export, "audit.export:export_")
 
 
 def add_import(verbs: "Verbs") -> None:
@@ -74,7 +74,7 @@ def add_import(verbs: "Verbs") -> None:
     )
     imported.add_argument("file", metavar="FILE", help="an export, or - for standard input")
     _add_trust(imported)
-    finish(imported, "audit_export:import_")
+    finish(imported, "audit.export:import_")
 
 
 def _add_trust(parser: "argparse.ArgumentParser") -> None:

@@ -25,7 +25,7 @@ from fallback_plugins.solved_examples.release_pair import choose_pair, example_f
 from fallback_plugins.solved_examples.store import StoredExample
 from fallback_tier.advisory import Advisory, load_advisory
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.examples import open_store, shows_secret
+from fallback_tier.cli.examples.records import open_store, shows_secret
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.errors import ConfigurationError, InputError

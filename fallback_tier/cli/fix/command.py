@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fallback_tier.advisory import AdvisorySet
-from fallback_tier.cli.fix_report import document, exit_code, report
+from fallback_tier.cli.fix.report import document, exit_code, report
 from fallback_tier.cli.options import configuration
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import OnTerminal
@@ -30,7 +30,7 @@ def run_with(given: AdvisorySet, fixer: Fixer, arguments: argparse.Namespace) ->
     as_json = arguments.json
     task = fixer.task(given, Path(arguments.repository))
     if task.one is not None and given.skipped and not as_json:
-        from fallback_tier.cli.plan import show_unused
+        from fallback_tier.cli.fix.plan import show_unused
 
         show_unused(Console(stderr=True), given)
     where = delivery_of(arguments)
@@ -54,7 +54,7 @@ def delivery_of(arguments: argparse.Namespace) -> Delivery:
 def finish(fixed: Fixed, services: Services, *, as_json: bool) -> int:
     """Report the end; returns the exit code."""
     if not isinstance(fixed, OneFix):
-        from fallback_tier.cli.batch_report import finish_several
+        from fallback_tier.cli.fix.batch_report import finish_several
 
         return finish_several(fixed, has_model=services.has_model, as_json=as_json)
     code = exit_code(fixed.result)

@@ -19,7 +19,7 @@ from fallback_plugins.solved_examples import manifest as manifests
 from fallback_plugins.solved_examples.drift import validate as find_drift
 from fallback_plugins.solved_examples.embedding import load_embedder, missing_packages
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.examples import open_store
+from fallback_tier.cli.examples.records import open_store
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import Shown
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from fallback_audit.errors import EvidenceError
-from fallback_tier.cli.fix import finish
+from fallback_tier.cli.fix.command import finish
 from fallback_tier.cli.options import check_files, keys, record, state_dir
 from fallback_tier.cli.progress import OnTerminal
 from fallback_tier.fix.delivery import Delivery

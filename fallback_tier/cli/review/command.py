@@ -14,7 +14,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json, print_patch
 from fallback_tier.cli.remediation import line, safe
-from fallback_tier.cli.review_report import report_questions, report_review
+from fallback_tier.cli.review.report import report_questions, report_review
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal import review
 from fallback_tier.gates.journal.budget_raise import raise_budget as record_raise

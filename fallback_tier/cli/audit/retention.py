@@ -9,7 +9,7 @@ from fallback_audit.retention.redact import Redactor
 from fallback_audit.retention.seal import Sealer
 from fallback_audit.stores.appending import utc_now
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.audit_keeping import Keeping, keeping
+from fallback_tier.cli.audit.keeping import Keeping, keeping
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import PlanProgress
 from fallback_tier.cli.remediation import line, safe

@@ -27,13 +27,13 @@ def add_keygen(verbs: "Verbs") -> None:
     )
     keygen.add_argument("--by", type=words, metavar="NAME", help="--rotate: who decides")
     keygen.add_argument("--because", type=words, metavar="TEXT", help="--rotate: why")
-    finish(keygen, "audit_keys:keygen")
+    finish(keygen, "audit.keys:keygen")
 
 
 def add_checkpoint(verbs: "Verbs") -> None:
     """``audit checkpoint``."""
     checkpoint = verbs.add_parser("checkpoint", help="sign what is on record, now")
-    finish(checkpoint, "audit_keys:checkpoint")
+    finish(checkpoint, "audit.keys:checkpoint")
 
 
 def add_prove(verbs: "Verbs") -> None:
@@ -56,4 +56,4 @@ def add_prove(verbs: "Verbs") -> None:
         "--keys); may be given again",
     )
     prove.add_argument("-o", "--output", metavar="FILE", help="write the proof to FILE")
-    finish(prove, "audit_prove:prove")
+    finish(prove, "audit.prove:prove")

@@ -11,7 +11,7 @@ from fallback_audit.evidence.checking import check_evidence
 from fallback_audit.retention.collect import Collector, Limits
 from fallback_audit.stores.appending import utc_now
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.audit_keeping import keeping
+from fallback_tier.cli.audit.keeping import keeping
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import PlanProgress

@@ -25,7 +25,7 @@ from fallback_audit.checkpoints.proofs import (
 from fallback_audit.checkpoints.writer import Base
 from fallback_audit.errors import AuditIntegrityError, CheckpointError
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.audit_verify import trusted
+from fallback_tier.cli.audit.verify import trusted
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.remediation import line, safe

@@ -48,4 +48,4 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     add_record(parser)
     add_on_violation(parser)
     add_json(parser)
-    parser.set_defaults(handler="fallback_tier.cli.resume:run")
+    parser.set_defaults(handler="fallback_tier.cli.fix.resume:run")

@@ -27,13 +27,13 @@ def add_verbs(examples: "Parser") -> None:
     influenced = _verb(verbs, "influenced", "fixes on record that an example had a part in")
     influenced.add_argument("example_id", metavar="ID", help="as `examples list` prints it")
     add_record(influenced)
-    influenced.set_defaults(handler="fallback_tier.cli.examples_sources:influenced")
+    influenced.set_defaults(handler="fallback_tier.cli.examples.sources:influenced")
     manifest = _verb(verbs, "manifest", "which corpus, chunker and model the store is made of")
-    manifest.set_defaults(handler="fallback_tier.cli.examples_index:manifest")
+    manifest.set_defaults(handler="fallback_tier.cli.examples.index:manifest")
     validate = _verb(
         verbs, "validate", "report every difference from the manifest; repairs nothing (drift: 6)"
     )
-    validate.set_defaults(handler="fallback_tier.cli.examples_index:validate")
+    validate.set_defaults(handler="fallback_tier.cli.examples.index:validate")
 
 
 def _verb(verbs: "Verbs", name: str, help: str, description: str = "") -> "Parser":  # noqa: A002
@@ -41,7 +41,7 @@ def _verb(verbs: "Verbs", name: str, help: str, description: str = "") -> "Parse
     verb = verbs.add_parser(name, help=help, description=description or None, epilog=epilog())
     verb.add_argument("--store", required=True, metavar="DB", help="the example store")
     add_json(verb)
-    verb.set_defaults(handler=f"fallback_tier.cli.examples:{name}")
+    verb.set_defaults(handler=f"fallback_tier.cli.examples.records:{name}")
     return verb
 
 
@@ -89,7 +89,7 @@ def _add_harvest(verbs: "Verbs") -> None:
         "--licence", metavar="NAME", help="of the code (default: as its manifest declares)"
     )
     add_record(harvest)
-    harvest.set_defaults(handler="fallback_tier.cli.examples_sources:harvest")
+    harvest.set_defaults(handler="fallback_tier.cli.examples.sources:harvest")
 
 
 def _add_releases(verbs: "Verbs") -> None:
@@ -109,7 +109,7 @@ def _add_releases(verbs: "Verbs") -> None:
     releases.add_argument(
         "--licence", metavar="NAME", help="of the code (default: as the releases declare)"
     )
-    releases.set_defaults(handler="fallback_tier.cli.examples_sources:releases")
+    releases.set_defaults(handler="fallback_tier.cli.examples.sources:releases")
 
 
 def _add_index(verbs: "Verbs") -> None:
@@ -121,7 +121,7 @@ def _add_index(verbs: "Verbs") -> None:
         "yet (extra `embeddings`; without it, words alone are searched).",
     )
     index.add_argument("--rebuild", action="store_true", help="embed everything again")
-    index.set_defaults(handler="fallback_tier.cli.examples_index:index")
+    index.set_defaults(handler="fallback_tier.cli.examples.index:index")
 
 
 def _add_search(verbs: "Verbs") -> None:
@@ -132,7 +132,7 @@ def _add_search(verbs: "Verbs") -> None:
     for name in ("ecosystem", "package", "cwe", "language"):
         search.add_argument(f"--{name}", metavar=name.upper(), help="of the question, beside TEXT")
     add_routing_floor(search)
-    search.set_defaults(handler="fallback_tier.cli.examples_search:search")
+    search.set_defaults(handler="fallback_tier.cli.examples.search:search")
 
 
 def _add_list(verbs: "Verbs") -> None:
@@ -145,7 +145,7 @@ def _add_list(verbs: "Verbs") -> None:
         default="live",
         help="default: live",
     )
-    listing.set_defaults(handler="fallback_tier.cli.examples:list_examples")
+    listing.set_defaults(handler="fallback_tier.cli.examples.records:list_examples")
 
 
 def _add_withdraw(verbs: "Verbs") -> None:

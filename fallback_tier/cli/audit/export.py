@@ -19,7 +19,7 @@ from fallback_audit.exporting.importing import Target, import_export
 from fallback_audit.exporting.writing import Written
 from fallback_audit.files import sync_directory
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.audit_verify import counting, trusted, unpacked
+from fallback_tier.cli.audit.verify import counting, trusted, unpacked
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.remediation import line, safe

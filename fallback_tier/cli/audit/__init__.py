@@ -1,0 +1,1 @@
+"""``fallback-tier audit``: read, verify, export and prune the record."""

@@ -1,0 +1,1 @@
+"""``fallback-tier examples``: the memory of solved examples."""

@@ -1,0 +1,1 @@
+"""``fallback-tier plan``, ``fix`` and ``resume``: a patch, proved."""

@@ -1,0 +1,1 @@
+"""``fallback-tier review``: questions to people, and their answers."""
