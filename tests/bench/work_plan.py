@@ -35,7 +35,7 @@ def _parse(lock: Path) -> Prepared:
 
 
 def _plan(lock: Path, ecosystem: str) -> Prepared:
-    from fallback_plugins.npm import specs
+    from fallback_plugins.npm.manifests import specs
     from fallback_tier.advisory import bundle, load_advisories, sort_key
     from fallback_tier.advisory.versions import is_prerelease
     from fallback_tier.repo import RepoContext

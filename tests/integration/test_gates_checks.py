@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.npm.gates import build_gates as npm_gates
+from fallback_plugins.npm.gates.all_gates import build_gates as npm_gates
 from fallback_plugins.pypi.gates import build_gates as pypi_gates
 from fallback_tier.gate_ports import Gate, GateVerdict
 from fallback_tier.gates.running.clients import SubprocessClients

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.npm import imports
-from fallback_plugins.npm.imports import ImportsGate
+from fallback_plugins.npm.gates import imports
+from fallback_plugins.npm.gates.imports import ImportsGate
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.running.clients import SubprocessClients
 from tests.choice import a_choice

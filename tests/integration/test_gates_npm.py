@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.npm.gates import NotVulnerableGate, build_gates
+from fallback_plugins.npm.gates.all_gates import NotVulnerableGate, build_gates
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.running.clients import SubprocessClients

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
-from fallback_plugins.npm.gates import NotVulnerableGate
+from fallback_plugins.npm.gates.all_gates import NotVulnerableGate
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 
 pytestmark = [pytest.mark.sandbox]

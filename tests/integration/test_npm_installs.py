@@ -10,13 +10,13 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.installed import Installed, Level
+from fallback_plugins.npm.clients.pnpm import PNPM
+from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.ecosystem import NpmEcosystem
-from fallback_plugins.npm.gates import ResolvesGate
-from fallback_plugins.npm.install_commands import BERRY, Commands
-from fallback_plugins.npm.installation import Installation
-from fallback_plugins.npm.pnpm import PNPM
-from fallback_plugins.npm.provision import ClientStore, PinnedClient
-from fallback_plugins.npm.yarn import YARN
+from fallback_plugins.npm.gates.all_gates import ResolvesGate
+from fallback_plugins.npm.installing.commands import BERRY, Commands
+from fallback_plugins.npm.installing.installation import Installation
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import TargetRun

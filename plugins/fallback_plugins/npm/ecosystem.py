@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm import usage
-from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST, is_manifest
-from fallback_plugins.npm.manifest import SECTIONS
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, is_manifest
+from fallback_plugins.npm.manifests.manifest import SECTIONS
 from fallback_plugins.recipe_ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
@@ -68,7 +68,7 @@ class NpmEcosystem(RecipeEcosystem):
 
     def gates(self) -> Sequence[Gate]:
         """npm's gates, cheapest first."""
-        from fallback_plugins.npm.gates import build_gates
+        from fallback_plugins.npm.gates.all_gates import build_gates
 
         return build_gates()
 
@@ -80,7 +80,7 @@ class NpmEcosystem(RecipeEcosystem):
         timeout_s: float | None = None,
     ) -> TargetRun:
         """Run a command in the root, with ``node_modules/.bin`` first on the path."""
-        from fallback_plugins.npm import running
+        from fallback_plugins.npm.installing import running
 
         return running.run(context, tree, argv, timeout_s)
 
@@ -91,7 +91,7 @@ class NpmEcosystem(RecipeEcosystem):
         argv: Sequence[str],  # noqa: ARG002 (nothing more is installed for a command)
     ) -> str:
         """What is installed, to the byte."""
-        from fallback_plugins.npm import running
+        from fallback_plugins.npm.installing import running
 
         return running.runs_on(context, tree)
 
@@ -100,7 +100,7 @@ class NpmEcosystem(RecipeEcosystem):
 
         Without files that node counts as a test: one that is ended before its first test counts as well.
         """
-        from fallback_plugins.npm.summaries import files_as_tests, summary
+        from fallback_plugins.npm.gates.summaries import files_as_tests, summary
 
         told = summary(output)
         return None if told is None else max(0, told.ran - files_as_tests(output))

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.ladder import Tried, blocked, left_behind
-from fallback_plugins.npm.bundles import bundled
-from fallback_plugins.npm.declaring import no_fix
-from fallback_plugins.npm.layout import ECOSYSTEM
-from fallback_plugins.npm.npm_client import NpmClient
-from fallback_plugins.npm.pins import raise_pins
+from fallback_plugins.npm.clients.npm_client import NpmClient
+from fallback_plugins.npm.manifests.declaring import no_fix
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.specs import admits, compatible
 from fallback_plugins.npm.project import NpmProject
-from fallback_plugins.npm.projects import discover
-from fallback_plugins.npm.reading import files_of, left_out
-from fallback_plugins.npm.specs import admits, compatible
-from fallback_plugins.npm.targets import Targets
+from fallback_plugins.npm.strategies.bundles import bundled
+from fallback_plugins.npm.strategies.pins import raise_pins
+from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.npm.surveying.projects import discover
+from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.tree import Ask, Node, Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError

@@ -10,23 +10,23 @@ from fallback_plugins.bumping import FREE, Choice, Terms, no_override, use_bump
 from fallback_plugins.identity import is_aside
 from fallback_plugins.ladder import Climb, ProjectFix, Reached, Strategy, ordered
 from fallback_plugins.npm.client import Client, Files
-from fallback_plugins.npm.clients import client_for
-from fallback_plugins.npm.layout import ECOSYSTEM, MANIFEST
-from fallback_plugins.npm.lockfile import parse_lock
-from fallback_plugins.npm.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
-from fallback_plugins.npm.out_of_step import (
+from fallback_plugins.npm.clients.by_lock import client_for
+from fallback_plugins.npm.clients.registry import NpmRegistry
+from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
+from fallback_plugins.npm.locks.lockfile import parse_lock
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST
+from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
+from fallback_plugins.npm.strategies.all_strategies import Strategies
+from fallback_plugins.npm.strategies.pins import pinned, raise_pins
+from fallback_plugins.npm.strategies.resolving import At, Resolver, judge_of
+from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.npm.surveying.out_of_step import (
     left_unanswered,
     locked_unanswered,
     out_of_step,
     unanswered,
 )
-from fallback_plugins.npm.pins import pinned, raise_pins
-from fallback_plugins.npm.projects import Site
-from fallback_plugins.npm.registry import NpmRegistry
-from fallback_plugins.npm.resolving import At, Resolver, judge_of
-from fallback_plugins.npm.scopes import ScopedClients, Scopes
-from fallback_plugins.npm.strategies import Strategies
-from fallback_plugins.npm.targets import Targets
+from fallback_plugins.npm.surveying.projects import Site
 from fallback_plugins.tree import Node
 from fallback_plugins.unread import LeftOut
 from fallback_tier.advisory import Advisory, AdvisoryBundle

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fallback_plugins.npm import running as npm_running
+from fallback_plugins.npm.installing import running as npm_running
 from fallback_plugins.pypi import environment
 from fallback_plugins.pypi.environment import Environment
 from fallback_plugins.store import MARK

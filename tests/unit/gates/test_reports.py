@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_plugins.npm.reporting import plain_runner, read_jest, reporting
-from fallback_plugins.npm.summaries import summary
+from fallback_plugins.npm.gates.reporting import plain_runner, read_jest, reporting
+from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
 from fallback_plugins.reports import MAX_REPORT_BYTES, Report, read_lines, report_in
 from fallback_tier.tree import Tree

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.npm import tsconfig
-from fallback_plugins.npm.summaries import summary
+from fallback_plugins.npm.gates.summaries import summary
+from fallback_plugins.npm.manifests import tsconfig
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.type_checkers import TypeChecker

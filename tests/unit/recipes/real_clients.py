@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.npm.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
 from fallback_tier.errors import RecipeError
 from fallback_tier.gates.running.clients import SubprocessClients
 from tests.registry.server import Registry, serve

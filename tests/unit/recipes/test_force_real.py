@@ -8,12 +8,12 @@ import pytest
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.ladder import Climb
 from fallback_plugins.npm.client import Client, Files
-from fallback_plugins.npm.pnpm import PNPM, PnpmClient
-from fallback_plugins.npm.provision import ClientStore, PinnedClient
-from fallback_plugins.npm.resolving import Resolver, judge_of
-from fallback_plugins.npm.strategies import Strategies
-from fallback_plugins.npm.targets import Targets
-from fallback_plugins.npm.yarn import YARN, YarnClient
+from fallback_plugins.npm.clients.pnpm import PNPM, PnpmClient
+from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.clients.yarn import YARN, YarnClient
+from fallback_plugins.npm.strategies.all_strategies import Strategies
+from fallback_plugins.npm.strategies.resolving import Resolver, judge_of
+from fallback_plugins.npm.strategies.targets import Targets
 from fallback_tier.advisory import Advisory
 from fallback_tier.execution import ClientRunner
 from tests.registry.universe import Universe

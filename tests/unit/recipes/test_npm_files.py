@@ -7,13 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_plugins.npm.lockfile import (
+from fallback_plugins.npm.locks.lockfile import (
     all_versions,
     installed_versions,
     lockfile_version,
 )
-from fallback_plugins.npm.manifest import SECTIONS, Declared, declared, parse_manifest, replace_spec
-from fallback_plugins.npm.specs import admits, floor, foreign, raised
+from fallback_plugins.npm.manifests.manifest import (
+    SECTIONS,
+    Declared,
+    declared,
+    parse_manifest,
+    replace_spec,
+)
+from fallback_plugins.npm.manifests.specs import admits, floor, foreign, raised
 from fallback_plugins.npm.usage import mentions
 from fallback_tier.errors import RecipeError
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from semantic_version import NpmSpec, Version
 
-from fallback_plugins.npm import specs
-from fallback_plugins.npm.jsontext import set_value
-from fallback_plugins.npm.lockshape import as_found, edited, without
-from fallback_plugins.npm.locktree import lock_tree
+from fallback_plugins.npm.locks.lockshape import as_found, edited, without
+from fallback_plugins.npm.locks.locktree import lock_tree
+from fallback_plugins.npm.manifests import specs
+from fallback_plugins.npm.manifests.jsontext import set_value
 
 keys = st.text(min_size=1, max_size=4) | st.sampled_from(["a", "overrides", 'q"q', "\\", "é"])
 leaves = st.text(max_size=4) | st.integers() | st.none() | st.booleans()

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fallback_plugins.npm import build_ecosystem as npm
-from fallback_plugins.npm import tsconfig
-from fallback_plugins.npm.install_inputs import Inputs
-from fallback_plugins.npm.survey import survey as npm_survey
+from fallback_plugins.npm.installing.inputs import Inputs
+from fallback_plugins.npm.manifests import tsconfig
+from fallback_plugins.npm.surveying.survey import survey as npm_survey
 from fallback_plugins.pypi import build_ecosystem as pypi
 from fallback_plugins.pypi.declared import declared
 from fallback_plugins.pypi.survey import survey as pypi_survey

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.overriding import Override
-from fallback_plugins.npm.parents import ParentWalk
-from fallback_plugins.npm.pnpm import PNPM, PnpmClient
-from fallback_plugins.npm.pnpm_lock import parse_pnpm_lock
-from fallback_plugins.npm.provision import ClientStore
-from fallback_plugins.npm.registry import NpmRegistry
-from fallback_plugins.npm.resolving import Resolver, judge_of
-from fallback_plugins.npm.targets import Targets
+from fallback_plugins.npm.clients.pnpm import PNPM, PnpmClient
+from fallback_plugins.npm.clients.provision import ClientStore
+from fallback_plugins.npm.clients.registry import NpmRegistry
+from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
+from fallback_plugins.npm.strategies.overriding import Override
+from fallback_plugins.npm.strategies.parents import ParentWalk
+from fallback_plugins.npm.strategies.resolving import Resolver, judge_of
+from fallback_plugins.npm.strategies.targets import Targets
 from tests.registry.universe import Universe
 from tests.unit.recipes.real_clients import loopback, provisioned
 from tests.unit.recipes.support import advisory

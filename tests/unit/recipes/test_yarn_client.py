@@ -12,10 +12,10 @@ import pytest
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.provision import ClientStore
-from fallback_plugins.npm.yarn import YARN, YarnClient
-from fallback_plugins.npm.yarn_lock import parse_yarn_lock
-from fallback_plugins.npm.yarn_project import yarn_project
+from fallback_plugins.npm.clients.provision import ClientStore
+from fallback_plugins.npm.clients.yarn import YARN, YarnClient
+from fallback_plugins.npm.clients.yarn_project import yarn_project
+from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.execution import CommandResult
 from tests.unit.recipes.test_yarn_lock import block, lock
@@ -30,7 +30,7 @@ def _pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one line that stands for yarn here is what was published."""
     line = hashlib.sha256(b"yarn").hexdigest()
     code = hashlib.sha256(f"{YARN.script} {line}\n".encode()).hexdigest()
-    monkeypatch.setattr("fallback_plugins.npm.yarn.YARN", replace(YARN, code=code))
+    monkeypatch.setattr("fallback_plugins.npm.clients.yarn.YARN", replace(YARN, code=code))
 
 
 @dataclass

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.provision import ClientStore
-from fallback_plugins.npm.yarn import YARN, YarnClient
-from fallback_plugins.npm.yarn_lock import parse_yarn_lock
+from fallback_plugins.npm.clients.provision import ClientStore
+from fallback_plugins.npm.clients.yarn import YARN, YarnClient
+from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
 from fallback_tier.errors import RecipeError
 from fallback_tier.gates.running.clients import SubprocessClients
 from tests.registry.server import Registry

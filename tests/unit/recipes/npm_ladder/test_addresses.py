@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.npm.addresses import Addresses
-from fallback_plugins.npm.locktree import lock_tree
+from fallback_plugins.npm.locks.addresses import Addresses
+from fallback_plugins.npm.locks.locktree import lock_tree
 from tests.registry import Universe
 from tests.unit.recipes.npm_ladder.world import World, at, bad, project, versions, world
 

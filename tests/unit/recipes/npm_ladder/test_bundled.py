@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.npm import archives
-from fallback_plugins.npm.archives import Bundled, bundled_in
-from fallback_plugins.npm.bundles import MAX_ARCHIVES
+from fallback_plugins.npm.clients import archives
+from fallback_plugins.npm.clients.archives import Bundled, bundled_in
+from fallback_plugins.npm.strategies.bundles import MAX_ARCHIVES
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.repo import Settings

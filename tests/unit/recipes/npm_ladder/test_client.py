@@ -7,7 +7,7 @@ import pytest
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.npm_client import NpmClient
+from fallback_plugins.npm.clients.npm_client import NpmClient
 from fallback_tier.errors import RecipeError
 from tests.registry import Universe
 from tests.unit.recipes.npm_ladder.world import World, at, bad, manifest, project, world

@@ -10,9 +10,9 @@ import pytest
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.pnpm import PNPM, PnpmClient
-from fallback_plugins.npm.provision import ClientStore, PinnedClient
-from fallback_plugins.npm.yarn import YARN, YarnClient
+from fallback_plugins.npm.clients.pnpm import PNPM, PnpmClient
+from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.clients.yarn import YARN, YarnClient
 from fallback_tier.advisory import Advisory
 from fallback_tier.outcome import Selected
 from tests.choice import a_choice

@@ -10,13 +10,13 @@ import pytest
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.manifest import with_value
-from fallback_plugins.npm.pnpm_lock import parse_pnpm_lock
-from fallback_plugins.npm.pnpm_settings import settings_texts
-from fallback_plugins.npm.projects import _matches
-from fallback_plugins.npm.registry import NpmRegistry
-from fallback_plugins.npm.scratch import NEST, check_paths, check_places, scratch_project
-from fallback_plugins.npm.specs import admits
+from fallback_plugins.npm.clients.pnpm_settings import settings_texts
+from fallback_plugins.npm.clients.registry import NpmRegistry
+from fallback_plugins.npm.clients.scratch import NEST, check_paths, check_places, scratch_project
+from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
+from fallback_plugins.npm.manifests.manifest import with_value
+from fallback_plugins.npm.manifests.specs import admits
+from fallback_plugins.npm.surveying.projects import _matches
 from fallback_tier.errors import RecipeError
 from tests.choice import a_choice
 from tests.registry import Universe
@@ -164,7 +164,7 @@ def test_the_registry_is_asked_about_names_only(name: str) -> None:
 
 def test_packages_of_an_update_are_no_options(tmp_path: Path) -> None:
     from fallback_plugins.npm.client import Files
-    from fallback_plugins.npm.npm_client import NpmClient
+    from fallback_plugins.npm.clients.npm_client import NpmClient
 
     files = project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")})
     texts = {"package.json": files["package.json"]}
@@ -269,7 +269,7 @@ def test_an_override_does_not_lower_what_another_copy_of_the_parent_gets(tmp_pat
 
 
 def test_a_package_that_stays_and_gets_less_is_no_upgrade() -> None:
-    from fallback_plugins.npm.resolving import let_down
+    from fallback_plugins.npm.strategies.resolving import let_down
     from fallback_plugins.tree import Ask, Node, Tree
 
     def tree(version: str) -> Tree:
@@ -285,7 +285,7 @@ def test_a_package_that_stays_and_gets_less_is_no_upgrade() -> None:
 
 def test_a_package_that_stays_and_loses_what_it_asks_for_is_no_upgrade() -> None:
     """Nothing affected is left in such a tree, and the package can't be loaded."""
-    from fallback_plugins.npm.resolving import let_down
+    from fallback_plugins.npm.strategies.resolving import let_down
     from fallback_plugins.tree import Ask, Node, Tree
 
     leaf = Node("leaf", "leaf", "1.0.0")

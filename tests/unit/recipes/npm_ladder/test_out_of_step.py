@@ -10,7 +10,7 @@ import pytest
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm import build_ecosystem
-from fallback_plugins.npm.survey import survey
+from fallback_plugins.npm.surveying.survey import survey
 from fallback_tier.advisory import AdvisorySet, bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import NotApplicable, Selected

@@ -11,10 +11,10 @@ import pytest
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.pnpm import PNPM, PnpmClient
-from fallback_plugins.npm.provision import ClientStore, PinnedClient
-from fallback_plugins.npm.scopes import SCOPE_LINE, Scopes, scoped
-from fallback_plugins.npm.yarn import YARN, YarnClient
+from fallback_plugins.npm.clients.pnpm import PNPM, PnpmClient
+from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.clients.scopes import SCOPE_LINE, Scopes, scoped
+from fallback_plugins.npm.clients.yarn import YARN, YarnClient
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.gates.running.clients import SubprocessClients

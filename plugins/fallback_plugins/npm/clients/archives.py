@@ -1,0 +1,85 @@
+"""What a package's archive bundles, read from the tarball that npm fetches: nothing in it is run.
+
+npm itself checks the archive against the registry's digest, and sends its credentials where they belong.
+"""
+
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.clients.npm_run import own_words
+from fallback_plugins.npm.clients.scopes import told_of_scope
+from fallback_plugins.npm.clients.scratch import scratch_project
+from fallback_plugins.npm.manifests.layout import MANIFEST
+from fallback_tier.errors import RecipeError
+from fallback_tier.execution import ClientRunner
+
+#: Seconds for one fetch.
+_FETCH_TIMEOUT_S = 120.0
+
+#: Of an archive as it is fetched, and of what it unpacks to (which is passed over, not kept). npm's own,
+#: which bundles some 200 packages, has 3 MB and 12 MB.
+MAX_ARCHIVE_BYTES = 64 * 1024 * 1024
+MAX_UNPACKED_BYTES = 512 * 1024 * 1024
+
+#: Of one package.json in it.
+_MAX_MANIFEST_BYTES = 1024 * 1024
+
+#: The manifest of a bundled package: ``package/node_modules/a/node_modules/@s/b/package.json``.
+_BUNDLED = re.compile(r"[^/]+(?:/node_modules/(?:@[^/]+/)?[^/@]+)+/package\.json")
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """A package that lies in another one's archive."""
+
+    name: str
+    version: str
+
+
+def bundled_in(package: str, version: str, clients: ClientRunner) -> tuple[Bundled, ...]:
+    """What one release bundles. It is in npm's cache then. Raises RecipeError, ToolError."""
+    # Beside an exact version of the registry npm is told nothing that it could fetch.
+    words = ["pack", f"{package}@{version}", "--ignore-scripts", "--loglevel=error"]
+    with scratch_project({MANIFEST: "{}"}) as folder:
+        result = clients.run("npm", words, cwd=folder, timeout_s=_FETCH_TIMEOUT_S)
+        found = sorted(folder.glob("*.tgz"))
+        if not result.ok or not found:
+            raise _untold(package, version, own_words(result.output))
+        try:
+            return tuple(_read(found[0]))
+        except (tarfile.TarError, OSError, EOFError, ValueError, RecursionError) as error:
+            raise _untold(package, version, str(error)) from error
+
+
+def _read(archive: Path) -> Iterator[Bundled]:
+    """Raises ValueError, too: it is larger than anybody needs."""
+    if archive.stat().st_size > MAX_ARCHIVE_BYTES:
+        raise ValueError(f"it has more than {MAX_ARCHIVE_BYTES} bytes")
+    unpacked = 0
+    with tarfile.open(archive, mode="r|gz") as entries:
+        for entry in entries:
+            unpacked += entry.size
+            if unpacked > MAX_UNPACKED_BYTES:
+                raise ValueError(f"it unpacks to more than {MAX_UNPACKED_BYTES} bytes")
+            if not entry.isfile() or _BUNDLED.fullmatch(entry.name) is None:
+                continue
+            file = entries.extractfile(entry)
+            if file is None or entry.size > _MAX_MANIFEST_BYTES:
+                raise ValueError(f"{entry.name} in it is too large")
+            manifest = json.loads(file.read().decode("utf-8", "replace"))
+            told = [manifest.get(key) for key in ("name", "version")] if manifest else []
+            if len(told) == 2 and all(isinstance(one, str) for one in told):
+                yield Bundled(*told)
+
+
+def _untold(package: str, version: str, why: str) -> RecipeError:
+    return RecipeError(
+        RefusalReason.RESOLVER_FAILED,
+        f"What {package} {version} bundles could not be read: {why.rstrip('.')}.",
+        next_step=told_of_scope(why) or "Check that the registry is reachable (`npm ping`).",
+    )

@@ -1,0 +1,277 @@
+"""npm as the ladder's client (``client.Client``), over package-lock.json and npm-shrinkwrap.json."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fallback_plugins.npm.client import Files, OverridePlace, Wishes
+from fallback_plugins.npm.clients.npm_run import DEFAULT_LOCK, NpmRunner
+from fallback_plugins.npm.locks.lockfile import lockfile_version
+from fallback_plugins.npm.locks.lockshape import Specs, as_found, without
+from fallback_plugins.npm.locks.locktree import deprecated, lock_tree
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.manifest import (
+    MEMBER_SECTIONS,
+    parse_manifest,
+    referred,
+    with_value,
+)
+from fallback_plugins.npm.manifests.specs import admits, foreign, is_tag, split_alias
+from fallback_plugins.tree import Ask, Node, Tree
+from fallback_tier.advisory import compare_versions
+from fallback_tier.execution import ClientRunner
+
+_OVERRIDES = "overrides"
+
+#: What an override of npm may hold beside other packages: the package itself.
+_SELF = "."
+
+
+@dataclass
+class NpmClient:
+    """The real npm. One object serves one climb: it remembers that the registry was asked."""
+
+    clients: ClientRunner
+    _npm: NpmRunner = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._npm = NpmRunner(self.clients)
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        return "npm"
+
+    def tree(self, files: Files) -> Tree:
+        """The lock as a resolved tree, keyed by npm's own paths."""
+        source = files.lock or files.root_manifest
+        return lock_tree(source, files.lock_text, files.manifests, files.root_manifest)
+
+    def part(self, files: Files, names: Collection[str]) -> Tree:
+        """The tree with the asks for these packages alone: enough to tell their first rungs."""
+        source = files.lock or files.root_manifest
+        return lock_tree(source, files.lock_text, files.manifests, files.root_manifest, names)
+
+    def resolve(self, files: Files, wishes: Wishes | None = None) -> Files:
+        """The lock made to fit; wishes are granted by asking for exactly these versions.
+
+        npm keeps a locked version that its askers admit. So it is first told stricter things than the
+        manifest says (exact versions at the root, overrides elsewhere), and the asks' own words are put
+        back into the lock that it wrote. Where that lock doesn't stand by itself, npm mends it under the
+        true manifest.
+        """
+        if not wishes or not files.lock_text:
+            return self._after(["install"], files, files, {})
+        tree = self.tree(files)
+        stricter = _stricter(files, tree, wishes)
+        # npm puts a lower version beside what is there, not in its place.
+        higher = [
+            node.key
+            for (package, held), wish in wishes.items()
+            if compare_versions(ECOSYSTEM, wish, held) < 0
+            for node in tree.of(package)
+            if node.version == held
+        ]
+        told = stricter.files.with_lock(without(files.lock_text, higher))
+        found = self._after(["install"], files, told, stricter.specs)
+        if _stands(tree, self.tree(found), stricter) and not self._overruled(files, wishes):
+            return found
+        return self._after(["install"], found, found, {})
+
+    def _overruled(self, files: Files, wishes: Wishes) -> bool:
+        """Can an override of the true manifest take back what was wished for?"""
+        return any(
+            not admits(place.spec, version)
+            for (package, _), version in wishes.items()
+            for place in self.overrides(files, package)
+        )
+
+    def update(self, files: Files, packages: Sequence[str]) -> Files:
+        """The lock with every copy of these packages raised as far as its askers' ranges allow."""
+        return self._after(["update", *packages], files, files, {})
+
+    def tells_deprecated(self, files: Files) -> bool:
+        """Version 1 doesn't say it."""
+        return (
+            not files.lock_text or lockfile_version(files.lock_text, files.lock or DEFAULT_LOCK) > 1
+        )
+
+    def deprecated(self, files: Files) -> frozenset[tuple[str, str]]:
+        """What the lock marks as deprecated."""
+        return deprecated(files.lock_text)
+
+    def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:
+        """The root manifest's overrides of a package, at any depth."""
+        manifest = parse_manifest(files.root_manifest, files.manifests[files.root_manifest])
+        return tuple(_overrides(manifest, package))
+
+    def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:
+        """``overrides`` with ``{parent: {package: version}}`` added, or raised where it is."""
+        path = files.root_manifest
+        text = files.manifests[path]
+        scope = parse_manifest(path, text).get(_OVERRIDES)
+        keys: tuple[str, ...] = (_OVERRIDES, package)
+        if parent is not None:
+            keys = (_OVERRIDES, parent, package)
+            held = scope.get(parent) if isinstance(scope, dict) else None
+            if isinstance(held, str):
+                # "parent": "1.0" forces the parent itself; beside other packages that is its ".".
+                return self._scoped(files, parent, held, package, version)
+        return files.with_manifest(path, with_value(path, text, keys, version))
+
+    def _scoped(self, files: Files, parent: str, held: str, package: str, version: str) -> Files:
+        path = files.root_manifest
+        text, old = files.manifests[path], json.dumps(held)
+        # A marker stands where the string was, so that the object is written in its place.
+        marked = with_value(path, text, (_OVERRIDES, parent), "\0")
+        new = f'{{ "{_SELF}": {old}, {json.dumps(package)}: {json.dumps(version)} }}'
+        return files.with_manifest(path, marked.replace(json.dumps("\0"), new, 1))
+
+    def _after(self, words: Sequence[str], files: Files, told: Files, specs: Specs) -> Files:
+        new = self._npm.lock_after(words, told)
+        if files.lock_text:
+            new = as_found(files.lock_text, new, specs)
+        lock = files.lock or _default_lock(files)
+        return Files(files.folder, files.manifests, lock, new, files.settings)
+
+
+@dataclass(frozen=True)
+class _Stricter:
+    """What npm is told in place of the manifest; ``specs``: the asks' own words, to be put back."""
+
+    files: Files
+    specs: Mapping[tuple[str, str], str]
+    wished: frozenset[tuple[str, str]]
+
+
+def _stricter(files: Files, tree: Tree, wishes: Wishes) -> _Stricter:
+    rules: dict[str, str] = {}
+    pins: dict[str, str] = {}
+    specs: dict[tuple[str, str], str] = {}
+    packages = {package for package, _ in wishes}
+    for node in (node for package in packages for node in tree.of(package)):
+        target = wishes.get((node.name, node.version))
+        for asker, ask in tree.askers(node.key):
+            if wishes.get((asker.name, asker.version), asker.version) != asker.version:
+                continue  # it goes too: only the registry knows what its new version asks for
+            own = asker.key == ""
+            specs[asker.key, ask.name] = ask.spec
+            if target is None or not admits(ask.spec, target):
+                if own:
+                    pins[ask.name] = node.version  # a rule may not touch what the root asks for
+                continue
+            if own:
+                pins[ask.name] = target
+            else:
+                alias, spec = split_alias(ask.spec)
+                rules[f"{ask.name}@{spec}"] = f"{alias}{target}"
+    manifest = dict(parse_manifest(files.root_manifest, files.manifests[files.root_manifest]))
+    _pin(manifest, pins, specs)
+    manifest = _forcing(manifest, wishes)
+    if rules:
+        given = manifest.get(_OVERRIDES)
+        # "*" meets every ask: the narrower rules come first, for the first that meets one counts.
+        ordered = dict(sorted(rules.items(), key=lambda rule: rule[0].endswith(("@*", "@"))))
+        manifest[_OVERRIDES] = _merged(given if isinstance(given, dict) else {}, ordered)
+    _keep_tagged(manifest, tree, specs)
+    text = json.dumps(manifest, indent=2, ensure_ascii=False)
+    granted = frozenset((package, version) for (package, _), version in wishes.items())
+    return _Stricter(files.with_manifest(files.root_manifest, text), specs, granted)
+
+
+def _pin(
+    manifest: dict[str, Any], pins: Mapping[str, str], specs: dict[tuple[str, str], str]
+) -> None:
+    for section in MEMBER_SECTIONS:
+        entries = manifest.get(section)
+        if not isinstance(entries, dict):
+            continue
+        for name, spec in entries.items():
+            if name in pins and isinstance(spec, str) and not foreign(spec):
+                specs["", name] = spec
+                entries[name] = split_alias(spec)[0] + pins[name]
+
+
+def _forcing(manifest: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
+    """The overrides that admit one wished version force exactly that."""
+    for package in {package: None for package, _ in wishes}:
+        wished = {version for (name, _), version in wishes.items() if name == package}
+        for place in tuple(_overrides(manifest, package)):
+            fitting = [version for version in wished if admits(place.spec, version)]
+            if len(fitting) == 1:
+                manifest = _with(manifest, place.keys, split_alias(place.spec)[0] + fitting[0])
+    return manifest
+
+
+def _keep_tagged(manifest: dict[str, Any], tree: Tree, specs: dict[tuple[str, str], str]) -> None:
+    """What was asked for by a tag ("latest") stays what it is: npm would follow the tag anew."""
+    given = manifest.get(_OVERRIDES)
+    rules = dict(given) if isinstance(given, dict) else {}
+    for asker in tree.nodes.values():
+        for ask in asker.asks:
+            if ask.to is None or not is_tag(ask.spec) or ask.to not in tree.nodes:
+                continue
+            held = rules.get(asker.name, {})
+            if isinstance(held, dict) and ask.name not in held:
+                rules[asker.name] = {**held, ask.name: tree.nodes[ask.to].version}
+                specs[asker.key, ask.name] = ask.spec
+    if rules:
+        manifest[_OVERRIDES] = rules
+
+
+def _merged(given: Mapping[str, Any], rules: Mapping[str, str]) -> dict[str, Any]:
+    """Ours first; a rule of the same key that has children keeps them."""
+    merged: dict[str, Any] = {}
+    for key, value in rules.items():
+        held = given.get(key)
+        merged[key] = {**held, _SELF: value} if isinstance(held, dict) else value
+    return merged | {key: value for key, value in given.items() if key not in rules}
+
+
+def _stands(before: Tree, after: Tree, stricter: _Stricter) -> bool:
+    """Does the lock hold without what npm was told besides? No ask of a wished version is let down."""
+    known = {node.key: node.version for node in before.nodes.values()}
+    for node in after.nodes.values():
+        if (node.name, node.version) not in stricter.wished:
+            continue
+        for asker, ask in after.askers(node.key):
+            if not ask.peer and not foreign(ask.spec) and not admits(ask.spec, node.version):
+                return False
+            raised = asker.key in known and known[asker.key] != asker.version
+            if _is_rule(ask, node) and (raised or asker.key not in known) and asker.key:
+                return False  # a new asker whose own words only the registry knows
+    return True
+
+
+def _is_rule(ask: Ask, node: Node) -> bool:
+    return split_alias(ask.spec)[1] == node.version
+
+
+def _with(scope: Mapping[str, Any], keys: Sequence[str], value: str) -> dict[str, Any]:
+    """A copy with another value where the keys lead, everything in its place."""
+    first, *rest = keys
+    return {**scope, first: _with(scope[first], rest, value) if rest else value}
+
+
+def _overrides(manifest: Mapping[str, Any], package: str) -> Iterator[OverridePlace]:
+    for keys, value in _texts_below(manifest.get(_OVERRIDES), (_OVERRIDES,)):
+        key = keys[-2] if keys[-1] == _SELF else keys[-1]
+        name = key[: key.find("@", 1)] if key.find("@", 1) > 0 else key
+        spec = referred(manifest, value)
+        # An alias puts another package in the place of the one that it is asked for as.
+        alias = split_alias(spec)[0]
+        if (alias or f"npm:{name}@") == f"npm:{package}@" and len(keys) > 1 + (keys[-1] == _SELF):
+            yield OverridePlace(keys, package, spec)
+
+
+def _texts_below(scope: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    for key, value in scope.items() if isinstance(scope, dict) else ():
+        if isinstance(value, str):
+            yield (*keys, key), value
+        else:
+            yield from _texts_below(value, (*keys, key))
+
+
+def _default_lock(files: Files) -> str:
+    return DEFAULT_LOCK if files.folder == "." else f"{files.folder}/{DEFAULT_LOCK}"

@@ -1,0 +1,146 @@
+"""The real npm, run over copies of a project's manifests in a scratch folder that holds nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.scopes import told_of_scope
+from fallback_plugins.npm.clients.scratch import check_paths, names_address, scratch_project
+from fallback_plugins.npm.locks.lockfile import lockfile_version
+from fallback_tier.errors import RecipeError
+from fallback_tier.execution import ClientRunner, CommandResult
+
+#: Seconds for one npm run. A version 1 lock makes npm ask the registry about every package in it.
+NPM_TIMEOUT_S = 300.0
+
+#: How much of npm's own words a refusal repeats: an ERESOLVE names its peers within this.
+_MAX_WORDS = 900
+
+#: npm's lock where the project has none.
+DEFAULT_LOCK = "package-lock.json"
+
+#: No transport is allowed: an older npm, which knows no ``allow-git``, clones nothing either.
+_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none"}
+
+#: Nothing is fetched by an address that a manifest or a package names; and what npm says where it would be.
+_NO_REMOTE, _REMOTE_REFUSED = "--allow-remote=none", "EALLOWREMOTE"
+
+#: The same, but from npm's cache, without a request to anybody.
+_FROM_CACHE = "--offline"
+_OFFLINE = {_NO_REMOTE: "--allow-remote=all", "--prefer-offline": _FROM_CACHE}
+
+#: What a fresh lock is written as: the version that says most, and needs no second look at the registry.
+_FRESH_VERSION = 3
+
+
+@dataclass
+class NpmRunner:
+    """Runs npm; the repository is never the place.
+
+    No script of anyone's runs, no git repository is cloned (npm prepares a clone by another install),
+    and the repository's .npmrc is not there: it can name programs.
+    """
+
+    clients: ClientRunner
+    #: Whether this runner has asked the registry already: what it said then is taken from npm's cache.
+    _asked: bool = field(default=False, init=False)
+
+    def lock_after(self, words: Sequence[str], files: Files) -> str:
+        """The lock's text after ``npm WORDS``. Raises RecipeError with npm's own words, ToolError."""
+        check_paths(files)
+        given = files.texts if files.lock_text else files.manifests
+        texts = {_below(files.folder, path): text for path, text in given.items()}
+        with scratch_project(texts) as scratch:
+            lock = scratch / _below(files.folder, files.lock or DEFAULT_LOCK)
+            options = [*_shape(files), *peer_options(files)]
+            if self._asked:
+                options.append("--prefer-offline")
+            # Whatever a package is called, it is no option.
+            command = [words[0], *options, "--", *words[1:]]
+            result = self._run(command, scratch, files)
+            if not result.ok:
+                ending = f"no answer in {NPM_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
+                raise resolver_failed(
+                    f"npm could not resolve {files.root_manifest}; {ending}: "
+                    f"{own_words(result.output)}."
+                )
+            self._asked = True
+            if not lock.is_file():
+                raise resolver_failed(f"npm wrote no lock for {files.root_manifest}.")
+            return lock.read_bytes().decode()
+
+    def _run(self, command: Sequence[str], scratch: Path, files: Files) -> CommandResult:
+        def run(words: Sequence[str]) -> CommandResult:
+            return self.clients.run(
+                "npm", words, cwd=scratch, timeout_s=NPM_TIMEOUT_S, env=_ENVIRONMENT
+            )
+
+        result = run(command)
+        if _REMOTE_REFUSED not in result.output or names_address(files):
+            return result
+        # npm looks into a new archive that bundles packages, and fetches it by its address, which is
+        # switched off. Offline it asks nobody: ``archives`` had it put into npm's cache.
+        again = run(
+            [_OFFLINE.get(word, word) for word in (*command[:1], _FROM_CACHE, *command[1:])]
+        )
+        return again if again.ok else result
+
+
+def resolver_failed(problem: str) -> RecipeError:
+    """The typed refusal for what npm could not, or should not, resolve."""
+    usual = "Resolve it by hand with npm, or check that the registry is reachable."
+    return RecipeError(
+        RefusalReason.RESOLVER_FAILED, problem, next_step=told_of_scope(problem) or usual
+    )
+
+
+def own_words(output: str) -> str:
+    """A client's message on one line, bounded: its errors, without the pointers to log files."""
+    lines = [line.removeprefix("npm error").strip() for line in output.splitlines()]
+    said = "; ".join(line for line in lines if line and not _is_noise(line))
+    return said[:_MAX_WORDS].rstrip(" ;.") or "nothing"
+
+
+def peer_options(files: Files) -> list[str]:
+    """The one setting of the repository's .npmrc that changes what fits together."""
+    texts = [text for path, text in (files.settings or {}).items() if path.endswith(".npmrc")]
+    lines = {line.replace(" ", "") for text in texts for line in text.splitlines()}
+    return ["--legacy-peer-deps"] if "legacy-peer-deps=true" in lines else []
+
+
+def _is_noise(line: str) -> bool:
+    # npm's advice is never followed: --force hides exactly what a refusal has to say.
+    noise = (
+        "complete log",
+        "full report",
+        "eresolve-report",
+        "--force",
+        "--legacy-peer-deps",
+        "this command with",
+    )
+    return line.startswith("npm warn") or any(word in line for word in noise)
+
+
+def _below(folder: str, path: str) -> str:
+    return path if folder == "." else path.removeprefix(f"{folder}/")
+
+
+def _shape(files: Files) -> list[str]:
+    """Options that keep the lock's own shape, whatever the user's npmrc says."""
+    lock_text, source = files.lock_text, files.lock or DEFAULT_LOCK
+    omitted = "true" if lock_text and '"resolved"' not in lock_text else "false"
+    version = lockfile_version(lock_text, source) if lock_text else _FRESH_VERSION
+    return [
+        "--package-lock-only",
+        "--package-lock=true",
+        "--ignore-scripts",
+        "--allow-git=none",
+        _NO_REMOTE,
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+        f"--omit-lockfile-registry-resolved={omitted}",
+        f"--lockfile-version={version}",
+    ]

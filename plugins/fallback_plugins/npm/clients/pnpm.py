@@ -1,0 +1,210 @@
+"""pnpm as a client: its own ``--lockfile-only`` resolution, in the version that wrote the lock's format."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Files, OverridePlace, Wishes
+from fallback_plugins.npm.clients.pnpm_force import (
+    OVERRIDES,
+    Force,
+    addresses_of,
+    forces_of,
+    strings_at,
+)
+from fallback_plugins.npm.clients.pnpm_settings import settings_texts
+from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
+from fallback_plugins.npm.locks.pnpm_lock import PnpmLock, parse_pnpm_lock, pnpm_roots, without
+from fallback_plugins.npm.manifests.jsontext import set_value
+from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.tree import Tree
+from fallback_tier.errors import RecipeError
+from fallback_tier.execution import ClientRunner
+
+#: The last pnpm of each lock format (its major number). pnpm 6 and older do not run on today's Node.
+PNPM = {
+    "5": PinnedClient(
+        "pnpm",
+        "7.33.7",
+        "sha512-ev4kEGQrOcaY30baTOXHIxpczjYGmNafjPj0IlfUCz5D8jEFOwe43oSf1P+/SnH/V7g1E3d3o1I4jz09p0cgDg==",
+        "bin/pnpm.cjs",
+        "6c2529d55f9f37cdaa34acc7d5f8428366894c042c4a7b94cafcb7d4cc270177",
+    ),
+    "6": PinnedClient(
+        "pnpm",
+        "8.15.9",
+        "sha512-SZQ0ydj90aJ5Tr9FUrOyXApjOrzuW7Fee13pDzL0e1E6ypjNXP0AHDHw20VLw4BO3M1XhQHkyik6aBYWa72fgQ==",
+        "bin/pnpm.cjs",
+        "da062028470c63208ca1b97f58fd609a2afe114017096cc41eccfd3ae1f23580",
+    ),
+    "9": PinnedClient(
+        "pnpm",
+        "9.15.9",
+        "sha512-aARhQYk8ZvrQHAeSMRKOmvuJ74fiaR1p5NQO7iKJiClf1GghgbrlW1hBjDolO95lpQXsfF+UA+zlzDzTfc8lMQ==",
+        "bin/pnpm.cjs",
+        "d80773105c9892274178ae20013fc1e09d1c6434ffea987681445fdf726f586f",
+    ),
+}
+
+#: Seconds for one run; pnpm asks the registry about every package of the lock.
+PNPM_TIMEOUT_S = 600.0
+
+#: How much of pnpm's own words a refusal repeats.
+_MAX_WORDS = 600
+
+#: pnpm heeds yarn's key, too.
+_RESOLUTIONS = ("resolutions",)
+
+#: What ends an override's key: ``parent@1>package@^2``; ``>`` also begins a range.
+_TARGET = re.compile(r"(?:.*[^ |@]>)?(?P<name>@?[^@]+)(?:@.*)?")
+
+_FORMAT_LINE = re.compile(r"^lockfileVersion: .*$", re.MULTILINE)
+
+_OPTIONS = (
+    "--lockfile-only",
+    "--no-frozen-lockfile",
+    "--ignore-scripts",
+    "--ignore-pnpmfile",
+    "--reporter=append-only",
+    "--config.strict-peer-dependencies=false",
+    "--config.engine-strict=false",
+    # Neither another client nor another version of this one, whatever ``packageManager`` says.
+    "--config.package-manager-strict=false",
+    "--config.manage-package-manager-versions=false",
+)
+
+#: No transport is allowed: git clones nothing.
+_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "CI": "1"}
+
+
+@dataclass(frozen=True)
+class PnpmClient:
+    """The protocol ``npm.client.Client`` over pnpm-lock.yaml."""
+
+    clients: ClientRunner
+    store: ClientStore | None = field(default=None)
+    name: str = field(default="pnpm", init=False)
+
+    def tree(self, files: Files) -> Tree:
+        """As ``Client.tree``. The lock keeps the ranges of projects and of peers, no others."""
+        lock = parse_pnpm_lock(files.lock_text)
+        return Tree(files.lock or "pnpm-lock.yaml", lock.nodes, pnpm_roots(files, lock))
+
+    def resolve(self, files: Files, wishes: Wishes | None = None) -> Files:
+        """As ``Client.resolve``: first with each wish forced upon each asker, then freely, where what was
+        forced stays if the asker's range admits it. A wish that doesn't hold is left out at a second go."""
+        forces = forces_of(files, self.tree(files), wishes or {})
+        made = self._granting(files, forces)
+        tree = self.tree(made)
+        held = [force for force in forces if force.holds_in(tree)]
+        return made if len(held) == len(forces) else self._granting(files, held)
+
+    def update(self, files: Files, packages: Sequence[str]) -> Files:
+        """As ``Client.update``."""
+        # `pnpm update` would do, but for pnpm 8, which leaves what others ask for as it was.
+        stripped = files.with_lock(without(files.lock_text, packages))
+        return self._run(stripped, files.manifests, shape=files.lock_text)
+
+    def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:
+        """The root manifest's ``pnpm.overrides`` and ``resolutions`` whose last part is the package."""
+        path = files.root_manifest
+        root = parse_manifest(path, files.manifests[path])
+        return tuple(
+            OverridePlace((*keys, key), package, spec)
+            for keys in (OVERRIDES, _RESOLUTIONS)
+            for key, spec in strings_at(root, *keys).items()
+            if _target(key) == package
+        )
+
+    def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:
+        """``parent>package``, which is every direct dependency of any parent of that name."""
+        key = package if parent is None else f"{parent}>{package}"
+        path = files.root_manifest
+        return files.with_manifest(
+            path, set_value(files.manifests[path], (*OVERRIDES, key), version)
+        )
+
+    def _granting(self, files: Files, forces: Sequence[Force]) -> Files:
+        if forces:
+            manifests = dict(files.manifests)
+            for force in forces:
+                force.upon(manifests, files.root_manifest)
+            files = self._run(files, manifests)
+        return self._run(files, files.manifests)
+
+    def _run(self, files: Files, manifests: Mapping[str, str], shape: str = "") -> Files:
+        """The lock that pnpm makes of the files, in a folder that is gone afterwards.
+
+        ``shape``: the lock whose spelling of the format's version is kept.
+        """
+        lock = parse_pnpm_lock(files.lock_text)
+        client = PNPM[lock.format[0]]
+        store = self.store or ClientStore(self.clients)
+        prefix = "" if files.folder == "." else f"{files.folder}/"
+        texts = {path.removeprefix(prefix): text for path, text in manifests.items()}
+        texts |= {"pnpm-lock.yaml": files.lock_text, **settings_texts(files)}
+        check_paths(files)
+        check_addresses(addresses_of(files.manifests))
+        with scratch_project(texts) as scratch:
+            script = store.script(client)
+            options = [*_OPTIONS, *_settings(lock), f"--store-dir={store.place / 'pnpm-store'}"]
+            result = self.clients.run(
+                "node",
+                [str(script), "install", *options],
+                cwd=scratch,
+                timeout_s=PNPM_TIMEOUT_S,
+                env=_ENVIRONMENT,
+            )
+            if not result.ok:
+                ending = f"no answer in {PNPM_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
+                raise _failed(
+                    f"{client.label} could not resolve; {ending}: {_words(result.output)}."
+                )
+            made = (scratch / "pnpm-lock.yaml").read_bytes().decode()
+        return files.with_lock(_as_found(shape or files.lock_text, made))
+
+
+def _target(key: str) -> str:
+    """The package that an override's key is about."""
+    found = _TARGET.fullmatch(key)
+    last = found["name"] if found else key
+    return "/".join(last.split("/")[-2:]) if "/@" in f"/{last}" else last.rpartition("/")[2]
+
+
+def _settings(lock: PnpmLock) -> list[str]:
+    """What the lock says of how it was made, whatever the user's configuration says."""
+    said = lock.content.get("settings")
+    names = {
+        "autoInstallPeers": "auto-install-peers",
+        "excludeLinksFromLockfile": "exclude-links-from-lockfile",
+    }
+    return [
+        f"--config.{option}={said[name]}"
+        for name, option in names.items()
+        if isinstance(said, dict) and said.get(name) in ("true", "false")
+    ]
+
+
+def _as_found(before: str, made: str) -> str:
+    """The format's version as it was spelt: each pnpm reads and writes two spellings."""
+    line = _FORMAT_LINE.search(before)
+    return _FORMAT_LINE.sub(line.group(), made, count=1) if line else made
+
+
+def _words(output: str) -> str:
+    """pnpm's errors on one line, bounded."""
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    errors = [line for line in lines if "ERR_PNPM" in line or line.startswith("ERR")]
+    return (
+        "; ".join(errors or [line for line in lines if line])[:_MAX_WORDS].strip(" ;.") or "nothing"
+    )
+
+
+def _failed(problem: str) -> RecipeError:
+    return RecipeError(
+        RefusalReason.RESOLVER_FAILED,
+        problem,
+        next_step="Resolve it by hand with pnpm, or check that the registry is reachable.",
+    )

@@ -1,0 +1,99 @@
+"""Wishes as pnpm can be made to grant them: an exact version forced upon one asker at a time."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fallback_plugins.npm.client import Files, Wishes
+from fallback_plugins.npm.manifests.manifest import SECTIONS, parse_manifest
+from fallback_plugins.npm.manifests.specs import admits
+from fallback_plugins.tree import Node, Tree
+
+OVERRIDES = ("pnpm", "overrides")
+
+
+@dataclass(frozen=True)
+class Force:
+    """One asker (a manifest by its path, or a locked package) gets one package in one version.
+
+    ``name`` is what the asker calls it; another one than ``package`` is an alias.
+    """
+
+    asker: str
+    asker_version: str
+    name: str
+    package: str
+    version: str
+    is_manifest: bool
+
+    @property
+    def _spec(self) -> str:
+        alias = "" if self.name == self.package else f"npm:{self.package}@"
+        return alias + self.version
+
+    def upon(self, manifests: dict[str, str], root: str) -> None:
+        """Write it into the scratch manifests: a project's own range, or an override in the root."""
+        path = self.asker if self.is_manifest else root
+        manifest = dict(parse_manifest(path, manifests[path]))
+        if self.is_manifest:
+            for section in SECTIONS:
+                if self.name in strings_at(manifest, section):
+                    manifest[section] = {**manifest[section], self.name: self._spec}
+        else:
+            section, inner = OVERRIDES
+            own = manifest.get(section)
+            key = f"{self.asker}@{self.asker_version}>{self.name}"
+            overrides = {**strings_at(manifest, *OVERRIDES), key: self._spec}
+            manifest[section] = {**(own if isinstance(own, dict) else {}), inner: overrides}
+        manifests[path] = json.dumps(manifest)
+
+    def holds_in(self, tree: Tree) -> bool:
+        """Has the asker, where it is still there, that version and no other?"""
+        return all(
+            tree.nodes[ask.to].version == self.version
+            for node in self._askers(tree)
+            for ask in node.asks
+            if ask.name == self.name and ask.to is not None
+        )
+
+    def _askers(self, tree: Tree) -> Iterator[Node]:
+        if self.is_manifest:
+            yield from (root for root in tree.roots if root.key == self.asker)
+        else:
+            yield from (n for n in tree.of(self.asker) if n.version == self.asker_version)
+
+
+def forces_of(files: Files, tree: Tree, wishes: Wishes) -> tuple[Force, ...]:
+    """One for each asker of a wished package. A manifest whose range doesn't admit the version gets none;
+    other askers' ranges are not in the lock, so that only pnpm can tell."""
+    found: dict[Force, None] = {}
+    for (package, held), version in wishes.items():
+        for node in tree.of(package):
+            askers = tree.askers(node.key) if node.version == held else ()
+            for asker, ask in askers:
+                is_root = tree.is_root(asker)
+                if is_root and not (asker.key in files.manifests and admits(ask.spec, version)):
+                    continue
+                who = (asker.key, "") if is_root else (asker.name, asker.version)
+                found[Force(*who, ask.name, package, version, is_manifest=is_root)] = None
+    return tuple(found)
+
+
+def addresses_of(manifests: Mapping[str, str]) -> Iterator[str]:
+    """URLs that manifests ask for: pnpm fetches them even where they are locked."""
+    places = (*((section,) for section in SECTIONS), OVERRIDES, ("resolutions",))
+    for path, text in manifests.items():
+        manifest = parse_manifest(path, text)
+        for place in places:
+            specs = strings_at(manifest, *place).values()
+            yield from (spec for spec in specs if spec.startswith(("http:", "https:")))
+
+
+def strings_at(manifest: Mapping[str, Any], *keys: str) -> dict[str, str]:
+    """The object at a place of a manifest, its plain entries."""
+    value: Any = manifest
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    pairs = value.items() if isinstance(value, dict) else ()
+    return {key: spec for key, spec in pairs if isinstance(spec, str)}

@@ -1,0 +1,161 @@
+"""What the registry has of a package, as ``npm view`` tells it: one call a package, kept for a climb."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.archives import Bundled, bundled_in
+from fallback_plugins.npm.clients.npm_run import NpmRunner, own_words
+from fallback_plugins.npm.clients.scopes import told_of_scope
+from fallback_plugins.npm.clients.scratch import scratch_project
+from fallback_plugins.npm.manifests.layout import MANIFEST
+from fallback_tier.advisory import sort_key
+from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.errors import RecipeError
+from fallback_tier.execution import ClientRunner
+
+#: Seconds for one question. The largest packages' documents have tens of megabytes.
+VIEW_TIMEOUT_S = 60.0
+
+#: A lock can call a package anything; to npm a URL, a path or an option is not just a name.
+_NAME = re.compile(r"(?:@[\w~][\w.~-]*/)?[\w~!'()*][\w.~!'()*-]*", re.ASCII)
+
+#: Two that every version has come first: where the first version has one field only, npm prints nothing
+#: but that field, of every version.
+_FIELDS = (
+    "name",
+    "version",
+    "dependencies",
+    "optionalDependencies",
+    "peerDependencies",
+    "deprecated",
+    "bundleDependencies",
+    "bundledDependencies",
+)
+
+
+@dataclass(frozen=True)
+class Release:
+    """One published version. ``asks``: what it installs; ``peers``: what it demands of who installs it.
+    ``bundles``: has it other packages in its archive?"""
+
+    version: str
+    asks: Mapping[str, str]
+    deprecated: bool = False
+    peers: Mapping[str, str] = field(default_factory=dict)
+    bundles: bool = False
+
+
+@runtime_checkable
+class TellsDeprecated(Protocol):
+    """A client whose lock marks deprecated versions: the registry need not be asked again."""
+
+    def tells_deprecated(self, files: Files) -> bool:
+        """Does this lock's format say it?"""
+        ...
+
+    def deprecated(self, files: Files) -> frozenset[tuple[str, str]]:
+        """(package, version) of what the lock marks."""
+        ...
+
+
+@dataclass
+class NpmRegistry:
+    """Asks the registry through npm, whichever client the project uses."""
+
+    clients: ClientRunner
+    _known: dict[str, tuple[Release, ...] | RecipeError] = field(default_factory=dict, init=False)
+    _bundled: dict[tuple[str, str], tuple[Bundled, ...]] = field(default_factory=dict, init=False)
+
+    def releases(self, package: str) -> tuple[Release, ...]:
+        """Every published version but pre-releases, lowest first. Raises RecipeError, ToolError."""
+        if package not in self._known:
+            try:
+                self._known[package] = self._ask(package)
+            except RecipeError as error:
+                self._known[package] = error
+        known = self._known[package]
+        if isinstance(known, RecipeError):
+            raise known
+        return known
+
+    def bundled(self, package: str, version: str) -> tuple[Bundled, ...]:
+        """What a published version has in its archive. Raises RecipeError, ToolError."""
+        if (package, version) not in self._bundled:
+            release = next((it for it in self.releases(package) if it.version == version), None)
+            bundles = release is None or release.bundles
+            found = bundled_in(package, version, self.clients) if bundles else ()
+            self._bundled[package, version] = found
+        return self._bundled[package, version]
+
+    def prepare(self, package: str, version: str) -> None:
+        """Have npm look up what a release asks for and does not bundle: a run that may ask nobody finds it
+        in npm's cache. Raises RecipeError, ToolError."""
+        inside = {one.name for one in self.bundled(package, version)}
+        asks = {
+            name: spec
+            for release in self.releases(package)
+            if release.version == version
+            for name, spec in {**release.peers, **release.asks}.items()
+            if name not in inside
+        }
+        if asks:
+            manifest = {MANIFEST: json.dumps({"dependencies": asks})}
+            NpmRunner(self.clients).lock_after(["install"], Files(".", manifest))
+
+    def _ask(self, package: str) -> tuple[Release, ...]:
+        if not is_package_name(package):
+            raise _untold(package, "it is no package's name")
+        # The range makes npm answer with every version's own fields, not with those of the latest.
+        words = ["view", f"{package}@>=0.0.0", *_FIELDS, "--json", "--loglevel=silent"]
+        # A manifest, so that npm looks for no other in the folders above.
+        with scratch_project({MANIFEST: "{}"}) as folder:
+            result = self.clients.run("npm", words, cwd=folder, timeout_s=VIEW_TIMEOUT_S)
+        try:
+            answer = json.loads(result.output) if result.output.strip() else []
+        except ValueError:
+            answer = {"error": {}}
+        if not result.ok or (isinstance(answer, dict) and "error" in answer):
+            raise _untold(package, _summary(answer) or own_words(result.output))
+        found = [_release(item) for item in (answer if isinstance(answer, list) else [answer])]
+        real = (release for release in found if is_orderable("npm", release.version))
+        return tuple(sorted(real, key=lambda release: sort_key("npm", release.version)))
+
+
+def is_package_name(text: str) -> bool:
+    """Is it a name, and no URL, path or option that npm would take for one?"""
+    return _NAME.fullmatch(text) is not None
+
+
+def _untold(package: str, why: str) -> RecipeError:
+    return RecipeError(
+        RefusalReason.RESOLVER_FAILED,
+        f"npm could not tell which versions of {package} there are: {why}.",
+        next_step=told_of_scope(why) or "Check that the registry is reachable (`npm ping`).",
+    )
+
+
+def _release(item: Any) -> Release:
+    if not isinstance(item, dict):
+        return Release(
+            str(item), {}
+        )  # npm leaves the braces out where there is nothing but a version
+    asks = {**_specs(item, "optionalDependencies"), **_specs(item, "dependencies")}
+    peers = _specs(item, "peerDependencies")
+    bundles = any(item.get(key) for key in ("bundleDependencies", "bundledDependencies"))
+    return Release(str(item.get("version")), asks, bool(item.get("deprecated")), peers, bundles)
+
+
+def _specs(item: Mapping[str, Any], section: str) -> dict[str, str]:
+    told = item.get(section)
+    return {name: str(spec) for name, spec in told.items()} if isinstance(told, dict) else {}
+
+
+def _summary(answer: Any) -> str:
+    error = answer.get("error") if isinstance(answer, dict) else None
+    said = error.get("summary") if isinstance(error, dict) else None
+    return str(said).rstrip(".") if said else ""

@@ -1,0 +1,159 @@
+"""Registries of scopes that a repository's .npmrc names: which of them our clients may ask (ADR-0053).
+
+A repository is a stranger. It may say which of the *user's* registries a scope is of; one that the user's
+own configuration does not know is asked nothing, nor is any other in its place. What credentials there are
+stay in the user's configuration, where each client finds them by itself: npm tells only where they are for.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.scratch import scratch_project
+from fallback_plugins.npm.manifests.layout import MANIFEST
+from fallback_tier.errors import RecipeError
+from fallback_tier.execution import ClientRunner, CommandResult
+
+#: A line of an .npmrc that names a scope's registry: no variables, no credentials, no query.
+SCOPE_LINE = re.compile(
+    r"\s*(?P<scope>@[a-z0-9~][a-z0-9.~-]*):registry\s*=\s*[\"']?"
+    r"(?P<url>https?://[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[A-Za-z0-9._~/-]*)?)[\"']?\s*"
+)
+
+#: What ``npm config list`` prints: a registry, and an address for which there are credentials.
+_REGISTRY = re.compile(r'(?:(@[^:\s]+):)?registry = "([^"]*)"')
+_CREDENTIALS = re.compile(r"//([^\s:]+(?::\d+)?[^\s:]*):\S+ = .*")
+
+_CONFIG_TIMEOUT_S = 30.0
+
+#: A scope's package in an address that a client asked.
+_ASKED = re.compile(
+    r"https?://(?:[^/@\s]*@)?(?P<host>[^/\s]+)/(?:\S*/)?(?P<scope>@[\w.~-]+)(?:%2[fF]|/)"
+)
+
+#: No address: a client that is sent there asks nobody.
+_NOWHERE = "refused:"
+
+#: Clients that read npm's variables; node runs yarn and pnpm.
+_READERS = frozenset({"npm", "node"})
+
+
+@dataclass(frozen=True)
+class Scopes:
+    """By scope, the registries that a repository names: those of the user's own, and all others."""
+
+    granted: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    source: str = ".npmrc"
+
+    @classmethod
+    def of(cls, files: Files, clients: ClientRunner) -> "Scopes":
+        """What a project's own .npmrc says, held against the user's configuration. Raises ToolError."""
+        for path, text in (files.settings or {}).items():
+            found = {
+                match["scope"]: match["url"]
+                for line in text.splitlines()
+                if path.endswith(".npmrc") and (match := SCOPE_LINE.fullmatch(line))
+            }
+            if found:
+                return _held_against(_Users.of(clients), found, path)
+        return cls()
+
+    def refusal(self, package: str) -> RecipeError | None:
+        """Why nothing can be asked about a package; None: it can be."""
+        scope = package.partition("/")[0]
+        if scope not in self.refused:
+            return None
+        url = self.refused[scope]
+        return RecipeError(
+            RefusalReason.RESOLVER_FAILED,
+            f"{package} comes from {urlsplit(url).netloc} by {self.source}, a registry that your own npm"
+            f" configuration does not name, so nothing was asked about it.",
+            next_step=f"Where you trust it: `npm config set {scope}:registry {url} --location=user`, and"
+            " log in there if it asks for that.",
+        )
+
+
+def _held_against(users: "_Users", found: Mapping[str, str], source: str) -> Scopes:
+    own = {scope: url for scope, url in found.items() if scope not in users.scopes}
+    granted = {scope: url for scope, url in own.items() if users.know(url)}
+    refused = {scope: url for scope, url in own.items() if scope not in granted}
+    return Scopes(granted, refused, source)
+
+
+@dataclass(frozen=True)
+class _Users:
+    """What the user's own configuration names: scopes, and addresses without their protocol."""
+
+    scopes: frozenset[str]
+    places: tuple[str, ...]
+
+    @classmethod
+    def of(cls, clients: ClientRunner) -> "_Users":
+        """As npm tells it, which keeps every secret to itself."""
+        with scratch_project({MANIFEST: "{}"}) as folder:
+            words = ["config", "list", "--long", "--loglevel=silent"]
+            result = clients.run("npm", words, cwd=folder, timeout_s=_CONFIG_TIMEOUT_S)
+        scopes, places = set(), []
+        for line in result.output.splitlines() if result.ok else ():
+            if registry := _REGISTRY.fullmatch(line.strip()):
+                scopes.add(registry[1])
+                places.append(_place(registry[2]))
+            elif credentials := _CREDENTIALS.fullmatch(line.strip()):
+                places.append(credentials[1].rstrip("/") + "/")
+        return cls(frozenset(filter(None, scopes)), tuple(places))
+
+    def know(self, url: str) -> bool:
+        """Does it lie at or below a place that the user named?"""
+        return ".." not in url and any(_place(url).startswith(place) for place in self.places)
+
+
+def _place(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}/"
+
+
+def scoped(files: Files, clients: ClientRunner) -> ClientRunner:
+    """The clients as a project may use them. Raises ToolError."""
+    scopes = Scopes.of(files, clients)
+    return ScopedClients(clients, scopes) if scopes.granted or scopes.refused else clients
+
+
+@dataclass(frozen=True, eq=False)
+class ScopedClients:
+    """The clients of a project, told by variables which registries its scopes are of."""
+
+    inner: ClientRunner
+    scopes: Scopes
+
+    def run(
+        self,
+        tool: str,
+        args: Sequence[str],
+        *,
+        cwd: Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        """As the runner's own. A scope whose registry was refused is asked for nowhere else either: a
+        public package of that name is another one."""
+        told = dict.fromkeys(self.scopes.refused, _NOWHERE) | dict(self.scopes.granted)
+        own = {f"npm_config_{scope}:registry": url for scope, url in told.items()}
+        both = {**own, **(env or {})} if tool in _READERS else env
+        return self.inner.run(tool, args, cwd=cwd, timeout_s=timeout_s, env=both)
+
+
+def told_of_scope(output: str) -> str | None:
+    """The next step where a client failed over a scope's package: which scope, and which host it asked."""
+    asked = _ASKED.search(output)
+    if asked is None:
+        return None
+    scope, host = asked["scope"], asked["host"]
+    return (
+        f"{scope} was asked of {host}: check that it can be reached, and that your own npm configuration"
+        f" names the registry of {scope} and has credentials for it (`npm login --scope={scope}`)."
+    )

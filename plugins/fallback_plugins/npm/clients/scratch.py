@@ -1,0 +1,143 @@
+"""Scratch projects for npm, yarn and pnpm, some levels deep in a folder of their own: what they name by a
+relative path is still in it.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, parse_manifest
+from fallback_plugins.npm.manifests.specs import foreign
+from fallback_plugins.scratch import scratch_folder
+from fallback_tier.errors import RecipeError
+
+#: Levels above a scratch project that are scratch, too. Real projects lie less deep in a repository.
+NEST = 12
+
+#: Keys of package.json below which a text can be a path, or a range of some sort.
+_NAMING = (*MEMBER_SECTIONS, "overrides", "resolutions", "pnpm", "workspaces")
+
+#: What a lock gives as a place on this machine.
+_IN_A_LOCK = re.compile(r"\b(?:file|link|portal):([^\s\"',)]*)")
+
+#: Where a lock, or a spec, names the file of a patch; ``~/`` is the project itself, ``~builtin`` yarn.
+_PATCH = re.compile(r"\bpatch:[^\s\"',]*?(?:#|%23)(?:optional!)?([^\s\"',]*)")
+
+_LOCAL = re.compile(r"(?:file|link|portal|workspace|patch):(?P<path>.*)", re.DOTALL)
+_ABSOLUTE = re.compile(r"[/\\~]|[A-Za-z]:[/\\]")
+
+
+@contextmanager
+def scratch_project(texts: Mapping[str, str]) -> Iterator[Path]:
+    """A project of these texts (by path relative to it), gone afterwards. Raises RecipeError."""
+    with scratch_folder("npm") as folder:
+        project = folder.joinpath(*("in" for _ in range(NEST)))
+        try:
+            for path, text in texts.items():
+                _write(project, path, text)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise _unsupported(f"{path!r} can't be written ({why})") from error
+        yield project
+
+
+def check_paths(files: Files) -> None:
+    """Raises RecipeError where a manifest or a lock names a place on this machine that isn't in the
+    project: a client would read what lies there, and what it reads could end up in the lock."""
+    for path, text in files.manifests.items():
+        manifest = parse_manifest(path, text)
+        for said in _strings([manifest.get(key) for key in _NAMING]):
+            if _leads_out(said):
+                raise _unsupported(f"{path} names {said!r}, which is outside of the repository")
+    named = [(found[0], found[1]) for found in _IN_A_LOCK.finditer(files.lock_text)]
+    patches = _PATCH.finditer(files.lock_text)
+    named += [(found[0], found[1].removeprefix("~/").removeprefix("~")) for found in patches]
+    _check(files.lock, named)
+
+
+def check_places(files: Files) -> None:
+    """As ``check_paths``, and for npm's own locks where a client is to install: it writes to every place
+    that they name. Raises RecipeError."""
+    check_paths(files)
+    if not (files.lock or "").endswith(".json"):
+        return
+    try:
+        packages = json.loads(files.lock_text).get("packages")
+    except (ValueError, AttributeError, RecursionError):
+        return  # npm says what is wrong with it
+    for place, facts in packages.items() if isinstance(packages, dict) else ():
+        resolved = facts.get("resolved") if isinstance(facts, dict) else None
+        _check(files.lock, [(said, said) for said in (place, resolved) if isinstance(said, str)])
+
+
+def check_addresses(specs: Iterable[str]) -> None:
+    """Raises RecipeError for what a client would fetch from elsewhere than its registry."""
+    for spec in specs:
+        if foreign(spec) in {"a URL", "a git repository or path"}:
+            raise _unsupported(f"{spec!r} is not of the registry, and would have to be fetched")
+
+
+def names_address(files: Files) -> bool:
+    """Does a manifest name a URL as the place of a package? Raises RecipeError."""
+    manifests = (parse_manifest(path, text) for path, text in files.manifests.items())
+    said = (one for it in manifests for one in _strings([it.get(key) for key in _NAMING]))
+    return any(foreign(one.strip().lower()) == "a URL" for one in said)
+
+
+def is_outside(path: str) -> bool:
+    """Can a path, or a glob, lead out of the scratch folder?"""
+    return _is_outside(path.lstrip("!"))
+
+
+def _check(lock: str | None, named: Iterable[tuple[str, str]]) -> None:
+    for said, place in named:
+        if _is_outside(place):
+            raise _unsupported(f"{lock} names {said!r}, which is outside of the repository")
+
+
+def _write(project: Path, path: str, text: str) -> None:
+    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+        raise ValueError("it is outside of the project")
+    place = project / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(text.encode())  # text mode would change line ends
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, at any depth."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict | list):
+            waiting.extend(one.values() if isinstance(one, dict) else one)
+
+
+def _leads_out(said: str) -> bool:
+    if patch := _PATCH.search(said):
+        return _is_outside(patch[1].removeprefix("~/").removeprefix("~"))
+    found = _LOCAL.match(said.strip().lstrip("!"))
+    # A range or a user/repo can be read as a path, too; neither leads out.
+    return _is_outside(found["path"] if found else said.strip().lstrip("!"))
+
+
+def _is_outside(path: str) -> bool:
+    plain = unquote(path)
+    if _ABSOLUTE.match(plain):
+        return not re.match(r"~\s*v?[\d.xX*]", plain)  # ~1.2 is a range
+    return plain.count("..") > NEST  # a glob can have them in braces
+
+
+def _unsupported(problem: str) -> RecipeError:
+    return RecipeError(
+        RefusalReason.RECIPE_UNSUPPORTED,
+        f"{problem}.",
+        next_step="Update the dependency by hand with the project's own client.",
+    )

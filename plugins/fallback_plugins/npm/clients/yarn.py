@@ -1,0 +1,175 @@
+"""yarn classic as a client: its own resolver over copies, its lock edited only where it must change.
+
+Yarn 1 has no lock-only mode. Its installer lets every step be replaced (``experimentalYarnHooks``), so ours
+resolves and writes the lock, and nothing is fetched, linked or built.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Files, OverridePlace, Wishes
+from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
+from fallback_plugins.npm.clients.yarn_draft import Draft, asked_by
+from fallback_plugins.npm.clients.yarn_project import (
+    resolution_target,
+    unanswered,
+    yarn_project,
+    yarn_tree,
+)
+from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, parse_yarn_lock, split_pattern
+from fallback_plugins.npm.manifests.jsontext import set_value
+from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.tree import Tree
+from fallback_tier.errors import RecipeError
+from fallback_tier.execution import ClientRunner
+
+YARN = PinnedClient(
+    name="yarn",
+    version="1.22.22",
+    integrity="sha512-prL3kGtyG7o9Z9Sv8IPfBNrWTDmXB4Qbes8A9rEzt6wkJV8mUvoirjU0Mp3GGAU06Y0XQyA3/2/RQFVuK7MTfg==",
+    script="bin/yarn.js",
+    code="488f980886ac23c25c5d7dd1accde35235541c996550d3a57b4b63f3f1c1c4af",
+)
+
+#: Seconds for one run. Two are made where a version is wished for that the lock doesn't hold.
+YARN_TIMEOUT_S = 300.0
+
+_LOCK, _MANIFEST, _RESOLUTIONS = "yarn.lock", "package.json", "resolutions"
+
+#: How much of yarn's own words a refusal repeats.
+_MAX_WORDS = 600
+
+#: Every step of an installation but the first.
+_HOOKS = """const nothing = async () => {};
+global.experimentalYarnHooks = {
+  auditStep: nothing, fetchStep: nothing, linkStep: nothing, pnpStep: nothing, buildStep: nothing,
+};
+"""
+
+_OPTIONS = (
+    "--ignore-scripts",
+    "--ignore-platform",
+    "--ignore-engines",
+    "--non-interactive",
+    "--no-progress",
+    "--no-emoji",
+)
+
+#: No program that a .yarnrc names, no look for another yarn because of ``packageManager``, no git clone.
+_ENVIRONMENT = {
+    "YARN_IGNORE_PATH": "1",
+    "SKIP_YARN_COREPACK_CHECK": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+}
+
+_CACHE, _MODULES, _HOOKS_FILE = ".cache", ".modules", ".hooks.cjs"
+
+
+@dataclass(frozen=True)
+class YarnClient:
+    """The protocol ``npm.client.Client`` over yarn.lock (format 1)."""
+
+    clients: ClientRunner
+    store: ClientStore | None = field(default=None)
+    name: str = field(default="yarn", init=False)
+
+    def tree(self, files: Files) -> Tree:
+        """As ``Client.tree``. Keys are ``name@version``, roots the paths of their manifests."""
+        return yarn_tree(files, parse_yarn_lock(files.lock_text))
+
+    def resolve(self, files: Files, wishes: Wishes | None = None) -> Files:
+        """As ``Client.resolve``. Each asker's range is looked at by itself: yarn can give two of them
+        two versions."""
+        return self._resolved(files, wishes or {}, ())
+
+    def update(self, files: Files, packages: Sequence[str]) -> Files:
+        """As ``Client.update``."""
+        return self._resolved(files, {}, packages)
+
+    def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:
+        """The root manifest's ``resolutions`` whose last part is the package."""
+        path = files.root_manifest
+        entries = parse_manifest(path, files.manifests[path]).get(_RESOLUTIONS)
+        return tuple(
+            OverridePlace((_RESOLUTIONS, key), package, spec)
+            for key, spec in (entries.items() if isinstance(entries, dict) else ())
+            if isinstance(spec, str) and resolution_target(key) == package
+        )
+
+    def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:
+        """``**/parent/**/package``: below the parent, however deep; without one, everywhere."""
+        key = package if parent is None else f"**/{parent}/**/{package}"
+        path = files.root_manifest
+        return files.with_manifest(
+            path, set_value(files.manifests[path], (_RESOLUTIONS, key), version)
+        )
+
+    def _resolved(self, files: Files, wishes: Wishes, packages: Sequence[str]) -> Files:
+        check_paths(files)
+        lock = parse_yarn_lock(files.lock_text)
+        project = yarn_project(files, lock)
+        check_addresses(split_pattern(ask)[1] for ask in unanswered(files, lock, project.asks))
+        draft = Draft(lock)
+        draft.forget(packages)
+        wished = self._wished(lock, draft, wishes)
+        new = [*project.asks, *(ask for block in wished.values() for ask in asked_by(block))]
+        for (package, version), block in wished.items():
+            draft.grant(package, version, block, new)
+        draft.settle(new, but=packages)
+        made = self._run({**project.texts, _LOCK: draft.text})
+        return files.with_lock(lock.following(made).text)
+
+    def _wished(self, lock: YarnLock, draft: Draft, wishes: Wishes) -> dict[tuple[str, str], Block]:
+        """The block of each wished version; what the lock doesn't hold, yarn is asked for by itself."""
+        missing = {
+            (package, version): f"w{number}@npm:{package}@{version}"
+            for number, (package, version) in enumerate(
+                dict.fromkeys((package, version) for (package, _), version in wishes.items())
+            )
+            if draft.held(package, version) is None
+        }
+        found: Mapping[str, Block] = {}
+        if missing:
+            asks = dict(split_pattern(pattern) for pattern in missing.values())
+            manifest = {"name": "wishes", "private": True, "dependencies": asks}
+            made = self._run({_MANIFEST: json.dumps(manifest), _LOCK: lock.text})
+            found = made.by_pattern
+        return {
+            (package, held): draft.held(package, version) or found[missing[package, version]]
+            for (package, held), version in wishes.items()
+        }
+
+    def _run(self, texts: Mapping[str, str]) -> YarnLock:
+        """The lock that yarn makes of a project, in a folder that is gone afterwards."""
+        script = (self.store or ClientStore(self.clients)).script(YARN)
+        with scratch_project({**texts, _HOOKS_FILE: _HOOKS}) as scratch:
+            folders = [f"--cache-folder={_CACHE}", f"--modules-folder={_MODULES}"]
+            result = self.clients.run(
+                "node",
+                ["--require", f"./{_HOOKS_FILE}", str(script), "install", *_OPTIONS, *folders],
+                cwd=scratch,
+                timeout_s=YARN_TIMEOUT_S,
+                env=_ENVIRONMENT,
+            )
+            if not result.ok:
+                ending = f"no answer in {YARN_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
+                raise _failed(f"{YARN.label} could not resolve; {ending}: {_words(result.output)}.")
+            return parse_yarn_lock((scratch / _LOCK).read_bytes().decode())
+
+
+def _words(output: str) -> str:
+    """Yarn's errors on one line, bounded."""
+    lines = output.splitlines()
+    errors = [line.removeprefix("error ") for line in lines if line.startswith("error ")]
+    return "; ".join(errors or lines)[:_MAX_WORDS].strip(" ;.") or "nothing"
+
+
+def _failed(problem: str) -> RecipeError:
+    return RecipeError(
+        RefusalReason.RESOLVER_FAILED,
+        problem,
+        next_step="Resolve it by hand with yarn, or check that the registry is reachable.",
+    )

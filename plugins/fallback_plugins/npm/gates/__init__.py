@@ -1,0 +1,1 @@
+"""npm's gates: what they run, and what they read of it."""

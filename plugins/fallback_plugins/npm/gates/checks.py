@@ -1,0 +1,76 @@
+"""npm's gates between installing and testing: types (TypeScript) and the project's own build."""
+
+from collections.abc import Iterator
+
+from fallback_plugins import gating
+from fallback_plugins.comparing import Check, judge_check
+from fallback_plugins.installed import NotInstalled
+from fallback_plugins.npm.gates.touched import NpmGate
+from fallback_plugins.npm.installing.installation import Installation
+from fallback_plugins.npm.manifests import tsconfig
+from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import GateContext, GateVerdict
+from fallback_tier.repo import RepoContext
+
+
+class TypecheckGate(NpmGate):
+    """The project's own ``tsc``, for each of its TypeScript configurations."""
+
+    name = "typecheck"
+
+    def _checks(self, context: GateContext, folder: str) -> Iterator[GateVerdict]:
+        repo = gating.patched(context)
+        configs = tsconfig.configurations(repo, folder)
+        if not configs:
+            yield gating.skipped(self.name, f"{folder!r} has no {tsconfig.TSCONFIG}")
+        elif not tsconfig.declares_typescript(repo, folder):
+            yield gating.skipped(self.name, f"{folder!r} does not declare typescript")
+        elif (
+            absent := (project := Installation(context, repo, folder)).install().absent
+        ) is not None:
+            yield gating.skipped(self.name, absent.sentence)
+        elif not project.tree.has_folder(gating.in_folder(folder, tsconfig.COMPILER)):
+            yield gating.skipped(self.name, "typescript is declared, and could not be installed")
+        else:
+            for config in configs[: tsconfig.MAX_CONFIGURATIONS]:
+                yield self._config(context, folder, config)
+            if (more := len(configs) - tsconfig.MAX_CONFIGURATIONS) > 0:
+                yield gating.skipped(self.name, f"{more} more configuration(s)")
+
+    def _config(self, context: GateContext, folder: str, config: str) -> GateVerdict:
+        def run(tree: RepoContext) -> CommandResult | NotInstalled:
+            target = Installation(context, tree, folder)
+            if (absent := target.install().absent) is not None:
+                return absent
+            result = context.sandbox.run(
+                [gating.in_folder(folder, tsconfig.TSC), *tsconfig.OPTIONS, "-p", config],
+                worktree=target.tree,
+                timeout_s=context.timeout_s,
+            )
+            return result.model_copy(update={"output": gating.relative_log(result, tree.root)})
+
+        base = Installation(context, context.repo, folder)
+        told = (tsconfig.findings, tsconfig.is_blocked)
+        check = Check(f"tsc -p {config}", run, *told, on=base.contents)
+        return judge_check(self.name, context, folder, check)
+
+
+class BuildGate(NpmGate):
+    """``npm run build``. What it makes stays for the tests, which may need it."""
+
+    name = "build"
+
+    def _project(self, context: GateContext, folder: str) -> GateVerdict:
+        project = Installation(context, gating.patched(context), folder)
+        if not project.has_build:
+            return gating.skipped(self.name, f"{project.manifest} has no build script")
+        if (absent := project.install().absent) is not None:
+            return gating.skipped(self.name, absent.sentence)
+
+        def run(tree: RepoContext) -> CommandResult | NotInstalled:
+            target = Installation(context, tree, folder)
+            return target.install().absent or target.build()
+
+        base = Installation(context, context.repo, folder)
+        check = Check("npm run build", run, on=base.contents)
+        return judge_check(self.name, context, folder, check)

@@ -1,0 +1,200 @@
+"""What an npm project is installed from: copies of texts, and none that can name a program."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.installing.test_tools import test_tools
+from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder, is_manifest
+from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
+from fallback_plugins.npm.surveying.projects import Site, discover, matching
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.repo import RepoContext
+
+#: Names packages that lerna installs and links beside the root, where they are no members of a workspace.
+LERNA = "lerna.json"
+
+_DEV = "devDependencies"
+_WORKSPACE = "workspace:"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One project's texts by path in the repository.
+
+    ``root``: the folder in which its client runs; a member's is its workspace's. ``manifests``: every
+    package.json of the repository, since a project can ask for any of its folders; ``own``: paths of the
+    root's and its members'. ``patches``: patch files that a manifest or the lock names (yarn, pnpm), which
+    are data. ``bootstrapped``: manifests of lerna's packages that are no members.
+    """
+
+    root: str
+    manifests: Mapping[str, str]
+    own: tuple[str, ...]
+    lock: str | None = None
+    lock_text: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    patches: Mapping[str, str] = field(default_factory=dict)
+    bootstrapped: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, repo: RepoContext, folder: str) -> "Inputs":
+        """The project to which a folder belongs. Raises RepositoryError."""
+        site = _site(repo, folder)
+        read = replace(site, lock=None) if site.lock and site.lock.endswith(".lockb") else site
+        files = read.files(repo)
+        manifests = dict(files.manifests)
+        for path in repo.tracked_files:
+            if is_manifest(path) and PurePosixPath(path).name == MANIFEST and path not in manifests:
+                with suppress(RepositoryError):  # a fixture's, which nobody asks for
+                    manifests[path] = repo.read_text(path)
+        lock, settings = (site.lock, files.lock_text), files.settings or {}
+        inputs = cls(site.folder, manifests, site.manifests, *lock, settings)
+        bootstrapped = tuple(path for path in _bootstrapped(repo, site) if path in manifests)
+        return replace(inputs, patches=_patches(repo, inputs), bootstrapped=bootstrapped)
+
+    @property
+    def declares(self) -> bool:
+        """Is there anything to install, or to link?"""
+        return (
+            len(self.own) > 1
+            or bool(self.bootstrapped)
+            or any(self._facts(path, SECTIONS) for path in self.own)
+        )
+
+    @property
+    def lock_name(self) -> str:
+        """The lock's file name; empty: there is none."""
+        return PurePosixPath(self.lock or "").name
+
+    @property
+    def files(self) -> Files:
+        """As the clients of the ladder of fixes know it."""
+        return Files(self.root, self.manifests, self.lock, self.lock_text, self.settings)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """All that decides what is installed."""
+        lock = [self.lock, self.lock_text]
+        texts = [dict(self.manifests), dict(self.settings), dict(self.patches)]
+        return (self.root, *texts, *lock, self.bootstrapped)
+
+    def texts(self, *, locked: bool) -> dict[str, str]:
+        """What is copied; ``locked``: the lock, too."""
+        lock = {self.lock: self.lock_text} if locked and self.lock else {}
+        return {**self.manifests, **self.patches, **lock}
+
+    def for_npm(self) -> "Inputs":
+        """The same project in npm's words: what pnpm alone reads is said in the root's manifest."""
+        found = {path: _plain(self.manifests[path]) for path in self.own}
+        path = in_folder(self.root, MANIFEST)
+        if self.members and path in found:
+            facts = parse_manifest(path, found[path])
+            found[path] = json.dumps({**facts, "workspaces": list(self.members)})
+        return replace(self, manifests={**self.manifests, **found})
+
+    def with_bootstrapped(self) -> "Inputs":
+        """The same project with lerna's packages as members of a workspace."""
+        return replace(self, own=(*self.own, *self.bootstrapped)).for_npm()
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Folders of the workspace's members, below the root."""
+        prefix = "" if self.root == "." else f"{self.root}/"
+        return tuple(str(PurePosixPath(path).parent).removeprefix(prefix) for path in self.own[1:])
+
+    @property
+    def private_members(self) -> tuple[str, ...]:
+        """Those that are never published (sites, examples), where others are."""
+        found = [
+            member
+            for member, path in zip(self.members, self.own[1:], strict=True)
+            if parse_manifest(path, self.manifests[path]).get("private") is True
+        ]
+        return tuple(found) if len(found) < len(self.members) else ()
+
+    def without_private(self) -> "Inputs":
+        """The same project without members that are never published."""
+        private = self.private_members
+        members = zip(self.members, self.own[1:], strict=True)
+        kept = [path for member, path in members if member not in private]
+        return replace(self, own=(*self.own[:1], *kept)).for_npm() if private else self
+
+    def for_tests(self) -> tuple["Inputs", dict[str, list[str]]]:
+        """What it runs with and what its tests are run by; and the names of what is left out then."""
+        private = self.private_members
+        fewer = self.without_private()
+        fewer, left_out = fewer._without_other_tools()
+        told = {"private members": list(private), "other devDependencies": left_out}
+        return fewer, {what: names for what, names in told.items() if names}
+
+    def _without_other_tools(self) -> tuple["Inputs", list[str]]:
+        found, left_out = {}, []
+        for path in self.own:
+            facts = dict(parse_manifest(path, self.manifests[path]))
+            tools = test_tools(facts)
+            asked = facts.get(_DEV)
+            if isinstance(asked, dict):
+                facts[_DEV] = {name: spec for name, spec in asked.items() if name in tools}
+                left_out += [name for name in asked if name not in tools]
+                found[path] = json.dumps(facts)
+        fewer = replace(self, manifests={**self.manifests, **found})
+        return fewer, list(dict.fromkeys(left_out))
+
+    def _facts(self, path: str, sections: tuple[str, ...]) -> dict[str, Any]:
+        facts = parse_manifest(path, self.manifests[path])
+        return {section: facts[section] for section in sections if facts.get(section)}
+
+
+def write(texts: Mapping[str, str], place: Path) -> None:
+    """Lay texts out below a folder, byte for byte."""
+    for path, text in texts.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_bytes(text.encode())
+
+
+def _site(repo: RepoContext, folder: str) -> Site:
+    manifest = in_folder(folder, MANIFEST)
+    found = next((site for site in discover(repo) if manifest in site.manifests), None)
+    return found or Site(folder, (manifest,))
+
+
+def _bootstrapped(repo: RepoContext, site: Site) -> tuple[str, ...]:
+    path = in_folder(site.folder, LERNA)
+    if len(site.manifests) > 1 or not repo.has(path):
+        return ()
+    try:
+        globs = parse_manifest(path, repo.read_text(path)).get("packages")
+    except (RecipeError, RepositoryError):
+        return ()  # as for lerna itself, which does not run here
+    found = [glob for glob in globs if isinstance(glob, str)] if isinstance(globs, list) else []
+    return tuple(in_folder(member, MANIFEST) for member in matching(repo, site.folder, found))
+
+
+def _plain(text: str) -> str:
+    """A manifest with ``workspace:`` as npm says it: any version, and the one here is taken."""
+    facts = parse_manifest(MANIFEST, text)
+    if _WORKSPACE not in text:
+        return text
+    changed = dict(facts)
+    for section in MEMBER_SECTIONS:
+        if isinstance(entries := facts.get(section), dict):
+            changed[section] = {
+                name: "*" if str(spec).startswith(_WORKSPACE) else spec
+                for name, spec in entries.items()
+            }
+    return json.dumps(changed)
+
+
+def _patches(repo: RepoContext, inputs: Inputs) -> dict[str, str]:
+    said = "".join([inputs.lock_text, *(inputs.manifests[path] for path in inputs.own)])
+    found = {}
+    for path in repo.tracked_files:
+        if path.endswith(".patch") and PurePosixPath(path).name in said:
+            with suppress(RepositoryError):  # the client says what it lacks
+                found[path] = repo.read_text(path)
+    return found

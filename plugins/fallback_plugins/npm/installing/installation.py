@@ -1,0 +1,136 @@
+"""One npm project of one tree: what it declares, installing it, running its commands.
+
+Whatever downloads runs outside the sandbox, over copies of texts, with every script off. What was installed
+is kept, and lies below the tree as a layer that nobody writes to; what runs in the tree runs inside.
+"""
+
+import platform
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from fallback_plugins import gating
+from fallback_plugins.gating import in_folder
+from fallback_plugins.installed import Installed, Level
+from fallback_plugins.npm.clients.pnpm import PNPM
+from fallback_plugins.npm.clients.provision import ClientStore
+from fallback_plugins.npm.clients.scopes import scoped
+from fallback_plugins.npm.clients.yarn import YARN
+from fallback_plugins.npm.installing import install
+from fallback_plugins.npm.installing.commands import BERRY, Commands
+from fallback_plugins.npm.installing.inputs import Inputs
+from fallback_plugins.npm.installing.modules_layer import layered
+from fallback_plugins.npm.installing.steps import client_name
+from fallback_plugins.npm.manifests.layout import MANIFEST
+from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.store import InstalledStore
+from fallback_plugins.versions import interpreters, version_of
+from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import GateContext
+from fallback_tier.repo import RepoContext
+from fallback_tier.tree import Tree
+
+#: What `npm init` writes: no test, and a failure.
+_PLACEHOLDER = "no test specified"
+
+#: Changed with how a project is installed: what an older version installed is not taken.
+_FORMAT = 1
+
+
+class Installation:
+    """One project folder of one tree (patched, or the base commit's)."""
+
+    def __init__(self, context: GateContext, repo: RepoContext, folder: str) -> None:
+        self.context = context
+        self._repo = repo
+        self.folder = folder
+        self.manifest = in_folder(folder, MANIFEST)
+        self._store = InstalledStore.of(context)
+        self._facts = parse_manifest(self.manifest, repo.read_text(self.manifest))
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What it is installed from: a workspace's member with its workspace. Raises RepositoryError."""
+        return Inputs.of(self._repo, self.folder)
+
+    @property
+    def declares(self) -> bool:
+        """Does any manifest declare something to install?"""
+        return self.inputs.declares
+
+    @property
+    def client(self) -> str:
+        """The client that is asked first: of the lock, or npm."""
+        return client_name(self.inputs)
+
+    @property
+    def has_tests(self) -> bool:
+        """Is there a test script, and not just the one that `npm init` writes?"""
+        script = self._script("test")
+        return bool(script) and _PLACEHOLDER not in script
+
+    @property
+    def has_build(self) -> bool:
+        """Is there a build script?"""
+        return bool(self._script("build"))
+
+    def _script(self, name: str) -> str:
+        scripts = self._facts.get("scripts")
+        script = scripts.get(name) if isinstance(scripts, dict) else None
+        return script.strip() if isinstance(script, str) else ""
+
+    def install(self) -> Installed:
+        """Install it, once for these manifests: as much of it as can be had.
+
+        Raises RecipeError, RepositoryError (a manifest can't be read), ToolMissingError; ToolFailedError
+        where no registry answers.
+        """
+        if not self.declares:
+            return Installed(Level.EVERYTHING)
+        return Installed.kept(self._store.entry(self.key, self._make))
+
+    def contents(self) -> str:
+        """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
+        here = interpreters(self.context.clients)
+        if not self.declares:
+            return f"{self.key} {here}"
+        return f"{self.key} {self._store.digest(self._store.entry(self.key, self._make))} {here}"
+
+    def found(self) -> Installed | None:
+        """What is installed already; None: nobody has tried."""
+        place = self._store.find(self.key)
+        return None if place is None else Installed.kept(place)
+
+    @property
+    def tree(self) -> Tree:
+        """The tree with what was installed for this project."""
+        place = self._store.find(self.key) if self.declares else None
+        return self._repo.tree if place is None else layered(self._repo.tree, place)
+
+    def sandboxed(self, argv: Sequence[str]) -> CommandResult:
+        """Run a command of the target, in this folder."""
+        return self.context.sandbox.run(
+            gating.command_in(self.folder, argv),
+            worktree=self.tree,
+            timeout_s=self.context.timeout_s,
+        )
+
+    def build(self) -> CommandResult:
+        """Run the build script; the output's paths are relative."""
+        result = self.sandboxed(["npm", "run", "build"])
+        return result.model_copy(update={"output": gating.relative_log(result, self._repo.root)})
+
+    def _make(self, entry: Path) -> Installed:
+        context = self.context
+        clients, store = scoped(self.inputs.files, context.clients), ClientStore(context.clients)
+        commands = Commands(clients, store, context.cache, context.timeout_s)
+        return install.install(context, commands, self.inputs, entry)
+
+    @cached_property
+    def key(self) -> str:
+        """All that decides what is installed: texts, clients, node, and the machine."""
+        clients = [client.label for client in (YARN, *BERRY.values(), *PNPM.values())]
+        asked = [version_of(tool, self.context.clients) for tool in ("npm", "node")]
+        here = [*asked, sys.platform, platform.machine()]
+        return f"npm-{gating.content_key(_FORMAT, *self.inputs.identity, clients, *here)}"

@@ -1,0 +1,225 @@
+"""The ways to install an npm project, the most exact first (ADR-0039).
+
+1. its own client follows its lock; 2. the client resolves anew what the lock does not answer; 3. npm alone,
+from the manifests; 4. what it runs with and what its tests are run by. npm tries each with its older rule
+for peers, too, where the newer one stands in the way.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fallback_plugins.gating import in_folder
+from fallback_plugins.installed import Level
+from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
+from fallback_plugins.npm.clients.npm_run import peer_options
+from fallback_plugins.npm.clients.pnpm import PNPM
+from fallback_plugins.npm.clients.pnpm_settings import carried_text, settings
+from fallback_plugins.npm.clients.yarn import YARN
+from fallback_plugins.npm.installing.commands import BERRY, Commands
+from fallback_plugins.npm.installing.inputs import LERNA, Inputs
+from fallback_plugins.npm.locks.addresses import registry_prefixes
+from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, without_importers
+from fallback_plugins.npm.locks.yarn_berry import berry_compression, berry_format
+from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST
+from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_tier.errors import RecipeError
+from fallback_tier.execution import CommandResult
+
+_PEERS = "--legacy-peer-deps"
+
+#: Names that a reason repeats.
+_NAMED = 5
+
+#: Settings that pnpm 10 reads from its workspace file, and older ones from the root's manifest.
+_MOVED = ("overrides", "packageExtensions", "patchedDependencies", "ignoredOptionalDependencies")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One way. ``run`` gets the folder of the copies; ``left_out``: what it does not even try.
+
+    ``where``: it is tried only where the reason of the one before says this.
+    """
+
+    name: str
+    level: Level
+    texts: Mapping[str, str]
+    run: Callable[[Path], CommandResult]
+    left_out: tuple[tuple[str, str], ...] = ()
+    where: str = ""
+
+
+def client_name(inputs: Inputs) -> str:
+    """The client that is asked first."""
+    return {YARN_LOCK: "yarn", PNPM_LOCK: "pnpm"}.get(inputs.lock_name, "npm")
+
+
+def steps(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]]:
+    """Each way, or (what, why) where one can't even be tried."""
+    name = inputs.lock_name
+    if inputs.bootstrapped and (not name or name in LOCKS):
+        yield from _bootstrapped(inputs, commands)
+    if name in LOCKS:
+        yield from _by_npm(inputs, commands)
+        return
+    if name == YARN_LOCK:
+        yield from _by_yarn(inputs, commands)
+    elif name == PNPM_LOCK:
+        yield from _by_pnpm(inputs, commands)
+    elif name:
+        yield name, "no client of ours follows it"
+    level = Level.IN_PART if name else Level.EVERYTHING
+    yield from _from_manifests(inputs.for_npm(), commands, level)
+
+
+def _by_npm(inputs: Inputs, commands: Commands) -> Iterator[Step]:
+    texts = inputs.texts(locked=True)
+    yield from _npm("npm ci", Level.EVERYTHING, texts, inputs, commands, ["ci"])
+    name = f"npm install, {inputs.lock_name} beside it"
+    yield from _npm(name, Level.IN_PART, texts, inputs, commands, ["install"])
+    yield from _for_tests(inputs, commands, locked=True)
+    # The lock can name what is nowhere to be had any more.
+    yield from _from_manifests(inputs, commands, Level.IN_PART)
+
+
+def _bootstrapped(inputs: Inputs, commands: Commands) -> Iterator[Step]:
+    """lerna installs its packages beside the root, by no lock; npm does it where they are members."""
+    joined = inputs.with_bootstrapped()
+    name = f"npm install with the packages of {LERNA}"
+    texts = joined.texts(locked=True)
+    yield from _npm(name, Level.EVERYTHING, texts, joined, commands, ["install"])
+
+
+def _from_manifests(inputs: Inputs, commands: Commands, level: Level) -> Iterator[Step]:
+    texts = inputs.texts(locked=False)
+    name = "npm install" if level is Level.EVERYTHING else "npm install without a lock"
+    yield from _npm(name, level, texts, inputs, commands, ["install"])
+    yield from _for_tests(inputs, commands, locked=False)
+
+
+def _for_tests(inputs: Inputs, commands: Commands, *, locked: bool) -> Iterator[Step]:
+    """What else it is developed with is left out; where that is nothing, there is no such step."""
+    fewer, left_out = inputs.for_tests()
+    if not left_out:
+        return
+    told = tuple((what, _few(names)) for what, names in left_out.items())
+    name = "npm install of what it runs with and its test runner"
+    name += f", {inputs.lock_name} beside it" if locked else ""
+    texts = fewer.texts(locked=locked)
+    step = _one(name, Level.IN_PART, texts, fewer, commands, ["install", _PEERS])
+    yield replace(step, left_out=told)
+
+
+def _npm(
+    name: str,
+    level: Level,
+    texts: Mapping[str, str],
+    inputs: Inputs,
+    commands: Commands,
+    words: list[str],
+) -> Iterator[Step]:
+    yield _one(name, level, texts, inputs, commands, words)
+    if not peer_options(inputs.files):
+        again = _one(f"{name} {_PEERS}", level, texts, inputs, commands, [*words, _PEERS])
+        # A lock that was made by the older rule looks incomplete by the newer one.
+        yield again if words[0] == "ci" else replace(again, where="ERESOLVE")
+
+
+def _one(
+    name: str,
+    level: Level,
+    texts: Mapping[str, str],
+    inputs: Inputs,
+    commands: Commands,
+    words: list[str],
+) -> Step:
+    lock = "--package-lock" if inputs.lock in texts else "--no-package-lock"
+    return Step(name, level, texts, lambda folder: commands.npm(inputs, folder, [*words, lock]))
+
+
+def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]]:
+    written = berry_format(inputs.lock_text)
+    texts = inputs.texts(locked=True)
+    if written is None:
+
+        def classic(*words: str) -> Callable[[Path], CommandResult]:
+            def run(folder: Path) -> CommandResult:
+                _at_our_registry(folder / YARN_LOCK, commands.registry(folder))
+                return commands.yarn(folder, words)
+
+            return run
+
+        frozen = "--frozen-lockfile"
+        yield Step(f"{YARN.label} {frozen}", Level.EVERYTHING, texts, classic(frozen))
+        yield Step(f"{YARN.label} without {frozen}", Level.IN_PART, texts, classic())
+        return
+    compression = berry_compression(inputs.lock_text)
+    client = next(client for lowest, client in BERRY.items() if written >= lowest)
+
+    def berry(*, frozen: bool) -> Callable[[Path], CommandResult]:
+        return lambda folder: commands.berry(client, folder, compression, frozen=frozen)
+
+    yield Step(f"{client.label} --immutable", Level.EVERYTHING, texts, berry(frozen=True))
+    yield Step(f"{client.label} without --immutable", Level.IN_PART, texts, berry(frozen=False))
+
+
+def _by_pnpm(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]]:
+    try:
+        client = PNPM[parse_pnpm_lock(inputs.lock_text).format[0]]
+        texts = _pnpm_texts(inputs)
+    except RecipeError as error:
+        yield inputs.lock_name, error.problem
+        return
+    frozen = "--frozen-lockfile"
+
+    def run(*words: str) -> Callable[[Path], CommandResult]:
+        return lambda folder: commands.pnpm(client, folder, words)
+
+    yield Step(f"{client.label} {frozen}", Level.EVERYTHING, texts, run(frozen))
+    if private := inputs.private_members:
+        name = f"{client.label} {frozen} without private members"
+        left_out = (("private members", _few(private)),)
+        yield Step(name, Level.IN_PART, _published(inputs, texts), run(frozen), left_out)
+    name = f"{client.label} without {frozen}"
+    yield Step(name, Level.IN_PART, texts, run("--no-frozen-lockfile"))
+
+
+def _pnpm_texts(inputs: Inputs) -> dict[str, str]:
+    content = settings(inputs.files)
+    texts = inputs.texts(locked=True)
+    for path, text in carried_text(content).items():
+        texts[in_folder(inputs.root, path)] = text
+    if moved := {key: content[key] for key in _MOVED if key in content}:
+        path = in_folder(inputs.root, MANIFEST)
+        facts = parse_manifest(path, texts[path])
+        told = facts.get("pnpm")
+        texts[path] = json.dumps(
+            {**facts, "pnpm": {**(told if isinstance(told, dict) else {}), **moved}}
+        )
+    return texts
+
+
+def _published(inputs: Inputs, texts: Mapping[str, str]) -> dict[str, str]:
+    """The workspace as if it had no private members: its settings and its lock name none."""
+    private = inputs.private_members
+    kept = [member for member in inputs.members if member not in private]
+    fewer = dict(texts)
+    for path, text in carried_text({**settings(inputs.files), "packages": kept}).items():
+        fewer[in_folder(inputs.root, path)] = text
+    return {**fewer, str(inputs.lock): without_importers(inputs.lock_text, private)}
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return f"left out: {', '.join(names[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
+
+
+def _at_our_registry(lock: Path, registry: str) -> None:
+    """yarn fetches from where a lock says. What comes from a public registry is fetched from the one that
+    this machine reaches, as npm does it; the lock's digests are still what counts."""
+    text = lock.read_text(encoding="utf-8")
+    for prefix in registry_prefixes(text):
+        text = text.replace(f'resolved "{prefix}', f'resolved "{registry.rstrip("/")}/')
+    lock.write_text(text, encoding="utf-8")

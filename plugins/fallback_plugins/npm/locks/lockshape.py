@@ -1,0 +1,215 @@
+"""A lock that npm wrote, brought back to the shape in which it was found, wherever that says the same.
+
+Newer clients respell and reorder what they don't change. What a fix doesn't need isn't in its diff.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from fallback_plugins.npm.locks.addresses import Addresses
+from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS
+
+_INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
+_BOM = "\ufeff"
+_MODULES = "node_modules/"
+_COMMIT = re.compile(r"#(?:semver:)?([0-9a-f]{40})$")
+
+#: What an entry is installed for; without one, always.
+_FLAGS = ("dev", "optional", "devOptional", "peer")
+
+#: What only newer clients copy from a package into its entry: it decides nothing.
+_DESCRIBING = "license"
+
+#: (asker's key, name) → the spec that the asker really has.
+Specs = Mapping[tuple[str, str], str]
+
+
+def edited(text: str, edit: Callable[[dict[str, Any]], None], like: str = "") -> str:
+    """The lock with an edit made on its object, written as ``like`` (else: as it) is: npm indents a lock
+    as the manifest is, and ends it with a line end. A text that can't be written again is kept as is."""
+    lock = json.loads(text)
+    if _written(lock, text) != text:
+        return text
+    edit(lock)
+    return _written(lock, like or text)
+
+
+def as_found(old: str, new: str, specs: Specs) -> str:
+    """``new`` with the asks' own words put back, and what npm only respelled."""
+
+    def edit(lock: dict[str, Any]) -> None:
+        _put_back_flat(lock.get("packages"), specs)
+        before = json.loads(old.removeprefix(_BOM)) if old else {}
+        if "packages" not in lock or "dependencies" in lock:
+            _put_back_nested(lock, "", specs)
+            _respell(before.get("dependencies"), lock)
+        _put_back_addresses(before, lock)
+        _put_back_descriptions(before, lock)
+
+    text = edited(new, edit, old)
+    # npm takes line ends from the package.json beside it.
+    text = text.replace("\r\n", "\n")
+    text = text.replace("\n", "\r\n") if "\r\n" in old else text
+    return _BOM + text if old.startswith(_BOM) else text
+
+
+def without(text: str, keys: Collection[str]) -> str:
+    """A lock for npm to complete: without the copies at these places, and what lies below them."""
+    if not keys:
+        return text
+    lock = json.loads(text.removeprefix(_BOM))
+    below = tuple(f"{key}/" for key in keys)
+    for key in [it for it, _ in _objects(lock.get("packages")) if f"{it}/".startswith(below)]:
+        del lock["packages"][key]
+    for key in keys:
+        owner, *names = lock, *key.removeprefix(_MODULES).split(f"/{_MODULES}")
+        for name in names[:-1]:
+            owner = _object(_object(owner.get("dependencies")).get(name))
+        _object(owner.get("dependencies")).pop(names[-1], None)
+    return _written(lock, text)
+
+
+def _put_back_addresses(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """What is new gets its tarballs from where the others get theirs."""
+    known = {(key, entry["resolved"]) for key, entry in _resolved(old)}
+    addresses = Addresses.of((_name(key), resolved) for key, resolved in known)
+    for key, entry in _resolved(new):
+        if (key, entry["resolved"]) not in known:
+            entry["resolved"] = addresses.like_the_others(_name(key), entry["resolved"])
+
+
+def _put_back_descriptions(old: Mapping[str, Any], new: dict[str, Any]) -> None:
+    """The project's own version, of which a lock is often behind; and no entry tells more of its package
+    than the entries did that were there."""
+    before, after = dict(_objects(old.get("packages"))), dict(_objects(new.get("packages")))
+    for found, own in ((old, new), (before.get("", {}), after.get("", {}))):
+        if "version" in found and "version" in own:
+            own["version"] = found["version"]
+    if before and not any(_DESCRIBING in entry for key, entry in before.items() if key):
+        for key, entry in after.items():
+            if key:
+                entry.pop(_DESCRIBING, None)
+
+
+def _resolved(lock: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Entries that say where their tarball is, by npm's path: those of the flat object and of the tree."""
+    packages = lock.get("packages")
+    waiting = [(key, entry) for key, entry in _objects(packages) if not entry.get("link")]
+    waiting += [(f"{_MODULES}{name}", entry) for name, entry in _objects(lock.get("dependencies"))]
+    while waiting:
+        key, entry = waiting.pop()
+        if isinstance(entry.get("resolved"), str):
+            yield key, entry
+        children = _objects(entry.get("dependencies"))
+        waiting += [(f"{key}/{_MODULES}{name}", child) for name, child in children]
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """Where a lock has null, or anything else, in an object's place, npm finds nothing there."""
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[tuple[str, dict[str, Any]]]:
+    entries = value.items() if isinstance(value, dict) else ()
+    return [(key, entry) for key, entry in entries if isinstance(entry, dict)]
+
+
+def _name(key: str) -> str:
+    return key.rpartition(_MODULES)[2]
+
+
+def _put_back_flat(packages: Any, specs: Specs) -> None:
+    for key, entry in _objects(packages):
+        for section in MEMBER_SECTIONS:
+            _put_back(entry.get(section), key, specs)
+
+
+def _put_back_nested(parent: Mapping[str, Any], place: str, specs: Specs) -> None:
+    for name, entry in _objects(parent.get("dependencies")):
+        key = f"{place}node_modules/{name}"
+        _put_back(entry.get("requires"), key, specs)
+        _put_back_nested(entry, f"{key}/", specs)
+
+
+def _put_back(asked: Any, key: str, specs: Specs) -> None:
+    for name in asked if isinstance(asked, dict) else ():
+        if (key, name) in specs:
+            asked[name] = specs[key, name]
+
+
+def _respell(old: Any, parent: dict[str, Any]) -> None:
+    """Recursively: the order of entries, git addresses of one commit, empty ``requires``."""
+    new = parent.get("dependencies")
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return
+    parent["dependencies"] = ordered = _in_order(old, new)
+    for name, entry in ordered.items():
+        found = old.get(name)
+        if not isinstance(found, dict):
+            continue
+        if _commit(found) is not None and _commit(found) == _commit(entry):
+            for field in ("version", "from", "resolved", "integrity"):
+                _as_in(found, entry, field)
+        _put_back_flags(found, entry)
+        if entry.get("requires") == {} and "requires" not in found:
+            del entry["requires"]
+        if isinstance(entry.get("requires"), dict) and isinstance(found.get("requires"), dict):
+            entry["requires"] = _in_order(found["requires"], entry["requires"])
+        _respell(found.get("dependencies"), entry)
+
+
+def _put_back_flags(found: Mapping[str, Any], entry: dict[str, Any]) -> None:
+    """Newer clients mark more entries as optional. What an entry was installed for stays, where the
+    mark is no broader than before: an unmarked entry is always installed."""
+    if found.get("version") != entry.get("version"):
+        return
+    if found.get("dev") and entry.get("dev"):
+        narrower: tuple[str, ...] = ("optional", "peer")
+    elif not entry.get("dev") and not any(found.get(flag) for flag in _FLAGS):
+        narrower = _FLAGS
+    else:
+        return
+    for flag in narrower:
+        if flag not in found:
+            entry.pop(flag, None)
+
+
+def _in_order(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """``new`` in the order of ``old``; an added key stays behind the one that it follows."""
+    order = [name for name in old if name in new]
+    known = set(order)
+    before = None
+    for name in new:
+        if name not in known:
+            order.insert(0 if before is None else order.index(before) + 1, name)
+        before = name
+    return {name: new[name] for name in order}
+
+
+def _as_in(found: Mapping[str, Any], entry: dict[str, Any], field: str) -> None:
+    if field in found:
+        entry[field] = found[field]
+    else:
+        entry.pop(field, None)
+
+
+def _commit(entry: Mapping[str, Any]) -> str | None:
+    """The commit that a git dependency is locked to."""
+    version = entry.get("version")
+    match = _COMMIT.search(version) if isinstance(version, str) else None
+    return match.group(1) if match else None
+
+
+def _written(lock: Any, like: str) -> str:
+    """As npm's JSON writer: indentation, line ends and final newline of the text it is like."""
+    found = _INDENT.search(like)
+    text = json.dumps(
+        lock,
+        indent=found.group(1) if found else None,
+        ensure_ascii=False,
+        separators=None if found else (",", ":"),
+    )
+    text += "\n" * (len(like) - len(like.rstrip("\r\n")) > 0)
+    return text.replace("\n", "\r\n") if "\r\n" in like else text

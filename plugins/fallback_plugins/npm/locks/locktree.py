@@ -1,0 +1,221 @@
+"""npm's locks (versions 1, 2, 3) as the resolved tree that the ladder climbs in."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from fallback_plugins.npm.locks.lockfile import parse_lock, version_of
+from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, PEER_SECTION, parse_manifest
+from fallback_plugins.npm.manifests.specs import split_alias
+from fallback_plugins.tree import Ask, Node, Tree
+
+_INSTALLED = "node_modules/"
+_OPTIONAL = "optionalDependencies"
+
+#: What an installed package asks for; its devDependencies aren't installed.
+_ASKED = ("dependencies", _OPTIONAL, PEER_SECTION)
+
+#: What a manifest says of it.
+_DECLARING = (*MEMBER_SECTIONS, "peerDependenciesMeta")
+
+#: Deeper than any real tree; a nested version 1 tree is walked recursively.
+_MAX_DEPTH = 200
+
+_Entry = Mapping[str, Any]
+#: (key of the asker, name) → key of what answers.
+_Find = Callable[[str, str], str | None]
+
+
+def lock_tree(
+    source: str,
+    lock_text: str,
+    manifests: Mapping[str, str],
+    root: str,
+    names: Collection[str] | None = None,
+) -> Tree:
+    """The tree that a lock describes. Raises RecipeError where it can't be read.
+
+    ``manifests``: texts by path, ``root`` the path of the root's own. They say what the project's own
+    packages ask for, as far as they are there: a lock may be older. ``names``: only the asks for these
+    packages are of interest, which spares most of the work on a large lock of version 2 or 3.
+    """
+    lock = parse_lock(lock_text, source)
+    version_of(lock, source)
+    packages = lock.get("packages")
+    if isinstance(packages, dict):
+        return _flat(source, _as_declared(packages, manifests, root), names)
+    manifest = parse_manifest(root, manifests[root]) if root in manifests else {}
+    return _nested(source, lock, manifest)
+
+
+def deprecated(lock_text: str) -> frozenset[tuple[str, str]]:
+    """(package, version) of the entries that versions 2 and 3 mark as deprecated."""
+    packages = parse_lock(lock_text).get("packages")
+    return frozenset(
+        (_name(key, entry), _text(entry.get("version")))
+        for key, entry in (packages.items() if isinstance(packages, dict) else ())
+        if isinstance(entry, dict) and entry.get("deprecated")
+    )
+
+
+def _as_declared(
+    packages: Mapping[str, Any], manifests: Mapping[str, str], root: str
+) -> dict[str, Any]:
+    """The lock's entries, those of the project's own packages with what their manifests say."""
+    found = dict(packages)
+    for path, text in manifests.items():
+        folder = PurePosixPath(path).parent.relative_to(PurePosixPath(root).parent)
+        key = "" if folder == PurePosixPath() else str(folder)
+        if isinstance(entry := packages.get(key), dict):
+            manifest = parse_manifest(path, text)
+            own = {name: manifest[name] for name in _DECLARING if name in manifest}
+            kept = {name: value for name, value in entry.items() if name not in _DECLARING}
+            found[key] = kept | own
+    return found
+
+
+def _flat(source: str, packages: Mapping[str, Any], names: Collection[str] | None) -> Tree:
+    entries = {key: entry for key, entry in packages.items() if isinstance(entry, dict)}
+    names = None if names is None else frozenset(names)
+    wanted = None if names is None else _asked_as(entries, names)
+    links = {
+        key: target
+        for key, entry in entries.items()
+        if entry.get("link") and isinstance(target := entry.get("resolved"), str)
+    }
+
+    def find(asker: str, name: str) -> str | None:
+        key = _nearest(entries, asker, name)
+        return links.get(key, key) if key is not None else None
+
+    nodes: dict[str, Node] = {}
+    roots = []
+    for key, entry in entries.items():
+        if key in links:
+            continue
+        inside = _INSTALLED in key
+        sections = _ASKED if inside else MEMBER_SECTIONS
+        name = _name(key, entry)
+        asks: tuple[Ask, ...] = ()
+        if wanted is None or _asks_any(entry, sections, wanted):
+            asks = tuple(_asks(key, entry, sections, find, wanted))
+        if inside and names is not None and not asks and name not in names:
+            continue
+        version, bundled = _text(entry.get("version")), entry.get("inBundle") is True
+        node = Node(key=key, name=name, version=version, asks=asks, bundled=bundled)
+        if not inside:
+            roots.append(node)
+        elif node.version:
+            nodes[key] = node
+    return Tree(source=source, nodes=nodes, roots=tuple(roots))
+
+
+def _nested(source: str, lock: _Entry, manifest: _Entry) -> Tree:
+    entries = dict(_walk(lock, "", 0))
+
+    def find(asker: str, name: str) -> str | None:
+        return _nearest(entries, asker, name)
+
+    nodes = {}
+    for key, entry in entries.items():
+        name, version = _tail(key), _text(entry.get("version"))
+        if version.startswith("npm:"):
+            alias, version = split_alias(version)
+            name = alias.removeprefix("npm:").removesuffix("@")
+        if version and not version.startswith("file:"):
+            requires = {"dependencies": entry.get("requires")}
+            asks = tuple(_asks(key, requires, ("dependencies",), find))
+            bundled = entry.get("bundled") is True
+            nodes[key] = Node(key=key, name=name, version=version, asks=asks, bundled=bundled)
+    root = Node(
+        key="",
+        name=_text(manifest.get("name")) or _text(lock.get("name")) or "the project",
+        version=_text(manifest.get("version")),
+        asks=tuple(_asks("", manifest, MEMBER_SECTIONS, find)),
+    )
+    return Tree(source=source, nodes=nodes, roots=(root,))
+
+
+def _asked_as(entries: Mapping[str, _Entry], names: frozenset[str]) -> frozenset[str]:
+    """The names under which these packages are asked for: their own, and their aliases."""
+    aliases = (_tail(key) for key, entry in entries.items() if _text(entry.get("name")) in names)
+    return names.union(aliases)
+
+
+def _asks(
+    key: str,
+    entry: _Entry,
+    sections: tuple[str, ...],
+    find: _Find,
+    wanted: frozenset[str] | None = None,
+) -> Iterator[Ask]:
+    told = entry.get("peerDependenciesMeta")
+    seen = set()
+    for section in sections:
+        asked = entry.get(section)
+        if not isinstance(asked, dict) or (wanted is not None and wanted.isdisjoint(asked)):
+            continue
+        for name, spec in asked.items():
+            if wanted is not None and name not in wanted:
+                continue
+            peer = section == PEER_SECTION
+            # A peer that is also a dependency is installed as a dependency.
+            if not isinstance(spec, str) or (peer and name in seen):
+                continue
+            seen.add(name)
+            about = told.get(name) if peer and isinstance(told, dict) else None
+            optional = section == _OPTIONAL or (
+                isinstance(about, dict) and bool(about.get("optional"))
+            )
+            to = find(key, name)
+            if to is not None or not optional:
+                yield Ask(name=name, spec=spec, to=to, optional=optional, peer=peer)
+
+
+def _asks_any(entry: _Entry, sections: tuple[str, ...], wanted: frozenset[str]) -> bool:
+    """Most entries of a large lock ask for nothing of interest: they are passed over quickly."""
+    for section in sections:
+        asked = entry.get(section)
+        if isinstance(asked, dict) and not wanted.isdisjoint(asked):
+            return True
+    return False
+
+
+def _nearest(entries: Mapping[str, Any], asker: str, name: str) -> str | None:
+    """Node's own look-up: the folder's node_modules, then those above."""
+    folder = asker
+    while True:
+        key = f"{folder}/{_INSTALLED}{name}" if folder else f"{_INSTALLED}{name}"
+        if key in entries:
+            return key
+        if not folder:
+            return None
+        above = folder.rfind(f"/{_INSTALLED}")
+        # Out of the innermost node_modules; a workspace member lies below the root itself.
+        folder = folder[:above] if above >= 0 else ""
+
+
+def _walk(parent: _Entry, place: str, depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    children = parent.get("dependencies")
+    if depth > _MAX_DEPTH or not isinstance(children, dict):
+        return
+    for name, entry in children.items():
+        if isinstance(entry, dict):
+            key = f"{place}{_INSTALLED}{name}"
+            yield key, entry
+            yield from _walk(entry, f"{key}/", depth + 1)
+
+
+def _name(key: str, entry: _Entry) -> str:
+    if not key:
+        return _text(entry.get("name")) or "the project"
+    # An alias or a workspace member carries its real name; else the path ends with it.
+    return _text(entry.get("name")) or (_tail(key) if _INSTALLED in key else key)
+
+
+def _tail(key: str) -> str:
+    return key.rpartition(_INSTALLED)[2]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,1 @@
+"""package.json and tsconfig.json: read, and edited as text."""

@@ -1,0 +1,103 @@
+"""Declarations and overrides of package.json, raised as text; and the refusals where they can't be."""
+
+from collections.abc import Iterable
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Client, Files, OverridePlace
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.manifest import (
+    PEER_SECTION,
+    Declared,
+    declared,
+    parse_manifest,
+    replace_spec,
+    with_value,
+)
+from fallback_plugins.npm.manifests.specs import admits, floor, foreign, raised
+from fallback_plugins.tree import Node
+from fallback_tier.advisory import compare_versions
+from fallback_tier.errors import RecipeError
+
+
+def declare(files: Files, package: str, keys: set[str], version: str) -> Files:
+    """Every declaration of the package under these keys made to admit the version, operators kept.
+
+    One that admits it stays: a lock says which version it is. Raises RecipeError: a spec that can't be
+    raised, or a peer declaration that doesn't admit it.
+    """
+    for path, text in files.manifests.items():
+        for place in declared(parse_manifest(path, text), package):
+            if place.key in keys and not admits(place.spec, version):
+                files = raise_place(files, path, package, place, version)
+    return files
+
+
+def raise_place(files: Files, path: str, package: str, place: Declared, version: str) -> Files:
+    """One declaration raised to the version; one that starts above it stays. Raises RecipeError."""
+    start = floor(place.spec)
+    if start is not None and compare_versions(ECOSYSTEM, start, version) > 0:
+        return files
+    if place.section == PEER_SECTION:
+        raise unsupported(
+            f"{PEER_SECTION} of {path} asks for {package} {place.spec!r}, which does not admit"
+            f" {version}; what its users install is their decision."
+        )
+    what = foreign(place.spec)
+    if what is not None:
+        raise unsupported(f"{path} takes {package} from {what} ({place.spec!r}).")
+    new = raised(place.spec, version)
+    if new is None:
+        raise unsupported(
+            f"{path} asks for {package} {place.spec!r}, a range that does not admit {version}"
+            " and is not one version to raise."
+        )
+    return files.with_manifest(path, replace_spec(path, files.manifests[path], place, new))
+
+
+def no_fix(node: Node) -> RecipeError:
+    """The typed refusal where nothing safe is named or published above a version."""
+    return RecipeError(
+        RefusalReason.NO_FIXED_VERSION,
+        f"No safe version of {node.name} above {node.version} is known.",
+        next_step="Replace the dependency, or take the advisory's workaround.",
+    )
+
+
+def holding(client: Client, files: Files, node: Node) -> list[OverridePlace]:
+    """The overrides that can be what holds a copy where it is."""
+    places = client.overrides(files, node.name)
+    return [place for place in places if admits(place.spec, node.version)]
+
+
+def forced(files: Files, place: OverridePlace) -> RecipeError:
+    """The typed refusal where an override stands in the way."""
+    keys = ".".join(place.keys)
+    return unsupported(f"{keys} in {files.root_manifest} forces {place.package} {place.spec}.")
+
+
+def raise_overrides(
+    client: Client, files: Files, places: Iterable[OverridePlace], target: str
+) -> Files:
+    """Overrides of one package made to admit the version; one that follows a declaration that was raised
+    does already. Raises RecipeError."""
+    for place in places:
+        now = {other.keys: other.spec for other in client.overrides(files, place.package)}
+        if not admits(now.get(place.keys, place.spec), target):
+            files = _raise_override(files, place, target)
+    return files
+
+
+def _raise_override(files: Files, place: OverridePlace, target: str) -> Files:
+    path = files.root_manifest
+    new = raised(place.spec, target) if floor(place.spec) is not None else target
+    text = with_value(path, files.manifests[path], place.keys, new or target)
+    return files.with_manifest(path, text)
+
+
+def unsupported(problem: str) -> RecipeError:
+    """The typed refusal for a declaration that no recipe changes."""
+    return RecipeError(
+        RefusalReason.RECIPE_UNSUPPORTED,
+        problem,
+        next_step="Change it by hand, or let a model propose the change.",
+    )

@@ -1,0 +1,263 @@
+"""The two nearest rungs: an in-range refresh of the lock, and the bump of what is declared."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from fallback_plugins.ladder import Judge, Reached, blocked, does_not_serve
+from fallback_plugins.npm.client import Files, Wishes
+from fallback_plugins.npm.clients.registry import TellsDeprecated
+from fallback_plugins.npm.manifests.declaring import (
+    declare,
+    forced,
+    holding,
+    no_fix,
+    raise_overrides,
+    unsupported,
+)
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.specs import admits, compatible, excludes, foreign
+from fallback_plugins.npm.strategies.bundles import refuse_bundled
+from fallback_plugins.npm.strategies.resolving import At, Resolver, asked_by_root
+from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.tree import Node, Tree
+from fallback_tier.advisory import compare_versions
+from fallback_tier.advisory.versions import is_major_step, is_orderable, is_prerelease
+from fallback_tier.errors import RecipeError
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What to change, which copies get which version, and which packages have no such plan.
+
+    ``raised``: by package, what has to move along.
+    """
+
+    files: Files
+    wishes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    raised: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    declined: Mapping[str, RecipeError] = field(default_factory=dict)
+
+
+#: Adds one affected copy to a plan. Raises RecipeError: this rung is none for it.
+_Aim = Callable[[_Plan, At, Node], _Plan]
+
+
+@dataclass(frozen=True)
+class Near:
+    """One client run for all packages: each affected copy to the lowest safe version that it can have."""
+
+    resolver: Resolver
+    targets: Targets
+    judge: Judge[Files]
+
+    def refresh(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
+        """Only the lock changes: versions that everyone who asks for a copy admits."""
+        return self._reached(at, packages, self._in_range)
+
+    def direct(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
+        """The project's own declarations, and the overrides that it has, are raised."""
+        return self._reached(at, packages, self._declared)
+
+    def not_declared(self, at: At, package: str) -> RecipeError | None:
+        """Why there is nothing that a direct bump could raise; None: there is."""
+        nodes = [node for node in self.judge.affected(at.tree) if node.name == package]
+        if any(asked_by_root(at, node) for node in nodes):
+            return None
+        if any(holding(self.resolver.client, at.files, node) for node in nodes):
+            return None
+        askers = [asker.label for node in nodes for asker, _ in at.tree.askers(node.key)]
+        return unsupported(
+            f"{askers[0] if askers else 'Nobody'} asks for it, not the project itself."
+        )
+
+    # --- what is planned ----------------------------------------------------------------------------
+
+    def _in_range(self, plan: _Plan, at: At, node: Node) -> _Plan:
+        places = holding(self.resolver.client, plan.files, node)
+        target = self._fitting(at, node, [place.spec for place in places], overruled=bool(places))
+        if target is None and places:
+            raise forced(plan.files, places[0])
+        if target is None:
+            raise _who_blocks(at.tree, node, self.targets.lowest(node, lambda _version: True))
+        return replace(plan, wishes={**plan.wishes, (node.name, node.version): target})
+
+    def _declared(self, plan: _Plan, at: At, node: Node) -> _Plan:
+        client, files, own = self.resolver.client, plan.files, asked_by_root(at, node)
+        places = holding(client, files, node)
+        target = self._fitting(at, node, (), overruled=bool(places))
+        if target is None:
+            if not own:
+                return plan  # who asks for this copy is raised by another rung
+            target = self.targets.lowest(node, lambda _version: True)
+            if target is None:
+                raise no_fix(node)
+            files = declare(files, node.name, {ask.name for ask in own}, target)
+        files = raise_overrides(client, files, places, target)
+        wishes = {**plan.wishes, (node.name, node.version): target}
+        return self._with_peers(replace(plan, files=files, wishes=wishes), at, node, target)
+
+    def _with_peers(self, plan: _Plan, at: At, node: Node, target: str) -> _Plan:
+        """What the project asks for too, and demands the old version as its peer, moves along."""
+        for holder, ask in at.tree.askers(node.key):
+            keys = {it.name for it in asked_by_root(at, holder)}
+            if not ask.peer or not keys or admits(ask.spec, target):
+                continue
+            version = self._going_with(holder, ask.name, target)
+            if version is None:
+                continue  # the client says what is in the way
+            raised = (*plan.raised.get(node.name, ()), f"{holder.name} {version}")
+            plan = replace(
+                plan,
+                files=declare(plan.files, holder.name, keys, version),
+                wishes={**plan.wishes, (holder.name, holder.version): version},
+                raised={**plan.raised, node.name: raised},
+            )
+        return plan
+
+    def _going_with(self, holder: Node, peer: str, target: str) -> str | None:
+        """The lowest version that goes with the new one. Where that is a major step, the newest of its
+        line: what a fresh install of the range takes, and what the first release broke is mended there."""
+        fitting = [
+            release.version
+            for release in self.targets.releases(holder.name)
+            if compare_versions(ECOSYSTEM, release.version, holder.version) > 0
+            and (peer not in release.peers or admits(release.peers[peer], target))
+            and self.targets.is_safe(holder.name, release.version)
+            and not is_prerelease(ECOSYSTEM, release.version)
+        ]
+        if not fitting or not is_major_step(ECOSYSTEM, holder.version, fitting[0]):
+            return fitting[0] if fitting else None
+        line = [it for it in fitting if not is_major_step(ECOSYSTEM, fitting[0], it)]
+        return line[-1]
+
+    def _fitting(self, at: At, node: Node, specs: Sequence[str], *, overruled: bool) -> str | None:
+        """The lowest safe version that everyone who asks for a copy admits, and these specs do.
+
+        ``overruled``: overrides hold it. Who asks for something else than what is installed has no say
+        then, as long as a compatible version serves.
+        """
+        _check_source(at.tree, node)
+        refuse_bundled(at.tree, node)
+        asked = [ask.spec for _, ask in at.tree.askers(node.key)]
+        everyone = _all_admit([*specs, *asked])
+        heard = [spec for spec in asked if admits(spec, node.version)]
+        found = None
+        if overruled:
+            near = _all_admit([*specs, *heard], node.version if len(heard) < len(asked) else None)
+            found = self.targets.lowest(node, near, tree=at.tree)
+        found = found or self.targets.lowest(node, everyone, tree=at.tree)
+        if found is None and any(excludes(spec, node.version) for spec in asked):
+            # The version that is held back from what is asked for tells nothing of what serves.
+            published = self.targets.published(node.name, node.version)
+            found = next(filter(everyone, published), None)
+        return found
+
+    def _planned(self, at: At, packages: tuple[str, ...], aim: _Aim) -> _Plan:
+        plan = _Plan(at.files)
+        for node in self.judge.affected(at.tree):
+            if node.name in packages:
+                try:
+                    plan = aim(plan, at, node)
+                except RecipeError as error:
+                    plan = replace(plan, declined={**plan.declined, node.name: error})
+        return plan
+
+    # --- what the client makes of it ----------------------------------------------------------------
+
+    def _reached(self, at: At, packages: tuple[str, ...], aim: _Aim) -> Reached[Files]:
+        def planned() -> _Plan:
+            return self._planned(at, packages, aim)
+
+        plan = planned()
+        if not plan.wishes or (self.resolver.fresh and plan.files is at.files):
+            return Reached(at, declined=plan.declined)
+        if not self._tells_deprecated(at.files) and self._learned(at.tree, plan.wishes):
+            plan = planned()
+        try:
+            after = self.resolver.resolve(plan.files, plan.wishes)
+        except RecipeError:
+            if not self._learned(at.tree, plan.wishes):
+                raise
+            plan = planned()
+            after = self.resolver.resolve(plan.files, plan.wishes)
+        else:
+            if self._learned(at.tree, self._deprecated(plan.wishes, after.files)):
+                plan = planned()
+                after = self.resolver.resolve(plan.files, plan.wishes)
+        return Reached(self._accepted(at, after, plan.wishes), plan.raised, plan.declined)
+
+    def _accepted(self, at: At, after: At, wishes: Wishes) -> At:
+        """The result; where the exact versions can't be had, the highest that the ranges allow may do."""
+        problem = self._problem(at, after)
+        if problem is None:
+            return after
+        if not self.resolver.fresh and self.targets.only is None:
+            try:
+                highest = self.resolver.update(after.files, tuple({name: 0 for name, _ in wishes}))
+            except RecipeError as error:
+                problem = f"{problem} {error.problem}"
+            else:
+                if self._problem(at, highest) is None:
+                    return highest
+        raise does_not_serve(problem)
+
+    def _problem(self, at: At, after: At) -> str | None:
+        problem = self.judge.problem(at, after)
+        if problem is None and not self.judge.is_nearer(at, after):
+            return f"{self.resolver.client.name} kept the affected version all the same."
+        return problem
+
+    def _tells_deprecated(self, files: Files) -> bool:
+        """A lock that marks deprecated entries tells by itself: only a failed run is worth the question."""
+        client = self.resolver.client
+        return isinstance(client, TellsDeprecated) and client.tells_deprecated(files)
+
+    def _deprecated(self, wishes: Wishes, files: Files) -> Wishes:
+        client = self.resolver.client
+        if not isinstance(client, TellsDeprecated):
+            return {}
+        marked = client.deprecated(files)
+        return {copy: wish for copy, wish in wishes.items() if (copy[0], wish) in marked}
+
+    def _learned(self, tree: Tree, wishes: Wishes) -> bool:
+        """Does the registry have better versions than these? Then targets know them."""
+        learned = False
+        for (name, _), wish in wishes.items():
+            if any(node.version == wish for node in tree.of(name)):
+                continue  # it is installed already
+            better = self.targets.checked(name, wish)
+            if better is not None and better != wish:
+                self.targets.prefer(name, wish, better)
+                learned = True
+        return learned
+
+
+def _all_admit(specs: Sequence[str], near: str | None = None) -> Callable[[str], bool]:
+    """Does a version fit all of these? ``near``: and is it compatible with this one?"""
+
+    def fits(version: str) -> bool:
+        is_near = near is None or compatible(near, version)
+        return is_near and all(admits(spec, version) for spec in specs)
+
+    return fits
+
+
+def _check_source(tree: Tree, node: Node) -> None:
+    """A copy that comes from elsewhere than a registry has no version to raise."""
+    if is_orderable(ECOSYSTEM, node.version):
+        return
+    askers = ", ".join(f"{asker.label} ({ask.spec})" for asker, ask in tree.askers(node.key)[:3])
+    raise unsupported(
+        f"{node.name} is installed from {foreign(node.version) or 'another source'}"
+        f" ({node.version}), asked for by {askers or 'nobody'}: it has no version to raise."
+    )
+
+
+def _who_blocks(tree: Tree, node: Node, target: str | None) -> RecipeError:
+    if target is None:
+        return no_fix(node)
+    for asker, ask in tree.askers(node.key):
+        if not admits(ask.spec, target):
+            spec = ask.spec or "(unsaid)"
+            return blocked(node.name, target, parent=asker.label, spec=spec, where=tree.source)
+    return blocked(node.name, target, parent="several parents", spec="together", where=tree.source)

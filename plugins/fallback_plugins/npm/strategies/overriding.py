@@ -1,0 +1,160 @@
+"""The override rung: a version that a parent did not ask for, forced on it within its compatible range."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.bumping import no_override, use_bump
+from fallback_plugins.ladder import Judge, Reached, blocked
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.manifests.declaring import holding, no_fix, raise_overrides, unsupported
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.specs import admits, compatible
+from fallback_plugins.npm.strategies.bundles import refuse_bundled
+from fallback_plugins.npm.strategies.parents import ParentWalk
+from fallback_plugins.npm.strategies.resolving import At, Resolver, asked_by_root
+from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.tree import Node, Tree
+from fallback_tier.advisory import compare_versions
+from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.errors import RecipeError
+
+
+@dataclass(frozen=True)
+class Override:
+    """Each affected copy of one package at the lowest safe version compatible with it, below each parent
+    whose ask excludes that; where there is none, a parent at a compatible version that lets go of it."""
+
+    resolver: Resolver
+    targets: Targets
+    judge: Judge[Files]
+
+    def refusal(self, at: At, package: str) -> RecipeError | None:
+        """What the project asks for itself is raised, never overridden."""
+        if not any(asked_by_root(at, node) for node in self._nodes(at, package)):
+            return None
+        return unsupported(f"{at.files.root_manifest} asks for {package} itself.")
+
+    def attempt(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
+        """One client run, or three. Raises RecipeError: no version serves, or the client says no."""
+        (package,) = packages
+        client, nodes = self.resolver.client, self._nodes(at, package)
+        forced = [pair for node in nodes for pair in self._forced(at.tree, node)]
+        others = {f"{it.name} {version}": None for it, version in forced if it.name != package}
+        files, held = at.files, False
+        for copy, version in forced:
+            places = holding(client, at.files, copy)
+            files, held = raise_overrides(client, files, places, version), held or bool(places)
+        wishes = {(copy.name, copy.version): version for copy, version in forced}
+        if held:  # what the project forces already may be enough
+            after = self.resolver.resolve(files, wishes)
+            if not self._nodes(after, package):
+                step = LadderStep.LOCK_REFRESH if files is at.files else None
+                return Reached(after, {package: tuple(others)}, step=step)
+        for copy, version in forced:
+            for asker, ask in self.targets.askers(at.tree, copy.key):
+                if not admits(ask.spec, version):
+                    parent = _parent_key(self.resolver, at.tree, asker)
+                    files = client.with_override(files, parent, ask.name, version)
+        if files is at.files:
+            said = f"Who asks for {package} admits a safe version already."
+            return Reached(at, declined={package: unsupported(said)})
+        after = self.resolver.resolve(files, {})
+        # Who admits the version gets no override, and keeps a copy that isn't shared.
+        if self._nodes(after, package):
+            after = self.resolver.resolve(after.files, wishes)
+        return Reached(after, {package: tuple(others)})
+
+    def _forced(self, tree: Tree, node: Node) -> list[tuple[Node, str]]:
+        """The copy and its version, or what brings it in and theirs. Raises RecipeError."""
+        refuse_bundled(tree, node)
+        target = self.targets.lowest(node, partial(compatible, node.version))
+        if target is not None:
+            return [(node, target)]
+        safe = self.targets.published(node.name, node.version)
+        walk, found = ParentWalk(tree, self.targets, {}), []
+        for asker, ask in tree.askers(node.key):
+            fits = partial(compatible, asker.version)
+            version = next(filter(fits, walk.clearing(asker, ask.name, safe)), None)
+            if version is None or any(tree.is_root(above) for above, _ in tree.askers(asker.key)):
+                raise self._no_target(tree, node)
+            found.append((asker, version))
+        return found
+
+    def _nodes(self, at: At, package: str) -> list[Node]:
+        return [node for node in self.judge.affected(at.tree) if node.name == package]
+
+    def _no_target(self, tree: Tree, node: Node) -> RecipeError:
+        lowest = self.targets.lowest(node, lambda _version: True)
+        if lowest is None:
+            return no_fix(node)
+        for asker, ask in self.targets.askers(tree, node.key):
+            if not admits(ask.spec, lowest):
+                spec, where = ask.spec, tree.source
+                return blocked(node.name, lowest, parent=asker.label, spec=spec, where=where)
+        return unsupported(
+            f"No safe version is compatible with {node.label}; an override would force another one."
+        )
+
+
+@dataclass(frozen=True)
+class Forced:
+    """A model's override: one version for all affected copies of a package, within their major.
+
+    An override that is there already is raised; else each parent that asks for an affected copy gets one.
+    """
+
+    resolver: Resolver
+    judge: Judge[Files]
+    version: str
+
+    def attempt(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
+        """One client run. Raises RecipeError: a direct dependency, another major, a downgrade, or it did
+        not serve."""
+        (package,) = packages
+        nodes = [node for node in self.judge.affected(at.tree) if node.name == package]
+        for node in nodes:
+            refuse_bundled(at.tree, node)
+            self._check(at, node)
+        files, client = at.files, self.resolver.client
+        for node in nodes:
+            places = holding(client, at.files, node)
+            files = raise_overrides(client, files, places, self.version)
+        if files is at.files:
+            for asker, ask in (pair for node in nodes for pair in at.tree.askers(node.key)):
+                parent = _parent_key(self.resolver, at.tree, asker)
+                files = client.with_override(files, parent, ask.name, self.version)
+        after = self.resolver.resolve(files, {})
+        problem = self.judge.problem(at, after)
+        if problem is None and (left := self.judge.affected(after.tree)):
+            problem = f"{left[0].label} would still be installed."
+        if problem is not None:
+            said = f"An override of {package} to {self.version} does not serve. {problem}"
+            raise no_override(said)
+        return Reached(after)
+
+    def _check(self, at: At, node: Node) -> None:
+        source = at.tree.source
+        if asked_by_root(at, node):
+            raise use_bump(node.name, f"asked for in {source} by the project itself")
+        if not is_orderable(ECOSYSTEM, node.version):
+            said = f"{source} takes {node.name} from {node.version}, which has no version."
+            raise no_override(said)
+        if not compatible(node.version, self.version):
+            raise RecipeError(
+                RefusalReason.BLOCKED_BY_CONSTRAINT,
+                f"{source} holds {node.label}; {self.version} is not compatible with it, and is not"
+                " forced on who asks for that.",
+                next_step="Use dependency_bump for the package that brings it in, or refuse.",
+            )
+        if compare_versions(ECOSYSTEM, self.version, node.version) <= 0:
+            raise no_override(
+                f"{node.name} {self.version} would be a downgrade from {node.version}."
+            )
+
+
+def _parent_key(resolver: Resolver, tree: Tree, asker: Node) -> str:
+    """The parent as an override names it: with its version where it isn't the only one."""
+    alone = len({node.version for node in tree.of(asker.name)}) == 1
+    takes = resolver.client.name != "yarn"  # its resolutions know names only
+    return asker.name if alone or not takes else f"{asker.name}@{asker.version}"

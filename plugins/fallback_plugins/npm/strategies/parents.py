@@ -1,0 +1,230 @@
+"""The parent bump: which ancestors to raise, and to what, so that an affected copy can go."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from fallback_audit.vocabulary import LadderStep
+from fallback_plugins.ladder import Climb, Judge, Reached, Strategy, blocked, does_not_serve
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.registry import Release
+from fallback_plugins.npm.manifests.declaring import declare, forced, holding, no_fix
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.specs import admits
+from fallback_plugins.npm.strategies.bundles import Bundles, bundler_of
+from fallback_plugins.npm.strategies.resolving import At, Resolver
+from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.tree import Ask, Node, Tree
+from fallback_tier.advisory import compare_versions
+from fallback_tier.advisory.versions import is_prerelease
+from fallback_tier.errors import RecipeError
+
+#: Client runs that one package's parent bump may cost. The prediction is right the first time as a rule;
+#: an old lock makes each run ask the registry about every package in it.
+MAX_TRIALS = 4
+
+#: Ancestors above the affected copy that are asked about: each costs the registry a question, and real
+#: chains of exact pins are shorter.
+MAX_DEPTH = 6
+
+
+@dataclass
+class Changes:
+    """Declared packages to raise, by (package, key declared under), and copies to refresh in range."""
+
+    declares: dict[tuple[str, str], str] = field(default_factory=dict)
+    wishes: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def add(self, other: "Changes") -> None:
+        """Both; of two versions of one declaration the higher."""
+        for key, version in other.declares.items():
+            held = self.declares.get(key)
+            if held is None or compare_versions(ECOSYSTEM, version, held) > 0:
+                self.declares[key] = version
+        self.wishes |= other.wishes
+
+    @property
+    def raised(self) -> tuple[str, ...]:
+        """What is changed, as a Move names it."""
+        both = {package: version for (package, _), version in self.declares.items()}
+        both |= {package: version for (package, _), version in self.wishes.items()}
+        return tuple(f"{package} {version}" for package, version in both.items())
+
+
+@dataclass(frozen=True)
+class ParentWalk:
+    """Predicts by walking published ranges upwards; the client has the last word.
+
+    ``failed``: declared versions that a client has tried in vain: higher ones are proposed.
+    """
+
+    tree: Tree
+    targets: Targets
+    failed: dict[str, str]
+
+    def changes(self, node: Node) -> Changes:
+        """What frees a copy. Raises RecipeError, naming the constraint and the parent."""
+        if node.bundled:
+            bundler = bundler_of(self.tree, node)
+            above = self.failed.get(bundler.name, bundler.version)
+            clean = Bundles(self.targets).clean(node, bundler, above)
+            return self._solve(bundler, clean, (node.name, bundler.name))
+        safe = self.targets.published(node.name, node.version)
+        named = self.targets.named(node.name, node.version)
+        return self._solve(node, safe or named, (node.name,))
+
+    def _solve(self, node: Node, ok: tuple[str, ...], way: tuple[str, ...]) -> Changes:
+        askers = self.targets.askers(self.tree, node.key)
+        asks = [(asker, ask) for asker, ask in askers if not ask.peer]
+        if not asks:
+            raise no_fix(node)
+        for version in ok:
+            if all(admits(ask.spec, version) for _, ask in asks):
+                return Changes(wishes={(node.name, node.version): version})
+        changes = Changes()
+        for asker, ask in asks:
+            if not any(admits(ask.spec, version) for version in ok):
+                changes.add(self._free(node, asker, ask, ok, way))
+        return changes
+
+    def _free(
+        self, node: Node, asker: Node, ask: Ask, ok: tuple[str, ...], way: tuple[str, ...]
+    ) -> Changes:
+        if self.tree.is_root(asker):
+            if not ok:
+                raise no_fix(node)
+            return Changes(declares={(node.name, ask.name): ok[0]})
+        clearing = tuple(self.clearing(asker, ask.name, ok))
+        if not clearing or len(way) > MAX_DEPTH or asker.name in way:
+            if not ok:
+                raise no_fix(node)
+            raise blocked(
+                node.name, ok[0], parent=asker.label, spec=ask.spec, where=self.tree.source
+            )
+        return self._solve(asker, clearing, (*way, asker.name))
+
+    def clearing(self, asker: Node, name: str, ok: tuple[str, ...]) -> Iterator[str]:
+        """Versions of an asker that let go of the affected copy, lowest first, deprecated ones last."""
+        above = self.failed.get(asker.name, asker.version)
+        fitting = [
+            release
+            for release in self.targets.releases(asker.name)
+            if compare_versions(ECOSYSTEM, release.version, above) > 0
+            and not is_prerelease(ECOSYSTEM, release.version)
+            and self.targets.is_safe(asker.name, release.version)
+            and _lets_go(release, name, ok)
+        ]
+        for deprecated in (False, True):
+            yield from (r.version for r in fitting if r.deprecated is deprecated)
+
+
+def _lets_go(release: Release, name: str, ok: tuple[str, ...]) -> bool:
+    spec = release.asks.get(name)
+    return spec is None or any(admits(spec, version) for version in ok)
+
+
+@dataclass(frozen=True)
+class ParentBump:
+    """Predicted by ``ParentWalk``, tried with the client; ``near`` then takes what the new asks admit."""
+
+    resolver: Resolver
+    targets: Targets
+    judge: Judge[Files]
+    near: Sequence[Strategy[Files]]
+
+    def attempt(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
+        """One trial for several packages: a parent often clears them all. Raises RecipeError."""
+        for node in self.judge.affected(at.tree):
+            if node.name in packages:
+                self._refuse_overruled(at, node)
+        failed: dict[str, str] = {}
+        error: RecipeError | None = None
+        for _ in range(MAX_TRIALS if len(packages) == 1 else 1):
+            try:
+                wanted = self._wanted(at, packages, failed)
+            except RecipeError as blocking:
+                raise error or blocking from None
+            changes = Changes()
+            for one in wanted.values():
+                changes.add(one)
+            try:
+                after = self._tried(at, packages, changes)
+            except RecipeError as problem:
+                error = problem
+            else:
+                raised = {name: one.raised for name, one in wanted.items()}
+                step = None if changes.declares else LadderStep.LOCK_REFRESH
+                return Reached(after, raised, step=step)
+            if all(failed.get(name) == version for (name, _), version in changes.declares.items()):
+                break
+            failed |= {name: version for (name, _), version in changes.declares.items()}
+        raise error or does_not_serve(f"No parent of {', '.join(packages)} can be raised.")
+
+    def _refuse_overruled(self, at: At, node: Node) -> None:
+        """Raises RecipeError where an override visibly gives somebody another version than was asked for:
+        whatever its parents ask for, it stays."""
+        places = holding(self.resolver.client, at.files, node)
+        asks = (ask for _, ask in self.targets.askers(at.tree, node.key) if not ask.peer)
+        if places and not all(admits(ask.spec, node.version) for ask in asks):
+            raise forced(at.files, places[0])
+
+    def _wanted(
+        self, at: At, packages: tuple[str, ...], failed: dict[str, str]
+    ) -> dict[str, Changes]:
+        walk, wanted = (
+            ParentWalk(at.tree, self.targets, failed),
+            {name: Changes() for name in packages},
+        )
+        for node in self.judge.affected(at.tree):
+            if node.name in packages:
+                wanted[node.name].add(walk.changes(node))
+        return wanted
+
+    def _tried(self, at: At, packages: tuple[str, ...], changes: Changes) -> At:
+        """One trial with the real client. Raises RecipeError: it leaves one of the packages affected."""
+        files, wishes = at.files, dict(changes.wishes)
+        for (package, key), version in changes.declares.items():
+            files = declare(files, package, {key}, version)
+            for node in at.tree.of(package):
+                asks = at.tree.askers(node.key)
+                if any(ask.name == key for asker, ask in asks if at.tree.is_root(asker)):
+                    wishes[package, node.version] = version
+        after = Climb(self.judge, self.resolver.resolve(files, wishes))
+        after.run(self.near)  # an ask that was widened now admits a refresh of the copy itself
+        reached = self._lowered(at, after.at, packages)
+        aimed = {(n.name, n.version) for n in self.judge.affected(at.tree) if n.name in packages}
+        for node in self.judge.affected(reached.tree):
+            if (node.name, node.version) in aimed:
+                problem = self.judge.problem(at, reached)
+                raise does_not_serve(problem or f"{node.label} would still be installed.")
+        return reached
+
+    def _lowered(self, at: At, after: At, packages: tuple[str, ...]) -> At:
+        """Copies that came in new, no higher than serves: a client takes the highest that an ask admits."""
+        was = {node.label for node in at.tree.nodes.values()}
+        wishes: dict[tuple[str, str], str] = {}
+        for floor in self.judge.affected(at.tree):
+            for node in after.tree.of(floor.name) if floor.name in packages else ():
+                if node.label not in was and not node.bundled:
+                    version = self._lowest(after, node, floor)
+                    if version is not None:
+                        wishes[node.name, node.version] = version
+        if not wishes or self.resolver.fresh:
+            return after
+        try:
+            lower = self.resolver.resolve(after.files, wishes)
+        except RecipeError:
+            return after  # what serves is there; that a lower one would, was worth one question
+        worse = self.judge.problem(at, lower) or self.judge.is_nearer(lower, after)
+        return after if worse else lower
+
+    def _lowest(self, after: At, node: Node, floor: Node) -> str | None:
+        """A version below a new copy's that would serve in its place."""
+        specs = [ask.spec for _, ask in self.targets.askers(after.tree, node.key)]
+
+        def fits(version: str) -> bool:
+            return all(admits(spec, version) for spec in specs)
+
+        found = self.targets.lowest(floor, fits)
+        found = self.targets.checked(node.name, found) if found is not None else None
+        is_lower = found is not None and compare_versions(ECOSYSTEM, found, node.version) < 0
+        return found if is_lower and found is not None and fits(found) else None

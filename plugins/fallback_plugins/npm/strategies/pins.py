@@ -1,0 +1,145 @@
+"""A package.json without a lock: declared versions, raised as text. What they pull in isn't known."""
+
+from fallback_audit.vocabulary import LadderStep
+from fallback_plugins.ladder import ProjectFix, Tried, left_behind
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.manifests.declaring import no_fix, raise_place, unsupported
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, may_name
+from fallback_plugins.npm.manifests.manifest import PEER_SECTION, Declared, declared, parse_manifest
+from fallback_plugins.npm.manifests.specs import admits, floor, foreign
+from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.tree import Node
+from fallback_tier.advisory import Advisory, is_affected
+from fallback_tier.advisory.ranges import admits_affected
+from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import ClearedPath, Left, Move
+
+
+def raise_pins(files: Files, advisory: Advisory, targets: Targets) -> ProjectFix | None:
+    """Each declaration that starts from an affected version, raised; None: there is none."""
+    texts: dict[str, str] = {}
+    moves: list[Move] = []
+    left: list[Left] = []
+    cleared: list[ClearedPath] = []
+    for path, text in files.manifests.items():
+        for package in advisory.packages(ECOSYSTEM):
+            if not may_name(text, package):
+                continue
+            for place in declared(parse_manifest(path, text), package):
+                start = floor(place.spec)
+                problem = _problem(advisory, path, package, place)
+                if problem is None and (start is None or not _is_bad(advisory, package, start)):
+                    continue
+                node = Node(path, package, start or place.spec)
+                try:
+                    if problem is not None:
+                        raise problem
+                    version = _target(targets, node)
+                    files = _raised(files, path, package, place, version)
+                except RecipeError as error:
+                    left.append(_left(advisory, path, node, error))
+                    continue
+                texts[path] = files.manifests[path]
+                moves.append(_move(path, node, version))
+                cleared.append(_cleared(advisory, path, files, node, version))
+    if not moves and not left:
+        return None
+    return ProjectFix(
+        texts=texts,
+        moves=tuple(dict.fromkeys(moves)),
+        left=tuple(dict.fromkeys(left)),
+        cleared=tuple(dict.fromkeys(cleared)),
+        notes=tuple(targets.notes),
+    )
+
+
+def _raised(files: Files, path: str, package: str, place: Declared, version: str) -> Files:
+    """One declaration raised; what the same manifest demands of its users must admit it."""
+    for peer in declared(parse_manifest(path, files.manifests[path]), package):
+        if (
+            peer.section == PEER_SECTION
+            and peer.key == place.key
+            and not admits(peer.spec, version)
+        ):
+            raise_place(files, path, package, peer, version)
+    return raise_place(files, path, package, place, version)
+
+
+def pinned(files: Files, advisory: Advisory) -> bool:
+    """Does a manifest declare an affected version, or something that can't be shown to be safe?"""
+    return any(
+        _problem(advisory, path, package, place) is not None
+        or ((start := floor(place.spec)) is not None and _is_bad(advisory, package, start))
+        for path, text in files.manifests.items()
+        for package in advisory.packages(ECOSYSTEM)
+        if may_name(text, package)
+        for place in declared(parse_manifest(path, text), package)
+    )
+
+
+def _is_bad(advisory: Advisory, package: str, version: str) -> bool:
+    return is_affected(advisory, ECOSYSTEM, package, version)
+
+
+def _problem(advisory: Advisory, path: str, package: str, place: Declared) -> RecipeError | None:
+    """Why a declaration can't be judged or raised; None where it can, or is of no concern."""
+    start, what = floor(place.spec), foreign(place.spec)
+    if what is not None:
+        return unsupported(f"{path} takes {package} from {what} ({place.spec!r}).")
+    bad = start is not None and _is_bad(advisory, package, start)
+    if place.section == PEER_SECTION:
+        if not bad:
+            return None
+        return unsupported(
+            f"{path} declares {package} in {PEER_SECTION} only; what its users install is not"
+            " raised by a recipe."
+        )
+    if start is not None:
+        return None
+    if admits_affected(advisory, ECOSYSTEM, package, lambda version: admits(place.spec, version)):
+        return unsupported(
+            f"{path} asks for {package} {place.spec!r}, a range whose upper end is affected."
+        )
+    return None
+
+
+def _target(targets: Targets, node: Node) -> str:
+    lowest = targets.lowest(node, lambda _version: True)
+    checked = targets.checked(node.name, lowest) if lowest is not None else None
+    if checked is None:
+        raise no_fix(node)
+    return checked
+
+
+def _move(path: str, node: Node, version: str) -> Move:
+    return Move(
+        package=node.name,
+        manifest=path,
+        step=LadderStep.DIRECT_BUMP,
+        before=(node.version,),
+        after=version,
+    )
+
+
+def _cleared(advisory: Advisory, path: str, files: Files, node: Node, version: str) -> ClearedPath:
+    name = parse_manifest(path, files.manifests[path]).get("name")
+    return ClearedPath(
+        manifest=path,
+        advisory_ids=advisory.ids_affecting(ECOSYSTEM, node.name, node.version),
+        path=(str(name or "the project"), node.label),
+        outcome=f"now {node.name} {version}",
+    )
+
+
+def _left(advisory: Advisory, path: str, node: Node, error: RecipeError) -> Left:
+    tried = Tried()
+    tried.no(LadderStep.DIRECT_BUMP, error)
+    return left_behind(
+        advisory,
+        ECOSYSTEM,
+        package=node.name,
+        versions=(node.version,),
+        manifest=path,
+        error=error,
+        tried=tried,
+    )

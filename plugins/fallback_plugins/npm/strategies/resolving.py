@@ -1,0 +1,111 @@
+"""An npm project as positions of a climb: what its client makes of files, and when a tree is worse."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fallback_plugins.ladder import Judge, Position
+from fallback_plugins.npm.client import Client, Files, Wishes
+from fallback_plugins.npm.clients.npm_run import peer_options
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.specs import admits, foreign
+from fallback_plugins.tree import Ask, Node, Tree
+from fallback_tier.advisory import Advisory, sort_key
+
+#: Where a climb over an npm project stands.
+At = Position[Files]
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """A client over one project. ``fresh``: there is no lock to keep, each result is resolved anew (and
+    wishes mean nothing). Every method raises RecipeError, ToolError."""
+
+    client: Client
+    fresh: bool = False
+
+    def position(self, files: Files) -> At:
+        """Files whose lock is up to date; no client runs."""
+        tree = self.client.tree(files)
+        # A scratch lock is no file of the repository: its manifest is what messages name.
+        return Position(files, replace(tree, source=files.root_manifest) if self.fresh else tree)
+
+    def resolve(self, files: Files, wishes: Wishes) -> At:
+        """The client's lock for these manifests."""
+        if self.fresh:
+            return self.position(self.client.resolve(files.with_lock("")))
+        return self.position(self.client.resolve(files, wishes))
+
+    def update(self, files: Files, packages: Sequence[str]) -> At:
+        """The lock with these packages as high as the ranges allow."""
+        return self.position(self.client.update(files, packages))
+
+
+def judge_of(advisory: Advisory) -> Judge[Files]:
+    """What no result of an npm climb may be."""
+    return Judge(ECOSYSTEM, advisory, _worse)
+
+
+def asked_by_root(at: At, node: Node) -> tuple[Ask, ...]:
+    """What the project, or a member of it, itself asks for."""
+    return tuple(ask for asker, ask in at.tree.askers(node.key) if at.tree.is_root(asker))
+
+
+def _worse(before: At, after: At) -> str | None:
+    broken = broken_peer(before.tree, after.tree)
+    if broken is not None and not peer_options(after.files):
+        return broken
+    less = let_down(before.tree, after.tree)
+    return None if less is None else f"It would be no pure upgrade: {less}."
+
+
+def broken_peer(before: Tree, after: Tree) -> str | None:
+    """A peer that was satisfied and no longer is, as a sentence; npm keeps silent about some."""
+    old = {(node.key, node.version): node for node in before.nodes.values()}
+    for node in after.nodes.values():
+        known = old.get((node.key, node.version))
+        for ask in node.asks:
+            if not ask.peer or _is_content(after, ask):
+                continue
+            if known is None or any(
+                a.name == ask.name and _is_content(before, a) for a in known.asks
+            ):
+                held = after.nodes[ask.to or ""].label
+                return f"{node.label} has the peer {ask.name} {ask.spec}, which {held} does not satisfy."
+    return None
+
+
+def let_down(before: Tree, after: Tree) -> str | None:
+    """A package that stays as it is and gets a lower version of what it asks for, or none, as a clause; or
+    None.
+
+    An override of one parent's ask can hit another copy of that parent. A client that believes a lock
+    doesn't see what is missing in it: nothing affected is left then, and the parent can't be loaded.
+    """
+    has = _answers(after)
+    staying = {node.label for node in after.nodes.values()}
+    for (asker, name), old in _answers(before).items():
+        got = has.get((asker, name), old)
+        if (asker, name) not in has and asker in staying:
+            return f"{asker} would lose {name}, which it asks for"
+        if old == got:
+            continue
+        lowest, held = (min(v, key=lambda one: sort_key(ECOSYSTEM, one)) for v in (old, got))
+        if sort_key(ECOSYSTEM, held) < sort_key(ECOSYSTEM, lowest):
+            return f"{asker} would get {name} {held} in the place of {lowest}"
+    return None
+
+
+def _answers(tree: Tree) -> dict[tuple[str, str], set[str]]:
+    """What each installed package gets where it asks for another (peers are others' to choose)."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for node in tree.nodes.values():
+        for ask in node.asks:
+            if ask.to is not None and ask.to in tree.nodes and not ask.peer:
+                found.setdefault((node.label, ask.name), set()).add(tree.nodes[ask.to].version)
+    return found
+
+
+def _is_content(tree: Tree, ask: Ask) -> bool:
+    """Does the peer get what it asks for? Missing, or of another source: nothing to be said."""
+    held = tree.nodes.get(ask.to or "")
+    return held is None or foreign(ask.spec) is not None or admits(ask.spec, held.version)

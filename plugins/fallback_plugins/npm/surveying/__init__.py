@@ -1,0 +1,1 @@
+"""Which npm projects a repository has, and where they hold a package."""

@@ -1,0 +1,240 @@
+"""The npm projects of a repository: which files one client resolves together."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import PurePosixPath
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.scopes import SCOPE_LINE
+from fallback_plugins.npm.manifests.layout import (
+    FOREIGN_LOCKS,
+    LOCKS,
+    MANIFEST,
+    in_folder,
+    is_manifest,
+    may_name,
+)
+from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.repo import RepoContext
+
+_PNPM_WORKSPACE = "pnpm-workspace.yaml"
+_NPMRC = ".npmrc"
+
+#: Of a repository's .npmrc only these are read, and registries of scopes, which are held against the user's
+#: own configuration (``scopes``): any other line can name a program, or redirect what it likes.
+_HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true|false)\s*$")
+
+_LIST_ITEM = re.compile(r"^\s*-\s*[\"']?([^\"'#\s]+)[\"']?\s*(?:#.*)?$")
+
+
+@dataclass(frozen=True)
+class Site:
+    """One project: a root folder, the manifests of root and members, and its lock.
+
+    ``problem``: why no client of ours can resolve it, whatever it holds.
+    """
+
+    folder: str
+    manifests: tuple[str, ...]
+    lock: str | None = None
+    others: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """What names it in messages: the lock, or the manifest where there is none."""
+        return self.lock or in_folder(self.folder, MANIFEST)
+
+    @property
+    def problem(self) -> RecipeError | None:
+        """Two locks: nobody can tell which one decides."""
+        if not self.others:
+            return None
+        return RecipeError(
+            RefusalReason.RECIPE_UNSUPPORTED,
+            f"{self.lock} and {self.others[0]} stand side by side, so it is unclear which one decides.",
+            next_step="Remove the lock that isn't used.",
+        )
+
+    def names_any(self, repo: RepoContext, packages: Sequence[str]) -> bool:
+        """Does the lock or a manifest name one of the packages at all? Cheap; never says no wrongly."""
+        paths = [path for path in (*self.manifests, self.lock, *self.others) if path is not None]
+        return any(path.endswith(".lockb") or _may_name(repo, path, packages) for path in paths)
+
+    def files(self, repo: RepoContext) -> Files:
+        """The texts. Raises RepositoryError, for an empty lock, too: it answers nothing that is asked."""
+        lock_text = repo.read_text(self.lock) if self.lock else ""
+        if self.lock and not lock_text.strip():
+            raise RepositoryError(
+                f"{self.lock!r} is empty, so it does not say what is installed.",
+                next_step="Make it anew with its client, or remove it.",
+            )
+        # Of an .npmrc two lines count, if they are there; what pnpm keeps decides what resolves.
+        settings = {
+            path: _readable(repo, path) if path.endswith(_NPMRC) else repo.read_text(path)
+            for path in self.settings
+        }
+        return Files(
+            folder=self.folder,
+            manifests={path: repo.read_text(path) for path in self.manifests},
+            lock=self.lock,
+            lock_text=lock_text,
+            settings={path: _harmless(path, text) for path, text in settings.items()},
+        )
+
+
+def discover(repo: RepoContext) -> tuple[Site, ...]:
+    """Every project, by folder. A workspace's members belong to its root, wherever they lie.
+
+    Nothing is raised: what can't be read says so when it is needed.
+    """
+    paths = [path for path in repo.tracked_files if is_manifest(path)]
+    folders = sorted({str(PurePosixPath(path).parent) for path in paths})
+    member_of = {member: folder for folder in folders for member in _members(repo, folder, folders)}
+    return tuple(
+        _site(repo, folder, [member for member in folders if member_of.get(member) == folder])
+        for folder in folders
+        if member_of.get(folder) is None
+    )
+
+
+def _may_name(repo: RepoContext, path: str, packages: Sequence[str]) -> bool:
+    try:
+        text: str | None = repo.read_text(path)
+    except RepositoryError:
+        text = repo.glimpse(path)
+    return text is None or any(may_name(text, name) for name in packages)
+
+
+def members_of_root(repo: RepoContext) -> frozenset[str]:
+    """Folders of the members of the workspace at the root; none where its manifest can't be read."""
+    folders = sorted(
+        {str(PurePosixPath(path).parent) for path in repo.tracked_files if is_manifest(path)}
+    )
+    return frozenset(_members(repo, ".", folders))
+
+
+def locked_members(sites: Iterable[Site]) -> frozenset[str]:
+    """Folders of workspace members whose dependencies stand in the lock at the workspace's root."""
+    return frozenset(
+        str(PurePosixPath(path).parent)
+        for site in sites
+        if site.lock is not None
+        for path in site.manifests
+        if path != in_folder(site.folder, MANIFEST)
+    )
+
+
+def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:
+    own = (in_folder(place, MANIFEST) for place in (folder, *members))
+    locks = [path for name in (*LOCKS, *FOREIGN_LOCKS) if repo.has(path := in_folder(folder, name))]
+    return Site(
+        folder=folder,
+        manifests=tuple(path for path in own if repo.has(path)),
+        lock=locks[0] if locks else None,
+        others=tuple(locks[1:]),
+        settings=tuple(
+            path for name in (_NPMRC, _PNPM_WORKSPACE) if repo.has(path := in_folder(folder, name))
+        ),
+    )
+
+
+def matching(repo: RepoContext, root: str, globs: Sequence[str]) -> Iterator[str]:
+    """Folders with a manifest, below ``root``, that workspace globs name."""
+    paths = [path for path in repo.tracked_files if is_manifest(path)]
+    folders = {str(PurePosixPath(path).parent) for path in paths}
+    yield from _matching(root, globs, sorted(folders))
+
+
+def _members(repo: RepoContext, root: str, folders: Sequence[str]) -> Iterator[str]:
+    globs = [*_declared_globs(repo, root), *_pnpm_globs(repo, root)]
+    if globs:
+        yield from _matching(root, globs, folders)
+
+
+def _matching(root: str, globs: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
+    for folder in folders:
+        inside = folder if root == "." else folder.removeprefix(f"{root}/")
+        if folder == root or (root != "." and inside == folder):
+            continue
+        wanted = any(_matches(inside, glob) for glob in globs if not glob.startswith("!"))
+        if wanted and not any(_matches(inside, g[1:]) for g in globs if g.startswith("!")):
+            yield folder
+
+
+def _declared_globs(repo: RepoContext, folder: str) -> list[str]:
+    path = in_folder(folder, MANIFEST)
+    text = _readable(repo, path)
+    if '"workspaces"' not in text:
+        return []
+    try:
+        told = parse_manifest(path, text).get("workspaces")
+    except RecipeError:
+        return []  # whoever needs the manifest itself says that it can't be read
+    told = told.get("packages") if isinstance(told, dict) else told
+    return [glob for glob in told if isinstance(glob, str)] if isinstance(told, list) else []
+
+
+def _readable(repo: RepoContext, path: str) -> str:
+    """Empty where there is none, and where it can't be read: whoever needs it says so."""
+    try:
+        return repo.read_text(path) if repo.has(path) else ""
+    except RepositoryError:
+        return ""
+
+
+def _pnpm_globs(repo: RepoContext, folder: str) -> list[str]:
+    path = in_folder(folder, _PNPM_WORKSPACE)
+    found, inside = [], False
+    for line in _readable(repo, path).splitlines():
+        if line[:1].strip() and not line.startswith("-"):
+            inside = line.startswith("packages:")
+        elif inside and (item := _LIST_ITEM.match(line)):
+            found.append(item.group(1))
+    return found
+
+
+def _matches(folder: str, glob: str) -> bool:
+    """Workspace globs: ``*`` is within one folder's name, ``**`` any depth."""
+    parts, words = tuple(folder.split("/")), _words(glob)
+    # Where each word may end: no backtracking, whatever the glob.
+    ends = {0}
+    for word in words:
+        if word == "**":
+            ends = set(range(min(ends, default=len(parts) + 1), len(parts) + 1))
+        else:
+            ends = {at + 1 for at in ends if at < len(parts) and _is_like(parts[at], word)}
+    return len(parts) in ends
+
+
+@lru_cache(maxsize=256)
+def _words(glob: str) -> tuple[str, ...]:
+    return tuple(glob.removeprefix("./").rstrip("/").split("/"))
+
+
+def _is_like(name: str, word: str) -> bool:
+    """One folder's name; ``*`` is anything. What stands between two stars is found leftmost."""
+    first, *rest = word.split("*")
+    if not rest:
+        return name == word
+    *middle, last = rest
+    if not (name.startswith(first) and name.endswith(last)) or len(name) < len(first) + len(last):
+        return False
+    at, end = len(first), len(name) - len(last)
+    for piece in middle:
+        found = name.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
+
+
+def _harmless(path: str, text: str) -> str:
+    if not path.endswith(_NPMRC):
+        return text
+    kept = (it for it in text.splitlines() if _HARMLESS.match(it) or SCOPE_LINE.fullmatch(it))
+    return "".join(f"{line}\n" for line in kept)

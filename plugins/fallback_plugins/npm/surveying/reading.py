@@ -1,0 +1,73 @@
+"""What of a repository's npm files can't be read, told for one advisory (``unread``)."""
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
+from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
+from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock
+from fallback_plugins.npm.manifests.layout import (
+    BINARY_LOCKS,
+    FOREIGN_LOCKS,
+    LOCKS,
+    MANIFEST,
+    is_manifest,
+    may_name,
+)
+from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.surveying.projects import Site
+from fallback_plugins.unread import LeftOut, Reader
+from fallback_tier.errors import RecipeError
+from fallback_tier.repo import RepoContext
+
+#: Files that are one JSON object.
+_JSON = frozenset({MANIFEST, *LOCKS})
+
+_LOCKS = frozenset({*LOCKS, *FOREIGN_LOCKS})
+
+
+def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
+    """Collects what is left out by someone who looks for these packages."""
+    return LeftOut(Reader(repo, packages, _kind, _names, _parse))
+
+
+def files_of(site: Site) -> tuple[str, ...]:
+    """The files that decide what a project holds. None of one with a binary lock: that one is never read,
+    and speaks for the project all the same."""
+    locks = [path for path in (site.lock, *site.others) if path is not None]
+    if any(PurePosixPath(path).name in BINARY_LOCKS for path in locks):
+        return ()
+    return (*site.manifests, *locks, *site.settings)
+
+
+def _kind(path: str) -> str | None:
+    return PurePosixPath(path).name if is_manifest(path) else None
+
+
+def _names(text: str, packages: Sequence[str]) -> bool:
+    return any(may_name(text, package) for package in packages)
+
+
+def _parse(path: str, text: str) -> None:
+    """Raises RecipeError. A format that isn't read (yarn 2's, another lockfileVersion) is no damage."""
+    name = PurePosixPath(path).name
+    if name in _LOCKS and not text.strip():
+        raise _broken(path, "is empty, so it does not say what is installed")
+    if name in _JSON:
+        parse_manifest(path, text)
+    try:
+        if name == YARN_LOCK and not is_berry(text):
+            parse_yarn_lock(text)
+        elif name == PNPM_LOCK:
+            parse_yaml(text)
+    except RecipeError as error:
+        raise _broken(path, f"can't be read: {error.problem.rstrip('.')}") from error
+
+
+def _broken(path: str, why: str) -> RecipeError:
+    return RecipeError(
+        RefusalReason.RECIPE_UNSUPPORTED,
+        f"{path!r} {why}.",
+        next_step="Make it anew with its client, or remove it.",
+    )
