@@ -24,7 +24,7 @@
     │   ├── PatchSyntaxError         a diff that isn't strictly what we make
     │   └── PolicyError              a change outside the declared files or keys
     ├── RecipeError                  a recipe can't be applied; carries a RefusalReason
-    │   └── UvRefusedError           uv could not resolve; carries all that it said (pypi.resolver)
+    │   └── UvRefusedError           uv could not resolve; carries all that it said (pypi.resolving)
     ├── ModelError                   the model gave no answer (transport), never a gate failure
     ├── PluginError                  a plugin's own exception, in the plugin's name
     ├── SandboxError                 no sandbox can be had, and none was waived

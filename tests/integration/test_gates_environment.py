@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.pypi import environment
-from fallback_plugins.pypi.environment import Environment
-from fallback_plugins.pypi.gates import build_gates
+from fallback_plugins.pypi.gates.all_gates import build_gates
+from fallback_plugins.pypi.installing import environment
+from fallback_plugins.pypi.installing.environment import Environment
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.running.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched

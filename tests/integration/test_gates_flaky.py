@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.pypi.gates import TestsGate as SuiteGate
+from fallback_plugins.pypi.gates.all_gates import TestsGate as SuiteGate
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.running.sandbox import BubblewrapSandbox

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.pypi import dependencies
-from fallback_plugins.pypi.imports import ImportsGate
+from fallback_plugins.pypi.gates import dependencies
+from fallback_plugins.pypi.gates.imports import ImportsGate
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.running.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched

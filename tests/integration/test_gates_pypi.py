@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import AffectedCode, DecidedBy, FailureKind, GateStatus
-from fallback_plugins.pypi.environment import Environment
-from fallback_plugins.pypi.gates import build_gates
-from fallback_plugins.pypi.pyproject import NO_BACKEND, harmless
+from fallback_plugins.pypi.gates.all_gates import build_gates
+from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.manifests.pyproject import NO_BACKEND, harmless
 from fallback_tier.affected import Affected, OwnPackage
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.gates.running.sandbox import UnsandboxedRunner

@@ -14,11 +14,11 @@ import pytest
 
 from fallback_audit.vocabulary import AffectedCode, DecidedBy, GateStatus
 from fallback_plugins.installed import Level
-from fallback_plugins.pypi import pythons
-from fallback_plugins.pypi.environment import Environment
-from fallback_plugins.pypi.gates import ResolvesGate
-from fallback_plugins.pypi.gates import TestsGate as PythonTests
-from fallback_plugins.pypi.testing import run_tests
+from fallback_plugins.pypi.gates.all_gates import ResolvesGate
+from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
+from fallback_plugins.pypi.gates.testing import run_tests
+from fallback_plugins.pypi.installing import pythons
+from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.suite_run import SuiteRun
 from fallback_tier.affected import Affected
 from fallback_tier.gates.running.clients import SubprocessClients

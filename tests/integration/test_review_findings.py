@@ -11,10 +11,10 @@ import pytest
 
 from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
 from fallback_plugins.claude.scripted import ScriptedModel
-from fallback_plugins.pypi import making
-from fallback_plugins.pypi.environment import Environment
-from fallback_plugins.pypi.gates import build_gates
-from fallback_plugins.pypi.pyproject import harmless
+from fallback_plugins.pypi.gates.all_gates import build_gates
+from fallback_plugins.pypi.installing import making
+from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.manifests.pyproject import harmless
 from fallback_tier.errors import PatchError
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.gates.result import Escalated, RefusedFix, Verified

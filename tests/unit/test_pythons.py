@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.pypi import pythons
+from fallback_plugins.pypi.installing import pythons
 
 MINE = sys.version_info.minor
 

@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from fallback_plugins.pypi import identity, recipe, usage
-from fallback_plugins.pypi.manifests import Kind, kind_of
-from fallback_plugins.pypi.pyproject import UV_ARRAYS
-from fallback_plugins.pypi.survey import ECOSYSTEM
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.pyproject import UV_ARRAYS
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.recipe_ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
@@ -76,7 +76,7 @@ class PyPIEcosystem(RecipeEcosystem):
 
     def gates(self) -> Sequence[Gate]:
         """PyPI's gates, cheapest first."""
-        from fallback_plugins.pypi.gates import build_gates
+        from fallback_plugins.pypi.gates.all_gates import build_gates
 
         return build_gates()
 
@@ -88,13 +88,13 @@ class PyPIEcosystem(RecipeEcosystem):
         timeout_s: float | None = None,
     ) -> TargetRun:
         """Run a command in the root, with the environment's programs first on the path."""
-        from fallback_plugins.pypi import running
+        from fallback_plugins.pypi.installing import running
 
         return running.run(context, tree, argv, timeout_s)
 
     def runs_on(self, context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
         """Its environment, to the byte."""
-        from fallback_plugins.pypi import running
+        from fallback_plugins.pypi.installing import running
 
         return running.runs_on(context, tree, argv)
 
@@ -103,7 +103,7 @@ class PyPIEcosystem(RecipeEcosystem):
 
         Without expected failures: code under test can say ``pytest.xfail()`` and end a test well.
         """
-        from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
+        from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 
         told = pytest_summary(output) or unittest_summary(output)
         return None if told is None else told.ran - told.expected

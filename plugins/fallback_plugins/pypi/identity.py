@@ -22,13 +22,13 @@ from fallback_plugins.identity import (
     texts,
     told_version,
 )
-from fallback_plugins.pypi import setup_config
-from fallback_plugins.pypi.groups import table_of
-from fallback_plugins.pypi.manifests import Kind, kind_of
-from fallback_plugins.pypi.pyproject import parse_toml
-from fallback_plugins.pypi.requirements import declaration_in
-from fallback_plugins.pypi.setup_call import setup_call
-from fallback_plugins.pypi.survey import mentioned, survey
+from fallback_plugins.pypi.manifests import setup_config
+from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.requirements import declaration_in
+from fallback_plugins.pypi.manifests.setup_call import setup_call
+from fallback_plugins.pypi.surveying.survey import mentioned, survey
 from fallback_plugins.scratch import scratch_folder
 from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError

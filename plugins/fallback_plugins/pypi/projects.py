@@ -5,14 +5,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from fallback_plugins.bumping import FREE, Terms
-from fallback_plugins.pypi.foreign_lock import FOREIGN, EmptyLock, ForeignLock, is_empty_lock
-from fallback_plugins.pypi.groups import table_of, texts
-from fallback_plugins.pypi.manifest_project import ManifestProject
-from fallback_plugins.pypi.manifests import Kind, kind_of
-from fallback_plugins.pypi.pyproject import parse_toml
-from fallback_plugins.pypi.python_project import PythonProject
-from fallback_plugins.pypi.requirements_files import connected
-from fallback_plugins.pypi.survey import LOCKS
+from fallback_plugins.pypi.manifests.groups import table_of, texts
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.requirements_files import connected
+from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
+from fallback_plugins.pypi.strategies.python_project import PythonProject
+from fallback_plugins.pypi.surveying.foreign_lock import (
+    FOREIGN,
+    EmptyLock,
+    ForeignLock,
+    is_empty_lock,
+)
+from fallback_plugins.pypi.surveying.survey import LOCKS
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
@@ -51,15 +56,15 @@ def _locked(repo: RepoContext, clients: ClientRunner, terms: Terms) -> tuple[Pyt
         if kind in LOCKS and is_empty_lock(repo, path):
             found.append(EmptyLock(repo, path))
         elif kind is Kind.UV_LOCK:
-            from fallback_plugins.pypi.uv_project import UvProject
+            from fallback_plugins.pypi.uv.project import UvProject
 
             found.append(UvProject(repo, clients, path, terms))
         elif kind is Kind.POETRY_LOCK:
-            from fallback_plugins.pypi.poetry_project import PoetryProject
+            from fallback_plugins.pypi.poetry.project import PoetryProject
 
             found.append(PoetryProject(repo, clients, path, terms))
         elif kind is Kind.PIPFILE_LOCK:
-            from fallback_plugins.pypi.pipenv_project import PipenvProject
+            from fallback_plugins.pypi.pipenv.project import PipenvProject
 
             found.append(PipenvProject(repo, clients, path, terms))
         elif kind in FOREIGN:

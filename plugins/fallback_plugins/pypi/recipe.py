@@ -10,11 +10,11 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins import bumping
 from fallback_plugins.bumping import Choice, check_target, unsupported
 from fallback_plugins.ladder import climb_all, combined, whole_project_left
-from fallback_plugins.pypi.manifest_project import ManifestProject
-from fallback_plugins.pypi.manifests import kind_of
+from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.projects import files_of, projects
-from fallback_plugins.pypi.python_project import PythonProject
-from fallback_plugins.pypi.survey import ECOSYSTEM, left_out
+from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
+from fallback_plugins.pypi.strategies.python_project import PythonProject
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
 from fallback_plugins.unread import LeftOut, Lenient
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.pypi.dependencies import asked_for, import_names
+from fallback_plugins.pypi.gates.dependencies import asked_for, import_names
 from tests.unit.recipes.support import repository
 
 

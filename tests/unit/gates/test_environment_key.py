@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fallback_plugins.npm.installing import running as npm_running
-from fallback_plugins.pypi import environment
-from fallback_plugins.pypi.environment import Environment
+from fallback_plugins.pypi.installing import environment
+from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.store import MARK
 from fallback_plugins.versions import interpreters
 from fallback_tier.execution import CommandResult

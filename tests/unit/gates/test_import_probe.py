@@ -5,7 +5,7 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-SOURCE = files("fallback_plugins.pypi").joinpath("import_probe.py").read_text("utf-8")
+SOURCE = files("fallback_plugins.pypi.probes").joinpath("import_probe.py").read_text("utf-8")
 
 
 def probe(

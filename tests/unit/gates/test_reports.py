@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from fallback_plugins.npm.gates.reporting import plain_runner, read_jest, reporting
 from fallback_plugins.npm.gates.summaries import summary
-from fallback_plugins.pypi.summaries import pytest_summary, unittest_summary
+from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.reports import MAX_REPORT_BYTES, Report, read_lines, report_in
 from fallback_tier.tree import Tree
 from tests.conftest import TEMPORARY
 from tests.waiting import PATIENCE_S
 
-PROBE = files("fallback_plugins.pypi").joinpath("report_probe.py").read_text()
+PROBE = files("fallback_plugins.pypi.probes").joinpath("report_probe.py").read_text()
 
 
 def line(**facts: object) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.ladder import ProjectFix, combined
-from fallback_plugins.pypi.poetry_project import PoetryProject
+from fallback_plugins.pypi.poetry.project import PoetryProject
 from fallback_tier.gates.running.clients import SubprocessClients
 from tests.registry import Universe
 from tests.unit.recipes.locks_support import hashes_of, poetry_block, poetry_lock, real_uv

@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from fallback_plugins.pypi.manifests import Kind, kind_of
-from fallback_plugins.pypi.pins import pinned_versions
-from fallback_plugins.pypi.pyproject import replace_requirement, requirement_strings
-from fallback_plugins.pypi.requirements import declaration_in, declarations, poetry_specifier_in
-from fallback_plugins.pypi.rewrite import apply_edits, edits_for
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.pyproject import replace_requirement, requirement_strings
+from fallback_plugins.pypi.manifests.requirements import (
+    declaration_in,
+    declarations,
+    poetry_specifier_in,
+)
+from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
+from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_plugins.pypi.usage import mentions
 from fallback_tier.errors import RecipeError
 

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 import tomlkit
 
-from fallback_plugins.pypi.metadata import own_metadata, own_scripts, version_files, version_of
+from fallback_plugins.pypi.manifests.metadata import (
+    own_metadata,
+    own_scripts,
+    version_files,
+    version_of,
+)
 
 
 def metadata_of(project: dict[str, Any]) -> dict[str, str]:

@@ -7,9 +7,9 @@ import pytest
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_plugins.pypi import build_ecosystem
-from fallback_plugins.pypi.pins import pinned_versions
-from fallback_plugins.pypi.pyproject import harmless
-from fallback_plugins.pypi.resolver import uv_lock
+from fallback_plugins.pypi.manifests.pyproject import harmless
+from fallback_plugins.pypi.resolving.resolver import uv_lock
+from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_tier.errors import RecipeError
 from tests.unit.recipes.pypi_files import RECORD, pyproject
 from tests.unit.recipes.support import advisory, after, fix, real_clients, repository

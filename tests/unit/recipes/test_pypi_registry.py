@@ -8,8 +8,8 @@ import pytest
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
 from fallback_plugins.pypi import build_ecosystem
-from fallback_plugins.pypi.releases import Releases
-from fallback_plugins.pypi.uv_client import UvClient, Wanted
+from fallback_plugins.pypi.resolving.releases import Releases
+from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.gates.running.clients import SubprocessClients

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fallback_plugins.pypi.requirements_files import connected, includes, with_requirement
-from fallback_plugins.pypi.uv_client import Wanted
-from fallback_plugins.pypi.wanted import loosened, wanted
+from fallback_plugins.pypi.manifests.requirements_files import connected, includes, with_requirement
+from fallback_plugins.pypi.resolving.uv_client import Wanted
+from fallback_plugins.pypi.resolving.wanted import loosened, wanted
 from fallback_tier.errors import RecipeError
 
 TABLES = """\

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.pypi import sdist
-from fallback_plugins.pypi.scratch_lock import ReleaseFile
+from fallback_plugins.pypi.resolving import sdist
+from fallback_plugins.pypi.resolving.scratch_lock import ReleaseFile
 from tests.fakes.endless import serving
 from tests.registry import Universe, serve
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.pypi.survey import survey
-from fallback_plugins.pypi.told_versions import telling
+from fallback_plugins.pypi.surveying.survey import survey
+from fallback_plugins.pypi.surveying.told_versions import telling
 from tests.unit.recipes.support import repository
 
 POETRY = '[tool.poetry]\nname = "app"\n[tool.poetry.dependencies]\nleaf = "^1.1"\n'

@@ -13,8 +13,8 @@ from fallback_plugins.npm import build_ecosystem as npm
 from fallback_plugins.npm.surveying.reading import left_out as npm_left_out
 from fallback_plugins.npm.surveying.survey import survey as npm_survey
 from fallback_plugins.pypi import build_ecosystem as pypi
-from fallback_plugins.pypi.survey import left_out as pypi_left_out
-from fallback_plugins.pypi.survey import survey as pypi_survey
+from fallback_plugins.pypi.surveying.survey import left_out as pypi_left_out
+from fallback_plugins.pypi.surveying.survey import survey as pypi_survey
 from fallback_plugins.unread import surveyed
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError, RepositoryError

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_plugins.pypi import uv_files
-from fallback_plugins.pypi.resolver import UvRefusedError, blocker_of, yanked_in
-from fallback_plugins.pypi.uv_lock import read_tree, spliced, stub_wheels, versioned
-from fallback_plugins.pypi.uv_overrides import with_override
+from fallback_plugins.pypi.locks import uv_files
+from fallback_plugins.pypi.locks.uv_lock import read_tree, spliced, stub_wheels, versioned
+from fallback_plugins.pypi.resolving.resolver import UvRefusedError, blocker_of, yanked_in
+from fallback_plugins.pypi.uv.overrides import with_override
 from fallback_tier.errors import RecipeError
 
 _HEAD = 'version = 1\nrevision = 1\nrequires-python = ">=3.9"\n'

@@ -12,7 +12,7 @@ import pytest
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
 from fallback_plugins.ladder import ProjectFix, combined
-from fallback_plugins.pypi.uv_project import UvProject
+from fallback_plugins.pypi.uv.project import UvProject
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult

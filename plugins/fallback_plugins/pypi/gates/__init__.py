@@ -1,0 +1,1 @@
+"""PyPI's gates: what they run, and what they read of it."""

@@ -1,0 +1,178 @@
+"""PyPI's gates: the requirements install, hold no affected version, and the tests still pass."""
+
+from collections.abc import Mapping, Sequence
+
+from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
+from fallback_plugins import gating
+from fallback_plugins.installed import NotInstalled
+from fallback_plugins.not_vulnerable import NotVulnerable
+from fallback_plugins.project_gates import ResolvingGate
+from fallback_plugins.pypi.gates.checks import TypecheckGate
+from fallback_plugins.pypi.gates.drift import beside_drift
+from fallback_plugins.pypi.gates.imports import ImportsGate
+from fallback_plugins.pypi.gates.lacking import lacks_by_the_patch
+from fallback_plugins.pypi.gates.testing import run_tests
+from fallback_plugins.pypi.gates.touched import PyPIGate, touched_folders
+from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.installing.plan import is_test
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, Place, left_out, survey
+from fallback_plugins.pypi.surveying.told_versions import telling
+from fallback_plugins.staying import may_stay
+from fallback_plugins.suite_run import SuiteRun
+from fallback_plugins.suites import judge_tests
+from fallback_plugins.unread import surveyed
+from fallback_tier.advisory import is_affected
+from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
+from fallback_tier.repo import RepoContext
+
+_NO_PYTEST = "No module named 'pytest'"
+
+
+def build_gates() -> tuple[Gate, ...]:
+    """In order: a gate relies on the environment that those before it made."""
+    return (ResolvesGate(), NotVulnerableGate(), ImportsGate(), TypecheckGate(), TestsGate())
+
+
+class ResolvesGate(ResolvingGate, PyPIGate):
+    """The real uv installs the patched requirements, and Python starts with them in the sandbox."""
+
+    def _project(self, context: GateContext, folder: str) -> GateVerdict:
+        project = Environment(context, gating.patched(context), folder)
+        if not project.declares:
+            return gating.skipped(self.name, f"{project.folder!r} declares no dependencies")
+        found = project.install()
+
+        def lacks() -> bool:
+            return lacks_by_the_patch(project, Environment(context, context.repo, project.folder))
+
+        if (verdict := gating.of_installed(self.name, "uv", found, lacks)) is not None:
+            return verdict
+        started = project.sandboxed(["-I", "-c", "import sys"])
+        if started.timed_out:
+            return gating.timed_out(self.name, started, context)
+        if not started.ok:
+            said = f"Python does not start with these packages: {gating.in_short(started.output)}"
+            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, started.output)
+        what = f"uv installs {', '.join(project.sources)}"
+        if found.declined:
+            what += f" {found.in_words}; so it is at the base commit"
+        elif found.how:
+            what += f", {', '.join(found.how)}"
+        return gating.passed(self.name, what, found.in_full)
+
+
+class NotVulnerableGate(NotVulnerable):
+    """No affected version is installed, locked or pinned."""
+
+    ecosystem = ECOSYSTEM
+
+    def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
+        environments = {
+            folder: Environment(context, repo, folder).resolved(package)
+            for folder in touched_folders(context)
+        }
+        places, beside = surveyed(package, context.repo, repo, survey, left_out)
+        if places is None:
+            return gating.unread(self.name, beside)
+        held = _held(repo, places, environments)
+        bad = _affected(context, package, held)
+        if bad:
+            told = [f"{where} has {version}" for where, version in bad]
+            if not _may_stay(context, package, bad, _held(repo, places, {})):
+                return self._still_affected(package, told)
+            beside += f"; stays affected, as was planned: {', '.join(told)}"
+            held = [one for one in held if one not in bad]
+            if not held:
+                return gating.skipped(self.name, f"{package} is not mended{beside}")
+        if held:
+            is_installed = any(environments.values())
+            level = ProofLevel.RESOLVED_TREE if is_installed else ProofLevel.PINS
+            versions = ", ".join(sorted({version for _, version in held}))
+            what = f"{level.replace('_', ' ')}: {package} {versions}{beside}"
+            return gating.passed(self.name, what, proof_level=level)
+        if places:
+            where = ", ".join(sorted({place.path for place in places}))
+            return gating.unread(self.name, f"{where} tells no version of {package}")
+        if survey(context.repo, package):
+            what = f"pins: {package} is no longer declared{beside}"
+            return gating.passed(self.name, what, proof_level=ProofLevel.PINS)
+        return gating.skipped(
+            self.name, f"{package} is not a dependency of this repository{beside}"
+        )
+
+    def _affected_copies(self, context: GateContext, packages: Sequence[str]) -> dict[str, str]:
+        """Where the base commit has an affected version from a registry, beside the source."""
+        return {
+            place.path: place.current
+            for package in packages
+            for place in telling(context.repo, survey(context.repo, package))
+            if place.current is not None
+            and is_affected(context.advisory, ECOSYSTEM, package, place.current)
+        }
+
+
+def _held(
+    repo: RepoContext, places: Sequence[Place], environments: Mapping[str, Sequence[str]]
+) -> list[tuple[str, str]]:
+    """Each version that somebody gets, and where it stands."""
+    told = telling(repo, places, environments)
+    held = [(place.path, place.current) for place in told if place.current is not None]
+    for folder, versions in environments.items():
+        held += [(f"the environment of {folder!r}", version) for version in versions]
+    return held
+
+
+def _affected(
+    context: GateContext, package: str, held: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    return [
+        (where, version)
+        for where, version in held
+        if is_affected(context.advisory, ECOSYSTEM, package, version)
+    ]
+
+
+def _may_stay(
+    context: GateContext,
+    package: str,
+    bad: Sequence[tuple[str, str]],
+    in_files: Sequence[tuple[str, str]],
+) -> bool:
+    """What is installed stays only as the files say; those are held against the base commit's."""
+    now = [version for _, version in _affected(context, package, in_files)]
+    base = _held(context.repo, survey(context.repo, package), {})
+    before = [version for _, version in _affected(context, package, base)]
+    told = {version for _, version in bad} <= {*now}
+    made = context.application
+    return told and may_stay(context.advisory, made, ECOSYSTEM, package, now, before)
+
+
+class TestsGate(PyPIGate):
+    """pytest or unittest, whichever finds tests."""
+
+    name = "tests"
+
+    def _project(self, context: GateContext, folder: str) -> GateVerdict:
+        if not any(is_test(path, folder) for path in context.repo.tracked_files):
+            return gating.skipped(self.name, "the repository has no tests")
+
+        def run(tree: RepoContext) -> SuiteRun | NotInstalled:
+            return run_tests(Environment(context, tree, folder))
+
+        base = Environment(context, context.repo, folder)
+        here = Environment(context, gating.patched(context), folder)
+        ours, theirs = here.install(), base.install()
+        if ours.how != theirs.how:
+            what = f"here {ours.in_words}, at the base commit {theirs.in_words}"
+            why = f"could not be judged: the tests would run in two settings, {what}"
+            return gating.skipped(self.name, why)
+
+        def alike() -> bool:
+            return here.contents() == base.contents()
+
+        verdict = judge_tests(self.name, context, folder, run, base.contents, alike)
+        verdict = beside_drift(context, folder, verdict)
+        if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
+            why = "the tests need pytest, which the project does not declare"
+            return gating.skipped(self.name, why, verdict.log)
+        return verdict

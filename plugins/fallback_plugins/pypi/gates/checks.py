@@ -1,0 +1,59 @@
+"""PyPI's gate on types: they are as they were. And a command of any tree's Python, for every such check."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fallback_plugins import gating
+from fallback_plugins.comparing import Check, judge_check
+from fallback_plugins.installed import NotInstalled
+from fallback_plugins.pypi.gates.drift import beside_drift
+from fallback_plugins.pypi.gates.touched import PyPIGate
+from fallback_plugins.pypi.gates.type_checkers import TypeChecker, configured
+from fallback_plugins.pypi.installing.environment import Environment
+from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import GateContext, GateVerdict
+from fallback_tier.repo import RepoContext
+
+
+class TypecheckGate(PyPIGate):
+    """mypy or pyright, where the project both configures and installs it."""
+
+    name = "typecheck"
+
+    def _checks(self, context: GateContext, folder: str) -> Sequence[GateVerdict]:
+        repo = gating.patched(context)
+        checkers = configured(repo, folder)
+        if not checkers:
+            return [gating.skipped(self.name, f"{folder!r} configures neither mypy nor pyright")]
+        project = Environment(context, repo, folder)
+        if (absent := project.install().absent) is not None:
+            return [gating.skipped(self.name, absent.sentence)]
+        return [self._check(project, checker) for checker in checkers]
+
+    def _check(self, project: Environment, checker: TypeChecker) -> GateVerdict:
+        if not project.installed(checker.name):
+            why = f"{checker.name} is configured, but not among the project's dependencies"
+            return gating.skipped(self.name, why)
+        run = PythonRun(project.context, project.folder, ["-m", checker.name, *checker.arguments])
+        told = (checker.findings, checker.is_blocked, checker.arguments)
+        check = Check(checker.name, run, *told, on=run.at_base)
+        verdict = judge_check(self.name, project.context, project.folder, check)
+        return beside_drift(project.context, project.folder, verdict)
+
+
+@dataclass(frozen=True)
+class PythonRun:
+    """Runs the same arguments with the environment's Python of any tree."""
+
+    context: GateContext
+    folder: str
+    arguments: Sequence[str]
+
+    def at_base(self) -> str:
+        """What it runs on at the base commit."""
+        return Environment(self.context, self.context.repo, self.folder).contents()
+
+    def __call__(self, tree: RepoContext) -> CommandResult | NotInstalled:
+        """Their output has relative paths. Raises what installing and running raise."""
+        target = Environment(self.context, tree, self.folder)
+        return target.install().absent or target.sandboxed(self.arguments)

@@ -1,0 +1,155 @@
+"""What a project's direct dependencies are imported as, by their own metadata; nothing is imported here."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import Distribution
+
+from packaging.utils import canonicalize_name
+
+from fallback_plugins import gating
+from fallback_plugins.gating import in_folder
+from fallback_plugins.pypi.gates.touched import ASIDE
+from fallback_plugins.pypi.installing.declared import declared
+from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.locks.resolved import declared_in
+from fallback_plugins.pypi.locks.uv_lock import read_tree
+from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
+from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.gate_ports import GateContext
+from fallback_tier.repo import RepoContext
+
+#: Dependencies that are asked for. Most projects declare fewer. A compiled requirements file has more,
+#: since it names all that is installed: those that the patch can have broken come first.
+MAX_DEPENDENCIES = 25
+
+#: Modules of one dependency. Most have one; distributions of a namespace can have dozens.
+MAX_MODULES_OF_ONE = 3
+
+#: Top-level folders that releases bring by accident, and that nobody imports.
+_ACCIDENTS = ASIDE | {"benchmarks", "scripts", "tools"}
+
+_CODE = frozenset({".py", ".so"})
+_NAME = re.compile(r"\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)")
+
+_Installed = Mapping[str, Distribution]
+
+
+def dependency_modules(context: GateContext, folder: str) -> tuple[str, ...]:
+    """Modules of what the patched manifests ask for themselves, as it is installed in either tree.
+
+    A top-level module that only the base commit has is among them: who imports it would not find it any
+    more. None where both trees have the same installed. Raises as ``Environment.install`` does.
+    """
+    repo = gating.patched(context)
+    ours, base = (Environment(context, tree, folder) for tree in (repo, context.repo))
+    for tree in (ours, base):
+        tree.install()
+    here, there = ours.distributions(), base.distributions()
+    moved = {name for name in {*here, *there} if _version(here, name) != _version(there, name)}
+    if not moved:
+        return ()
+    near = _needing(here, moved)
+    asked, before = (
+        asked_for(tree, folder, context.application.files) for tree in (repo, context.repo)
+    )
+    # What the base commit asks for too, and could not be installed there, has nothing to be compared with.
+    names = [name for name in asked if name in there or (name in here and name not in before)]
+    found: dict[str, None] = {}
+    for name in sorted(names, key=lambda name: name not in near)[:MAX_DEPENDENCIES]:
+        found |= dict.fromkeys(_first(here, name))
+        found |= dict.fromkeys(module for module in _first(there, name) if "." not in module)
+    return tuple(found)
+
+
+def asked_for(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tuple[str, ...]:
+    """Canonical names of what a folder's manifests and the roots of its uv.lock ask for.
+
+    Where they name nothing, all that another client's lock has: it does not say what was asked for.
+    ``changed``: as for ``declared``.
+    """
+    sources = declared(repo, folder, changed)
+    own = [line for source in sources if not source.pinned for line in source.lines]
+    found = [*_in_tables(repo, folder), *own, *_in_uv_lock(repo, folder)]
+    lines = found or [line for source in sources for line in source.lines]
+    named = (match[1] for line in lines if (match := _NAME.match(line)))
+    return tuple(dict.fromkeys(map(canonicalize_name, named)))
+
+
+def import_names(installed: Distribution) -> list[str]:
+    """The shallowest packages and modules that a distribution brings, its namesake first.
+
+    Of a namespace (``google``, which many share) what it has in it. Nothing private, and no module that
+    mypyc names after a hash: it is called otherwise in each release.
+    """
+    shared = set((installed.read_text("namespace_packages.txt") or "").split())
+    packages: set[tuple[str, ...]] = set()
+    modules: set[tuple[str, ...]] = set()
+    for file in installed.files or ():
+        stem = file.name.partition(".")[0]
+        parts = file.parts[:-1] if stem == "__init__" else (*file.parts[:-1], stem)
+        if file.suffix not in _CODE or not _is_public(parts) or ".".join(parts) in shared:
+            continue
+        (packages if stem == "__init__" else modules).add(parts)
+    shallow = [
+        parts
+        for parts in packages | modules
+        if not any(parts[:end] in packages for end in range(1, len(parts)))
+    ]
+    name = canonicalize_name(installed.metadata["Name"])
+    found = (".".join(parts) for parts in sorted(shallow, key=lambda parts: (len(parts), parts)))
+    return sorted(found, key=lambda module: canonicalize_name(module) != name)
+
+
+def _is_public(parts: Sequence[str]) -> bool:
+    return (
+        bool(parts)
+        and parts[0] not in _ACCIDENTS
+        and all(part.isidentifier() and not part.startswith("_") for part in parts)
+        and not parts[-1].endswith("__mypyc")
+    )
+
+
+def _first(installed: _Installed, name: str) -> list[str]:
+    return import_names(installed[name])[:MAX_MODULES_OF_ONE] if name in installed else []
+
+
+def _version(installed: _Installed, name: str) -> str | None:
+    return installed[name].version if name in installed else None
+
+
+def _needing(installed: _Installed, moved: Collection[str]) -> set[str]:
+    """What moved, and all that comes to it by what it requires, whatever the condition."""
+    needs: dict[str, set[str]] = {
+        name: {canonicalize_name(it[1]) for line in one.requires or () if (it := _NAME.match(line))}
+        for name, one in installed.items()
+    }
+    found, more = set(moved), set(moved)
+    while more:
+        more = {name for name, required in needs.items() if required & more} - found
+        found |= more
+    return found
+
+
+def _in_tables(repo: RepoContext, folder: str) -> Iterator[str]:
+    """Poetry's tables and a Pipfile's: beside a lock nobody installs from them."""
+    for name, entries in (("pyproject.toml", poetry_entries), ("Pipfile", pipfile_entries)):
+        if text := _text(repo, folder, name):
+            with suppress(RecipeError):
+                yield from [entry.name for entry in entries(parse_toml(name, text))]
+
+
+def _in_uv_lock(repo: RepoContext, folder: str) -> list[str]:
+    """What the project and its workspace's members ask for."""
+    with suppress(RecipeError):
+        if text := _text(repo, folder, "uv.lock"):
+            return sorted(declared_in(read_tree("uv.lock", text)))
+    return []
+
+
+def _text(repo: RepoContext, folder: str, name: str) -> str:
+    with suppress(RepositoryError):
+        if repo.has(path := in_folder(folder, name)):
+            return repo.read_text(path)
+    return ""

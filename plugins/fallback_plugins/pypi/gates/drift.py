@@ -1,0 +1,92 @@
+"""Do the base commit's environment and the patched one differ in more than the patch moves?
+
+Both are made on one day, but not at once: a release that came in between is in one of them alone, and what
+fails with it tells nothing of the patch.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from importlib.metadata import Distribution
+
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import GateStatus
+from fallback_plugins import gating
+from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_tier.gate_ports import GateContext, GateVerdict
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")
+
+#: Releases that a verdict's one sentence names.
+_NAMED = 3
+
+
+def beside_drift(context: GateContext, folder: str, verdict: GateVerdict) -> GateVerdict:
+    """A failure that stands beside a difference which is not the patch's doing could not be judged; any
+    other verdict as it is. Raises as ``Environment.install`` does."""
+    if verdict.status is not GateStatus.FAILED:
+        return verdict
+    ours, base = (
+        Environment(context, tree, folder) for tree in (gating.patched(context), context.repo)
+    )
+    if not (told := drifted(ours, base)):
+        return verdict
+    more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    what = (
+        f"could not be judged: {verdict.detail}; and other releases are installed than at the base"
+    )
+    what += f" commit, which the patch does not move: {', '.join(told[:_NAMED])}{more}"
+    return gating.skipped(verdict.gate, what, verdict.log)
+
+
+def drifted(ours: Environment, base: Environment) -> tuple[str, ...]:
+    """Packages of another release than at the base commit, and not by the patch.
+
+    By the patch is what it names, what the advisory is about, and what differs beside those that ask for it
+    or that it asks for. Nothing is where uv.lock decides. Raises as ``Environment.install`` does.
+    """
+    if ours.is_locked:
+        return ()
+    for tree in (ours, base):
+        tree.install()
+    here, there = ours.distributions(), base.distributions()
+    differing = {name for name in {*here, *there} if _version(here, name) != _version(there, name)}
+    if not differing:
+        return ()
+    edges = [*_edges(here), *_edges(there)]
+    waiting = {*_named_by_patch(ours.context), *_moved(ours, base)}
+    by_patch: set[str] = set()
+    while waiting:
+        by_patch |= waiting
+        near = {b for a, b in edges if a in waiting} | {a for a, b in edges if b in waiting}
+        waiting = (near & differing) - by_patch
+    return tuple(
+        f"{name} ({_version(here, name)}, there {_version(there, name)})"
+        for name in sorted(differing - by_patch)
+    )
+
+
+def _version(installed: Mapping[str, Distribution], name: str) -> str:
+    return installed[name].version if name in installed else "none"
+
+
+def _edges(installed: Mapping[str, Distribution]) -> Iterator[tuple[str, str]]:
+    """Who asks for whom, whatever the condition."""
+    for name, one in installed.items():
+        for line in one.requires or ():
+            if (asked := _NAME.match(line)) is not None:
+                yield name, canonicalize_name(asked[0])
+
+
+def _named_by_patch(context: GateContext) -> set[str]:
+    """Every word of the lines that it changes, and the advisory's packages."""
+    changed = (line for line in context.application.diff.splitlines() if line[:1] in {"+", "-"})
+    words = {canonicalize_name(word) for line in changed for word in _NAME.findall(line)}
+    return words | {canonicalize_name(name) for name in context.advisory.packages(ECOSYSTEM)}
+
+
+def _moved(ours: Environment, base: Environment) -> set[str]:
+    """What the lines ask for that one of the trees has alone; of a lock such as poetry.lock its pins."""
+    lines = set(ours.lines) ^ set(base.lines)
+    return {canonicalize_name(it[0]) for line in lines if (it := _NAME.match(line)) is not None}

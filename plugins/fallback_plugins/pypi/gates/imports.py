@@ -1,0 +1,48 @@
+"""PyPI's gate on imports: the project's modules and its direct dependencies' can still be imported."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+from fallback_plugins import gating
+from fallback_plugins.loading import Loading, judge_loading, limits
+from fallback_plugins.pypi.gates.checks import PythonRun
+from fallback_plugins.pypi.gates.dependencies import dependency_modules
+from fallback_plugins.pypi.gates.drift import beside_drift
+from fallback_plugins.pypi.gates.touched import PyPIGate, modules
+from fallback_plugins.pypi.installing.environment import Environment
+from fallback_tier.gate_ports import GateContext, GateVerdict
+
+#: Own modules imported in one project; those that the patch touched come first.
+MAX_MODULES = 25
+
+
+class ImportsGate(PyPIGate):
+    """What the patch touched, the project's own packages and its direct dependencies can be imported.
+
+    Dependencies are asked for where the patch changes what is installed.
+    """
+
+    name = "imports"
+
+    def _project(self, context: GateContext, folder: str) -> GateVerdict:
+        project = Environment(context, gating.patched(context), folder)
+        own = modules(context, folder)[:MAX_MODULES]
+        if not own and not project.declares:
+            why = f"{folder!r} has no module of its own to import, and declares no dependencies"
+            return gating.skipped(self.name, why)
+        if (absent := project.install().absent) is not None:
+            return gating.skipped(self.name, absent.sentence)
+        names = tuple(dict.fromkeys((*own, *dependency_modules(context, folder))))
+        if not names:
+            why = f"{folder!r} has no module of its own to import, and no dependency of it moves"
+            return gating.skipped(self.name, why)
+
+        source = (
+            files("fallback_plugins.pypi.probes").joinpath("import_probe.py").read_text("utf-8")
+        )
+
+        def probe(some: Sequence[str]) -> PythonRun:
+            return PythonRun(context, folder, ["-c", source, *limits(context), *some])
+
+        asked = Loading(names, lambda tree, some: probe(some)(tree), probe(names).at_base)
+        return beside_drift(context, folder, judge_loading(self.name, context, folder, asked))

@@ -1,0 +1,66 @@
+"""Can less be installed with the patch than at the base commit, and is that the patch's doing?
+
+Requirements files that contradict each other are installed in part, and so are pins without a wheel. Where
+the patch moves a line that could not be had before either, the line as it is now is another one that can't.
+"""
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from fallback_plugins.installed import Installed
+from fallback_plugins.pypi.installing.environment import Environment
+
+#: uv's words for a release that is there, and can't be installed here without building it.
+_NO_WHEEL = ("has no usable wheels", "has no wheels with a matching")
+
+
+def lacks_by_the_patch(ours: Environment, base: Environment) -> bool:
+    """Less can be had, other than by a moved line that could not be had at the base commit either.
+
+    Such a line is held against the base commit's again: by the file that it stands in, installed by itself,
+    so that no other file contradicts it. Raises as ``Environment.install`` does.
+    """
+    here, there = ours.install(), base.install()
+    if here.level is not there.level:
+        return here.lacks_beside(there)
+    before = {_package(line) for line, _ in there.declined}
+    files: dict[str, None] = {}
+    for line in _new(here, there):
+        where = ours.declaring(line)
+        if not where or _package(line) not in before:
+            return True
+        files |= dict.fromkeys(where)
+    return any(_lacks(ours.alone(file).install(), base.alone(file).install()) for file in files)
+
+
+def _lacks(here: Installed, there: Installed) -> bool:
+    if here.level is not there.level:
+        return here.lacks_beside(there)
+    return bool(_new(here, there))
+
+
+def _new(here: Installed, there: Installed) -> list[str]:
+    """Lines that can't be had here alone; none of a package without a wheel in either tree."""
+    lines = {line for line, _ in there.declined}
+    without = {_package(line) for line, why in there.declined if _is_without_wheel(line, why)}
+    return [
+        line
+        for line, why in here.declined
+        if line not in lines and not (_package(line) in without and _is_without_wheel(line, why))
+    ]
+
+
+def _is_without_wheel(line: str, why: str) -> bool:
+    try:
+        asked = Requirement(line)
+    except InvalidRequirement:
+        return False
+    return any(f"{asked.name}{asked.specifier} {words}" in why for words in _NO_WHEEL)
+
+
+def _package(line: str) -> str:
+    """The package that a line asks for; of what is no requirement (a step's name) the whole."""
+    try:
+        return canonicalize_name(Requirement(line).name)
+    except InvalidRequirement:
+        return line

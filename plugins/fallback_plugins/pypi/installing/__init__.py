@@ -1,0 +1,1 @@
+"""Installing a Python project, as much of it as can be had (ADR-0039)."""

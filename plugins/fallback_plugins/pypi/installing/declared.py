@@ -1,0 +1,281 @@
+"""What a Python project's own files declare, file by file, as lines that uv may read (ADR-0039).
+
+For an environment to test in: pins of locks whose own client is not run, metadata in all its forms,
+requirements files, tox's dependencies. Lines that lead elsewhere are left out, by name.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from fallback_plugins.gating import in_folder
+from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
+from fallback_plugins.pypi.manifests.groups import MAX_DEPTH, of_extra, of_group, table_of, texts
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.metadata import own_name
+from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
+from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.requirements import logical_lines
+from fallback_plugins.pypi.manifests.requirements_files import clean, includes
+from fallback_plugins.pypi.manifests.setup_call import setup_call
+from fallback_plugins.pypi.manifests.setup_config import items, parsed
+from fallback_plugins.pypi.manifests.setup_config import lines as lines_of
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.repo import RepoContext
+
+#: Extras and dependency groups that a project's tests need, by the names in use (PEP 621, PEP 735).
+TEST_GROUPS = frozenset({"dev", "develop", "development", "test", "tests", "testing"})
+_TEST_REQUIREMENTS = re.compile(r"dev|test", re.IGNORECASE)
+
+#: ``-e .`` and ``.[extra]``: the project itself, which is not installed; its extras are.
+_ITSELF = re.compile(r"(?:-e\s*|--editable[\s=])?\.(?:/|\[(?P<extras>[\w\s,.-]*)\])?(?:\s|$)")
+
+#: Options behind a requirement, and a comment.
+_BEHIND = re.compile(r"(?:^|\s)#.*$|\s--[a-z].*$")
+
+#: Locks with one table a package: the name of their array.
+_PINNED = {"poetry.lock": "package", "pdm.lock": "package"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file's, or one group's, requirements.
+
+    ``pinned``: all that is installed stands in it. ``left_out``: lines that uv is not given. ``option``:
+    what makes ``uv pip install`` read it by itself (a file, an extra, a group); None: uv does not read it.
+    """
+
+    name: str
+    lines: tuple[str, ...]
+    for_tests: bool = False
+    pinned: bool = False
+    left_out: tuple[str, ...] = ()
+    option: tuple[str, str] | None = None
+
+
+def declared(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tuple[Source, ...]:
+    """Every source of a folder's project that has a line, what it runs with before what it is tested with.
+
+    ``changed``: requirements files that count whatever they are called. A file that can't be read has none.
+    """
+    project = _Project(repo, folder, changed)
+    found = [source for read in _READERS for source in _readable(read(project))]
+    found = [source for source in found if source.lines or source.left_out]
+    return tuple(sorted(found, key=lambda source: source.for_tests))
+
+
+def is_wanted(path: str, folder: str, changed: Sequence[str]) -> bool:
+    """requirements.txt, the files for tests, and those that a patch changed."""
+    if kind_of(path) is not Kind.REQUIREMENTS:
+        return False
+    pure, near = PurePosixPath(path), PurePosixPath(folder)
+    if "constraints" in pure.name:
+        return False
+    if pure.parent not in {near, near / "requirements", near / "reqs"}:
+        return False
+    plain = pure.name == "requirements.txt" or _TEST_REQUIREMENTS.search(pure.stem) is not None
+    return path in changed or (plain and pure.suffix == ".txt")
+
+
+def is_itself(line: str) -> bool:
+    """Does a line of a requirements file mean the project itself?"""
+    return _ITSELF.match(line.strip()) is not None
+
+
+class _Project:
+    """One folder's files."""
+
+    def __init__(self, repo: RepoContext, folder: str, changed: Sequence[str]) -> None:
+        self.repo, self.folder, self.changed = repo, folder, changed
+
+    def text(self, name: str) -> str:
+        path = in_folder(self.folder, name)
+        return self.read(path) if self.repo.has(path) else ""
+
+    def read(self, path: str) -> str:
+        """A file that can't be read (UTF-16, a link) declares nothing."""
+        try:
+            return self.repo.read_text(path)
+        except RepositoryError:
+            return ""
+
+    @property
+    def pyproject(self) -> Mapping[str, Any]:
+        return parse_toml("pyproject.toml", self.text("pyproject.toml"))
+
+    @property
+    def name(self) -> str:
+        """What it calls itself; empty where that can't be read."""
+        own = {name: self.text(name) for name in ("pyproject.toml", "setup.cfg", "setup.py")}
+        return own_name(own)
+
+    @property
+    def extras(self) -> Mapping[str, Any]:
+        """Extras by name, from wherever the project declares them."""
+        found: dict[str, Any] = dict(table_of(self.pyproject, "project", "optional-dependencies"))
+        found |= _setup_cfg(self.text("setup.cfg"))[1]
+        told = setup_call(self.text("setup.py")).keywords.get("extras_require")
+        return found | (told if isinstance(told, dict) else {})
+
+
+def _readable(sources: Iterator[Source]) -> Iterator[Source]:
+    try:
+        yield from sources
+    except (RecipeError, RepositoryError):
+        return
+
+
+def _locks(project: _Project) -> Iterator[Source]:
+    for name, key in _PINNED.items():
+        tables = parse_toml(name, project.text(name)).get(key)
+        pins = {
+            table["name"]: f"{table['name']}=={table['version']}"
+            for table in (tables if isinstance(tables, list) else ())
+            if isinstance(table, dict)
+            and isinstance(table.get("name"), str)
+            and isinstance(table.get("version"), str)
+            and not isinstance(table.get("source"), dict)
+        }  # of a package locked for several Pythons the last, which clients write for the newest
+        yield _source(name, pins.values(), pinned=True)
+    if text := project.text("Pipfile.lock"):
+        lock = PipfileLock("Pipfile.lock", text)
+        for section in ("default", "develop"):
+            locked = (_pipfile_pin(name, entry) for name, entry in _items(lock.document, section))
+            yield _source(
+                f"Pipfile.lock [{section}]", locked, pinned=True, for_tests=section != "default"
+            )
+
+
+def _metadata(project: _Project) -> Iterator[Source]:
+    document = project.pyproject
+    own = table_of(document, "project")
+    option = ("-r", "pyproject.toml")
+    yield _source("pyproject.toml", texts(own.get("dependencies")), option=option)
+    if not project.text("poetry.lock"):
+        poetry = (
+            entry.requirement for entry in poetry_entries(document) if not entry.declaration.refusal
+        )
+        yield _source("pyproject.toml [tool.poetry]", poetry)
+    groups = table_of(document, "dependency-groups")
+    for name in sorted(TEST_GROUPS & groups.keys()):
+        lines, option = of_group(groups, name), ("--group", name)
+        yield _source(f"pyproject.toml, group {name}", lines, for_tests=True, option=option)
+    if not project.text("Pipfile.lock"):
+        pipfile = pipfile_entries(parse_toml("Pipfile", project.text("Pipfile")))
+        yield _source("Pipfile", (entry.requirement for entry in pipfile))
+
+
+def _setup_files(project: _Project) -> Iterator[Source]:
+    runtime, _, tests = _setup_cfg(project.text("setup.cfg"))
+    yield _source("setup.cfg", runtime)
+    yield _source("setup.cfg, tests_require", tests, for_tests=True)
+    said = setup_call(project.text("setup.py")).keywords
+    yield _source("setup.py", texts(said.get("install_requires")))
+    yield _source("setup.py, tests_require", texts(said.get("tests_require")), for_tests=True)
+
+
+def _extras(project: _Project) -> Iterator[Source]:
+    extras = project.extras
+    readable = table_of(project.pyproject, "project", "optional-dependencies")
+    for name in sorted(TEST_GROUPS & extras.keys()):
+        option = ("--extra", name) if name in readable else None
+        lines = of_extra(extras, name, project.name)
+        yield _source(f"extra {name}", lines, for_tests=True, option=option)
+
+
+def _hatch(project: _Project) -> Iterator[Source]:
+    """hatch's environments for tests: what they add, and the extras that they take."""
+    environments = table_of(project.pyproject, "tool", "hatch", "envs")
+    for name in sorted((TEST_GROUPS | {"default", "hatch-test"}) & environments.keys()):
+        table = table_of(environments, name)
+        lines = [*texts(table.get("dependencies")), *texts(table.get("extra-dependencies"))]
+        for extra in texts(table.get("features")):
+            lines += of_extra(project.extras, extra, project.name)
+        plain = (line for line in lines if not set("{}") & set(line))
+        yield _source(f"pyproject.toml, hatch environment {name}", plain, for_tests=True)
+
+
+def _requirements(project: _Project) -> Iterator[Source]:
+    for path in project.repo.tracked_files:
+        if not is_wanted(path, project.folder, project.changed):
+            continue
+        runtime = PurePosixPath(path).name == "requirements.txt"
+        text = project.read(path)
+        # To install the project itself uv would have to build it.
+        named = any(is_itself(line) for line in logical_lines(text))
+        option = None if named else ("-r", str(PurePosixPath(path).relative_to(project.folder)))
+        lines = _requirement_lines(project, path, depth=0)
+        yield _source(path, lines, for_tests=not runtime, option=option)
+
+
+def _requirement_lines(project: _Project, path: str, depth: int) -> Iterator[str]:
+    """A file's requirements, with those of the files that it includes."""
+    text = project.read(path)
+    for line in logical_lines(text):
+        bare = _BEHIND.sub("", line).strip()
+        if itself := _ITSELF.match(bare):
+            for name in (itself["extras"] or "").split(","):
+                yield from of_extra(project.extras, name.strip(), project.name)
+        elif bare and not bare.startswith("-"):
+            yield bare
+    for other, constraints in includes(path, text):
+        if constraints or depth >= MAX_DEPTH:
+            continue
+        if other in project.repo.tracked_files:
+            yield from _requirement_lines(project, other, depth + 1)
+        else:
+            yield f"-r {other}"  # left out, by name
+
+
+def _tox(project: _Project) -> Iterator[Source]:
+    parser = parsed(project.text("tox.ini"))
+    plain = lines_of(dict(items(parser, "testenv")).get("deps"))
+    # A condition (``py311: name``) and what tox fills in are tox's own words.
+    own = (
+        line for line in plain if line and not line.startswith("-") and not set("{}:") & set(line)
+    )
+    yield _source("tox.ini", own, for_tests=True)
+
+
+_READERS = (_locks, _metadata, _setup_files, _extras, _hatch, _requirements, _tox)
+
+
+def _source(
+    name: str,
+    lines: Iterable[str],
+    *,
+    for_tests: bool = False,
+    pinned: bool = False,
+    option: tuple[str, str] | None = None,
+) -> Source:
+    good, left = [], []
+    for line in lines:
+        try:
+            good.append(clean(name, line))
+        except RecipeError:
+            left.append(line[:80])
+    return Source(name, tuple(dict.fromkeys(good)), for_tests, pinned, tuple(left), option)
+
+
+def _setup_cfg(text: str) -> tuple[list[str], dict[str, list[str]], list[str]]:
+    """Runtime requirements, extras, and those of tests."""
+    parser = parsed(text)
+    options = dict(items(parser, "options"))
+    extras = items(parser, "options.extras_require")
+    return (
+        lines_of(options.get("install_requires")),
+        {name: lines_of(value) for name, value in extras},
+        lines_of(options.get("tests_require")),
+    )
+
+
+def _pipfile_pin(name: str, entry: Any) -> str:
+    version = entry.get("version") if isinstance(entry, dict) else None
+    marker = entry.get("markers") if isinstance(entry, dict) else None
+    return f"{name}{version or ''}{f'; {marker}' if marker else ''}"
+
+
+def _items(document: Mapping[str, Any], key: str) -> Iterable[tuple[str, Any]]:
+    return table_of(document, key).items()

@@ -1,0 +1,286 @@
+"""A virtual environment of a project's dependencies, and its Python run in it.
+
+The environment lies in the cache, read-only to what runs inside; ``making`` makes it.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from importlib.metadata import Distribution
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from fallback_plugins import gating
+from fallback_plugins.commands import with_programs
+from fallback_plugins.gating import in_folder
+from fallback_plugins.installed import Installed, Level
+from fallback_plugins.pypi.installing import pythons
+from fallback_plugins.pypi.installing.making import Setting, distributions_in, make
+from fallback_plugins.pypi.installing.plan import Manifests
+from fallback_plugins.pypi.manifests.metadata import (
+    asked_python,
+    has_dynamic_version,
+    own_metadata,
+    own_scripts,
+    version_files,
+)
+from fallback_plugins.pypi.probes.observed import add_to
+from fallback_plugins.store import InstalledStore
+from fallback_plugins.versions import interpreters, this_python, today, version_of
+from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import GateContext
+from fallback_tier.repo import RepoContext
+
+#: Changed with how an environment is made, options included: one of an older version is not taken.
+_FORMAT = 10
+
+#: A runner that only says its version.
+_START_TIMEOUT_S = 60.0
+
+#: git reads its own files.
+_GIT_TIMEOUT_S = 30.0
+
+#: A project whose last commit is older than this was tested with other releases than today's. Where its
+#: own code is at fault, those of its day are installed: with today's, tests fail for reasons that have
+#: nothing to do with the flaw.
+OF_ITS_DAY_AFTER = timedelta(days=180)
+
+#: Folder of an environment with the project's own metadata: the project itself is not installed.
+_OWN_METADATA = "own-metadata"
+
+#: Stands in what a run prints for the environment's folder.
+_ANY_PLACE = "/environment"
+
+
+class Environment:
+    """One project folder of one tree (patched, or the base commit's), and its environment."""
+
+    def __init__(
+        self,
+        context: GateContext,
+        repo: RepoContext,
+        folder: str,
+        runner: str | None = None,
+        only: str | None = None,
+    ) -> None:
+        self.context = context
+        self.folder = folder
+        #: The tree that it is of.
+        self.repo = repo
+        self._runner = runner
+        self._only = only
+        self._manifests = Manifests(repo, folder, context.application.files, runner, only)
+        self._store = InstalledStore.of(context)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What is installed from: the lock, else files and groups."""
+        if self._manifests.locked:
+            return (self._manifests.lock,)
+        return tuple(source.name for source in self._manifests.sources)
+
+    @property
+    def is_locked(self) -> bool:
+        """Does uv.lock decide what is installed?"""
+        return self._manifests.locked
+
+    @property
+    def declares(self) -> bool:
+        """Does any manifest declare something to install?"""
+        return bool(self.sources)
+
+    def declaring(self, line: str) -> tuple[str, ...]:
+        """Files and groups that a line stands in; none where uv.lock decides."""
+        return tuple(one.name for one in self._manifests.sources if line in one.lines)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All that is asked for; none where uv.lock decides."""
+        return tuple(line for one in self._manifests.sources for line in one.lines)
+
+    def alone(self, source: str) -> "Environment":
+        """The one of a single file, or group, and nothing else that the project declares."""
+        return Environment(self.context, self.repo, self.folder, only=source)
+
+    @cached_property
+    def key(self) -> str:
+        """All that decides what is installed: ``_asked``; and without a uv.lock the day, since a set of
+        another day has other releases of whatever is not pinned, and is nothing to compare a patched one
+        with."""
+        return f"python-{gating.content_key(self._asked, '' if self.is_locked else today())}"
+
+    @cached_property
+    def _asked(self) -> str:
+        """Manifests, uv, the Python that it is for, and the machine."""
+        settings = [(pythons.identity(one.python), one.until) for one in self._settings]
+        base = "" if self._base is None else self._base._asked
+        by = (self._tag, settings, base, version_of("uv", self.context.clients), *this_python())
+        return gating.content_key(_FORMAT, *self._manifests.identity, *by)
+
+    def contents(self) -> str:
+        """What a run in it ran on: another digest is another run, another day is not. Raises as
+        ``install`` does."""
+        here = interpreters(self.context.clients)
+        return f"{self._asked} {self._store.digest(self.place)} {here}"
+
+    @cached_property
+    def place(self) -> Path:
+        """Where the environment is. Raises as ``install`` does."""
+        return self._store.entry(self.key, self._make)
+
+    def install(self) -> Installed:
+        """Make the environment, once for these manifests: as much of it as can be had.
+
+        Raises ToolMissingError; ToolFailedError where no registry answers, or uv makes no environment.
+        """
+        return Installed.kept(self.place)
+
+    def _make(self, made: Path) -> Installed:
+        settings = self._settings if self._base is None else self._settings[:1]
+        found = make(self.context, self._manifests, made, settings, self._starts, self._as_base)
+        add_to(made)
+        for own in (*self._manifests.beside, self._manifests.own):
+            for path, text in own_metadata(own, self._tag).items():
+                (made / _OWN_METADATA / path).parent.mkdir(parents=True, exist_ok=True)
+                (made / _OWN_METADATA / path).write_bytes(text.encode())
+        for name, text in own_scripts(self._manifests.own).items():
+            with suppress(OSError):  # a dependency's, or Python itself; no name for a file
+                with (made / "bin" / name).open("x", encoding="utf-8") as file:
+                    file.write(text)
+                (made / "bin" / name).chmod(0o755)
+        return found
+
+    def installed(self, package: str) -> tuple[str, ...]:
+        """Versions in the environment, if it was made; its metadata is read, nothing imported."""
+        name = canonicalize_name(package)
+        return tuple(found.version for called, found in self._distributions() if called == name)
+
+    def distributions(self) -> Mapping[str, Distribution]:
+        """All that is in it by canonical name, if it was made; as ``installed``."""
+        return dict(self._distributions())
+
+    def _distributions(self) -> Iterator[tuple[str, Distribution]]:
+        made = self._store.find(self.key)
+        for found in distributions_in(made) if made else ():
+            yield canonicalize_name(found.metadata["Name"]), found
+
+    def resolved(self, package: str) -> tuple[str, ...]:
+        """Versions in the environment where all that is declared was resolved together, in the usual way,
+        else none: what is installed in part, or for another Python, may be no version that users get."""
+        made = self._store.find(self.key)
+        found = None if made is None else Installed.kept(made)
+        whole = found is not None and found.level is Level.EVERYTHING and not found.how
+        return self.installed(package) if whole else ()
+
+    def sandboxed(self, arguments: Sequence[str]) -> CommandResult:
+        """Run the environment's Python in this folder, its programs first on the path. What it prints has
+        relative paths, and the same ones in any tree."""
+        self.write_versions()
+        programs = self.place / "bin"
+        command = with_programs(programs, [str(programs / "python"), *arguments])
+        result = self.context.sandbox.run(
+            gating.command_in(self.folder, command),
+            worktree=self.repo.tree,
+            timeout_s=self.context.timeout_s,
+            env=self.variables(),
+            readable=self.readable,
+        )
+        result = result.model_copy(update={"argv": ("python", *arguments)})
+        output = gating.relative_log(result, self.repo.root)
+        return self.placeless(result.model_copy(update={"output": output}))
+
+    def placeless(self, result: CommandResult) -> CommandResult:
+        """The same with one word for where the environment lies: each tree has its own, and what is
+        printed of a file in it is compared."""
+        output = gating.placeless(result.output, self.place, _ANY_PLACE)
+        return result.model_copy(update={"output": output})
+
+    @property
+    def readable(self) -> list[Path]:
+        """What a sandbox must be able to read to run it. Raises as ``install`` does."""
+        return [self.place, *pythons.readable(self.place)]
+
+    def variables(self) -> dict[str, str]:
+        """How Python finds the project itself, and others of the repository that it takes packages from:
+        none is installed; flat, or below ``src``. And what programs know an active environment by."""
+        roots = [self.repo.root / place for place in self._manifests.places]
+        places = [place for root in roots for place in (root, root / "src")]
+        places.append(self.place / _OWN_METADATA)
+        return {
+            "PYTHONPATH": os.pathsep.join(map(str, places)),
+            "VIRTUAL_ENV": str(self.place),
+        }
+
+    def write_versions(self) -> None:
+        """Put the modules that a build would write into the tree, where nothing is in their place.
+
+        A tree that a command is to run in: the repository itself is never written.
+        """
+        for path, text in version_files(self._manifests.own, self._tag).items():
+            with suppress(OSError):
+                self.repo.tree.add(in_folder(self.folder, path), text.encode())
+
+    @cached_property
+    def _tag(self) -> str:
+        """The newest tag behind the base commit; empty where git tells none, or the project its version."""
+        own = self._manifests.own
+        if not version_files(own) and not has_dynamic_version(own):
+            return ""
+        return self._git("describe", "--tags", "--abbrev=0", self.context.repo.base_commit)
+
+    @cached_property
+    def _settings(self) -> Sequence[Setting]:
+        """How to make it, in the order in which it is tried: with our Python first."""
+        until = self._day
+        suited = pythons.suited(asked_python(self._manifests.own))
+        found = [Setting(python, until) for python in suited]
+        return [*found, Setting(suited[0])] if until else found
+
+    @cached_property
+    def _base(self) -> "Environment | None":
+        """The base commit's, where the patch changes what is declared."""
+        if self.repo is self.context.repo:
+            return None  # it is the base commit's
+        base = Environment(self.context, self.context.repo, self.folder, self._runner, self._only)
+        return None if base._manifests.identity == self._manifests.identity else base
+
+    def _as_base(self) -> Sequence[Setting]:
+        """As the base commit's was made, where that took more than our Python: a patched tree is installed
+        so, or not at all, since what is compared must run on the same one."""
+        how = () if self._base is None else self._base.install().how
+        return [one for one in self._settings if how and one.how == how]
+
+    def _starts(self, made: Path) -> bool:
+        """Does pytest start in an environment in the making? Where it has none, nothing need start."""
+        if not any(made.glob("lib/python*/site-packages/pytest/__init__.py")):
+            return True
+        asked = [str(made / "bin" / "python"), "-I", "-m", "pytest", "--version"]
+        return self.context.sandbox.run(
+            asked,
+            worktree=self.repo.tree,
+            timeout_s=_START_TIMEOUT_S,
+            readable=[made, *pythons.readable(made)],
+        ).ok
+
+    @cached_property
+    def _day(self) -> str:
+        """The base commit's day, where releases of its day are to be installed; else empty."""
+        affected = self.context.repo.affected
+        if affected is None or not affected.is_own or self._manifests.locked:
+            return ""
+        if not self.declares and self._manifests.runner is None:
+            return ""  # nothing is installed, of any day
+        told = self._git("show", "-s", "--format=%cs", self.context.repo.base_commit)
+        with suppress(ValueError, OverflowError):  # no date, or one at the end of time
+            old = date.fromisoformat(told) + OF_ITS_DAY_AFTER < datetime.now(UTC).date()
+            return told if old else ""
+        return ""
+
+    def _git(self, *words: str) -> str:
+        """What git says of the repository; empty where it fails."""
+        root = self.context.repo.root
+        told = self.context.clients.run("git", words, cwd=root, timeout_s=_GIT_TIMEOUT_S)
+        return told.output.strip() if told.ok else ""

@@ -1,0 +1,192 @@
+"""Installing is a ladder (ADR-0039): what can be had is installed, the rest is named with uv's reason.
+
+1. *everything*: the project's own lock or files, in one resolution, with the groups that tests need;
+2. *in part*: file by file, what it runs with before what it is tested with, which may not change that; of a
+   file that can't be had as a whole, each line that can; of a line that can't, another release; and a test
+   runner where one is asked for;
+3. *its metadata alone*: nothing could be had; programs find the project by its name and version.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from fallback_plugins import gating
+from fallback_plugins.installed import Installed, Level
+from fallback_plugins.pypi.installing.declared import Source
+from fallback_tier.execution import CommandResult
+
+#: Resolutions that finding the lines of one project that can't be had may take: ten lines among 200 are
+#: found in about as many.
+MAX_TRIES = 150
+
+_ALSO = "; another release of it is installed"
+_NOT_TRIED = f"not tried: {MAX_TRIES} resolutions were made before"
+_ELSEWHERE = "it leads elsewhere than to a registry"
+
+#: What uv draws around the reason, and the advice below it.
+_AROUND = re.compile(
+    r".*(?:when resolving dependencies\W*(?:cause:)?|error:)\s*|\s*hint:.*", re.DOTALL
+)
+
+#: Runs a uv command on the environment in the making.
+Uv = Callable[[Sequence[str]], CommandResult]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One way to install all of it: commands that must all work."""
+
+    name: str
+    commands: tuple[Sequence[str], ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to try. ``everything``: ways to install all of it, the first that works counts; ``sources``: for
+    step 2, asked for only there; ``runner``: the test runner that the tests ask for, declared or not.
+
+    ``refused``: what uv is not to read, and why: what it would have led to is missing. ``there``: what is
+    installed by now, as pins.
+    """
+
+    everything: tuple[Step, ...]
+    sources: Callable[[], Sequence[Source]]
+    runner: str | None = None
+    refused: tuple[tuple[str, str], ...] = ()
+    there: Callable[[], Sequence[str]] = tuple
+
+
+def install(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed:
+    """Climb. ``write`` puts lines into a file of ours and says where.
+
+    Raises ToolFailedError where no registry answers, and what ``uv`` raises.
+    """
+    return _Climb(plan, uv, write).climb()
+
+
+def install_whole(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed | None:
+    """Only all that is declared, and the runner if it can be had; None where not all can. Raises as
+    ``install`` does."""
+    climb = _Climb(plan, uv, write)
+    level = climb.everything()
+    return None if level is None else climb.with_runner(level)
+
+
+@dataclass
+class _Climb:
+    """One ladder: what was had so far, and what could not be."""
+
+    plan: Plan
+    uv: Uv
+    write: Callable[[str], Path]
+    declined: list[tuple[str, str]] = field(default_factory=list)
+    had: list[str] = field(default_factory=list)
+    pins: list[str] = field(default_factory=list)
+    #: What the project runs with: what it is tested with may not change it.
+    kept: tuple[str, ...] = ()
+    tries: int = 0
+
+    def climb(self) -> Installed:
+        return self.with_runner(self.everything() or self._in_part())
+
+    def with_runner(self, level: Level) -> Installed:
+        # What is there satisfies the runner where it is declared, and the runner changes none of it: a
+        # verdict tells the versions that are there as those that users get.
+        if (runner := self.plan.runner) is not None:
+            self.kept = tuple(self.plan.there())
+            why = self._try(runner, asked=False)
+            if why is not None:
+                self.declined.append((runner, why))
+            elif level is Level.METADATA:
+                level = Level.IN_PART
+        return Installed(level, tuple(self.declined))
+
+    def everything(self) -> Level | None:
+        self.declined += self.plan.refused
+        for step in self.plan.everything:
+            whys = (self._run(command) for command in step.commands)
+            why = next((why for why in whys if why is not None), None)
+            if why is None:
+                return Level.IN_PART if self.plan.refused else Level.EVERYTHING
+            self.declined.append((step.name, why))
+        return None
+
+    def _in_part(self) -> Level:
+        some = False
+        for source in self.plan.sources():
+            if source.for_tests and not self.kept:
+                self.kept = tuple(self.plan.there())
+            self.declined += [(line, _ELSEWHERE) for line in source.left_out]
+            for line, why in self._lines(source.lines, source.pinned):
+                if why is not None:
+                    self.declined.append((line, why))
+                if why is None:
+                    (self.pins if source.pinned else self.had).append(line)
+                elif why.endswith(_ALSO):
+                    some = True
+        if some or self.had or self.pins:
+            return Level.IN_PART
+        return Level.METADATA if self.declined else Level.EVERYTHING
+
+    def _lines(self, lines: Sequence[str], pinned: bool) -> Iterator[tuple[str, str | None]]:
+        """All at once; where that can't be had, half of them, until a line that can't stands alone."""
+        if not lines:
+            return
+        if self.tries >= MAX_TRIES:
+            yield from ((line, _NOT_TRIED) for line in lines)
+            return
+        why = self._try(*lines, pinned=pinned)
+        if why is None:
+            yield from ((line, None) for line in lines)
+        elif len(lines) == 1:
+            (line,) = lines
+            other = self._try(_any_release(line), pinned=pinned) is None
+            yield line, f"{why}{_ALSO}" if other else why
+        else:
+            half = (len(lines) + 1) // 2
+            yield from self._lines(lines[:half], pinned)
+            yield from self._lines(lines[half:], pinned)
+
+    def _try(self, *lines: str, pinned: bool = False, asked: bool = True) -> str | None:
+        """Why these can't be had together with what was had before; None: they are there.
+
+        ``asked``: the project asks for them, so that a registry that does not answer is an error.
+        """
+        self.tries += 1
+        if pinned:  # each stands for itself
+            return self._run(["pip", "install", "--no-deps", "-r", self._file(lines)])
+        command = ["pip", "install", "-r", self._file([*self.had, *lines])]
+        return self._run(
+            [*command, "-c", self._file([*map(_bound, self.pins), *self.kept])], asked=asked
+        )
+
+    def _file(self, lines: Iterable[str]) -> str:
+        return str(self.write("\n".join(lines)))
+
+    def _run(self, command: Sequence[str], *, asked: bool = True) -> str | None:
+        result = self.uv(command)
+        if asked:
+            gating.check_reachable("uv", result)
+        return None if result.ok else reason(result.output)
+
+
+def reason(output: str) -> str:
+    """uv's own reason, without what it draws around it and the advice below."""
+    said = " ".join(output.split())
+    return gating.in_short(_AROUND.sub("", said) or said)
+
+
+def _any_release(line: str) -> str:
+    asked = Requirement(line)
+    extras = f"[{','.join(sorted(asked.extras))}]" if asked.extras else ""
+    return f"{asked.name}{extras}{f' ; {asked.marker}' if asked.marker else ''}"
+
+
+def _bound(line: str) -> str:
+    """A line as a constraint, which takes no extras."""
+    asked = Requirement(line)
+    return f"{asked.name}{asked.specifier}{f' ; {asked.marker}' if asked.marker else ''}"

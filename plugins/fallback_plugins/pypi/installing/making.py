@@ -1,0 +1,174 @@
+"""Makes a virtual environment of a project's dependencies (ADR-0039).
+
+Everything here runs outside the sandbox over copies of the manifests and takes wheels only
+(``--no-build``): no source distribution and no local project is built, so no target's code runs.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import Distribution, distributions
+from itertools import count
+from pathlib import Path
+
+from fallback_plugins import gating
+from fallback_plugins.installed import Installed, Level
+from fallback_plugins.pypi.installing.declared import Source
+from fallback_plugins.pypi.installing.install import Plan, Uv, install, install_whole
+from fallback_plugins.pypi.installing.plan import Manifests, pins_of
+from fallback_plugins.pypi.installing.pythons import minor_of, ours
+from fallback_tier.errors import ToolFailedError
+from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import GateContext
+
+#: No source distribution and no local project is built; compiling would start the new environment's Python,
+#: and every .pth file in it, out here.
+_NEVER_BUILT = ("--no-build", "--no-compile-bytecode")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """With which Python, and with releases up to which day (``2022-05-27``; empty: all)."""
+
+    python: Path
+    until: str = ""
+
+    @property
+    def how(self) -> tuple[str, ...]:
+        """What is unusual in it, for the record."""
+        other = () if self.python == ours() else (f"on Python 3.{minor_of(self.python)}",)
+        return (*other, *([f"from releases up to {self.until}"] if self.until else []))
+
+
+def make(
+    context: GateContext,
+    manifests: Manifests,
+    made: Path,
+    settings: Sequence[Setting],
+    starts: Callable[[Path], bool],
+    instead: Callable[[], Sequence[Setting]] = tuple,
+) -> Installed:
+    """All of it in the first setting where all can be had; else what can be had in the first.
+
+    ``instead``: settings to take where all can be had in none of those; asked for only then.
+
+    ``made``: a folder of ours. ``starts``: does the test runner in it start? Asked of what is unusual: old
+    releases may not run on today's Python. Raises ToolMissingError; ToolFailedError where no registry
+    answers, or uv makes no environment.
+    """
+    with gating.scratch(context) as scratch:
+        return _Making(context, manifests, made, scratch).make(settings, starts, instead)
+
+
+class _Making:
+    """One environment in the making, from copies of the manifests in ``scratch``."""
+
+    def __init__(
+        self, context: GateContext, manifests: Manifests, made: Path, scratch: Path
+    ) -> None:
+        self._context = context
+        self._manifests = manifests
+        self._made = made
+        self._scratch = scratch
+        self._folder = manifests.copy_to(scratch)
+        self._numbers = count()
+
+    def make(
+        self,
+        settings: Sequence[Setting],
+        starts: Callable[[Path], bool],
+        instead: Callable[[], Sequence[Setting]],
+    ) -> Installed:
+        plan = self._plan()
+        found = self._first_whole(plan, settings, starts)
+        if found is None and (others := instead()):
+            settings = others
+            found = self._first_whole(plan, settings, starts)
+        return found or self._part(plan, settings[0], starts)
+
+    def _first_whole(
+        self, plan: Plan, settings: Sequence[Setting], starts: Callable[[Path], bool]
+    ) -> Installed | None:
+        for setting in settings if plan.everything else ():
+            found = self._whole(plan, setting, is_first=setting is settings[0])
+            if found is not None and (not setting.how or starts(self._made)):
+                return replace(found, how=setting.how)
+        return None
+
+    def _part(self, plan: Plan, setting: Setting, starts: Callable[[Path], bool]) -> Installed:
+        if setting.until:
+            found = install(plan, self._start(setting), self._write)
+            # A registry may tell no days, and what was right on that day may not run on today's Python.
+            if found.level is not Level.METADATA and starts(self._made):
+                return replace(found, how=setting.how)
+        today = replace(setting, until="")
+        found = install(plan, self._start(today), self._write)
+        return replace(found, how=today.how)
+
+    def _whole(self, plan: Plan, setting: Setting, *, is_first: bool) -> Installed | None:
+        try:
+            return install_whole(plan, self._start(setting), self._write)
+        except ToolFailedError:
+            if is_first:
+                raise
+            return None  # a Python that does not work is treated as not installed
+
+    def _start(self, setting: Setting) -> Uv:
+        """A new environment, and what runs uv on it."""
+        options = ["--no-project", "--relocatable", "--clear", "--python", str(setting.python)]
+        result = self._uv(["venv", *options, str(self._made)])
+        if not result.ok:
+            raise ToolFailedError(
+                f"uv makes no environment: {gating.in_short(result.output)}",
+                next_step="Check uv and the Python that it uses.",
+                output=result.output,
+            )
+        python = str(self._made / "bin" / "python")
+
+        def uv(words: Sequence[str]) -> CommandResult:
+            until = f"{setting.until}T23:59:59Z" if setting.until else ""
+            done = self._uv([*words, *_NEVER_BUILT, "--python", python], until)
+            return done.model_copy(update={"output": gating.relative_log(done, self._scratch)})
+
+        return uv
+
+    def _plan(self) -> Plan:
+        manifests = self._manifests
+        steps = tuple(manifests.everything(self._write))
+        there = partial(_pins_in, self._made)
+        return Plan(steps, self._sources, manifests.runner, manifests.strays, there)
+
+    def _sources(self) -> Sequence[Source]:
+        manifests = self._manifests
+        if not manifests.locked:
+            return manifests.sources
+        place = self._scratch / "exported.txt"
+        exported = self._uv(manifests.export(place))
+        return pins_of(place.read_text("utf-8")) if exported.ok and place.exists() else ()
+
+    def _write(self, lines: str) -> Path:
+        place = self._scratch / f"fallback-tier-{next(self._numbers)}.txt"
+        place.write_text(lines + "\n", encoding="utf-8")
+        return place
+
+    def _uv(self, arguments: Sequence[str], until: str = "") -> CommandResult:
+        env = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+        # uv takes no --no-compile-bytecode beside this variable: without it, there is nothing to say no to.
+        env |= {"UV_COMPILE_BYTECODE": "", **self._manifests.variables}
+        env["UV_PROJECT_ENVIRONMENT"] = str(self._made)
+        if until:
+            env["UV_EXCLUDE_NEWER"] = until
+        timeout_s = self._context.timeout_s
+        return self._context.clients.run(
+            "uv", arguments, cwd=self._folder, timeout_s=timeout_s, env=env
+        )
+
+
+def distributions_in(environment: Path) -> Iterable[Distribution]:
+    """What is installed there; its metadata is read, nothing imported."""
+    places = [str(path) for path in environment.glob("lib/python*/site-packages")]
+    return distributions(path=places) if places else ()
+
+
+def _pins_in(environment: Path) -> list[str]:
+    return [f"{one.metadata['Name']}=={one.version}" for one in distributions_in(environment)]

@@ -1,0 +1,293 @@
+"""How a project's dependencies are to be installed, read from its manifests: what to try, in which order.
+
+Nothing runs here. uv reads copies of the manifests, and no line in them leads it out of them (ADR-0039).
+"""
+
+import posixpath
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from fallback_plugins.gating import in_folder
+from fallback_plugins.pypi.installing.declared import (
+    TEST_GROUPS,
+    Source,
+    declared,
+    is_itself,
+    is_wanted,
+)
+from fallback_plugins.pypi.installing.install import Step
+from fallback_plugins.pypi.locks.uv_files import LOCK, locked_in
+from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.local_places import local_places
+from fallback_plugins.pypi.manifests.pyproject import asking_nothing, harmless, parse_toml
+from fallback_plugins.pypi.manifests.requirements_files import includes, is_plain
+from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
+from fallback_tier.errors import RepositoryError
+from fallback_tier.repo import RepoContext
+
+#: Says what tox installs beside a project; read, though it declares nothing that is shipped.
+_TOX = "tox.ini"
+
+#: Options of a requirements file that name a file or a folder; and its variables.
+_PATH_OPTION = re.compile(
+    r"\s*(?:-r|-c|-e|-f|--requirement|--constraint|--editable|--find-links)[\s=]*(?P<path>\S+)"
+)
+_VARIABLE = re.compile(r"\$\{\w+\}")
+
+_TEST_FILE = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test|tests?)\.py")
+
+#: A test that only pytest finds: by its import, or a function outside any class.
+_FOR_PYTEST = re.compile(r"^(?:import pytest|from pytest|(?:async )?def test_)", re.MULTILINE)
+
+#: Where a project says its name, version and entry points.
+_OWN = ("pyproject.toml", "setup.cfg", "setup.py")
+
+#: Characters of a line that is only named.
+_SHOWN = 80
+
+#: Writes lines to a file of ours, and says where.
+Write = Callable[[str], Path]
+
+
+class Manifests:
+    """One project folder's manifests, and what they say about installing it.
+
+    ``runner``: a test runner that whoever asks needs, besides that of the project's own tests. ``only``:
+    a single source's name; then nothing else is installed.
+    """
+
+    def __init__(
+        self,
+        repo: RepoContext,
+        folder: str,
+        changed: Sequence[str] = (),
+        runner: str | None = None,
+        only: str | None = None,
+    ) -> None:
+        self._repo = repo
+        self.folder = folder
+        self._runner = runner
+        self._only = only
+        self.texts: Mapping[str, str] = _read_by_uv(repo, folder, changed)
+        #: Folder of the uv.lock that decides what is installed.
+        self._lock = locked_in(folder, self.texts)
+        root = in_folder(folder if self._lock is None else self._lock, "pyproject.toml")
+        self._facts = parse_toml(root, self.texts.get(root, ""))
+        sources = () if self.locked else declared(repo, folder, changed)
+        self.sources = tuple(one for one in sources if only in {None, one.name})
+
+    @property
+    def locked(self) -> bool:
+        """Does uv.lock decide what is installed?"""
+        return self._lock is not None
+
+    @property
+    def lock(self) -> str:
+        """Path of the uv.lock that decides what is installed; empty where none does."""
+        return "" if self._lock is None else in_folder(self._lock, LOCK)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """All that decides what is installed."""
+        sources = [asdict(source) for source in self.sources]
+        return (self.texts, self.folder, sources, self.runner)
+
+    @property
+    def own(self) -> Mapping[str, str]:
+        """The folder's own manifests by file name, for what they say of the project itself."""
+        return self._at(self.folder)
+
+    @property
+    def beside(self) -> tuple[Mapping[str, str], ...]:
+        """Those of the other folders that it takes packages from."""
+        return tuple(self._at(place) for place in self.places[1:])
+
+    def _at(self, folder: str) -> Mapping[str, str]:
+        paths = {name: in_folder(folder, name) for name in _OWN}
+        return {name: self.texts[path] for name, path in paths.items() if path in self.texts}
+
+    @cached_property
+    def runner(self) -> str | None:
+        """pytest, where tests are written for it: whoever declares none has it installed."""
+        if self._runner is not None or self._only is not None:
+            return self._runner
+        tests = [path for path in self._repo.tracked_files if is_test(path, self.folder)]
+        if tests and self._repo.has(in_folder(self.folder, "conftest.py")):
+            return "pytest"
+        for path in tests:
+            with suppress(RepositoryError):
+                if _FOR_PYTEST.search(self._repo.read_text(path)):
+                    return "pytest"
+        return None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables that uv is to find empty."""
+        return index_variables(self.texts)
+
+    @cached_property
+    def strays(self) -> tuple[tuple[str, str], ...]:
+        """What would lead uv out of these files: it is given none of them as they are."""
+        return tuple(("as uv reads it", stray) for stray in dict.fromkeys(self._stray_lines()))
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Folders of the repository that the project takes packages from, itself first."""
+        return (self.folder, *local_places(self._repo, self.folder, self.texts))
+
+    def copy_to(self, scratch: Path) -> Path:
+        """Write them below a folder, without what uv should not act on. Where uv is to be run there: in
+        the project's folder, or in its workspace's."""
+        for path, text in self.texts.items():
+            (scratch / path).parent.mkdir(parents=True, exist_ok=True)
+            if kind_of(path) in {Kind.SETUP_PY, Kind.SETUP_CFG}:
+                continue  # uv builds what is editable all the same: nothing is there to run
+            if kind_of(path) is Kind.PYPROJECT:
+                text = asking_nothing(path, text) if self.strays else harmless(path, text)
+            (scratch / path).write_bytes(text.encode())
+        place = scratch / (self.folder if self._lock is None else self._lock)
+        place.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def everything(self, write: Write) -> Iterator[Step]:
+        """The ways to install all of it, the most exact first."""
+        if self.locked and self.strays:
+            return
+        if self.locked:
+            options = ["--no-install-local", "--no-default-groups", *self._groups]
+            options += self._members
+            yield Step("uv.lock", (["sync", "--locked", *options],))
+            # What is computed when the project is built can't be compared with the lock: nothing is built.
+            yield Step("uv.lock as it stands", (["sync", "--frozen", *options],))
+            return
+        if not self.strays and self.sources and self._is_plain:
+            words = [word for source in self.sources for word in source.option or ()]
+            yield Step("all of it, as uv reads it", (["pip", "install", *words],))
+        if any(source.left_out for source in self.sources):
+            return
+        pins = [line for source in self.sources if source.pinned for line in source.lines]
+        free = [line for source in self.sources if not source.pinned for line in source.lines]
+        commands = []
+        if pins:
+            words = ["pip", "install", "--no-deps", "-r"]
+            commands.append([*words, str(write("\n".join(pins)))])
+        if free:
+            commands.append(["pip", "install", "-r", str(write("\n".join(free)))])
+        if commands:
+            yield Step("all of it", tuple(commands))
+
+    def export(self, place: Path) -> Sequence[str]:
+        """The command that writes the lock's pins to a file, for what can't be installed as a whole."""
+        options = ["--no-hashes", "--no-emit-local", "--no-header", "--no-annotate"]
+        options += ["--no-default-groups", *self._groups, *self._members]
+        return ["export", "--frozen", *options, "-o", str(place)]
+
+    def _stray_lines(self) -> Iterator[str]:
+        """Lines of requirements files that would lead uv out of them: to files, or to variables, of ours.
+
+        uv quotes a file that it can't read as requirements, and puts variables into addresses.
+        """
+        requirements = frozenset(self._requirements)
+        for path, text in self.texts.items():
+            if kind_of(path) is Kind.PYPROJECT:
+                yield from leading_out(path, text)
+            if path not in requirements:
+                continue
+            for number, line in enumerate(text.splitlines(), start=1):
+                option = None if is_itself(line) else _PATH_OPTION.match(line)
+                target = option and posixpath.normpath(
+                    posixpath.join(posixpath.dirname(path), option["path"].strip("'\""))
+                )
+                if (target and target not in self.texts) or _VARIABLE.search(line):
+                    yield f"{path}, line {number} leads out of the repository's requirements files"
+
+    @property
+    def _is_plain(self) -> bool:
+        """Has uv the same to read in the files as was read here: requirements, each other, indexes?"""
+        return all(source.option and not source.left_out for source in self.sources) and all(
+            is_plain(path, self.texts[path]) for path in self._requirements
+        )
+
+    @property
+    def _requirements(self) -> list[str]:
+        """Requirements files, those of any name that they include as well."""
+        return [
+            path
+            for path in self.texts
+            if kind_of(path) in {None, Kind.REQUIREMENTS} and PurePosixPath(path).name != _TOX
+        ]
+
+    @property
+    def _members(self) -> list[str]:
+        """A workspace is installed with all its members: their tests lie in the same repository."""
+        return ["--all-packages"] if "workspace" in table_of(self._facts, "tool", "uv") else []
+
+    @property
+    def _groups(self) -> list[str]:
+        """Options for the extras and groups that tests need, the workspace's and the folder's."""
+        named: list[str] = []
+        own = in_folder(self.folder, "pyproject.toml")
+        # uv takes a member's group for the workspace's; of a folder that is no member it knows none.
+        member = parse_toml(own, self.texts.get(own, "")) if self._members else {}
+        facts = (self._facts, member)
+        for option, *place in (
+            ("--extra", "project", "optional-dependencies"),
+            ("--group", "dependency-groups"),
+        ):
+            tables = [table_of(one, *place) for one in facts]
+            names = sorted(TEST_GROUPS.intersection(set().union(*tables)))
+            named += [word for name in names for word in (option, name)]
+        return named
+
+
+def _read_by_uv(repo: RepoContext, folder: str, changed: Sequence[str]) -> dict[str, str]:
+    """Manifests that uv comes across: this folder's, those above it, those of folders that they name, and
+    requirements files with those that they include."""
+    found: dict[str, str] = {}
+    wanted = [path for path in repo.tracked_files if is_wanted(path, folder, changed)]
+    while wanted:
+        path = wanted.pop()
+        if path not in found and path in repo.tracked_files:
+            found |= _text(repo, path)
+            wanted += [other for other, _ in includes(path, found.get(path, ""))]
+    found |= _manifests_at(repo, [folder, *map(str, PurePosixPath(folder).parents)])
+    found |= _manifests_at(repo, local_places(repo, folder, found))
+    if repo.has(tox := in_folder(folder, _TOX)):
+        found |= _text(repo, tox)
+    return found
+
+
+def _manifests_at(repo: RepoContext, folders: Collection[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in repo.tracked_files:
+        other = kind_of(path) in {None, Kind.REQUIREMENTS}
+        if not other and str(PurePosixPath(path).parent) in folders:
+            found |= _text(repo, path)
+    return found
+
+
+def _text(repo: RepoContext, path: str) -> dict[str, str]:
+    """A file that can't be read declares nothing that could be had (UTF-16, a link)."""
+    try:
+        return {path: repo.read_text(path)}
+    except RepositoryError:
+        return {}
+
+
+def pins_of(exported: str) -> tuple[Source, ...]:
+    """uv's export of a lock as one source: what comes from elsewhere than a registry is left out."""
+    lines = [line.strip() for line in exported.splitlines() if line.strip()]
+    pins = tuple(line for line in lines if "==" in line and "@" not in line)
+    others = tuple(line[:_SHOWN] for line in lines if line not in pins)
+    return (Source("uv.lock", pins, pinned=True, left_out=others),) if lines else ()
+
+
+def is_test(path: str, folder: str) -> bool:
+    """Is this a test file, by the names that pytest and unittest look for, in a folder?"""
+    is_inside = folder == "." or path.startswith(f"{folder}/")
+    return is_inside and _TEST_FILE.fullmatch(path) is not None

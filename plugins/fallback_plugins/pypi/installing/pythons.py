@@ -1,0 +1,109 @@
+"""The Pythons that are here: ours first, others for projects that can't be installed with ours.
+
+A pin of yesterday has no wheel for the Python of today, and a project may ask for another Python outright.
+Nothing is downloaded: only what the user has installed is taken.
+"""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from fallback_plugins.pypi.manifests.poetry_constraints import admits
+
+#: The oldest minor version of Python 3 that our own probes run on.
+OLDEST_MINOR = 8
+_NEWEST_MINOR = 20
+
+#: Others that are tried: each costs a resolution that mostly fails.
+MAX_OTHERS = 3
+
+_MINOR = re.compile(r"python3\.(\d+)$")
+
+#: Where pyenv and uv keep theirs, below the home folder; they need not be on the path.
+_KEPT = (".pyenv/versions/*/bin/python3.*", ".local/share/uv/python/*/bin/python3.*")
+
+
+def ours() -> Path:
+    """The Python under ours: an environment made from a virtual environment would need that one."""
+    return Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
+
+
+def installed(home: Path | None = None) -> tuple[Path, ...]:
+    """Ours, then one of each other minor version that is here, the nearest to ours first."""
+    mine = sys.version_info.minor
+    others: dict[int, Path] = {}
+    for path in _here(_home() if home is None else home):
+        minor = minor_of(path)
+        if OLDEST_MINOR <= minor != mine:
+            others.setdefault(minor, path)
+    nearest = sorted(others, key=lambda minor: (abs(minor - mine), minor))
+    return (ours(), *(others[minor] for minor in nearest))
+
+
+def suited(asked: str, here: Callable[[], tuple[Path, ...]] = installed) -> tuple[Path, ...]:
+    """Those that a project may run with, by what it asks for (``>=3.8,<3.12``); all, where none is."""
+    every = here()
+    fit = [path for path in every if not asked or _fits(asked, minor_of(path))]
+    return tuple(fit or every)[: MAX_OTHERS + 1]
+
+
+def minor_of(python: Path) -> int:
+    """11 of ``…/bin/python3.11``; -1 of anything else."""
+    found = _MINOR.search(python.name)
+    return int(found[1]) if found else -1
+
+
+def _fits(asked: str, minor: int) -> bool:
+    return any(admits(asked, f"3.{minor}.{patch}") for patch in (0, 99))
+
+
+def identity(python: Path) -> tuple[str, ...]:
+    """Another Python's file as it is now: an upgrade may leave its path as it was."""
+    place = python.resolve()
+    found = place.stat()
+    return str(place), str(found.st_size), str(found.st_mtime_ns)
+
+
+def readable(environment: Path) -> list[Path]:
+    """What a sandbox must be able to read to run an environment whose Python is not ours: the program and
+    its own library, nothing else of the folders that they lie in."""
+    python = (environment / "bin" / "python").resolve()
+    if python == ours().resolve() or python.is_relative_to("/usr"):
+        return []
+    version, prefix = f"python3.{minor_of(python)}", python.parent.parent
+    libraries = [prefix / name / version for name in ("lib", "lib64")]
+    return [
+        python,
+        *(place for place in libraries if place.is_dir()),
+        *sorted((prefix / "lib").glob("libpython3*")),
+    ]
+
+
+def _here(home: Path | None) -> Iterator[Path]:
+    """Programs by their real paths, no scripts: what pyenv puts on the path only sometimes leads to a
+    Python. PyPy's have another name."""
+    found = (shutil.which(f"python3.{minor}") for minor in range(OLDEST_MINOR, _NEWEST_MINOR))
+    kept = [] if home is None else [path for one in _KEPT for path in sorted(home.glob(one))]
+    for path in (*(Path(one) for one in found if one is not None), *kept):
+        with suppress(OSError):
+            place = path.resolve(strict=True)
+            if path.is_absolute() and minor_of(place) >= 0 and _is_program(place):
+                yield place
+
+
+def _is_program(path: Path) -> bool:
+    if not os.access(path, os.X_OK):
+        return False
+    with path.open("rb") as file:
+        return file.read(2) != b"#!"
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None

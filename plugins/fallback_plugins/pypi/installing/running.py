@@ -1,0 +1,59 @@
+"""Runs a command of somebody's in the root of a tree, in the environment of its dependencies."""
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from fallback_plugins.commands import run_as_given
+from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.probes.counting import counting
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.gate_ports import GateContext, TargetRun
+from fallback_tier.repo import RepoContext
+
+#: A root that has one of these is installed itself.
+_ROOT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile")
+
+
+def runs_on(context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
+    """``EcosystemPlugin.runs_on``; empty where a manifest can't be read, so that nothing runs."""
+    try:
+        return Environment(context, tree, _folder(tree), _runner(argv)).contents()
+    except (RecipeError, RepositoryError):
+        return ""
+
+
+def run(
+    context: GateContext, tree: RepoContext, argv: Sequence[str], timeout_s: float | None = None
+) -> TargetRun:
+    """``EcosystemPlugin.run``: ``python`` is the environment's, also where nothing is declared."""
+    try:
+        project = Environment(context, tree, _folder(tree), _runner(argv))
+        found = project.install()
+    except (RecipeError, RepositoryError) as error:
+        return TargetRun(None, error.problem)
+    project.write_versions()
+    told = "" if found.is_as_declared else found.in_words
+    with counting(context.cache, project.variables()) as (env, plugin):
+        result = run_as_given(
+            context,
+            tree,
+            argv,
+            programs=project.place / "bin",
+            timeout_s=timeout_s,
+            env=env,
+            readable=[*project.readable, plugin],
+        )
+    return TargetRun(project.placeless(result), told)
+
+
+def _folder(tree: RepoContext) -> str:
+    """Whose dependencies: the root's; where it has no project, the affected package's own."""
+    if any(tree.has(name) for name in _ROOT) or tree.affected is None:
+        return "."
+    folders = {str(PurePosixPath(own.manifest).parent) for own in tree.affected.own}
+    return folders.pop() if len(folders) == 1 else "."
+
+
+def _runner(argv: Sequence[str]) -> str | None:
+    """A test runner that the command itself names."""
+    return "pytest" if "pytest" in argv or "py.test" in argv else None

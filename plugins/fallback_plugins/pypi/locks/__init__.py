@@ -1,0 +1,1 @@
+"""Lock files as text and as trees: uv.lock, Pipfile.lock."""

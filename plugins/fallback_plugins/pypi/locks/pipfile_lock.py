@@ -1,0 +1,228 @@
+"""Pipfile.lock as text: its pins, one entry written anew, and the hash by which it knows its Pipfile."""
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import product
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.pypi.locks.lock_shape import check_pipenv
+from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
+from fallback_tier.errors import RecipeError
+
+_META = "_meta"
+#: Tables of a Pipfile that are no categories of packages, or that the lock calls otherwise.
+_NOT_HASHED_BY_NAME = frozenset(
+    {"source", "packages", "dev-packages", "requires", "scripts", "pipfile", "pipenv"}
+)
+_FLOOR_MARKER = re.compile(r"python_version >= '(?P<version>[\d.]+)'")
+_FLOOR = re.compile(r">= ?(?P<version>\d+(?:\.\d+)*)")
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One entry: a package at a version, as a requirement would say it."""
+
+    name: str
+    version: str
+    requirement: str
+    section: str
+    index: str | None = None
+
+
+@dataclass(frozen=True)
+class PipfileLock:
+    """One lock, as text."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def document(self) -> Mapping[str, Any]:
+        """The parsed lock. Raises RecipeError."""
+        try:
+            document = json.loads(self.text.removeprefix(BOM))
+        except (ValueError, RecursionError) as error:
+            raise RecipeError(
+                RefusalReason.RECIPE_UNSUPPORTED,
+                f"{self.path!r} is not JSON: {error}.",
+                next_step="Make it anew with `pipenv lock`.",
+            ) from error
+        if not isinstance(document, dict):
+            raise RecipeError(
+                RefusalReason.RECIPE_UNSUPPORTED,
+                f"{self.path!r} is not a JSON object.",
+                next_step="Make it anew with `pipenv lock`.",
+            )
+        check_pipenv(self.path, document)
+        return document
+
+    @cached_property
+    def pins(self) -> tuple[Pin, ...]:
+        """Every entry with a version, in order."""
+        return tuple(self._pins())
+
+    @property
+    def python(self) -> str:
+        """The Python that it is for (``3.9``); empty where it doesn't say."""
+        requires = self._meta.get("requires", {})
+        full = str(requires.get("python_full_version", ""))
+        return str(requires.get("python_version", "")) or ".".join(full.split(".")[:2])
+
+    @property
+    def first_source(self) -> str | None:
+        """The name of the index that is asked first."""
+        sources = self._meta.get("sources", ())
+        return sources[0].get("name") if sources else None
+
+    @property
+    def held(self) -> Mapping[str, Sequence[str]]:
+        """Every entry's versions, by canonical name; none of what comes from elsewhere than an index."""
+        found: dict[str, list[str]] = {}
+        for _, entries in self._sections():
+            for name, entry in entries.items():
+                versions = found.setdefault(canonicalize_name(name), [])
+                if isinstance(entry, dict) and isinstance(entry.get("version"), str):
+                    versions.append(entry["version"].lstrip("="))
+        return found
+
+    def is_of(self, path: str, pipfile: str) -> bool:
+        """Does the lock's own hash say that it was made from this Pipfile? Raises RecipeError."""
+        return bool(self._meta.get("hash", {}).get("sha256") == self._hash_of(path, pipfile))
+
+    def with_release(
+        self, name: str, version: str, hashes: Sequence[str], requires_python: str
+    ) -> "PipfileLock":
+        """The lock with a package at another version, in every section that has it. Raises RecipeError."""
+        document = deepcopy(dict(self.document))
+        for section, entries in self._sections():
+            for key, entry in entries.items():
+                if (
+                    canonicalize_name(key) == name
+                    and isinstance(entry, dict)
+                    and "version" in entry
+                ):
+                    new = {**entry, "version": f"=={version}", "hashes": sorted(hashes)}
+                    new |= _marker(entry, requires_python)
+                    document[section][key] = {field: new[field] for field in entry} | new
+        return self._written(document)
+
+    def with_entry(
+        self,
+        name: str,
+        version: str,
+        hashes: Sequence[str],
+        requires_python: str,
+        sections: Collection[str],
+    ) -> "PipfileLock":
+        """The lock with one more pin, in the order of the names. Raises RecipeError."""
+        floor = _FLOOR.fullmatch(requires_python)
+        if requires_python and not floor:
+            raise unsupported(
+                f"{name} {version} is for Python {requires_python}, and how pipenv writes that into"
+                f" {self.path} isn't known."
+            )
+        marker = {"markers": f"python_version >= '{floor['version']}'"} if floor else {}
+        entry = {"hashes": sorted(hashes), **marker, "version": f"=={version}"}
+        document = deepcopy(dict(self.document))
+        for section in sections:
+            document[section] = dict(sorted({**document[section], name: entry}.items()))
+        return self._written(document)
+
+    def sections_of(self, name: str) -> frozenset[str]:
+        """Where a package is pinned."""
+        return frozenset(pin.section for pin in self.pins if pin.name == name)
+
+    def extras_of(self, name: str) -> frozenset[str]:
+        """The extras of a package that are pinned with it."""
+        pins = (Requirement(pin.requirement) for pin in self.pins if pin.name == name)
+        return frozenset(extra for pin in pins for extra in pin.extras)
+
+    def with_pipfile_hash(self, path: str, before: str, after: str) -> "PipfileLock":
+        """The lock of another Pipfile. Raises RecipeError where it isn't the lock of this one."""
+        if not self.is_of(path, before):
+            raise unsupported(
+                f"The hash in {self.path} is not that of {path} as it stands: the lock is out of date."
+            )
+        document = deepcopy(dict(self.document))
+        document[_META]["hash"]["sha256"] = self._hash_of(path, after)
+        return self._written(document)
+
+    @property
+    def _meta(self) -> Mapping[str, Any]:
+        meta = self.document.get(_META, {})
+        return meta if isinstance(meta, dict) else {}
+
+    def _hash_of(self, path: str, pipfile: str) -> str:
+        document = parse_toml(path, pipfile)
+        content: dict[str, Any] = {
+            _META: {
+                "sources": document.get("source", self._meta.get("sources", [])),
+                "requires": document.get("requires", {}),
+            },
+            "default": document.get("packages", {}),
+            "develop": document.get("dev-packages", {}),
+        }
+        content |= {
+            name: table for name, table in document.items() if name not in _NOT_HASHED_BY_NAME
+        }
+        written = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+        return hashlib.sha256(written.encode()).hexdigest()
+
+    def _written(self, document: Mapping[str, Any]) -> "PipfileLock":
+        """In the form that the lock has, line ends and byte order mark as they are found.
+
+        Raises RecipeError where that form is not pipenv's.
+        """
+        mark = BOM if self.text.startswith(BOM) else ""
+        ending = "\r\n" if "\r\n" in self.text else "\n"
+        last = ending if self.text.endswith(ending) else ""
+        indents: tuple[int | str, ...] = (4, 2, "\t")
+        for indent, ascii_only in product(indents, (True, False)):
+            write = partial(_json, indent, ending, ascii_only=ascii_only)
+            if mark + write(self.document) + last == self.text:
+                return PipfileLock(self.path, mark + write(document) + last)
+        raise unsupported(f"{self.path} is not written as pipenv writes it.")
+
+    def _sections(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for section, entries in self.document.items():
+            if section != _META and isinstance(entries, dict):
+                yield section, entries
+
+    def _pins(self) -> Iterator[Pin]:
+        for section, entries in self._sections():
+            for name, entry in entries.items():
+                version = entry.get("version") if isinstance(entry, dict) else None
+                if not isinstance(version, str):
+                    continue
+                extras = ",".join(entry.get("extras", ()))
+                marker = entry.get("markers", "")
+                line = name + (f"[{extras}]" if extras else "") + version
+                yield Pin(
+                    canonicalize_name(name),
+                    version.lstrip("="),
+                    line + (f" ; {marker}" if marker else ""),
+                    section,
+                    entry.get("index"),
+                )
+
+
+def _json(indent: int | str, ending: str, content: Mapping[str, Any], *, ascii_only: bool) -> str:
+    return json.dumps(content, indent=indent, ensure_ascii=ascii_only).replace("\n", ending)
+
+
+def _marker(entry: Mapping[str, Any], requires_python: str) -> dict[str, str]:
+    """The condition that pipenv takes from the release's lowest Python, where it is just that."""
+    floor = _FLOOR.fullmatch(requires_python)
+    if floor and _FLOOR_MARKER.fullmatch(entry.get("markers", "")):
+        return {"markers": f"python_version >= '{floor['version']}'"}
+    return {}

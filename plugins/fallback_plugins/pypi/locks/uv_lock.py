@@ -1,0 +1,291 @@
+"""uv.lock as text and as a tree; and as little of a new one as has to be put into an old one."""
+
+import posixpath
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.pypi.locks.lock_shape import check_uv
+from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
+from fallback_plugins.pypi.manifests.requirements_files import plain
+from fallback_plugins.tree import Ask, Node, Tree
+
+#: How a lock says that a package's files lie in the repository itself.
+LOCAL_SOURCES = ("editable", "virtual", "directory")
+
+#: Stands for the version of a local package that its build computes: uv then locks none.
+UNVERSIONED = "0"
+
+#: The folder of stub wheels, beside a scratch lock: what uv then writes as their registry.
+STUBS = "fallback-tier-stubs"
+
+#: Texts whose shape is known to be right: one climb asks for the same few locks again and again.
+_CHECKED = 8
+
+_BLOCK = re.compile(r"^\[\[package\]\]\r?\n", re.MULTILINE)
+_REVISION = re.compile(r"^revision = .*\r?\n", re.MULTILINE)
+_OWN_VERSION = re.compile(r"^version = .*\r?\n", re.MULTILINE)
+_NAME = re.compile(r"^name = .*\r?\n", re.MULTILINE)
+_UPLOAD_TIME = re.compile(r',? upload-time = "[^"]*"')
+_SIZE = re.compile(r",? size = \d+")
+
+
+def read_tree(path: str, text: str) -> Tree:
+    """The lock as a tree: the project and its workspace's members are roots. Raises RecipeError."""
+    tables = package_tables(path, text)
+    keys: dict[str, list[str]] = {}
+    for table in tables:
+        if local_source(table) is None:
+            keys.setdefault(table["name"], []).append(_key(table["name"], table))
+    nodes: dict[str, Node] = {}
+    roots: list[Node] = []
+    for table in tables:
+        node = Node(
+            _key(table["name"], table),
+            table["name"],
+            str(table.get("version", "")),
+            tuple(_asks(table, keys)),
+        )
+        if local_source(table) is None:
+            nodes[node.key] = node
+        else:
+            roots.append(node)
+    return Tree(path, nodes, tuple(roots))
+
+
+def package_tables(path: str, text: str) -> Sequence[Mapping[str, Any]]:
+    """The lock's packages, in its order. Raises RecipeError."""
+    document = parse_toml(path, text)
+    _check(path, text)
+    tables: Sequence[Mapping[str, Any]] = document.get("package", ())
+    return tables
+
+
+def requires_python(path: str, text: str) -> str:
+    """Which Pythons the lock is for (PEP 440); empty where it doesn't say. Raises RecipeError."""
+    return str(parse_toml(path, text).get("requires-python", ""))
+
+
+def local_source(table: Mapping[str, Any]) -> str | None:
+    """The folder of a package that is the repository's own, as the lock writes it; else None."""
+    source = table.get("source", {})
+    return next((source[kind] for kind in LOCAL_SOURCES if kind in source), None)
+
+
+def foreign_source(table: Mapping[str, Any]) -> str | None:
+    """``git``, ``url`` or ``path``, where a package comes from there and not from a registry."""
+    source = table.get("source", {})
+    return next((kind for kind in ("git", "url", "path") if kind in source), None)
+
+
+def registries(path: str, text: str) -> frozenset[str]:
+    """The registries that packages come from. Raises RecipeError."""
+    found = (table.get("source", {}).get("registry") for table in package_tables(path, text))
+    return frozenset(registry for registry in found if isinstance(registry, str))
+
+
+def local_folders(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
+    """Folders (in the repository) of the packages that are its own, with what the lock says of each.
+
+    A folder that leads out of the repository begins with ``..``. Raises RecipeError.
+    """
+    here = posixpath.dirname(lock)
+    return {
+        posixpath.normpath(posixpath.join(here, folder)): table
+        for table in package_tables(lock, text)
+        if (folder := local_source(table)) is not None
+    }
+
+
+def spliced(old: str, unchanged: str, new: str) -> str:
+    """The old lock with the blocks of those packages alone that the change is about.
+
+    ``unchanged``: the old lock as the same uv writes it. A block that is the same in it and in ``new``
+    stays as it was written, and so does the head: a newer uv raises the revision, leaves out sizes,
+    rounds times and simplifies markers in blocks that it had no reason to change.
+    """
+    if "\r\n" in old:
+        texts = (text.replace("\r\n", "\n") for text in (old, unchanged, new))
+        return spliced(*texts).replace("\n", "\r\n")
+    old_head, old_blocks = _split(old)
+    base_head, base_blocks = _split(unchanged)
+    new_head, new_blocks = _split(new)
+    kept = {_identity(table): block for table, block in old_blocks}
+    base = {_identity(table): _essence(table) for table, _ in base_blocks}
+    unversioned = {table["name"] for table, _ in old_blocks if "version" not in table}
+    blocks = []
+    for table, block in new_blocks:
+        if table["name"] in unversioned:
+            table = {key: value for key, value in table.items() if key != "version"}
+            block = _OWN_VERSION.sub("", block, count=1)
+        before = kept.get(_identity(table))
+        if before is not None and (_is_stub(table) or _is_same(base, table)):
+            blocks.append(before)
+        else:
+            blocks.append(_as_detailed_as(old, block))
+    head = old_head if _settings(base_head) == _settings(new_head) else _head(old_head, new_head)
+    # The last block ends without an empty line: whoever stands last now.
+    text = head + "\n".join(f"{block.rstrip()}\n" for block in blocks)
+    return text if old.endswith("\n") else text.removesuffix("\n")
+
+
+def rewrites(old: str, new: str) -> bool:
+    """Did uv write anew what no move explains? Only the old lock, as this uv writes it, tells why.
+
+    Local packages aside: their blocks follow their manifests.
+    """
+    old_head, old_blocks = _split(old.replace("\r\n", "\n"))
+    new_head, new_blocks = _split(new.replace("\r\n", "\n"))
+    if _settings(old_head) != _settings(new_head):
+        return True
+    base = {_identity(table): _essence(table) for table, _ in old_blocks}
+    return any(
+        _identity(table) in base and not _is_same(base, table) and local_source(table) is None
+        for table, _ in new_blocks
+    )
+
+
+def versioned(text: str) -> str:
+    """The lock as it is beside manifests that have a version: local packages without one get it."""
+    head, blocks = _split(text)
+    return head + "".join(
+        block
+        if "version" in table
+        else _NAME.sub(lambda match: f'{match[0]}version = "{UNVERSIONED}"\n', block, count=1)
+        for table, block in blocks
+    )
+
+
+def stub_wheels(path: str, text: str) -> dict[str, str]:
+    """Core metadata, by wheel name, for the locked releases that have no wheel: what the lock says of them.
+
+    Only a build could tell what they require; the lock already did. Raises RecipeError.
+    """
+    stubs = {}
+    for table in package_tables(path, text):
+        known = "sdist" in table and "version" in table
+        if known and local_source(table) is None and not table.get("wheels"):
+            stem = f"{table['name'].replace('-', '_')}-{table['version']}"
+            lines = ["Metadata-Version: 2.3", f"Name: {table['name']}"]
+            lines += [f"Version: {table['version']}", *_stub_requirements(table)]
+            stubs[stem] = "\n".join(lines) + "\n"
+    return stubs
+
+
+@lru_cache(maxsize=_CHECKED)
+def _check(path: str, text: str) -> None:
+    check_uv(path, parse_toml(path, text))
+
+
+def _stub_requirements(table: Mapping[str, Any]) -> Iterator[str]:
+    def line(entry: Mapping[str, Any], *conditions: str) -> str:
+        extras = f"[{','.join(entry['extra'])}]" if entry.get("extra") else ""
+        parts = [f"({entry['marker']})"] if entry.get("marker") else []
+        marker = " and ".join([*parts, *conditions])
+        asked = f"{entry['name']}{extras}" + (f" ; {marker}" if marker else "")
+        return f"Requires-Dist: {plain('uv.lock', asked)}"
+
+    for entry in table.get("dependencies", ()):
+        yield line(entry)
+    for extra, entries in table.get("optional-dependencies", {}).items():
+        yield f"Provides-Extra: {extra}"
+        for entry in entries:
+            yield line(entry, f"extra == '{extra}'")
+
+
+def _is_stub(table: Mapping[str, Any]) -> bool:
+    return bool(table.get("source", {}).get("registry") == STUBS)
+
+
+def _is_same(base: Mapping[tuple[str, str], Mapping[str, Any]], table: Mapping[str, Any]) -> bool:
+    before = base.get(_identity(table)) or base.get((table["name"], UNVERSIONED))
+    ours = {key: value for key, value in _essence(table).items() if key != "version"}
+    return before is not None and ours == {k: v for k, v in before.items() if k != "version"}
+
+
+def _as_detailed_as(old: str, block: str) -> str:
+    """Without the details that older revisions of the format don't have."""
+    if "upload-time = " not in old:
+        block = _UPLOAD_TIME.sub("", block)
+    return block if "size = " in old else _SIZE.sub("", block)
+
+
+def _split(text: str) -> tuple[str, list[tuple[dict[str, Any], str]]]:
+    """The text before the first package, and each package's table with its text."""
+    starts = [match.start() for match in _BLOCK.finditer(text)]
+    ends = [*starts[1:], len(text)] if starts else []
+    blocks = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    head = text[: starts[0]] if starts else text
+    try:
+        return head, [(tomllib.loads(block)["package"][0], block) for block in blocks]
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise unsupported(
+            "A lock is not written as uv writes it: its blocks can't be told."
+        ) from error
+
+
+def _settings(head: str) -> Mapping[str, Any]:
+    return {
+        key: value
+        for key, value in tomllib.loads(head.removeprefix(BOM)).items()
+        if key != "revision"
+    }
+
+
+def _head(old: str, new: str) -> str:
+    """The new head with the old revision."""
+    revision = _REVISION.search(old)
+    return _REVISION.sub(lambda _: revision[0] if revision else "", new, count=1)
+
+
+def _identity(table: Mapping[str, Any]) -> tuple[str, str]:
+    return table["name"], str(table.get("version", ""))
+
+
+def _essence(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a block says, without what clients round, leave out or sort as they like."""
+    files = [*table.get("wheels", ()), *filter(None, [table.get("sdist")])]
+    named = {(file.get("url") or file.get("path"), file.get("hash")) for file in files}
+    rest = {key: value for key, value in table.items() if key not in {"wheels", "sdist"}}
+    return {**rest, "files": sorted(map(repr, named))}
+
+
+def _key(name: str, table: Mapping[str, Any]) -> str:
+    return f"{name} {table.get('version', '')}".strip()
+
+
+def _asks(table: Mapping[str, Any], keys: Mapping[str, list[str]]) -> Iterator[Ask]:
+    specs = _declared(table)
+    for entry, optional in _dependencies(table):
+        name = entry.get("name", "")
+        known = keys.get(name, [])
+        key = _key(name, entry) if "version" in entry else (known[0] if known else "")
+        to = key if key in known else None
+        yield Ask(name, specs.get(name, ""), to, optional=optional)
+
+
+def _dependencies(table: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    for entry in table.get("dependencies", ()):
+        yield entry, False
+    for key in ("optional-dependencies", "dev-dependencies"):
+        for entries in table.get(key, {}).values():
+            for entry in entries:
+                yield entry, True
+
+
+def _declared(table: Mapping[str, Any]) -> dict[str, str]:
+    """The specifiers that a local package declares; those of others aren't in the lock."""
+    metadata = table.get("metadata", {})
+    entries = list(metadata.get("requires-dist", ()))
+    for group in metadata.get("requires-dev", {}).values():
+        entries += group
+    return {
+        canonicalize_name(entry["name"]): entry.get("specifier", "")
+        for entry in entries
+        if isinstance(entry, dict) and "name" in entry
+    }

@@ -1,0 +1,1 @@
+"""What a project's own files declare: read, and edited as text."""

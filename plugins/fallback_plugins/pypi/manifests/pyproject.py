@@ -1,0 +1,260 @@
+"""What a pyproject.toml asks for (PEP 621, PEP 735, Poetry's tables, uv's arrays), and exact edits."""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.pypi.manifests.poetry_tables import poetry_entries
+from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in
+from fallback_tier.errors import RecipeError
+
+#: What some editors begin a file with: kept as it is, and no part of what the file says.
+BOM = "\ufeff"
+
+#: Quotes of a TOML string on one line; requirement strings need no escapes.
+_QUOTES = ('"', "'")
+
+#: The settings of ``[tool.uv]`` that say what is resolved. All others say where uv writes, what it starts
+#: and whom it asks for keys: in a target's manifest they are a stranger's words about our machine.
+_UV_SETTINGS = frozenset(
+    {"conflicts", "constraint-dependencies", "default-groups", "dependency-groups"}
+    | {"dependency-metadata", "dev-dependencies", "environments", "exclude-dependencies"}
+    | {"exclude-newer", "exclude-newer-package", "extra-index-url", "fork-strategy", "index"}
+    | {"index-strategy", "index-url", "managed", "override-dependencies", "package", "prerelease"}
+    | {"required-environments", "resolution", "sources", "workspace"}
+)
+
+#: Parsed documents that are kept. One bump reads two locks five times, and a lock is megabytes.
+_DOCUMENTS = 8
+
+_NAME = re.compile(r"[ \t]*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)")
+
+#: A module that is nowhere: what a build would try to import.
+NO_BACKEND = "fallback_tier_builds_nothing"
+
+
+#: The arrays of ``[tool.uv]`` that hold requirement strings.
+UV_ARRAYS = ("constraint-dependencies", "override-dependencies", "dev-dependencies")
+
+
+@dataclass(frozen=True)
+class RequirementString:
+    """One string that asks for a package: the keys that lead to it, its value, what it declares."""
+
+    keys: tuple[str | int, ...]
+    value: str
+    declaration: Declaration
+
+
+def parse_toml(path: str, text: str) -> Mapping[str, Any]:
+    """The document, a byte order mark aside. Raises RecipeError, naming the file, where it isn't TOML."""
+    try:
+        return _parsed(text)
+    except (ValueError, RecursionError) as error:
+        raise RecipeError(
+            RefusalReason.RECIPE_UNSUPPORTED,
+            f"{path!r} is not TOML: {error}.",
+            next_step="Repair the file first.",
+        ) from error
+
+
+@lru_cache(maxsize=_DOCUMENTS)
+def _parsed(text: str) -> Mapping[str, Any]:
+    return tomllib.loads(text.removeprefix(BOM))
+
+
+def requirement_strings(path: str, text: str, package: str) -> tuple[RequirementString, ...]:
+    """Where the file asks for the package: PEP 621, dependency groups, Poetry's tables, uv's arrays.
+
+    In Poetry's tables ``value`` is the specifier alone, in Poetry's own grammar.
+    """
+    return strings_by_name(path, text).get(canonicalize_name(package), ())
+
+
+@lru_cache(maxsize=_DOCUMENTS)
+def strings_by_name(path: str, text: str) -> Mapping[str, tuple[RequirementString, ...]]:
+    """All that the file asks for, by canonical name: read once for any number of packages."""
+    document = parse_toml(path, text)
+    found: dict[str, list[RequirementString]] = {}
+    for keys, value in requirement_arrays(document):
+        name = _NAME.match(value)
+        declaration = declaration_in(value, name[1]) if name else None
+        if name and declaration:
+            string = RequirementString(keys, value, declaration)
+            found.setdefault(canonicalize_name(name[1]), []).append(string)
+    for entry in poetry_entries(document):
+        string = RequirementString(entry.keys, entry.value, entry.declaration)
+        found.setdefault(canonicalize_name(entry.name), []).append(string)
+    return {name: tuple(strings) for name, strings in found.items()}
+
+
+def foreign_declaration(path: str, text: str, package: str) -> str | None:
+    """The table that takes the package from elsewhere than a registry (``tool.uv.sources``), if any."""
+    tool = _table(parse_toml(path, text).get("tool"))
+    sources = _table(_table(tool.get("uv")).get("sources"))
+    wanted = canonicalize_name(package)
+    return "tool.uv.sources" if any(canonicalize_name(name) == wanted for name in sources) else None
+
+
+def replace_requirement(path: str, text: str, keys: tuple[str | int, ...], new: str) -> str:
+    """The text with one requirement string replaced, every other byte kept.
+
+    The place is found by trying: the right occurrence is the one whose replacement changes exactly
+    this value of the parsed document. Raises RecipeError where none does (an escaped string).
+    """
+    document = parse_toml(path, text)
+    old = value_at(document, keys)
+    wanted = deepcopy(document)
+    value_at(wanted, keys[:-1])[keys[-1]] = new
+    for quote in _QUOTES:
+        literal = f"{quote}{old}{quote}"
+        position = text.find(literal)
+        while position >= 0:
+            candidate = text[: position + 1] + new + text[position + 1 + len(old) :]
+            if _parses_to(candidate, wanted):
+                return candidate
+            position = text.find(literal, position + 1)
+    raise not_plain(path, old)
+
+
+def replace_requirements(path: str, text: str, new: Mapping[tuple[str | int, ...], str]) -> str:
+    """``replace_requirement`` for many strings: those that stand only once are all tried together."""
+    document = parse_toml(path, text)
+    wanted = deepcopy(document)
+    spots: dict[int, tuple[int, str]] = {}
+    once: set[tuple[str | int, ...]] = set()
+    for keys, value in new.items():
+        found = [literal for literal in written_as(value_at(document, keys)) if literal in text]
+        if len(found) == 1 and text.count(found[0]) == 1:
+            start = text.index(found[0]) + 1
+            spots[start] = (start + len(found[0]) - 2, value)
+            value_at(wanted, keys[:-1])[keys[-1]] = value
+            once.add(keys)
+    parts, position = [], 0
+    for start, (end, value) in sorted(spots.items()):
+        parts += [text[position:start], value]
+        position = end
+    candidate = "".join([*parts, text[position:]])
+    if not _parses_to(candidate, wanted):
+        candidate, once = text, set()
+    for keys, value in new.items():
+        if keys not in once:
+            candidate = replace_requirement(path, candidate, keys, value)
+    return candidate
+
+
+def written_as(value: str) -> tuple[str, ...]:
+    """How a string may stand in a file, where it is a plain one."""
+    return tuple(f"{quote}{value}{quote}" for quote in _QUOTES)
+
+
+def not_plain(path: str, value: str) -> RecipeError:
+    """The typed refusal for a string that is escaped, or written over lines."""
+    return RecipeError(
+        RefusalReason.RECIPE_UNSUPPORTED,
+        f"The requirement {value!r} of {path!r} is not written as a plain string.",
+        next_step="Change it by hand.",
+    )
+
+
+def harmless(path: str, manifest: str) -> str:
+    """The manifest as uv may read it outside the sandbox, in scratch folders only.
+
+    ``[tool.uv]`` keeps what decides the resolution and nothing else: ``compile-bytecode`` starts the
+    environment's Python (and every ``.pth`` file in it), ``pip.target`` and ``cache-dir`` write where
+    they say (measured). The build backend becomes one that does not exist.
+
+    ``--no-build`` is not enough: uv builds the project itself all the same when its metadata is
+    dynamic, with whatever backend and requirements it names (measured, uv 0.13), and that would run
+    outside the sandbox. uv.lock records none of this, so a lock stays the project's. Raises
+    RecipeError for text that is no TOML.
+    """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    parse_toml(path, manifest)
+    try:
+        document = tomlkit.parse(manifest.removeprefix(BOM))
+    except TOMLKitError as error:
+        raise unsupported(f"{path} is TOML that can't be written again: {error}.") from error
+    uv: Any = _table(_table(document.get("tool")).get("uv"))
+    for key in [key for key in uv if key not in _UV_SETTINGS]:
+        del uv[key]
+    dynamic = "dynamic" in _table(document.get("project"))
+    if "build-system" in document or uv.get("package") or dynamic:
+        document["build-system"] = {"requires": [], "build-backend": NO_BACKEND}
+    written = tomlkit.dumps(document)
+    kept = parse_toml(path, written)
+    settings = _table(_table(kept.get("tool")).get("uv"))
+    backend = _table(kept.get("build-system")).get("build-backend", NO_BACKEND)
+    if not _UV_SETTINGS.issuperset(settings) or backend != NO_BACKEND:
+        raise unsupported(f"{path} is written in a way that its settings can't be taken out of.")
+    return written
+
+
+def asking_nothing(path: str, manifest: str) -> str:
+    """A manifest that only says what a lock was made for: names, no requirements and no sources.
+
+    Raises RecipeError for text that is no TOML.
+    """
+    import tomlkit
+
+    document = parse_toml(path, manifest)
+    project, groups = _table(document.get("project")), _table(document.get("dependency-groups"))
+    told: dict[str, Any] = {
+        key: project[key] for key in ("name", "requires-python") if key in project
+    }
+    extras: dict[str, Any] = {name: [] for name in _table(project.get("optional-dependencies"))}
+    workspace = _table(_table(_table(document.get("tool")).get("uv")).get("workspace"))
+    bare: dict[str, Any] = {"dependency-groups": {name: [] for name in groups}}
+    if told:
+        bare["project"] = {**told, "version": "0", "optional-dependencies": extras}
+    if workspace and not any(".." in str(pattern) for pattern in workspace.get("members", ())):
+        bare["tool"] = {"uv": {"workspace": workspace}}
+    return tomlkit.dumps(bare)
+
+
+def requirement_arrays(
+    document: Mapping[str, Any],
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every requirement string of the dependency arrays, with the keys that lead to it."""
+    project = _table(document.get("project"))
+    arrays: list[tuple[tuple[str | int, ...], Any]] = [
+        (("project", "dependencies"), project.get("dependencies"))
+    ]
+    for group, items in _table(project.get("optional-dependencies")).items():
+        arrays.append((("project", "optional-dependencies", group), items))
+    for group, items in _table(document.get("dependency-groups")).items():
+        arrays.append((("dependency-groups", group), items))
+    uv = _table(_table(document.get("tool")).get("uv"))
+    arrays += [(("tool", "uv", key), uv.get(key)) for key in UV_ARRAYS]
+    for keys, items in arrays:
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            if isinstance(item, str):
+                yield (*keys, index), item
+
+
+def value_at(document: Any, keys: tuple[str | int, ...]) -> Any:
+    """What stands at the end of these keys."""
+    for key in keys:
+        document = document[key]
+    return document
+
+
+def _parses_to(text: str, wanted: Mapping[str, Any]) -> bool:
+    try:
+        return tomllib.loads(text.removeprefix(BOM)) == wanted
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

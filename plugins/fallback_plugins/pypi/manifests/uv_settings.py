@@ -1,0 +1,112 @@
+"""What a pyproject.toml says that would lead uv out of the repository, or have it tell what is ours."""
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+from urllib.parse import urlsplit
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
+from fallback_tier.errors import RecipeError
+
+#: uv puts variables of its environment into the addresses of requirements (measured).
+_VARIABLE = re.compile(r"\$\{\w+\}")
+
+_NOT_IN_VARIABLES = re.compile(r"[^A-Za-z0-9]")
+
+
+def leading_out(path: str, text: str) -> Iterator[str]:
+    """What leads uv out of the repository, a sentence each: it follows paths wherever they lead, clones
+    what is named, and fills variables in. Raises RecipeError for text that is no TOML."""
+    document = parse_toml(path, text)
+    uv = _table(_table(document.get("tool")).get("uv"))
+    workspace = _table(uv.get("workspace"))
+    for pattern in (*_texts(workspace.get("members")), *_texts(workspace.get("exclude"))):
+        if _leads_out(path, pattern):
+            yield f"{path} has workspace members outside the repository: {pattern!r}."
+    for name, source in _table(uv.get("sources")).items():
+        for one in source if isinstance(source, list) else [source]:
+            yield from _of_source(path, name, _table(one))
+    metadata = uv.get("dependency-metadata")
+    described = (_texts(it.get("requires-dist")) for it in _tables(metadata))
+    for line in chain((value for _, value in requirement_arrays(document)), *described):
+        yield from _of_requirement(path, line)
+    for url in _indexes(uv):
+        if urlsplit(url).scheme not in {"http", "https"} and _leads_out(path, url):
+            yield f"{path} has an index outside the repository: {url!r}."
+
+
+def index_variables(manifests: Mapping[str, str]) -> dict[str, str]:
+    """The variables whose values uv would send to the indexes that the manifests name, emptied.
+
+    A manifest says which address has a name; whoever set ``UV_INDEX_CORP_PASSWORD`` meant another.
+    """
+    found: dict[str, str] = {}
+    for path, text in manifests.items():
+        if not path.endswith(".toml"):
+            continue
+        try:
+            uv = _table(_table(parse_toml(path, text).get("tool")).get("uv"))
+        except RecipeError:
+            continue
+        for index in _tables(uv.get("index")):
+            name = _NOT_IN_VARIABLES.sub("_", str(index.get("name", ""))).upper()
+            found |= {f"UV_INDEX_{name}_USERNAME": "", f"UV_INDEX_{name}_PASSWORD": ""}
+    return found
+
+
+def _of_source(path: str, name: str, source: Mapping[str, Any]) -> Iterator[str]:
+    if "git" in source:
+        yield f"{path} takes {name} from a git repository; none is cloned here."
+    for place in _texts([source.get("path"), source.get("url")]):
+        if urlsplit(place).scheme not in {"http", "https"} and _leads_out(path, place):
+            yield f"{path} takes {name} from {place!r}, outside the repository."
+
+
+def _of_requirement(path: str, line: str) -> Iterator[str]:
+    if _VARIABLE.search(line):
+        yield f"{path} asks for {line!r}, which names a variable of the environment."
+        return
+    try:
+        url = Requirement(line).url
+    except InvalidRequirement:
+        if "@" in line or "/" in line:
+            yield f"{path} asks for {line!r}, which can't be read as a requirement."
+        return
+    scheme = urlsplit(url or "").scheme
+    if "+" in scheme:
+        yield f"{path} asks for {line!r}, from a checkout; none is made here."
+    elif url and scheme not in {"http", "https"} and _leads_out(path, url):
+        yield f"{path} asks for {line!r}, outside the repository."
+
+
+def _indexes(uv: Mapping[str, Any]) -> Iterator[str]:
+    yield from _texts([uv.get("index-url")])
+    yield from _texts(uv.get("extra-index-url"))
+    for index in _tables(uv.get("index")):
+        yield from _texts([index.get("url")])
+
+
+def _leads_out(path: str, target: str) -> bool:
+    """``file:`` addresses are whole paths of this machine."""
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return place.startswith(("/", "..", "~")) or bool(urlsplit(target).scheme)
+
+
+def _tables(value: Any) -> Iterator[Mapping[str, Any]]:
+    return (
+        (item for item in value if isinstance(item, dict)) if isinstance(value, list) else iter(())
+    )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    return (
+        (item for item in value if isinstance(item, str)) if isinstance(value, list) else iter(())
+    )
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

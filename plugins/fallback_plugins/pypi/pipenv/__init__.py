@@ -1,0 +1,1 @@
+"""A pipenv project, fixed by exact edits of its lock."""

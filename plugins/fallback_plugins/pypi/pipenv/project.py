@@ -1,0 +1,233 @@
+"""A pipenv project brought out of an advisory's reach by exact edits of its lock.
+
+pipenv itself is not run: it builds source distributions. Its lock keeps pins alone, so the pins are held
+against each other by the real uv, in a scratch lock that is thrown away.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from packaging.utils import canonicalize_name
+
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.ladder import blocked
+from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
+from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries
+from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.pipenv.new_pins import new_pins
+from fallback_plugins.pypi.resolving.resolver import blocker_of
+from fallback_plugins.pypi.resolving.wanted import has_own_index
+from fallback_plugins.pypi.strategies import lock_edit
+from fallback_plugins.pypi.strategies.edit_climb import (
+    EditClimber,
+    EditedProject,
+    MayRaise,
+    check_raises,
+)
+from fallback_plugins.pypi.strategies.lock_edit import State
+from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep
+from fallback_plugins.tree import Ask, Node, Tree
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError
+
+#: Packages that may move with one fix. More is no minimal fix: resolve it anew.
+MAX_MOVED = 4
+
+#: Stands where neither Pipfile nor lock says which Python it is for.
+_SOME_PYTHON = "3.9"
+
+
+@dataclass
+class PipenvProject(EditedProject):
+    """Pipfile.lock with the Pipfile beside it, where there is one."""
+
+    _MANIFEST = "Pipfile"
+    _CLIENT = "pipenv"
+    _HAS_TREE = False  # the lock keeps pins alone
+
+    @cached_property
+    def step(self) -> LockStep:
+        """Nothing is asked where the lock's own hash says that it is of this Pipfile."""
+        asked: list[Asked] = []
+        for path, text in self.texts.items():
+            if not self.lock.is_of(path, text):
+                entries = pipfile_entries(parse_toml(path, text))
+                asked += [
+                    Asked(path, canonicalize_name(it.name), it.declaration)
+                    for it in entries
+                    if not it.declaration.marker and not it.declaration.refusal
+                ]
+        return LockStep(self.path, "pipenv lock", self.lock.held, asked)
+
+    @cached_property
+    def lock(self) -> PipfileLock:
+        """The lock as it stands."""
+        return PipfileLock(self.path, self.repo.read_text(self.path))
+
+    def tree_of(self, lock: PipfileLock) -> Tree:
+        """The pins; the Pipfile's own requests are the only edges that the files tell."""
+        nodes = {
+            f"{pin.name} {pin.version}": Node(f"{pin.name} {pin.version}", pin.name, pin.version)
+            for pin in lock.pins
+        }
+        keys = {node.name: key for key, node in nodes.items()}
+        roots: tuple[Node, ...] = ()
+        if self.texts:
+            document = parse_toml(self.manifest, self.texts[self.manifest])
+            asks = tuple(
+                Ask(canonicalize_name(it.name), it.value, keys.get(canonicalize_name(it.name)))
+                for it in pipfile_entries(document)
+            )
+            roots = (Node(self.manifest, self.manifest, "", asks),)
+        return Tree(self.path, nodes, roots)
+
+    @cached_property
+    def _tree(self) -> Tree:
+        return self.tree_of(self.lock)
+
+    @property
+    def _lock_text(self) -> str:
+        return self.lock.text
+
+    def _climber(self, advisory: Advisory) -> EditClimber:
+        return _Climber(self, advisory)
+
+    def _refusal(self, node: Node) -> RecipeError | None:
+        first = self.lock.first_source
+        foreign = self._indexes.get(node.name, set()) - {None, first}
+        if foreign:
+            return unsupported(f"{self.path} takes {node.name} from the index {foreign.pop()!r}.")
+        return None
+
+    @cached_property
+    def _indexes(self) -> dict[str, set[str | None]]:
+        found: dict[str, set[str | None]] = {}
+        for pin in self.lock.pins:
+            found.setdefault(pin.name, set()).add(pin.index)
+        return found
+
+
+class _Climber(EditClimber):
+    """The rungs of one climb."""
+
+    def __init__(self, project: PipenvProject, advisory: Advisory) -> None:
+        super().__init__(project, advisory)
+        self._project = project
+        self._gains = False
+
+    def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
+        path, texts = self._project.path, self._manifests(state)
+        lock = PipfileLock(path, state.files[path])
+        moved = {package: self._target(state, package)}
+        while True:
+            check_raises(texts, moved, may_raise)
+            blame = self._clash(lock, moved)
+            if blame is None:
+                break
+            self._add_parent(lock, moved, *blame)
+        python = lock.python or _SOME_PYTHON
+        for name, version in moved.items():
+            texts = {**texts, **lock_edit.raised(texts, name, version)}
+            release, metadata = self._index.release(name, version, python)
+            hashes = [file.hash for file in release.files]
+            lock = lock.with_release(name, version, hashes, metadata.requires_python)
+        if self._gains:
+            self._check_source(texts)
+            lock = self._with_new(lock, PipfileLock(path, state.files[path]), moved)
+        manifest = self._project.manifest
+        if texts != self._manifests(state):
+            old = self._manifests(state)[manifest]
+            lock = lock.with_pipfile_hash(manifest, old, texts[manifest])
+        return State({**texts, path: lock.text}, self._project.tree_of(lock))
+
+    def _check_source(self, texts: Mapping[str, str]) -> None:
+        """What is new would come from any of the project's own indexes. Raises RecipeError."""
+        for path, text in texts.items():
+            if has_own_index(path, text):
+                raise unsupported(
+                    f"{path} names several indexes, and something new would have to come into"
+                    f" {self._project.path} from one of them."
+                )
+
+    def _with_new(
+        self, lock: PipfileLock, before: PipfileLock, moved: Mapping[str, str]
+    ) -> PipfileLock:
+        """With what the new releases need and the lock lacks. Raises RecipeError."""
+        python = before.python or _SOME_PYTHON
+        chosen = self._index.joined(self._lines(before, moved), (), python)
+        for name, pin in new_pins(before, self._index, moved, chosen, python).items():
+            hashes = [file.hash for file in pin.release.files]
+            python_of = pin.metadata.requires_python
+            lock = lock.with_entry(name, pin.release.version, hashes, python_of, pin.sections)
+        return lock
+
+    def _clash(
+        self, lock: PipfileLock, moved: Mapping[str, str]
+    ) -> tuple[str, str, RecipeError] | None:
+        """Who stands in the way of the new pins, by uv's word, and by which constraint; None: nobody.
+
+        Raises RecipeError: uv blames nobody.
+        """
+        before = self._held_together
+        self._gains = False
+        if before is None:
+            return None
+        try:
+            after = self._resolved(lock, moved)
+        except RecipeError as error:
+            for name in moved:
+                blame = blocker_of(error, name)
+                if blame:
+                    spec = blame[1]
+                    refusal = blocked(
+                        name, moved[name], parent=blame[0], spec=spec, where=lock.path
+                    )
+                    return blame[0], name, refusal
+            raise
+        self._gains = bool(after.keys() - before)
+        return None
+
+    @cached_property
+    def _held_together(self) -> frozenset[str] | None:
+        """The packages of the old pins, resolved; None: uv can't, and ``unchecked`` says why."""
+        lock = self._project.lock
+        try:
+            return frozenset(self._resolved(lock, {}))
+        except RecipeError as error:
+            self.unchecked = (
+                f"The pins of {lock.path} could not be held against each other, only edited."
+                f" {error.problem}"
+            )
+            return None
+
+    def _resolved(self, lock: PipfileLock, moved: Mapping[str, str]) -> dict[str, str]:
+        return self._index.resolved(self._lines(lock, moved), lock.python or _SOME_PYTHON)
+
+    @staticmethod
+    def _lines(lock: PipfileLock, moved: Mapping[str, str]) -> list[str]:
+        return [
+            f"{pin.requirement.replace('==' + pin.version, '==' + moved[pin.name], 1)}"
+            if pin.name in moved
+            else pin.requirement
+            for pin in lock.pins
+        ]
+
+    def _add_parent(
+        self,
+        lock: PipfileLock,
+        moved: dict[str, str],
+        parent: str,
+        name: str,
+        refusal: RecipeError,
+    ) -> None:
+        held = next((pin.version for pin in lock.pins if pin.name == parent), None)
+        if held is None or parent in moved or len(moved) >= MAX_MOVED:
+            raise refusal
+        try:
+            found = self._index.lowest_with(
+                f"{parent}>={held}", f"{name}=={moved[name]}", lock.python or _SOME_PYTHON
+            )
+        except RecipeError as error:
+            raise refusal from error
+        moved[parent] = found[parent]

@@ -1,0 +1,1 @@
+"""A Poetry project, fixed by exact edits of its lock."""

@@ -1,0 +1,181 @@
+"""Environment markers in a lock of Poetry's: when they can hold, and how they go together.
+
+A marker is judged by trying every environment that it can tell apart from another: the Pythons that the
+project supports, and for each other variable the values that it names and one that it doesn't.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import product
+
+from packaging.markers import InvalidMarker, Marker, UndefinedComparison
+from packaging.version import InvalidVersion
+
+from fallback_plugins.pypi.manifests.poetry_constraints import admits
+
+#: When something is needed: any of these markers is enough; the empty one always holds.
+Condition = tuple[str, ...]
+ALWAYS: Condition = ("",)
+NEVER: Condition = ()
+
+#: Pythons that a marker is judged for, as far as the project supports them.
+_MINORS = ("2.7", *(f"3.{minor}" for minor in range(5, 16)))
+
+#: Stands for the last release of a Python.
+_LAST_PATCH = 99
+
+#: More environments than this are not tried: real markers have dozens. What isn't tried may be true.
+_MAX_TRIED = 5000
+
+_COMPARED = re.compile(
+    r"""(?P<name>[a-z_]+) (?:not in|in|[<>=!~]+) "(?P<value>[^"]*)"|"""
+    r""""(?P<part>[^"]*)" (?:not in|in|[<>=!~]+) (?P<whole>[a-z_]+)"""
+)
+_PYTHON = frozenset({"python_version", "python_full_version"})
+#: Variables that are compared as versions: an environment without a value has a version all the same.
+_VERSIONS = frozenset({"platform_release", "platform_version", "implementation_version"})
+_EXTRA = re.compile(r"""^extra == ["'][^"']*["']$""")
+
+
+@lru_cache(maxsize=4096)
+def can_hold(marker: str, python: str) -> bool:
+    """Is there a Python of the project's (in Poetry's words), on any platform, for which it holds?"""
+    tried = _truths((marker,), python)
+    return tried is None or any(holds for (holds,) in tried)
+
+
+def supported(python: str) -> tuple[str, ...]:
+    """The first and the last release of each Python that the project supports (``3.9.0``)."""
+    return tuple(full for _, full in _pythons(python, ()))
+
+
+def either(terms: Sequence[str], python: str) -> Condition:
+    """Terms of which any is enough, without those that another one covers."""
+    kept: list[str] = []
+    for term in dict.fromkeys(terms):
+        if not can_hold(term, python) or any(_implies((term,), (one,), python) for one in kept):
+            continue
+        kept = [one for one in kept if not _implies((one,), (term,), python)] + [term]
+    return ALWAYS if _implies(ALWAYS, tuple(kept), python) else tuple(kept)
+
+
+def both(condition: Condition, marker: str, python: str) -> Condition:
+    """A condition, and a marker beside it."""
+    return either([_joined(term, marker, python) for term in condition], python)
+
+
+def same(one: Condition, other: Condition, python: str) -> bool:
+    """Do two conditions hold in the same environments?"""
+    return _implies(one, other, python) and _implies(other, one, python)
+
+
+def written(condition: Condition) -> str:
+    """As one marker; empty where it always holds."""
+    return " or ".join(condition)
+
+
+def without_extras(marker: str) -> str:
+    """What a marker says of the environment. Where extras are mixed into it otherwise, it says nothing."""
+    if "extra" not in marker:
+        return marker
+    if " or " in marker:
+        return ""
+    return " and ".join(it for it in marker.split(" and ") if not _EXTRA.match(it.strip("()")))
+
+
+def _joined(term: str, marker: str, python: str) -> str:
+    marker = _reduced(marker, python)
+    if not term or not marker:
+        return term or marker
+    if _implies((term,), (marker,), python):
+        return term
+    if _implies((marker,), (term,), python):
+        return marker
+    return " and ".join(f"({it})" if " or " in it else it for it in (term, marker))
+
+
+def _reduced(marker: str, python: str) -> str:
+    """Without the parts that hold on every Python of the project."""
+    if " or " in marker or "(" in marker:
+        return marker
+    parts = marker.split(" and ")
+    return " and ".join(it for it in parts if not _implies(ALWAYS, (it,), python))
+
+
+@lru_cache(maxsize=4096)
+def _implies(one: Condition, other: Condition, python: str) -> bool:
+    """Wherever the one holds, does the other? False: it does not, or too much would have to be tried."""
+    if one == other or "" in other:
+        return True
+    markers = (*one, *other)
+    tried = _truths(markers, python)
+    if tried is None:
+        return False
+    return all(any(row[len(one) :]) for row in tried if any(row[: len(one)]))
+
+
+def _truths(markers: Sequence[str], python: str) -> list[tuple[bool, ...]] | None:
+    """For every environment that these markers tell apart, which of them hold; None: too many."""
+    try:
+        parsed = [Marker(it) if it else None for it in markers]
+    except InvalidMarker:
+        return None
+    values: dict[str, set[str]] = {}
+    for match in _COMPARED.finditer(" ".join(str(it) for it in parsed if it)):
+        name, value = match["name"] or match["whole"], match["value"] or match["part"] or ""
+        values.setdefault(name, set()).update([value, *re.split(r"[ ,]+", value)])
+    fulls = tuple(sorted(values.pop("python_full_version", ())))
+    values.pop("python_version", None)
+    choices = [[*sorted(found), "0" if name in _VERSIONS else ""] for name, found in values.items()]
+    pythons = _pythons(python, fulls)
+    if len(pythons) * _size(choices) > _MAX_TRIED:
+        return None
+    return [
+        tuple(marker is None or _holds(marker, environment) for marker in parsed)
+        for version, full in pythons
+        for chosen in product(*choices)
+        for environment in [
+            {
+                "extra": "",
+                **dict(zip(values, chosen, strict=True)),
+                "python_version": version,
+                "python_full_version": full,
+            }
+        ]
+    ]
+
+
+def _size(choices: Sequence[Sequence[str]]) -> int:
+    size = 1
+    for one in choices:
+        size *= len(one)
+    return size
+
+
+def _holds(marker: Marker, environment: dict[str, str]) -> bool:
+    try:
+        return marker.evaluate(environment)
+    except (InvalidVersion, UndefinedComparison):
+        return True  # nothing is left out that might be needed
+
+
+@lru_cache(maxsize=64)
+def _pythons(constraint: str, named: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Pythons that a constraint of Poetry's admits, as (3.9, 3.9.0): the ends of each, and around those
+    that are named."""
+    return tuple(
+        (minor, full)
+        for minor in _MINORS
+        for full in sorted(_releases(minor, named))
+        if admits(constraint, full)
+    )
+
+
+def _releases(minor: str, named: tuple[str, ...]) -> Iterator[str]:
+    patches = {0, _LAST_PATCH}
+    for full in named:
+        head, _, patch = full.rpartition(".")
+        if head == minor and patch.isdigit():
+            patches |= {max(int(patch) - 1, 0), int(patch), int(patch) + 1}
+    return (f"{minor}.{patch}" for patch in patches)

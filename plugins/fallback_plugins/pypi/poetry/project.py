@@ -1,0 +1,167 @@
+"""A Poetry project brought out of an advisory's reach by exact edits of its lock.
+
+Poetry itself is not run: it builds source distributions to learn what they need. The lock keeps every
+package's requirements, so a new version can be held against all who ask for it and all it asks for.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.pypi.manifests.poetry_tables import poetry_entries
+from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
+from fallback_plugins.pypi.poetry.content_hash import content_hash
+from fallback_plugins.pypi.poetry.entry import with_entry
+from fallback_plugins.pypi.poetry.lock import PoetryLock, in_plain_lines
+from fallback_plugins.pypi.poetry.needs import settled
+from fallback_plugins.pypi.poetry.plan import Planner
+from fallback_plugins.pypi.poetry.render import with_release
+from fallback_plugins.pypi.poetry.roots import Root, roots
+from fallback_plugins.pypi.resolving.wanted import has_own_index
+from fallback_plugins.pypi.strategies import lock_edit
+from fallback_plugins.pypi.strategies.edit_climb import (
+    EditClimber,
+    EditedProject,
+    MayRaise,
+    check_raises,
+)
+from fallback_plugins.pypi.strategies.lock_edit import State
+from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep
+from fallback_plugins.tree import Ask, Node, Tree
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError
+
+#: Formats of a Poetry that looks at its own tables alone.
+_BEFORE_PROJECT = frozenset({"1.1", "2.0"})
+
+
+@dataclass
+class PoetryProject(EditedProject):
+    """poetry.lock with the pyproject.toml beside it, where there is one."""
+
+    _MANIFEST = "pyproject.toml"
+    _CLIENT = "Poetry"
+    _HAS_TREE = True
+    _ALL_THE_SAME = " Every locked package that asks for what was changed admits it."
+
+    @cached_property
+    def step(self) -> LockStep:
+        """The lock beside what the manifest asks for; nothing, where its hash says that it is of it."""
+        lock, asked = self._lock, self.asked(self.texts) or ()
+        if asked:
+            text = self.texts[self.manifest]
+            if content_hash(self.manifest, text, text, lock.content_hash) is not None:
+                asked = ()
+        reads_project = lock.format not in _BEFORE_PROJECT
+        found = (
+            Asked(self.manifest, root.name, root.declaration)
+            for root in asked
+            if root.always and (root.in_table or reads_project)
+        )
+        # Before Poetry 2, all that is locked would be raised on the way.
+        command = f"poetry lock{'' if reads_project else ' --no-update'}"
+        return LockStep(self.path, command, lock.held, tuple(found))
+
+    def tree_of(self, lock: PoetryLock, texts: Mapping[str, str]) -> Tree:
+        """A lock as a tree whose root is what the manifest asks for. Raises RecipeError."""
+        if not texts:
+            return lock.tree()
+        document = parse_toml(self.manifest, texts[self.manifest])
+        names = {entry.name: entry.value for entry in poetry_entries(document)}
+        for _, line in requirement_arrays(document):
+            with suppress(InvalidRequirement):
+                requirement = Requirement(line)
+                names.setdefault(requirement.name, str(requirement.specifier))
+        asks = tuple(
+            Ask(canonicalize_name(name), spec, lock.key_of(name)) for name, spec in names.items()
+        )
+        return lock.tree(Node(self.manifest, self.manifest, "", asks))
+
+    def asked(self, texts: Mapping[str, str]) -> tuple[Root, ...] | None:
+        """What the project itself asks for; None: its manifest isn't there. Raises RecipeError."""
+        return roots(self.manifest, texts[self.manifest]) if texts else None
+
+    @cached_property
+    def _lock(self) -> PoetryLock:
+        return PoetryLock(self.path, self.repo.read_text(self.path))
+
+    @cached_property
+    def _tree(self) -> Tree:
+        return self.tree_of(self._lock, self.texts)
+
+    @property
+    def _lock_text(self) -> str:
+        return self._lock.text
+
+    def _refusal(self, node: Node) -> RecipeError | None:
+        return self._lock.refusal(node.name)
+
+    def _climber(self, advisory: Advisory) -> EditClimber:
+        return _Climber(self, advisory)
+
+
+class _Climber(EditClimber):
+    """The rungs of one climb."""
+
+    def __init__(self, project: PoetryProject, advisory: Advisory) -> None:
+        super().__init__(project, advisory)
+        self._project = project
+
+    def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
+        path, texts = self._project.path, self._manifests(state)
+        lock = PoetryLock(path, state.files[path])
+        asked = self._project.asked(texts)
+        planner = Planner(lock, self._index, self._advisory, asked or ())
+        planner.add(package, self._target(state, package))
+        while True:
+            check_raises(texts, planner.versions, may_raise)
+            if not planner.widen():
+                break
+        self._check_source(lock, texts, [it for it in planner.versions if not lock.of(it)])
+        for name, version in planner.versions.items():
+            texts = {**texts, **lock_edit.raised(texts, name, version)}
+            edit = with_release if lock.of(name) else with_entry
+            lock = edit(lock, name, *planner.releases[name], planner.extras(name))
+        old = PoetryLock(path, state.files[path])
+        lock = in_plain_lines(lock, lambda plain: settled(old, plain, asked))
+        if texts != self._manifests(state):
+            lock = self._hashed(lock, self._manifests(state), texts)
+        return State({**texts, path: lock.text}, self._project.tree_of(lock, texts))
+
+    def _target(self, state: State, package: str) -> str:
+        refusal = self._project._lock.refusal(package)
+        if refusal:
+            raise refusal
+        return super()._target(state, package)
+
+    def _check_source(self, lock: PoetryLock, texts: Mapping[str, str], new: Sequence[str]) -> None:
+        """What is new would come from the project's own index, if it has one: that is not asked.
+
+        Raises RecipeError.
+        """
+        names = [path for path, text in texts.items() if has_own_index(path, text)]
+        if not texts and any(it.get("source", {}).get("type") == "legacy" for it in lock.packages):
+            names = [lock.path]
+        if new and names:
+            raise unsupported(
+                f"{names[0]} names an index of its own, which is not asked, and {', '.join(new)} would have"
+                f" to come into {lock.path}."
+            )
+
+    def _hashed(
+        self, lock: PoetryLock, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> PoetryLock:
+        """The lock with the content-hash of the new manifest. Raises RecipeError."""
+        path = self._project.manifest
+        new = content_hash(path, before[path], after[path], lock.content_hash)
+        if new is None:
+            raise unsupported(
+                f"The content-hash of {lock.path} is not that of {path} as it stands: the lock is out of"
+                " date, or its Poetry hashes otherwise."
+            )
+        return lock.with_content_hash(new)

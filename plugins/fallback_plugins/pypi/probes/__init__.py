@@ -1,0 +1,1 @@
+"""Programs for a target's Python, and how their reports are read."""

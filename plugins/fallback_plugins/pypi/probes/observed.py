@@ -1,0 +1,173 @@
+"""Reads what ``observe_probe`` told of a run, without what differs between two runs that do the same."""
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+
+from fallback_plugins import gating
+from fallback_plugins.observing import DAMAGED
+from fallback_plugins.pypi.probes.observe_probe import MAX_CHARS
+from fallback_plugins.reports import OURS
+from fallback_plugins.suite_run import Act
+
+#: Names the report to a Python that a test starts. Without it nothing is told.
+VARIABLE = "FALLBACK_TIER_OBSERVED"
+
+#: The hook's place in an environment, and of what loads it: a path file is read whatever PYTHONPATH says,
+#: and with ``-I``; only ``-S`` leaves it out (Python's ``site``).
+_HOOK, _PATH_FILE = "fallback-tier-observe.py", "fallback-tier-observe.pth"
+_LOAD = (
+    f"import os, sys; _at = os.environ.get({VARIABLE!r}); _hook = os.path.join(sys.prefix, {_HOOK!r}); "
+    "_at and os.path.exists(_hook) and (_in := {}, exec(compile("
+    f"open(_hook).read(), {_HOOK!r}, 'exec'), _in), _in['observe'](_at))\n"
+)
+
+#: Runs the hook's text, sets it up, then runs the runner's own; each is an argument.
+START = (
+    "import sys\n"
+    "def _begin(hook, report):\n"
+    "    space = {}\n"
+    "    exec(compile(hook, '<observe>', 'exec'), space)\n"
+    "    space['observe'](report)\n"
+    f"    sys.modules['os'].environ[{VARIABLE!r}] = report\n"
+    "_begin(sys.argv.pop(1), sys.argv.pop(1))\n"
+    "exec(compile(sys.argv.pop(1), '<string>', 'exec', dont_inherit=True))\n"
+)
+
+#: Folders that a run has to itself, and that end with it.
+_TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/")  # noqa: S108 (nothing is written there)
+
+#: Where programs lie that are known by their name alone.
+_USUAL = re.compile(r"(?:/usr)?(?:/local)?/s?bin/|/environment/bin/")
+
+#: Counters, process ids, hashes, and names that ``tempfile`` makes.
+_VARYING = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![^\W_])[0-9a-f]{8,}(?![^\W_])"
+    r"|tmp-?\w{8}\b|\d+"
+)
+
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+_WRAPPERS = frozenset({"env", "nohup", "timeout", "xargs", "sudo", "nice", "setsid", "exec"})
+_COMMANDS = re.compile(r"[;&|\n()`]+|\$\(")
+_LOOPBACK = re.compile(r"127(?:\.\d+){3}|::1|localhost(?:\.localdomain)?")
+_ANYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 (read, not bound)
+
+#: Acts that are kept of a run. Behind so many nobody tells what is new.
+MAX_ACTS = 2000
+
+
+def hook_text() -> str:
+    """What is to be run before anything of the target's."""
+    return files("fallback_plugins.pypi.probes").joinpath("observe_probe.py").read_text("utf-8")
+
+
+def add_to(environment: Path) -> None:
+    """Let every Python of an environment in the making load the hook where it is asked to."""
+    (environment / _HOOK).write_text(hook_text(), encoding="utf-8")
+    for place in environment.glob("lib/python*/site-packages"):
+        (place / _PATH_FILE).write_text(_LOAD, encoding="utf-8")
+
+
+def read_acts(text: str | None, header: str, environment: Path) -> frozenset[Act] | None:
+    """What was done, its paths relative. None: the hook was never there, so nothing is known.
+
+    A report that is gone, does not begin with ``header``, or has a line that is none, is an act of its own.
+    """
+    first, _, rest = (text or "").partition("\n")
+    if first != header:
+        return frozenset({DAMAGED})
+    rest = gating.placeless(rest, environment, "/environment")
+    found: dict[Act, None] = {}
+    lines = rest.split("\n")
+    for line in lines[:-1]:
+        found.update(dict.fromkeys(_acts(_told(line))))
+    if lines[-1] or len(found) > MAX_ACTS:
+        found[DAMAGED] = None
+    return frozenset(list(found)[-MAX_ACTS:]) if len(lines) > 1 else None
+
+
+def _told(line: str) -> str:
+    try:
+        told = ast.literal_eval(line)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        told = None
+    return told if isinstance(told, str) else "tamper"
+
+
+def _acts(told: str) -> Iterator[Act]:
+    kind, _, what = told.partition(" ")
+    match kind:
+        case "here":
+            pass
+        case "start":
+            for program in _programs(*what.split("\0")):
+                yield f"start {program}"
+            if len(told) >= MAX_CHARS:  # else blanks would hide the end of a shell's command
+                yield "start (a command too long to be kept)"
+        case "connect" | "listen" | "resolve":
+            yield f"{kind} {_place(what)}"
+        case "write":
+            if not f"{what}/".startswith(_TEMPORARY) and OURS not in what:
+                # A process's memory, or a switch of the kernel's.
+                kind = "steer" if what.startswith(("/proc/", "/sys/")) else "write"
+                yield f"{kind} {_steady(what)}"
+        case "load" | "steer" | "call":
+            yield f"{kind} {_file(what)}"
+        case _:
+            yield DAMAGED
+
+
+def _programs(program: str, *words: str) -> Iterator[str]:
+    """The program, and what it is told to run where it runs others."""
+    name = program.rpartition("/")[2] if _USUAL.match(program) else _file(program)
+    if name.startswith("python"):
+        name = " ".join(["python", *_options(words)])
+    yield name
+    if name in _SHELLS and (texts := [b for a, b in pairwise(words) if a == "-c"]):
+        for command in _COMMANDS.split(texts[0]):
+            yield from _first(command.split())
+    elif name in _WRAPPERS:
+        yield from _first(words)
+
+
+def _first(words: list[str] | tuple[str, ...]) -> Iterator[str]:
+    """The program that a command's words begin with, behind options and what is set for it."""
+    for number, word in enumerate(words):
+        if word[:1] != "-" and "=" not in word and not word.isdigit():
+            yield from _programs(word.strip("'\""), *words[number + 1 :])
+            return
+
+
+def _options(words: tuple[str, ...]) -> Iterator[str]:
+    """Of Python: the module that it runs, and the option that leaves our hook out."""
+    for number, word in enumerate(words):
+        if word == "-m":
+            yield from ("-m", *words[number + 1 : number + 2])
+        if word[:1] != "-" or word in ("-m", "-c", "-"):
+            return
+        if word[:2] != "--" and "S" in word:
+            yield "-S"
+
+
+def _place(what: str) -> str:
+    host, _, port = what.partition(" ")
+    if host == "unix":
+        return f"unix {_file(port)}"
+    if _LOOPBACK.fullmatch(host):
+        return "loopback"
+    if host in _ANYWHERE:
+        return "any address"
+    return f"{host} {port}".strip()
+
+
+def _file(path: str) -> str:
+    if path.startswith(_TEMPORARY):
+        path = f"(temporary)/{path.rpartition('/')[2]}"
+    return _steady(path)
+
+
+def _steady(path: str) -> str:
+    return _VARYING.sub("0", path)

@@ -1,0 +1,1 @@
+"""The real uv, and what registries say through it."""

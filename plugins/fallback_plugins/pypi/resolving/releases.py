@@ -1,0 +1,179 @@
+"""Which version a package is raised to: the lowest safe one that the registry still offers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.bumping import Terms, unsupported
+from fallback_plugins.pypi.resolving.resolver import UvRefusedError
+from fallback_plugins.pypi.resolving.uv_client import UvClient
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, highest_named
+from fallback_tier.advisory import (
+    Advisory,
+    compare_versions,
+    fixed_versions,
+    is_affected,
+)
+from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.errors import RecipeError, ToolError
+from fallback_tier.execution import ClientRunner
+
+#: Is a version one that may be taken?
+Fits = Callable[[str], bool]
+
+#: Releases that are asked about before one is taken as it is: several in a row are hardly ever yanked.
+MAX_ASKED = 5
+
+#: From so many releases on, one question serves better than one each.
+_WORTH_ASKING_TOGETHER = 2
+
+#: uv's words where it reached the registry, and something asked for is not there.
+_NO_SOLUTION = "No solution found"
+
+
+def _any(_version: str) -> bool:
+    return True
+
+
+def lowest_safe(advisory: Advisory, package: str, current: str, fits: Fits = _any) -> str:
+    """The lowest version named as fixed above ``current`` that no advisory in hand covers.
+
+    Raises RecipeError (NO_FIXED_VERSION); nothing is asked of a registry.
+    """
+    above = [
+        version
+        for version in fixed_versions(advisory, ECOSYSTEM, package)
+        if is_orderable(ECOSYSTEM, current) and compare_versions(ECOSYSTEM, version, current) > 0
+    ]
+    for version in above:
+        if not is_affected(advisory, ECOSYSTEM, package, version) and fits(version):
+            return version
+    where = f" above {current}" if fixed_versions(advisory, ECOSYSTEM, package) else ""
+    ids = " and ".join(advisory.ids_affecting(ECOSYSTEM, package, current)) or advisory.id
+    raise RecipeError(
+        RefusalReason.NO_FIXED_VERSION,
+        f"{ids} names no fixed version{where} of {package}.",
+        next_step="Replace the dependency, or take the advisory's workaround.",
+    )
+
+
+@dataclass
+class Releases:
+    """Chooses versions by the record, and asks the registry about them, through uv; None: it is not asked.
+
+    What could not be asked is said in ``notes``, once; it never stops a fix. ``only``: the version that
+    somebody chose already; no other serves.
+    """
+
+    advisory: Advisory
+    uv: UvClient | None
+    only: str | None = None
+    notes: list[str] = field(default_factory=list)
+    _faults: dict[tuple[str, str], str | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, advisory: Advisory, terms: Terms, clients: ClientRunner, *, may_ask: bool
+    ) -> "Releases":
+        """What a climb chooses from; ``may_ask``: the registry too."""
+        only = terms.choice.version if terms.choice else None
+        return cls(advisory, UvClient(clients) if may_ask else None, only)
+
+    def look_up(self, releases: Sequence[tuple[str, str]]) -> None:
+        """Ask about many releases at once, each of another package, before they are chosen one by one.
+
+        Where one of them can't be had, the halves are asked about: the others cost no question each.
+        """
+        if self.uv is None or len(releases) < _WORTH_ASKING_TOGETHER:
+            return
+        try:
+            yanked = self.uv.yanked_of(releases)
+        except UvRefusedError as error:
+            if _NO_SOLUTION in error.output:
+                half = len(releases) // 2
+                self.look_up(releases[:half])
+                self.look_up(releases[half:])
+        except (RecipeError, ToolError):
+            return
+        else:
+            self._faults |= {release: yanked.get(release) for release in releases}
+
+    def named(self, package: str, current: str, fits: Fits = _any) -> str:
+        """The lowest safe version above ``current`` that the record names. Raises RecipeError."""
+        if self.only is None:
+            return lowest_safe(self.advisory, package, current, fits)
+        higher = compare_versions(ECOSYSTEM, self.only, current) > 0
+        if higher and fits(self.only):
+            return self.only
+        raise RecipeError(
+            RefusalReason.NO_FIXED_VERSION,
+            f"{package} {self.only}, which was chosen, does not serve in the place of {current}.",
+            next_step="Choose another version.",
+        )
+
+    def lowest_safe(self, package: str, current: str, fits: Fits = _any) -> str:
+        """As ``named``, or the next release above it where that one is yanked or unpublished."""
+        first = version = self._first(package, current, fits)
+        if self.only is not None:
+            return self._not_withdrawn(package, first)
+        for _ in range(MAX_ASKED):
+            fault = self._fault(package, version)
+            if fault is None:
+                break
+            following = self._next(package, version)
+            if following is None:
+                self._note(f"{package} {version} {fault}, and no later release could be found.")
+                return first
+            self._note(f"{package} {version} {fault}: {following} is looked at in its place.")
+            version = following
+        if is_affected(self.advisory, ECOSYSTEM, package, version) or not fits(version):
+            return self.lowest_safe(package, version, fits)
+        return version
+
+    def _not_withdrawn(self, package: str, version: str) -> str:
+        fault = self._fault(package, version)
+        if fault is not None:
+            raise unsupported(f"{package} {version}, which was chosen, {fault}.")
+        return version
+
+    def _first(self, package: str, current: str, fits: Fits) -> str:
+        """By the record; where it names no fixed version (``last_affected``), by the registry."""
+        try:
+            return self.named(package, current, fits)
+        except RecipeError:
+            if self.only is not None:
+                raise
+            version = highest_named(self.advisory, package, _any) or current
+            for _ in range(MAX_ASKED):
+                following = self._next(package, version)
+                if following is None:
+                    raise
+                version = following
+                affected = is_affected(self.advisory, ECOSYSTEM, package, version)
+                if not affected and fits(version):
+                    return version
+            raise
+
+    def _fault(self, package: str, version: str) -> str | None:
+        key = (package, version)
+        if key not in self._faults:
+            self._faults[key] = self._ask(lambda uv: uv.fault_of(package, version))
+        return self._faults[key]
+
+    def _next(self, package: str, version: str) -> str | None:
+        return self._ask(lambda uv: uv.next_release(package, version))
+
+    def _ask(self, question: Callable[[UvClient], str | None]) -> str | None:
+        if self.uv is None:
+            return None
+        try:
+            return question(self.uv)
+        except (RecipeError, ToolError) as error:
+            self._note(f"The registry could not be asked for yanked releases. {error.problem}")
+            if isinstance(error, ToolError):
+                self.uv = None
+            return None
+
+    def _note(self, said: str) -> None:
+        if said not in self.notes:
+            self.notes.append(said)

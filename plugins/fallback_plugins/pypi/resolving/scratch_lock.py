@@ -1,0 +1,272 @@
+"""What the registry has of one package, asked through uv: its releases, files, hashes, metadata.
+
+Only uv speaks to the registry. The listing of a release is uv's own scratch lock of that one package,
+with static (empty) metadata in place of its requirements, so that nothing is resolved and nothing built.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from packaging.requirements import Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.resolving.resolver import (
+    UvRefusedError,
+    laid_out,
+    own_words,
+    requirement_line,
+    resolver_failed,
+    run_uv,
+    yanked_in,
+)
+from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
+from fallback_plugins.scratch import scratch_folder
+from fallback_tier.execution import ClientRunner
+
+#: What stands where a package doesn't say which Pythons it supports.
+OLDEST_PYTHON = "2.7"
+
+#: The platforms whose wheels are looked into for metadata, by what their tags contain.
+_PLATFORMS = (
+    ("manylinux", "x86_64", "x86_64-manylinux_2_40"),
+    ("manylinux", "aarch64", "aarch64-manylinux_2_40"),
+    ("musllinux", "x86_64", "x86_64-unknown-linux-musl"),
+    ("win_amd64", "", "x86_64-pc-windows-msvc"),
+    ("macosx", "arm64", "aarch64-apple-darwin"),
+    ("macosx", "x86_64", "x86_64-apple-darwin"),
+)
+_PYTHON = re.compile(r"\d+(?:\.\d+)*")
+
+#: How much of a question a message repeats.
+_MAX_ASKED = 100
+
+_ANY_PLATFORM = _PLATFORMS[0][2]
+
+
+@dataclass(frozen=True)
+class ReleaseFile:
+    """A file of a release: its name, its hash (``sha256:…``), and where the registry has it."""
+
+    name: str
+    hash: str
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Release:
+    """One version as the registry has it. ``files`` as uv lists them for the Pythons asked about."""
+
+    name: str
+    version: str
+    files: tuple[ReleaseFile, ...]
+    yanked: bool = False
+
+
+class PackageIndex:
+    """Asks the registry what a package has. Every method raises RecipeError, ToolMissingError."""
+
+    def __init__(self, clients: ClientRunner) -> None:
+        self._clients = clients
+
+    def lowest(self, package: str, specifier: str, python: str) -> Release:
+        """The lowest release that the specifier admits; not yanked, unless it is pinned by ``==``.
+
+        ``python``: the lowest Python (``3.9``) that it must support.
+        """
+        lock, output = self._resolve([package + specifier], python, alone=package)
+        for table in parse_toml("uv.lock", lock).get("package", ()):
+            if table["name"] == canonicalize_name(package):
+                version = table["version"]
+                yanked = (table["name"], version) in yanked_in(output)
+                return Release(table["name"], version, tuple(_files(table)), yanked)
+        raise resolver_failed(f"uv locked no {package}{specifier}.")
+
+    def lowest_with(self, wanted: str, constraint: str, python: str) -> dict[str, str]:
+        """The versions that uv takes where ``wanted`` is as low as ``constraint`` lets it be."""
+        lock, _ = self._resolve([wanted], python, constraints=[constraint])
+        tables = parse_toml("uv.lock", lock).get("package", ())
+        found = {table["name"]: table["version"] for table in tables}
+        if canonicalize_name(Requirement(wanted).name) not in found:
+            raise resolver_failed(
+                f"uv locked no {wanted[:_MAX_ASKED]} for any Python of the project."
+            )
+        return found
+
+    def joined(
+        self,
+        requirements: Sequence[str],
+        constraints: Sequence[str],
+        python: str,
+        *,
+        without: Sequence[str] = (),
+    ) -> dict[str, str]:
+        """The versions that a set becomes as its clients choose: the highest, one for every platform.
+
+        A package that has to be there in several versions is left out. ``without``: packages that are not
+        looked at, whoever asks for them.
+        """
+        highest = ("--resolution=highest", "--fork-strategy=fewest")
+        lock, _ = self._resolve(
+            requirements, python, constraints=constraints, options=highest, without=without
+        )
+        tables = parse_toml("uv.lock", lock).get("package", ())
+        names = [table["name"] for table in tables]
+        return {it["name"]: it["version"] for it in tables if names.count(it["name"]) == 1}
+
+    def resolved(self, requirements: Sequence[str], python: str) -> dict[str, str]:
+        """The versions that a set of requirements becomes, for every platform."""
+        lock, _ = self._resolve(requirements, python)
+        tables = parse_toml("uv.lock", lock).get("package", ())
+        return {table["name"]: table["version"] for table in tables}
+
+    def _resolve(
+        self,
+        requirements: Sequence[str],
+        python: str,
+        *,
+        constraints: Sequence[str] = (),
+        alone: str | None = None,
+        options: Sequence[str] = ("--resolution=lowest-direct",),
+        without: Sequence[str] = (),
+    ) -> tuple[str, str]:
+        """A scratch lock, and what uv said. ``alone``: the one package, without what it requires."""
+        requirements = [requirement_line(it) for it in requirements]
+        constraints = [requirement_line(it) for it in constraints]
+        nowhere = [requirement_line(f"{name}; python_version < '0'") for name in without]
+        if not _PYTHON.fullmatch(python):
+            raise resolver_failed(f"{python[:_MAX_ASKED]!r} is no version of Python.")
+        manifest = (
+            "[project]\n"
+            'name = "fallback-tier-scratch"\nversion = "0"\n'
+            f'requires-python = ">={python}"\n'
+            f"dependencies = {json.dumps(requirements)}\n"
+            f"[tool.uv]\nconstraint-dependencies = {json.dumps(constraints)}\n"
+            f"override-dependencies = {json.dumps(nowhere)}\n"
+        )
+        command = ["lock", *options]
+        if alone is None:
+            command.append("--no-build")
+        else:
+            # Nothing is left for a build to tell; --no-build would hide the source distribution.
+            manifest += (
+                f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(alone)}\nrequires-dist = []\n"
+            )
+        with scratch_folder("uv") as folder:
+            root = laid_out(folder, {"pyproject.toml": manifest})
+            # The settings stand in the manifest, which is ours: it has to be read.
+            result = run_uv(self._clients, root, command, env={"UV_NO_CONFIG": ""})
+            if not result.ok:
+                said = own_words(result.output, folder)
+                asked = ", ".join((*requirements, *constraints))
+                raise UvRefusedError(
+                    f"uv finds no {asked[:_MAX_ASKED]} to take; it said: {said}.", result.output
+                )
+            return (root / "uv.lock").read_bytes().decode(), result.output
+
+    def release(self, package: str, version: str, python: str) -> tuple[Release, Metadata]:
+        """A release with every file that supports a Python which the package itself supports.
+
+        ``python``: the lowest Python of the project. Raises RecipeError where there is no wheel to read
+        the metadata from: only a build could tell it.
+        """
+        pin = f"=={version}"
+        found = self.lowest(package, pin, python)
+        metadata = self.metadata(found, python)
+        lowest = lowest_python(metadata.requires_python)
+        if lowest != python:
+            found = self.lowest(package, pin, lowest)
+        return found, metadata
+
+    def metadata(self, release: Release, python: str) -> Metadata:
+        """A release's own metadata, from a wheel that is unpacked in a scratch folder (never run)."""
+        chosen = _python_and_platform(release, python)
+        if chosen is None:
+            raise resolver_failed(
+                f"{release.name} {release.version} has no wheel: only a build could tell what it needs."
+            )
+        with scratch_folder("uv") as folder:
+            root = folder
+            result = run_uv(
+                self._clients,
+                root,
+                [
+                    *("pip", "install", "--no-deps", "--no-build", "--no-compile-bytecode"),
+                    *("--target", str(root / "wheel")),
+                    f"--python-version={chosen[0]}",
+                    f"--python-platform={chosen[1]}",
+                    f"{release.name}=={release.version}",
+                ],
+            )
+            texts = [path for path in root.glob("wheel/*.dist-info/METADATA") if path.is_file()]
+            if not result.ok or len(texts) != 1:
+                said = own_words(result.output, folder)
+                raise resolver_failed(
+                    f"uv could not fetch {release.name} {release.version}; it said: {said}."
+                )
+            return Metadata(texts[0].read_text(encoding="utf-8", errors="replace"))
+
+
+def lowest_python(specifier: str) -> str:
+    """The lowest Python (``3.9``) that a PEP 440 specifier names; OLDEST_PYTHON where it names none."""
+    try:
+        clauses = SpecifierSet(specifier)
+    except InvalidSpecifier:
+        return OLDEST_PYTHON
+    floors = [
+        clause.version.removesuffix(".*")
+        for clause in clauses
+        if clause.operator in {">=", ">", "~=", "=="}
+    ]
+    numbers = [
+        tuple(map(int, floor.split("."))) for floor in floors if floor.replace(".", "").isdigit()
+    ]
+    return ".".join(map(str, max(numbers))) if numbers else OLDEST_PYTHON
+
+
+def file_name(url: str) -> str:
+    """The file's name in its address."""
+    return unquote(PurePosixPath(urlsplit(url).path).name)
+
+
+def _files(table: Any) -> Iterator[ReleaseFile]:
+    for entry in (*table.get("wheels", ()), *filter(None, [table.get("sdist")])):
+        address = entry.get("url") or entry.get("path") or ""
+        yield ReleaseFile(file_name(address), entry.get("hash", ""), address)
+
+
+def _python_and_platform(release: Release, python: str) -> tuple[str, str] | None:
+    """For which Python and platform uv is to choose a wheel: one that the release has."""
+    best: tuple[str, str] | None = None
+    for file in release.files:
+        try:
+            tags = parse_wheel_filename(file.name)[3]
+        except InvalidWheelFilename:
+            continue
+        for tag in tags:
+            if tag.platform == "any" and tag.interpreter.startswith("py"):
+                return _installable(python, tag.interpreter), _ANY_PLATFORM
+            if not tag.interpreter.startswith("cp"):
+                continue
+            asked = _installable(python, tag.interpreter, exact=tag.abi != "abi3")
+            for part, machine, platform in _PLATFORMS:
+                if part in tag.platform and machine in tag.platform and best is None:
+                    best = (asked, platform)
+    return best
+
+
+def _installable(python: str, interpreter: str, *, exact: bool = False) -> str:
+    """The Python to ask for: the project's lowest, or the one that the wheel is for."""
+    number = interpreter[2:]
+    tagged = f"{number[0]}.{number[1:]}" if len(number) > 1 else f"{number or 3}.0"
+    if exact:
+        return tagged
+    # uv supports no Python below this.
+    candidates = [python, tagged, "3.6"]
+    return max(candidates, key=lambda it: tuple(map(int, it.split("."))))

@@ -1,0 +1,203 @@
+"""What the manifests of one project ask for, as lines that uv may read."""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.poetry_tables import (
+    TableEntry,
+    pipfile_entries,
+    poetry_entries,
+)
+from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
+from fallback_plugins.pypi.manifests.requirements_files import (
+    clean,
+    includes,
+    is_closed,
+    names_an_index,
+    requirement_lines,
+    unresolvable,
+)
+from fallback_plugins.pypi.resolving.uv_client import Wanted
+from fallback_plugins.pypi.surveying.survey import setup_cfg_requirements
+from fallback_tier.errors import RecipeError
+
+_CONSTRAINTS_NAME = re.compile(r"(?:^|[/_.-])constraints?\b", re.IGNORECASE)
+
+#: Settings of ``[tool.uv]`` that say where packages come from.
+_OF_UV = frozenset({"index", "index-url", "extra-index-url", "find-links", "no-index", "sources"})
+
+#: Arrays of ``[tool.uv]`` that ask for nothing by themselves.
+_UV_CONSTRAINTS = ("tool", "uv", "constraint-dependencies")
+_UV_OVERRIDES = ("tool", "uv", "override-dependencies")
+
+
+def wanted(texts: Mapping[str, str]) -> Wanted:
+    """What these texts ask for. Raises RecipeError, naming what is not resolved outside the sandbox."""
+    constraining = _constraint_files(texts)
+    found = Wanted(())
+    for path, text in sorted(texts.items()):
+        if has_own_index(path, text):
+            raise unresolvable(path, "an index or a folder of its own")
+        if kind_of(path) is Kind.REQUIREMENTS:
+            for other, _ in includes(path, text):
+                if other not in texts:
+                    raise unresolvable(path, f"an include that is no requirements file ({other})")
+        read = _READERS.get(kind_of(path))
+        part = read(path, text) if read else Wanted(())
+        if path in constraining:
+            part = Wanted((), part.requirements)
+        found = Wanted(
+            found.requirements + part.requirements,
+            found.constraints + part.constraints,
+            found.overrides + part.overrides,
+        )
+    return found
+
+
+def has_own_index(path: str, text: str) -> bool:
+    """Does a manifest say where its packages come from? Then no other registry's word on them counts.
+
+    One ``[[source]]`` of a Pipfile is what pipenv writes into each.
+    """
+    kind = kind_of(path)
+    if kind is Kind.REQUIREMENTS:
+        return names_an_index(text)
+    if kind not in {Kind.PIPFILE, Kind.PYPROJECT}:
+        return False
+    try:
+        document = parse_toml(path, text)
+    except RecipeError:
+        return False
+    sources = document.get("source")
+    if kind is Kind.PIPFILE:
+        return isinstance(sources, list) and len(sources) > 1
+    tool = _table(document.get("tool"))
+    return bool(_OF_UV & _table(tool.get("uv")).keys()) or any(
+        _table(tool.get(name)).get("source") for name in ("poetry", "pdm")
+    )
+
+
+def leaves_transitives_open(texts: Mapping[str, str]) -> bool:
+    """May these files install what they don't name?
+
+    A compiled or hash-pinned set names everything; constraints, and files without requirements, install
+    nothing. What can't be read may.
+    """
+    constraining = _constraint_files(texts)
+    if any(
+        is_closed(text)
+        for path, text in texts.items()
+        if kind_of(path) is Kind.REQUIREMENTS and path not in constraining
+    ):
+        return False
+    try:
+        return bool(wanted(texts).requirements)
+    except RecipeError:
+        return True
+
+
+def loosened(
+    asked: Wanted, floors: Mapping[str, str], held: Mapping[str, str], free: Collection[str]
+) -> Wanted:
+    """The same set with room to move: ``floors`` take the place of what is asked of those packages,
+    ``held`` pins others, and no constraint binds what has a floor or is ``free``."""
+
+    def moved(line: str) -> str:
+        requirement = Requirement(line)
+        name = canonicalize_name(requirement.name)
+        if name in floors:
+            return with_specifier(requirement, f">={floors[name]}")
+        return with_specifier(requirement, f"=={held[name]}") if name in held else line
+
+    def binds(line: str) -> bool:
+        name = canonicalize_name(Requirement(line).name)
+        return name not in floors and name not in free
+
+    return replace(
+        asked,
+        requirements=tuple(dict.fromkeys(map(moved, asked.requirements))),
+        constraints=tuple(filter(binds, asked.constraints)),
+    )
+
+
+def with_specifier(requirement: Requirement, specifier: str) -> str:
+    """The requirement with another specifier; extras and marker stay."""
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    marker = f"; {requirement.marker}" if requirement.marker else ""
+    return f"{requirement.name}{extras}{specifier}{marker}"
+
+
+def constraints_file(texts: Mapping[str, str]) -> str | None:
+    """The constraints file of a set, if it has one."""
+    return min(_constraint_files(texts), default=None)
+
+
+def _constraint_files(texts: Mapping[str, str]) -> frozenset[str]:
+    included = [
+        (other, constrains)
+        for path, text in texts.items()
+        if kind_of(path) is Kind.REQUIREMENTS
+        for other, constrains in includes(path, text)
+    ]
+    required = {other for other, constrains in included if not constrains}
+    named = {path for path in texts if _CONSTRAINTS_NAME.search(path)}
+    constraining = {other for other, constrains in included if constrains} & texts.keys()
+    return frozenset((constraining | named) - required)
+
+
+def _from_requirements(path: str, text: str) -> Wanted:
+    return Wanted(tuple(requirement_lines(path, text)))
+
+
+def _from_setup_cfg(path: str, text: str) -> Wanted:
+    return Wanted(tuple(clean(path, line) for line in setup_cfg_requirements(text)))
+
+
+def _from_pipfile(path: str, text: str) -> Wanted:
+    return Wanted(tuple(_from_tables(path, pipfile_entries(parse_toml(path, text)))))
+
+
+def _from_pyproject(path: str, text: str) -> Wanted:
+    document = parse_toml(path, text)
+    project = document.get("project")
+    own = canonicalize_name(str(project.get("name", ""))) if isinstance(project, dict) else ""
+    lines: dict[tuple[str | int, ...], list[str]] = {}
+    for keys, value in requirement_arrays(document):
+        line = clean(path, value)
+        if canonicalize_name(Requirement(line).name) != own:
+            lines.setdefault(keys[:-1], []).append(line)
+    constraints = tuple(lines.pop(_UV_CONSTRAINTS, ()))
+    overrides = tuple(lines.pop(_UV_OVERRIDES, ()))
+    arrays = (line for array in lines.values() for line in array)
+    return Wanted((*arrays, *_from_tables(path, poetry_entries(document))), constraints, overrides)
+
+
+def _from_tables(path: str, entries: Iterator[TableEntry]) -> Iterator[str]:
+    """One line a package: of several conditions (another Python) only the first is resolved here."""
+    seen: set[str] = set()
+    for entry in entries:
+        name = canonicalize_name(entry.name)
+        if name in seen:
+            continue
+        seen.add(name)
+        if entry.declaration.refusal:
+            raise unresolvable(path, entry.name)
+        yield clean(path, entry.requirement)
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+_READERS: dict[Kind | None, Callable[[str, str], Wanted]] = {
+    Kind.REQUIREMENTS: _from_requirements,
+    Kind.PYPROJECT: _from_pyproject,
+    Kind.PIPFILE: _from_pipfile,
+    Kind.SETUP_CFG: _from_setup_cfg,
+}

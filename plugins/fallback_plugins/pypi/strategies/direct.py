@@ -1,0 +1,275 @@
+"""The direct bump over texts: every place that asks for an affected version is raised, nothing else.
+
+No client decides here. A registry is asked for two things only, and only where it may be: whether the
+chosen release was yanked, and the hashes of a hash-pinned one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.pypi.manifests.hashes import hash_edit
+from fallback_plugins.pypi.manifests.kinds import Kind
+from fallback_plugins.pypi.manifests.pyproject import (
+    not_plain,
+    parse_toml,
+    replace_requirements,
+    value_at,
+    written_as,
+)
+from fallback_plugins.pypi.manifests.requirements import Declaration
+from fallback_plugins.pypi.manifests.rewrite import Edit, apply_edits, edits_for
+from fallback_plugins.pypi.surveying.compiled import decided_by
+from fallback_plugins.pypi.surveying.survey import (
+    ECOSYSTEM,
+    Place,
+    highest_named,
+    mentioned,
+    places_in,
+)
+from fallback_tier.advisory import Advisory, compare_versions, is_affected, sort_key
+from fallback_tier.advisory.ranges import admits_affected
+from fallback_tier.errors import RecipeError
+
+#: Chooses a version: (package, current, acceptable) → the lowest safe one. Raises RecipeError.
+Choose = Callable[[str, str, Callable[[str], bool]], str]
+
+#: New hashes of one release: (package, version) → ``sha256:…``. Raises RecipeError, ToolError.
+Hashes = Callable[[str, str], Sequence[str]]
+
+_LINES = frozenset({Kind.REQUIREMENTS, Kind.SETUP_CFG})
+
+
+@dataclass(frozen=True)
+class Bump:
+    """One package's places in one project, and the version that each that moves is raised to."""
+
+    package: str
+    affected: tuple[Place, ...]
+    targets: Mapping[Place, str]
+
+    @property
+    def version(self) -> str:
+        """The highest of the versions: one, but for places with different markers."""
+        return max(self.targets.values(), key=lambda version: sort_key(ECOSYSTEM, version))
+
+    def held(self, path: str | None = None) -> tuple[str, ...]:
+        """The affected versions (or ranges) that are asked for, in one file or in all, lowest first."""
+        held = {shown(place) for place in self.affected if path in {None, place.path}}
+        return tuple(sorted(held, key=lambda version: sort_key(ECOSYSTEM, version)))
+
+
+def places_of(texts: Mapping[str, str], package: str) -> tuple[Place, ...]:
+    """Every place of these texts that asks for the package; what has been compiled from one of them into
+    another is decided there. Raises RecipeError."""
+    named = frozenset({package})
+    places = tuple(
+        place
+        for path, text in sorted(texts.items())
+        if mentioned(text, named)
+        for place in places_in(path, text, package)
+    )
+    pinned = {place.path for place in places if not place.is_range}
+    decided = {source for source, target in decided_by(texts).items() if target in pinned}
+    return tuple(
+        replace(place, decided=place.path in decided and not place.blocker) for place in places
+    )
+
+
+def affected_places(advisory: Advisory, places: Sequence[Place], package: str) -> tuple[Place, ...]:
+    """Those that hold, or can't be shown not to hold, an affected version."""
+    return tuple(place for place in places if _is_affected(advisory, place, package))
+
+
+def plan_bump(
+    advisory: Advisory, places: Sequence[Place], package: str, choose: Choose
+) -> Bump | None:
+    """What the direct bump of one package would be; None: no place is affected.
+
+    Places that hold under the same marker get the same version. Raises RecipeError: a place can't be
+    raised, or there is no version to raise it to.
+    """
+    affected = affected_places(advisory, places, package)
+    if not affected:
+        return None
+    for place in affected:
+        if place.blocker:
+            said = f"{place.path} asks for {package}{_spec(place)}, but {place.blocker}."
+            raise unsupported(said)
+    acceptable = _not_excluded(places)
+    targets: dict[Place, str] = {}
+    for marker in dict.fromkeys(_marker(place) for place in affected):
+        group = [place for place in affected if _marker(place) == marker]
+        current = max(
+            (_current(advisory, place, package) for place in group),
+            key=lambda version: sort_key(ECOSYSTEM, version),
+        )
+        version = choose(package, current, acceptable)
+        targets |= dict.fromkeys(group, version)
+        targets |= {place: version for place in places if _is_in_the_way(place, version, marker)}
+    for place, version in targets.items():
+        _edits(place, package, version)
+    # What only had to admit the version, and did not, is told with those that held another.
+    return Bump(package, (*affected, *(it for it in targets if it.decided)), targets)
+
+
+def plan_raise(texts: Mapping[str, str], package: str, version: str) -> Mapping[Place, str]:
+    """The places that a package is raised in, to a version that was chosen already.
+
+    Places that ask for that much stay. Raises RecipeError: one can't be raised.
+    """
+    targets = {}
+    for place in places_of(texts, package):
+        current = place.current
+        lower = current is not None and compare_versions(ECOSYSTEM, current, version) < 0
+        below = lower and not place.decided
+        if place.blocker:
+            raise unsupported(f"{place.path} asks for {package}, but {place.blocker}.")
+        if below or not (place.declaration and place.declaration.admits(version)):
+            _edits(place, package, version)
+            targets[place] = version
+    return targets
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What bumps do to texts, at the places of the texts as they are: edits of files of lines, new strings
+    of the others (by the keys that lead to them)."""
+
+    edits: dict[str, list[Edit]] = field(default_factory=dict)
+    values: dict[str, dict[tuple[str | int, ...], str]] = field(default_factory=dict)
+
+    def add(self, other: "Changes") -> None:
+        """Those of another package, too."""
+        for path, edits in other.edits.items():
+            self.edits.setdefault(path, []).extend(edits)
+        for path, values in other.values.items():
+            self.values.setdefault(path, {}).update(values)
+
+    def made(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """The texts after them; those that aren't touched are left out. Raises RecipeError."""
+        return {
+            **{path: apply_edits(texts[path], tuple(edits)) for path, edits in self.edits.items()},
+            **{
+                path: replace_requirements(path, texts[path], values)
+                for path, values in self.values.items()
+            },
+        }
+
+
+def raised(
+    texts: Mapping[str, str], package: str, targets: Mapping[Place, str], hashes: Hashes
+) -> dict[str, str]:
+    """The texts after a bump; those that it doesn't touch are left out. Raises RecipeError, ToolError."""
+    return changes(texts, package, targets, hashes).made(texts)
+
+
+def changes(
+    texts: Mapping[str, str], package: str, targets: Mapping[Place, str], hashes: Hashes
+) -> Changes:
+    """What a bump would do, so that many can be made at once. Raises RecipeError, ToolError."""
+    new = Changes()
+    for path in dict.fromkeys(place.path for place in targets):
+        here = {place: version for place, version in targets.items() if place.path == path}
+        text = texts[path]
+        if next(iter(here)).kind in _LINES:
+            new.edits[path] = [
+                edit
+                for place, version in here.items()
+                for edit in _line_edits(text, place, package, version, hashes)
+            ]
+        else:
+            new.values[path] = {
+                place.keys: _value(path, text, place, package, version)
+                for place, version in here.items()
+            }
+    return new
+
+
+def shown(place: Place) -> str:
+    """What a place asks for, as a version where one can be read."""
+    return place.current if place.current is not None else (_spec(place) or "any version")
+
+
+def _is_affected(advisory: Advisory, place: Place, package: str) -> bool:
+    if place.decided:
+        return False
+    if place.current is not None and is_affected(advisory, ECOSYSTEM, package, place.current):
+        return True
+    declaration = place.declaration
+    if declaration is None or declaration.refusal:
+        return place.current is None
+    return declaration.pin is None and admits_affected(
+        advisory, ECOSYSTEM, package, declaration.admits
+    )
+
+
+def _current(advisory: Advisory, place: Place, package: str) -> str:
+    """The version that a place must be raised above."""
+    declaration = place.declaration
+    if place.current is not None and is_affected(advisory, ECOSYSTEM, package, place.current):
+        return place.current
+    admits = declaration.admits if declaration else lambda _: True
+    return highest_named(advisory, package, admits) or place.current or "0"
+
+
+def _not_excluded(places: Sequence[Place]) -> Callable[[str], bool]:
+    """``!=`` stays: a version that one names isn't chosen."""
+    excluded = [
+        clause
+        for place in places
+        if place.declaration
+        for clause in place.declaration.clauses
+        if clause.operator == "!="
+    ]
+    return lambda version: all(clause.admits(version) for clause in excluded)
+
+
+def _is_in_the_way(place: Place, version: str, marker: str) -> bool:
+    """An unaffected place that does not admit the version, and asks for less."""
+    declaration = place.declaration
+    if declaration is None or declaration.refusal or _marker(place) not in {"", marker}:
+        return False
+    if declaration.admits(version):
+        return False
+    return place.current is None or compare_versions(ECOSYSTEM, place.current, version) < 0
+
+
+def _line_edits(
+    text: str, place: Place, package: str, version: str, hashes: Hashes
+) -> Iterator[Edit]:
+    yield from _edits(place, package, version)
+    if place.declaration and place.declaration.hashes:
+        yield hash_edit(text, place.declaration, hashes(package, version))
+
+
+def _edits(place: Place, package: str, version: str) -> tuple[Edit, ...]:
+    declaration = place.declaration or Declaration(())
+    edits = edits_for(declaration, version)
+    if edits is None:
+        raise RecipeError(
+            RefusalReason.BLOCKED_BY_CONSTRAINT,
+            f"{place.path} asks for {package}{declaration.specifier}, which does not admit"
+            f" {version} and is not one version or bound to raise.",
+            next_step="Change that line by hand.",
+        )
+    return edits
+
+
+def _value(path: str, text: str, place: Place, package: str, version: str) -> str:
+    """The new string of a TOML file. Its declaration's spans are of the string alone."""
+    value = value_at(parse_toml(path, text), place.keys)
+    if not any(literal in text for literal in written_as(value)):
+        raise not_plain(path, value)
+    return apply_edits(value, _edits(place, package, version))
+
+
+def _marker(place: Place) -> str:
+    return place.declaration.marker if place.declaration else ""
+
+
+def _spec(place: Place) -> str:
+    if place.declaration is not None:
+        return place.declaration.specifier
+    return f" {place.current}" if place.current else ""

@@ -1,0 +1,233 @@
+"""What every Python project with a lock has in common: its rungs are climbed one after the other."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.ladder import (
+    Climb,
+    Judge,
+    Position,
+    ProjectFix,
+    Reached,
+    Strategy,
+    Tried,
+    left_behind,
+)
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries
+from fallback_plugins.pypi.manifests.pyproject import (
+    RequirementString,
+    parse_toml,
+    replace_requirement,
+    strings_by_name,
+)
+from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
+from fallback_plugins.pypi.resolving.releases import lowest_safe
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.tree import Node, Tree
+from fallback_tier.advisory import Advisory, sort_key
+from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Left, Move, Outline
+
+#: Manifests whose requests are kept: one climb asks about many packages of the same few files.
+_MANIFESTS = 16
+
+
+#: The project's texts by path, and the tree that its lock holds.
+State = Position[Mapping[str, str]]
+
+#: One way to bring a package out of reach. Raises RecipeError where it doesn't serve.
+Rung = Callable[[State, str], State]
+
+
+def affected_versions(tree: Tree, advisory: Advisory) -> dict[str, tuple[str, ...]]:
+    """The affected versions that a tree holds, lowest first, by package."""
+    found: dict[str, dict[str, None]] = {}
+    for node in tree.affected(advisory, ECOSYSTEM):
+        found.setdefault(node.name, {})[node.version] = None
+    return {name: _sorted(versions) for name, versions in found.items()}
+
+
+def strategy(
+    step: LadderStep,
+    rung: Rung,
+    refusal: Callable[[State, str], RecipeError | None] = lambda _at, _package: None,
+) -> Strategy[Mapping[str, str]]:
+    """A rung over a Python lock: one package at a time, and all of its copies."""
+
+    def attempt(at: State, packages: tuple[str, ...]) -> Reached[Mapping[str, str]]:
+        (package,) = packages
+        after = rung(at, package)
+        return Reached(after, {package: _raised(at.tree, after.tree, package)})
+
+    return Strategy(step, attempt, refusal, together=False)
+
+
+def climb(
+    advisory: Advisory, path: str, start: State, strategies: Iterable[Strategy[Mapping[str, str]]]
+) -> ProjectFix | None:
+    """Every affected package brought out of reach by the cheapest rung that serves; None: none is.
+
+    What no rung mends is in ``left``.
+    """
+    climbing = Climb(Judge(ECOSYSTEM, advisory), start)
+    if not climbing.packages:
+        return None
+    climbing.run(strategies)
+    at = climbing.at
+    changed = {name: text for name, text in at.files.items() if text != start.files.get(name)}
+    return ProjectFix(
+        changed, climbing.moves(path), climbing.lefts(path), before=start.tree, after=at.tree
+    )
+
+
+def outline(
+    advisory: Advisory,
+    path: str,
+    tree: Tree,
+    step_of: Callable[[str, str], LadderStep],
+    refusal_of: Callable[[Node], RecipeError | None],
+) -> Outline:
+    """What the lock alone tells: per affected package the first rung, or why there is none."""
+    moves: list[Move] = []
+    left: list[Left] = []
+    for name, versions in affected_versions(tree, advisory).items():
+        problems = (refusal_of(node) for node in tree.of(name) if node.version in versions)
+        error = next((problem for problem in problems if problem), None)
+        try:
+            if error:
+                raise error
+            target = lowest_safe(advisory, name, versions[-1], lambda _: True)
+        except RecipeError as refusal:
+            left.append(
+                left_behind(
+                    advisory,
+                    ECOSYSTEM,
+                    package=name,
+                    versions=versions,
+                    manifest=path,
+                    error=refusal,
+                    tried=Tried(),
+                )
+            )
+            continue
+        moves.append(
+            Move(
+                package=name,
+                manifest=path,
+                step=step_of(name, target),
+                before=versions,
+                after=target,
+            )
+        )
+    return Outline(moves=tuple(moves), left=tuple(left))
+
+
+def declared(texts: Mapping[str, str], package: str) -> Iterator[tuple[str, str, bool]]:
+    """Where manifests ask for a package: path, specifier, and whether it can be edited as text."""
+    for path, text in texts.items():
+        for string in _strings(path, text, package):
+            yield path, string.declaration.specifier, string.declaration.refusal is None
+
+
+def not_admitting(texts: Mapping[str, str], package: str, version: str) -> tuple[str, str] | None:
+    """The first manifest whose words exclude the version, with those words; None: all admit it."""
+    for path, text in texts.items():
+        for string in _strings(path, text, package):
+            if not string.declaration.admits(version):
+                return path, string.declaration.specifier
+    return None
+
+
+def excluded_by(path: str, specifier: str, package: str, version: str) -> RecipeError:
+    """The typed refusal of a manifest's own words."""
+    return RecipeError(
+        RefusalReason.BLOCKED_BY_CONSTRAINT,
+        f"{path} asks for {package} {specifier}, which does not admit {version}.",
+        next_step="Raise the declaration.",
+    )
+
+
+def raised(texts: Mapping[str, str], package: str, version: str) -> dict[str, str]:
+    """The manifests with every declaration of a package that excludes the version raised to it.
+
+    Those that admit it stay: beside a lock that is enough. Raises RecipeError: one can't be raised.
+    """
+    changed: dict[str, str] = {}
+    for path, text in texts.items():
+        for string in _strings(path, text, package):
+            if string.declaration.admits(version):
+                continue
+            edits = None if string.declaration.refusal else edits_for(string.declaration, version)
+            if edits is None:
+                raise RecipeError(
+                    RefusalReason.BLOCKED_BY_CONSTRAINT,
+                    f"{path} asks for {package} {string.declaration.specifier}, which does not admit"
+                    f" {version} and can't be raised as text.",
+                    next_step="Change that line by hand.",
+                )
+            new = apply_edits(string.value, edits)
+            text = replace_requirement(path, text, string.keys, new)
+        if text != texts[path]:
+            changed[path] = text
+    return changed
+
+
+def admits(specifier: str, version: str) -> bool:
+    """Does a PEP 440 specifier accept the version (pre-releases too)? False: it can't be read."""
+    try:
+        return SpecifierSet(specifier).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        return False
+
+
+def new_and_gone(path: str, before: Tree, after: Tree) -> Iterator[str]:
+    """What the lock holds more, or no more, than before."""
+    new = [
+        node.label for name, nodes in after.by_name.items() if not before.of(name) for node in nodes
+    ]
+    if new:
+        yield f"{path} gains what the new releases need: {', '.join(sorted(new))}."
+    gone = sorted(before.by_name.keys() - after.by_name.keys())
+    if gone:
+        yield f"{path} no longer holds what nothing asks for any more: {', '.join(gone)}."
+
+
+def highest_of(tree: Tree, package: str) -> str | None:
+    """The highest version of a package that a tree holds."""
+    versions = _sorted({node.version: None for node in tree.of(canonicalize_name(package))})
+    return versions[-1] if versions else None
+
+
+def _strings(path: str, text: str, package: str) -> tuple[RequirementString, ...]:
+    """Where a manifest asks for the package, Pipfile or pyproject.toml."""
+    return _asked(path, text).get(package, ())
+
+
+@lru_cache(maxsize=_MANIFESTS)
+def _asked(path: str, text: str) -> Mapping[str, tuple[RequirementString, ...]]:
+    """All that a manifest asks for, by canonical name: read once for any number of packages."""
+    if kind_of(path) is not Kind.PIPFILE:
+        return strings_by_name(path, text)
+    found: dict[str, list[RequirementString]] = {}
+    for entry in pipfile_entries(parse_toml(path, text)):
+        string = RequirementString(entry.keys, entry.value, entry.declaration)
+        found.setdefault(canonicalize_name(entry.name), []).append(string)
+    return {name: tuple(strings) for name, strings in found.items()}
+
+
+def _raised(before: Tree, after: Tree, package: str) -> tuple[str, ...]:
+    """Other packages that went up with the fix, asking or asked for, as ``name version``."""
+    return tuple(
+        f"{name} {now}"
+        for name in sorted(before.by_name.keys() - {package})
+        if (now := highest_of(after, name)) is not None and now != highest_of(before, name)
+    )
+
+
+def _sorted(versions: Mapping[str, None]) -> tuple[str, ...]:
+    return tuple(sorted(versions, key=lambda version: sort_key(ECOSYSTEM, version)))

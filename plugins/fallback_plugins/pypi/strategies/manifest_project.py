@@ -1,0 +1,253 @@
+"""A set of Python manifests without a lock, as one Project of the ladder.
+
+What the manifests pin is mended by text alone (proof level *pins*). What they only bring in is known
+once the real uv has resolved them; that is asked only where the advisory is about something that they
+don't name, and where the set isn't closed (compiled, hash-pinned).
+"""
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.bumping import FREE, Terms, unsupported, use_bump
+from fallback_plugins.ladder import Climb, ProjectFix, ordered
+from fallback_plugins.pypi.manifests.kinds import kind_of
+from fallback_plugins.pypi.resolving.no_wheel import PinsWithoutWheel
+from fallback_plugins.pypi.resolving.releases import Releases
+from fallback_plugins.pypi.resolving.resolver import UvRefusedError
+from fallback_plugins.pypi.resolving.uv_client import UvClient
+from fallback_plugins.pypi.resolving.wanted import has_own_index, leaves_transitives_open, wanted
+from fallback_plugins.pypi.strategies.direct import affected_places
+from fallback_plugins.pypi.strategies.text_bump import TextBump
+from fallback_plugins.pypi.strategies.transitive import Search, State
+from fallback_plugins.pypi.surveying.compiled import steps
+from fallback_plugins.pypi.surveying.told_versions import DECIDING_LOCKS, METADATA
+from fallback_plugins.tree import Tree
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError, ToolError
+from fallback_tier.execution import ClientRunner
+from fallback_tier.outcome import Outline
+from fallback_tier.repo import RepoContext
+
+
+@dataclass
+class ManifestProject:
+    """Requirements files that include each other, or one pyproject.toml, Pipfile, setup.cfg, setup.py.
+
+    ``unknown`` says, after a climb, why transitive versions could not be seen.
+    """
+
+    repo: RepoContext
+    clients: ClientRunner
+    files: tuple[str, ...]
+    terms: Terms = FREE
+    unknown: list[str] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        """The file that names the set: the one that is compiled or shortest, first by name."""
+        return min(self.files, key=lambda path: (len(path), path))
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """The files of the set."""
+        return frozenset(self.files)
+
+    @cached_property
+    def texts(self) -> Mapping[str, str]:
+        """The set's texts by path. Raises RepositoryError."""
+        return {path: self.repo.read_text(path) for path in self.files}
+
+    def is_open(self, advisory: Advisory) -> bool:
+        """May it bring in one of the advisory's packages unnamed, and could that be found out?"""
+        if self.repo.settings.offline:
+            return False
+        bump = self._bump(advisory)
+        try:
+            declared = {package for package, _ in bump.declared()}
+        except RecipeError:
+            return False
+        return not declared.issuperset(bump.packages) and leaves_transitives_open(self.texts)
+
+    def outline(self, advisory: Advisory) -> Outline:
+        """The direct bumps that the texts call for; nothing is asked of a registry. Raises RecipeError."""
+        self._check_steps(advisory)
+        return self._bump(advisory).outline(may_ask=not self.repo.settings.offline)
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:
+        """Direct bumps by text; for what is not declared, the search over resolved trees.
+
+        Raises RecipeError.
+        """
+        self._check_steps(advisory)
+        if self.terms.choice and self.terms.choice.forced:
+            return self._forced(advisory)
+        releases = self._releases(advisory)
+        fix = ProjectFix({}, ())
+        if LadderStep.DIRECT_BUMP not in self.terms.left_out:
+            fix = self._bump(advisory).fix(releases, self._hashes)
+        if self.is_open(advisory):
+            fix = self._resolved(releases, fix) or fix
+        elif fix.texts and not self.repo.settings.offline:
+            fix = self._untangled(releases, fix) or fix
+        return fix if fix.moves or fix.left else None
+
+    def doubt(self) -> RecipeError | None:
+        """As ``PythonProject`` says."""
+        doubts = (step.doubt() for step in steps(self.texts))
+        return next(filter(None, doubts), None)
+
+    def _check_steps(self, advisory: Advisory) -> None:
+        for step in steps(self.texts):
+            step.check(advisory)
+
+    def _bump(self, advisory: Advisory) -> TextBump:
+        return TextBump(advisory, self.path, self.texts, self._locks_beside)
+
+    @cached_property
+    def _locks_beside(self) -> Mapping[str, str]:
+        """Locks in the folder of a project's own metadata: they decide what is installed there."""
+        if kind_of(self.path) not in METADATA:
+            return {}
+        folder = posixpath.dirname(self.path)
+        return {
+            path: self.repo.read_text(path)
+            for path in self.repo.tracked_files
+            if posixpath.dirname(path) == folder and kind_of(path) in DECIDING_LOCKS
+        }
+
+    def _forced(self, advisory: Advisory) -> ProjectFix | None:
+        """A constraint on what the set only brings in, as a resolver finds it. Raises RecipeError."""
+        for package, places in self._bump(advisory).declared():
+            if affected_places(advisory, places, package):
+                raise use_bump(package, f"declared in {places[0].path}")
+        if self.repo.settings.offline:
+            self.unknown.append(f"What {self.path} brings in can't be known offline.")
+        if not self.is_open(advisory):
+            return None
+        search = self._search(self._releases(advisory))
+        climb = Climb(search.judge, State(self.texts, search.resolve(self.texts)))
+        if not climb.packages:
+            return None
+        climb.run([search.constraint])
+        return self._climbed(climb, climb.start.tree)
+
+    def _hashes(self, package: str, version: str) -> Sequence[str]:
+        """The hashes of a release as the set's own registry has it. Raises RecipeError, ToolError."""
+        for path, text in self.texts.items():
+            if has_own_index(path, text):
+                raise unsupported(
+                    f"{path} names its own index, which is not asked, and {package} is pinned by hashes."
+                )
+        return UvClient(self.clients).hashes(package, version)
+
+    def _search(self, releases: Releases) -> Search:
+        closed = not leaves_transitives_open(self.texts)
+        return Search(UvClient(self.clients), self.path, releases, self._hashes, closed=closed)
+
+    def _untangled(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
+        """The fix with the other pins that have to move along; None: none has to, or nobody can tell."""
+        search = self._search(releases)
+        bumped = {**self.texts, **fix.texts}
+        try:
+            after = search.resolve(bumped)
+        except UvRefusedError as refused:
+            others = PinsWithoutWheel(search.uv, self.path, self.unknown)
+            moved = {move.package: move.after or "" for move in fix.moves}
+            others.check(wanted(bumped), moved, refused)
+        except (RecipeError, ToolError):
+            return None
+        else:
+            self._check_named(search, State(bumped, after))
+            return None
+        try:
+            before = search.resolve(self.texts)
+        except (RecipeError, ToolError):
+            return None  # as it stands it doesn't go together either
+        climb = Climb(search.judge, State(self.texts, before))
+        climb.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
+        found = self._climbed(climb, before)
+        return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
+
+    def _check_named(self, search: Search, bumped: State) -> None:
+        """A closed set gets nothing that it does not name: with hashes no installer would take it, and its
+        compiler would write more. Raises RecipeError."""
+        named = {
+            canonicalize_name(Requirement(it).name) for it in wanted(bumped.files).requirements
+        }
+        if not search.closed or named.issuperset(bumped.tree.by_name):
+            return
+        try:
+            said = search.unnamed(State(self.texts, search.resolve(self.texts)), bumped)
+        except (RecipeError, ToolError):
+            return  # as it stands it doesn't go together
+        if said:
+            raise RecipeError(
+                RefusalReason.MANIFEST_MISSING,
+                said,
+                next_step="Compile it anew, with the package upgraded.",
+            )
+
+    def _resolved(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
+        """The fix with transitive packages mended too; None where uv can't resolve the set."""
+        search = self._search(releases)
+        try:
+            before = search.resolve(self.texts)
+        except (RecipeError, ToolError) as error:
+            self.unknown.append(f"Transitive versions of {self.path} are unknown. {error.problem}")
+            return None
+        start, raised_by_text = self._start(search, State(self.texts, before), fix)
+        climb = Climb(search.judge, start)
+        climb.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
+        found = self._climbed(climb, before)
+        account = {move.package for move in found.moves} | {it.package for it in found.left}
+        if not raised_by_text and not account.issuperset(move.package for move in fix.moves):
+            self.unknown.append(
+                f"What {self.path} resolves to with its raised pins is unknown: they don't go"
+                " together with the rest of it."
+            )
+            return None
+        known = {item.package for item in fix.left}
+        return replace(
+            found,
+            moves=(*(fix.moves if raised_by_text else ()), *found.moves),
+            left=(*fix.left, *(item for item in found.left if item.package not in known)),
+            notes=fix.notes,
+        )
+
+    def _climbed(self, climb: Climb[Mapping[str, str]], before: Tree) -> ProjectFix:
+        start, at = climb.start.files, climb.at
+        changed = [path for path, text in at.files.items() if text != start[path]]
+        place = changed[0] if changed else self.path
+        moves, left = climb.moves(place), climb.lefts(self.path)
+        return ProjectFix(at.files, moves, left, before=before, after=at.tree)
+
+    def _start(self, search: Search, found: State, fix: ProjectFix) -> tuple[State, bool]:
+        """Where the search begins: with the direct bumps, where a resolver accepts them.
+
+        Where it doesn't, something else that is declared has to move with them: the search, which
+        sees the whole tree, mends them too.
+        """
+        if not fix.texts:
+            return found, True
+        texts = dict(self.texts) | dict(fix.texts)
+        try:
+            return State(texts, search.resolve(texts)), True
+        except RecipeError:
+            return found, False
+
+    def _releases(self, advisory: Advisory) -> Releases:
+        """The registry's word on releases, where it may be asked and is the one that the set uses."""
+        online = not self.repo.settings.offline
+        foreign = [path for path, text in self.texts.items() if has_own_index(path, text)]
+        may_ask = online and not foreign
+        found = Releases.of(advisory, self.terms, self.clients, may_ask=may_ask)
+        if online and foreign:
+            said = f"{foreign[0]} names its own index, so yanked releases could not be asked about."
+            found.notes.append(said)
+        return found

@@ -1,0 +1,170 @@
+"""The direct bump of a set without a lock: its texts are raised, and nothing is resolved."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.ladder import ProjectFix, Tried, left_behind
+from fallback_plugins.pypi.resolving.releases import Fits, Releases, lowest_safe
+from fallback_plugins.pypi.strategies.direct import (
+    Bump,
+    Changes,
+    Hashes,
+    affected_places,
+    changes,
+    places_of,
+    plan_bump,
+)
+from fallback_plugins.pypi.surveying.pins import pinned_versions
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, Place, highest_named, mentioned
+from fallback_tier.advisory import Advisory, is_affected, sort_key
+from fallback_tier.advisory.ranges import admits_affected
+from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import ClearedPath, Left, Move, Outline
+
+
+@dataclass(frozen=True)
+class TextBump:
+    """The packages of an advisory that a set of texts asks for. ``path`` names the set.
+
+    ``beside``: the texts of locks in its folder, which decide what is installed there.
+    """
+
+    advisory: Advisory
+    path: str
+    texts: Mapping[str, str]
+    beside: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Those of the advisory."""
+        return self.advisory.packages(ECOSYSTEM)
+
+    def declared(self) -> Iterator[tuple[str, tuple[Place, ...]]]:
+        """The advisory's packages that the set asks for, with the places. Raises RecipeError."""
+        wanted = frozenset(self.packages)
+        named = frozenset().union(*(mentioned(text, wanted) for text in self.texts.values()))
+        for package in self.packages:
+            if package in named and (places := places_of(self.texts, package)):
+                yield package, self._beside_locks(package, places)
+
+    def outline(self, *, may_ask: bool) -> Outline:
+        """The bumps that the texts call for; nothing is asked of a registry.
+
+        ``may_ask``: it could be. Where only the registry could name a safe release, ``after`` says what it
+        is to be above.
+        """
+        moves: list[Move] = []
+        left: list[Left] = []
+
+        def named(package: str, current: str, fits: Fits) -> str:
+            return lowest_safe(self.advisory, package, current, fits)
+
+        for package, places in self.declared():
+            try:
+                bump = plan_bump(self.advisory, places, package, named)
+            except RecipeError as error:
+                unnamed = error.reason is RefusalReason.NO_FIXED_VERSION
+                if may_ask and unnamed and self._may_find(package):
+                    above = highest_named(self.advisory, package, lambda _: True)
+                    affected = affected_places(self.advisory, places, package)
+                    moves += _moves(Bump(package, affected, {}), f">{above}")
+                else:
+                    left.append(self._left(package, places, error))
+            else:
+                moves += _moves(bump, bump.version) if bump else ()
+        return Outline(moves=tuple(moves), left=tuple(left))
+
+    def fix(self, releases: Releases, hashes: Hashes) -> ProjectFix:
+        """Every affected place raised; what can't be is left. Raises RecipeError, ToolError."""
+        done, new = _Done(), Changes()
+        likely = {move.package: move.after or "" for move in self.outline(may_ask=True).moves}
+        releases.look_up([it for it in likely.items() if is_orderable(ECOSYSTEM, it[1])])
+        for package, places in self.declared():
+            try:
+                bump = plan_bump(self.advisory, places, package, releases.lowest_safe)
+                if bump is None:
+                    continue
+                # At the places of the texts as they were: those are read once for all packages.
+                new.add(changes(self.texts, package, bump.targets, hashes))
+            except RecipeError as error:
+                done.left.append(self._left(package, places, error))
+            else:
+                done.moves += _moves(bump, bump.version)
+                done.cleared += _cleared(self.advisory, bump)
+        return ProjectFix(
+            texts=new.made(self.texts),
+            moves=tuple(done.moves),
+            left=tuple(done.left),
+            cleared=tuple(done.cleared),
+            notes=tuple(releases.notes),
+        )
+
+    def _beside_locks(self, package: str, places: tuple[Place, ...]) -> tuple[Place, ...]:
+        """A range that admits what a lock beside it holds, or will, leaves the choice to that."""
+        try:
+            held = [it for lock in self.beside.items() for it in pinned_versions(*lock, package)]
+            chosen = max(held, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
+            if chosen is None:
+                return places
+            if is_affected(self.advisory, ECOSYSTEM, package, chosen):
+                chosen = lowest_safe(self.advisory, package, chosen)
+        except RecipeError:
+            return places  # the lock's own project says why
+        return tuple(
+            replace(place, decided=True) if place.is_range and _admits(place, chosen) else place
+            for place in places
+        )
+
+    def _may_find(self, package: str) -> bool:
+        """May the registry have a safe release that the record doesn't name (``last_affected``)?"""
+        return not admits_affected(self.advisory, ECOSYSTEM, package, lambda _: True)
+
+    def _left(self, package: str, places: Sequence[Place], error: RecipeError) -> Left:
+        tried = Tried()
+        tried.no(LadderStep.DIRECT_BUMP, error)
+        affected = affected_places(self.advisory, places, package)
+        return left_behind(
+            self.advisory,
+            ECOSYSTEM,
+            package=package,
+            versions=[place.current for place in affected if place.current],
+            manifest=affected[0].path if affected else self.path,
+            error=error,
+            tried=tried,
+        )
+
+
+def _admits(place: Place, version: str) -> bool:
+    return place.asked is not None and place.asked.admits(version)
+
+
+@dataclass
+class _Done:
+    moves: list[Move] = field(default_factory=list)
+    cleared: list[ClearedPath] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+
+
+def _moves(bump: Bump, after: str) -> Iterator[Move]:
+    """One a file: what it asked for, and what it asks for now."""
+    for path in dict.fromkeys(place.path for place in bump.affected):
+        yield Move(
+            package=bump.package,
+            manifest=path,
+            step=LadderStep.DIRECT_BUMP,
+            before=bump.held(path),
+            after=after,
+        )
+
+
+def _cleared(advisory: Advisory, bump: Bump) -> Iterator[ClearedPath]:
+    for place in bump.affected:
+        held = place.current
+        yield ClearedPath(
+            manifest=place.path,
+            advisory_ids=advisory.ids_affecting(ECOSYSTEM, bump.package, held) if held else (),
+            path=(place.path, f"{bump.package} {held or 'any version'}"),
+            outcome=f"now {bump.package} {bump.targets[place]}",
+        )

@@ -1,0 +1,234 @@
+"""Transitive versions of a set without a lock: found, and mended, by resolving with the real uv.
+
+A declared ancestor is raised to the lowest version whose tree is clear. uv does that search itself: the
+ancestors get room above what they have, the affected packages a lower bound, and ``lowest-direct``
+resolution takes the lowest that fits. What it finds is then written into the manifests and resolved once
+more, as pip would: only that second tree counts.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from packaging.version import Version
+
+from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.ladder import Judge, Position, Reached, Strategy, blocked, never_worse
+from fallback_plugins.pypi.locks.resolved import declared_in, reaches, version_of
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.requirements_files import with_requirement
+from fallback_plugins.pypi.resolving.releases import Releases
+from fallback_plugins.pypi.resolving.resolver import blocker_of, resolver_failed
+from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted
+from fallback_plugins.pypi.resolving.wanted import constraints_file, loosened, wanted
+from fallback_plugins.pypi.strategies.direct import Hashes, plan_raise, raised
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.tree import Node, Tree
+from fallback_tier.advisory import Advisory, compare_versions
+from fallback_tier.errors import RecipeError
+
+#: Rounds of one search: each adds the lower bound of a package that the last tree still held affected.
+MAX_ROUNDS = 8
+
+#: The texts so far, and the tree that they resolve to.
+State = Position[Mapping[str, str]]
+
+_Strategy = Strategy[Mapping[str, str]]
+_Reached = Reached[Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Search:
+    """Looks for the smallest change that takes affected packages out of a set's tree.
+
+    There is no lock to refresh: a resolver takes the highest version that all ranges admit. ``closed``: the
+    set names all that it installs (compiled, or pinned by hashes).
+    """
+
+    uv: UvClient
+    path: str
+    releases: Releases
+    hashes: Hashes
+    closed: bool = False
+
+    def resolve(self, texts: Mapping[str, str]) -> Tree:
+        """The tree of these manifests. Raises RecipeError, ToolError."""
+        return self.uv.resolve(self.path, wanted(texts))
+
+    @property
+    def judge(self) -> Judge[Mapping[str, str]]:
+        """What no tree of the set may be."""
+        return Judge(
+            ECOSYSTEM, self.releases.advisory, self.unnamed if self.closed else never_worse
+        )
+
+    def unnamed(self, before: State, after: State) -> str | None:
+        """What a closed set would install without naming it, in a sentence; None: nothing more."""
+        added = sorted(after.tree.by_name.keys() - before.tree.by_name.keys())
+        return f"It would bring in {added[0]}, which {self.path} does not name." if added else None
+
+    @property
+    def strategies(self) -> list[_Strategy]:
+        """Cheapest first."""
+        return [
+            Strategy(LadderStep.DIRECT_BUMP, self._raise, self._not_declared),
+            Strategy(LadderStep.PARENT_BUMP, self._raise, self._declared),
+            self.constraint,
+        ]
+
+    @property
+    def constraint(self) -> _Strategy:
+        """A line for each package itself, within its major version: nothing above it has to move."""
+        return Strategy(LadderStep.OVERRIDE, self._constrain, self._declared)
+
+    def _not_declared(self, at: State, package: str) -> RecipeError | None:
+        if package in declared_in(at.tree):
+            return None
+        return unsupported(f"{self.path} does not declare {package}.")
+
+    def _declared(self, at: State, package: str) -> RecipeError | None:
+        if package in declared_in(at.tree):
+            return unsupported(f"{self.path} declares {package} itself.")
+        return None
+
+    def _raise(self, at: State, packages: tuple[str, ...]) -> _Reached:
+        """Raise what has to be raised so that none of these is affected. Raises RecipeError."""
+        bad = self._bad(at.tree, packages)
+        names = declared_in(at.tree)
+        above = {name for name in names if reaches(at.tree, name, bad)}
+        problem: RecipeError | None = None
+        for free in dict.fromkeys((frozenset(above), frozenset(names))):
+            try:
+                return self._raised(at, bad, free)
+            except RecipeError as error:
+                problem = problem or error
+        raise problem or resolver_failed(f"{self.path} declares nothing that could be raised.")
+
+    def _constrain(self, at: State, packages: tuple[str, ...]) -> _Reached:
+        """Only in requirements files: pip reads no constraint from any other manifest."""
+        place = constraints_file(at.files) or self.path
+        text = at.files[place]
+        for node in self._bad(at.tree, packages).values():
+            target = self._target(node)
+            if kind_of(place) is not Kind.REQUIREMENTS or target is None:
+                raise resolver_failed(f"{place} has no place for a constraint on {node.name}.")
+            if Version(target).major != Version(node.version).major:
+                raise resolver_failed(
+                    f"A constraint would take {node.name} from {node.version} to {target}, another"
+                    " major version."
+                )
+            text = with_requirement(text, node.name, target)
+        texts = {**at.files, place: text}
+        return Reached(State(texts, self.resolve(texts)))
+
+    def _bad(self, tree: Tree, packages: Iterable[str]) -> dict[str, Node]:
+        return {node.name: node for node in self.judge.affected(tree) if node.name in packages}
+
+    def _raised(self, start: State, bad: dict[str, Node], free: frozenset[str]) -> _Reached:
+        versions = self._lowest(start, bad, free)
+        up = {
+            name: version
+            for name, version in versions.items()
+            if compare_versions(ECOSYSTEM, version, version_of(start.tree, name)) > 0
+        }
+        if not up:
+            raise unsupported(f"What brings in {', '.join(bad)} admits a safe version already.")
+        state, least = self._least(start, self._with(start, bad, up), bad, up)
+        return Reached(state, {name: self._ways(start.tree, name, least) for name in bad})
+
+    def _with(self, start: State, bad: Iterable[str], up: Mapping[str, str]) -> State:
+        """The texts with these versions, resolved as pip would. Raises RecipeError: it is no fix."""
+        texts = dict(start.files)
+        for name, version in up.items():
+            texts |= raised(texts, name, plan_raise(texts, name, version), self.hashes)
+        state = State(texts, self.resolve(texts))
+        problem = self.judge.problem(start, state)
+        left = next((n for n in self.judge.affected(state.tree) if n.name in bad), None)
+        if left is not None:
+            problem = f"{self.path} would resolve to {left.label}, which is affected."
+        if problem is not None:
+            raise resolver_failed(problem)
+        return state
+
+    def _ways(self, tree: Tree, package: str, up: Mapping[str, str]) -> tuple[str, ...]:
+        """Of what was raised, that which leads to a package; all of it, where nothing does."""
+        leading = [name for name in up if name != package and reaches(tree, name, {package})]
+        others = leading or [name for name in up if name != package]
+        return tuple(f"{name} {up[name]}" for name in sorted(others))
+
+    def _lowest(
+        self, start: State, bad: dict[str, Node], free: frozenset[str]
+    ) -> Mapping[str, str]:
+        """The lowest versions of ``free`` that go together with safe versions of ``bad``."""
+        asked = wanted(start.files)
+        tree = start.tree
+        floors = {name: version_of(tree, name) for name in free}
+        held = {name: version_of(tree, name) for name in declared_in(tree)}
+        bounds = {name: self._bound(node) for name, node in bad.items()}
+        for _ in range(MAX_ROUNDS):
+            trial = loosened(asked, floors, held, bounds)
+            trial = replace(trial, constraints=(*trial.constraints, *bounds.values()))
+            found = self._resolve_lowest(trial, bad)
+            again = [
+                node
+                for node in found.affected(self.releases.advisory, ECOSYSTEM)
+                if node.name in bounds or not self._bad(tree, [node.name])
+            ]
+            if not again:
+                return {name: version_of(found, name) for name in free if found.of(name)}
+            bounds |= {node.name: self._bound(node) for node in again}
+        raise RecipeError(
+            RefusalReason.RESOLVER_FAILED,
+            f"No clear tree of {self.path} was found in {MAX_ROUNDS} rounds.",
+            next_step="Resolve it by hand with uv.",
+        )
+
+    def _resolve_lowest(self, trial: Wanted, bad: dict[str, Node]) -> Tree:
+        try:
+            return self.uv.resolve(self.path, trial, "--resolution=lowest-direct")
+        except RecipeError as error:
+            raise self._named(error, bad) from None
+
+    def _named(self, error: RecipeError, bad: dict[str, Node]) -> RecipeError:
+        """The constraint and the parent that uv's own words name; else uv's words."""
+        # The package that was added last is the one that did not fit.
+        for name, node in reversed(bad.items()):
+            target, blamed = self._target(node), blocker_of(error, name)
+            if target is None:
+                return _no_fix(self.releases.advisory, node)
+            if blamed:
+                return blocked(name, target, parent=blamed[0], spec=blamed[1], where=self.path)
+        return error
+
+    def _bound(self, node: Node) -> str:
+        """The constraint that keeps a package's affected version out; below 0: the whole package."""
+        target = self._target(node)
+        return f"{node.name}>={target}" if target else f"{node.name}<0"
+
+    def _target(self, node: Node) -> str | None:
+        try:
+            return self.releases.named(node.name, node.version)
+        except RecipeError:
+            return None
+
+    def _least(
+        self, start: State, found: State, bad: Iterable[str], up: Mapping[str, str]
+    ) -> tuple[State, Mapping[str, str]]:
+        """Without each change without which the tree is still clear."""
+        for name in tuple(up)[:MAX_ROUNDS] if len(up) > 1 else ():
+            fewer = {other: version for other, version in up.items() if other != name}
+            try:
+                found, up = self._with(start, bad, fewer), fewer
+            except RecipeError:
+                continue
+        return found, up
+
+
+def _no_fix(advisory: Advisory, node: Node) -> RecipeError:
+    ids = " and ".join(advisory.ids_affecting(ECOSYSTEM, node.name, node.version))
+    return RecipeError(
+        RefusalReason.NO_FIXED_VERSION,
+        f"{ids} names no fixed version above {node.version} of {node.name}, and what brings it in"
+        " has no later version that goes without it.",
+        next_step="Replace the dependency, or take the advisory's workaround.",
+    )

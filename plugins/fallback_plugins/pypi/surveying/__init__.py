@@ -1,0 +1,1 @@
+"""Where Python projects hold a package."""

@@ -1,0 +1,135 @@
+"""Locks that only their own client writes (pdm.lock, pylock.toml), and empty ones: read, never edited."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.ladder import ProjectFix, Tried, left_behind
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.surveying.out_of_step import LockStep, asked_in_arrays
+from fallback_plugins.pypi.surveying.pins import pinned_versions
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, empty_lock, locked_by, mentioned
+from fallback_tier.advisory import Advisory, is_affected
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.outcome import Left, Outline
+from fallback_tier.repo import RepoContext
+
+#: Who writes each kind.
+_WRITERS = {Kind.PDM_LOCK: "pdm", Kind.PYLOCK: "the client that made it"}
+
+FOREIGN = frozenset(_WRITERS)
+
+
+@dataclass(frozen=True)
+class ForeignLock:
+    """One such lock, as a Project that can only be refused."""
+
+    repo: RepoContext
+    path: str
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """A pdm.lock speaks for the pyproject.toml beside it; a pylock.toml is an export of any."""
+        if kind_of(self.path) is not Kind.PDM_LOCK:
+            return frozenset({self.path})
+        return frozenset({self.path, str(PurePosixPath(self.path).with_name("pyproject.toml"))})
+
+    def outline(self, advisory: Advisory) -> Outline:
+        """What of it is affected. Raises RecipeError, RepositoryError."""
+        self._step.check(advisory)
+        return Outline(left=tuple(self._left(advisory)))
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:
+        """Refuses what is affected; None: nothing is. Raises RecipeError, RepositoryError."""
+        self._step.check(advisory)
+        left = tuple(self._left(advisory))
+        return ProjectFix(texts={}, moves=(), left=left) if left else None
+
+    def doubt(self) -> RecipeError | None:
+        """As ``PythonProject`` says."""
+        return self._step.doubt()
+
+    @property
+    def _step(self) -> LockStep:
+        document = parse_toml(self.path, self.repo.read_text(self.path))
+        tables = document.get("package")
+        held: dict[str, list[str]] = {}
+        for table in filter(_is_table, tables if isinstance(tables, list) else ()):
+            name, version = str(table.get("name", "")), str(table.get("version", ""))
+            held.setdefault(canonicalize_name(name), []).append(version)
+        beside = sorted(filter(self.repo.has, self.manifests - {self.path}))
+        texts = {path: self.repo.read_text(path) for path in beside}
+        # Which extras and groups are locked is chosen when it is.
+        asked = asked_in_arrays(texts, whole=())
+        return LockStep(self.path, "pdm lock", held, asked)
+
+    def _left(self, advisory: Advisory) -> Iterator[Left]:
+        text = self.repo.read_text(self.path)
+        parse_toml(self.path, text)  # what is no lock does not say that nothing is held
+        kind = kind_of(self.path)
+        for package in sorted(mentioned(text, frozenset(advisory.packages(ECOSYSTEM)))):
+            held = [
+                version
+                for version in pinned_versions(self.path, text, package)
+                if is_affected(advisory, ECOSYSTEM, package, version)
+            ]
+            if held and kind in _WRITERS:
+                yield left_behind(
+                    advisory,
+                    ECOSYSTEM,
+                    package=package,
+                    versions=held,
+                    manifest=self.path,
+                    error=unsupported(
+                        f"{self.path} holds {package} {', '.join(held)}, but only"
+                        f" {_WRITERS[kind]} writes it."
+                    ),
+                    tried=Tried(),
+                )
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+@dataclass(frozen=True)
+class EmptyLock:
+    """A lock with nothing in it, as a Project that can't be read: it answers nothing that is asked."""
+
+    repo: RepoContext
+    path: str
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """The manifest beside it, for which it would speak."""
+        beside = (PurePosixPath(self.path).with_name(name) for name in locked_by(self.path))
+        return frozenset({self.path, *map(str, beside)})
+
+    def outline(self, advisory: Advisory) -> Outline:  # noqa: ARG002 (whatever it is about)
+        """Raises RecipeError."""
+        raise empty_lock(self.path)
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:  # noqa: ARG002 (as above)
+        """Raises RecipeError."""
+        raise empty_lock(self.path)
+
+    def force(self, advisory: Advisory) -> ProjectFix | None:
+        """As ``climb``."""
+        return self.climb(advisory)
+
+    def doubt(self) -> RecipeError | None:
+        """That it is empty is said before."""
+        return None
+
+
+def is_empty_lock(repo: RepoContext, path: str) -> bool:
+    """Is there nothing in it? A lock that can't be read is not known to be empty."""
+    try:
+        return not repo.read_text(path).strip()
+    except RepositoryError:
+        return False

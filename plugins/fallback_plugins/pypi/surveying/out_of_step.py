@@ -1,0 +1,144 @@
+"""A lock that does not answer what its manifest asks for says nothing about what is installed.
+
+Clients make such a lock anew before they install from it, or refuse it: what it holds, or does not hold,
+shows nobody safe. Only requests that hold in every case are looked at: a condition may be why a package
+isn't there.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.kinds import PYPI
+from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
+from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_tier.advisory import Advisory, fixed_versions, is_affected
+from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.errors import RecipeError
+
+#: What installs packages itself: pip-compile, pipenv and old Poetry leave these out of what they write.
+_NEVER_LOCKED = frozenset({"distribute", "pip", "pkg-resources", "setuptools", "wheel"})
+
+#: Arrays of ``[tool.uv]`` that ask for nothing: they change what others ask for.
+_UV_CHANGES = ("constraint-dependencies", "override-dependencies", "exclude-dependencies")
+
+_MAIN = ("project", "dependencies")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request that holds in every case; ``path``: the manifest that makes it."""
+
+    path: str
+    name: str
+    declaration: Declaration
+
+    def answered_by(self, versions: Iterable[str]) -> bool:
+        """Is one of these versions what is asked for? A request that can't be read is."""
+        if self.declaration.refusal or not self.declaration.is_readable:
+            return True
+        return any(
+            not is_orderable(PYPI, version) or self.declaration.admits(version)
+            for version in versions
+        )
+
+
+@dataclass(frozen=True)
+class LockStep:
+    """A lock, what it holds (canonical name, versions), and what its manifests ask for.
+
+    ``command`` makes the lock anew.
+    """
+
+    lock: str
+    command: str
+    held: Mapping[str, Sequence[str]]
+    asked: Sequence[Asked]
+
+    def check(self, advisory: Advisory) -> None:
+        """Raises RecipeError where the lock doesn't answer a request of the advisory's packages, and a fix
+        of the lock would not come to answer it."""
+        packages = frozenset(advisory.packages(ECOSYSTEM))
+        for one in self._wanted:
+            if one.name not in packages:
+                continue
+            versions = self.held.get(one.name)
+            if versions is None:
+                raise self._refusal(one, "does not hold it")
+            if not one.answered_by(versions) and not _would_answer(advisory, one, versions):
+                raise self._refusal(one, f"holds {', '.join(versions)}")
+
+    def doubt(self) -> RecipeError | None:
+        """The refusal to call the lock clean: it lacks what is asked for, with all that this brings in."""
+        for one in self._wanted:
+            if one.name not in self.held:
+                return self._refusal(one, "does not hold it, nor what it brings in")
+        return None
+
+    @property
+    def _wanted(self) -> Iterator[Asked]:
+        return (one for one in self.asked if one.name not in _NEVER_LOCKED)
+
+    def _refusal(self, one: Asked, what: str) -> RecipeError:
+        return RecipeError(
+            RefusalReason.RECIPE_UNSUPPORTED,
+            f"{one.path} asks for {one.name}{one.declaration.pep440}, and {self.lock} {what}: it is out of"
+            " step with what it was made from, and does not say what is installed.",
+            next_step=f"Run `{self.command}`, commit what it writes, and try again.",
+        )
+
+
+def _would_answer(advisory: Advisory, one: Asked, versions: Iterable[str]) -> bool:
+    """Does a fixed version, which an affected one has to go to anyway, answer the request?"""
+    affected = any(is_affected(advisory, ECOSYSTEM, one.name, version) for version in versions)
+    fixed = fixed_versions(advisory, ECOSYSTEM, one.name)
+    return affected and any(map(one.declaration.admits, fixed))
+
+
+def asked_in_arrays(texts: Mapping[str, str], whole: Collection[str]) -> tuple[Asked, ...]:
+    """What pyproject.toml files ask for in their arrays. Only of those that are ``whole`` extras and groups
+    are locked too. Raises RecipeError for text that is no TOML.
+    """
+    documents = {path: parse_toml(path, text) for path, text in texts.items()}
+    own = {
+        canonicalize_name(str(table_of(document, "project").get("name", "")))
+        for document in documents.values()
+    }
+    changed = {
+        name for document in documents.values() for name in _names(table_of(document, "tool", "uv"))
+    }
+    return tuple(
+        asked
+        for path, document in documents.items()
+        for keys, line in requirement_arrays(document)
+        if keys[-2] not in _UV_CHANGES and (path in whole or keys[:2] == _MAIN)
+        for asked in asked_by(path, line)
+        if asked.name not in own | changed
+    )
+
+
+def asked_by(path: str, line: str) -> Iterator[Asked]:
+    """The request that a line makes, if it is one that holds in every case and names no address."""
+    try:
+        requirement = Requirement(line)
+    except InvalidRequirement:
+        return
+    declaration = declaration_in(line, requirement.name)
+    if requirement.marker is None and requirement.url is None and declaration is not None:
+        yield Asked(path, canonicalize_name(requirement.name), declaration)
+
+
+def _names(uv: Mapping[str, Any]) -> Iterator[str]:
+    for key in _UV_CHANGES:
+        found = uv.get(key)
+        for line in found if isinstance(found, list) else ():
+            try:
+                yield canonicalize_name(Requirement(str(line)).name)
+            except InvalidRequirement:
+                continue

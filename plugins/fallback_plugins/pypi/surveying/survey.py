@@ -1,0 +1,256 @@
+"""Where a Python project holds a package: what can be bumped, and what stands in the way."""
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Sequence
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.pypi.manifests.kinds import PYPI, Kind, kind_of
+from fallback_plugins.pypi.manifests.poetry_tables import TableEntry, pipfile_entries
+from fallback_plugins.pypi.manifests.pyproject import (
+    BOM,
+    foreign_declaration,
+    parse_toml,
+    requirement_strings,
+)
+from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in, declarations
+from fallback_plugins.pypi.surveying.pins import pinned_versions
+from fallback_plugins.unread import LeftOut, Reader
+from fallback_tier.advisory import Advisory, sort_key
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.repo import RepoContext
+
+ECOSYSTEM = PYPI
+
+#: Texts whose words are kept.
+_TEXTS = 32
+
+_LOCKED_BY = {
+    Kind.UV_LOCK: ("pyproject.toml",),
+    Kind.POETRY_LOCK: ("pyproject.toml",),
+    Kind.PDM_LOCK: ("pyproject.toml",),
+    Kind.PIPFILE_LOCK: ("Pipfile",),
+}
+
+#: Locks: one that is empty says nothing, which is not that nothing is installed.
+LOCKS = frozenset({*_LOCKED_BY, Kind.PYLOCK})
+
+_TOML = frozenset(
+    {Kind.PYPROJECT, Kind.PIPFILE, Kind.UV_LOCK, Kind.POETRY_LOCK, Kind.PDM_LOCK, Kind.PYLOCK}
+)
+
+#: A package of no interest: what is asked of it has the file parsed.
+_ANY = "any"
+
+_WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_QUOTED = re.compile(r"""(?P<quote>['"])(?P<text>[^'"\n]*)(?P=quote)""")
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place that holds the package in ``current`` (None: no version can be read there).
+
+    ``keys`` lead to a string of a TOML file; ``blocker`` says why the place can't be changed: the
+    sentence is "<path> asks for <package> …, but <this>.". ``asked``: what it asks for, also where that is
+    nothing to edit (a program's text); None: a lock, which holds one version. ``decided``: another file
+    says which version is installed; this one only has to admit it.
+    """
+
+    path: str
+    kind: Kind
+    current: str | None
+    declaration: Declaration | None = None
+    keys: tuple[str | int, ...] = ()
+    blocker: str | None = None
+    asked: Declaration | None = None
+    decided: bool = False
+
+    @property
+    def is_range(self) -> bool:
+        """Is ``current`` no version that is locked or pinned, but what is asked for at least?"""
+        return self.asked is not None and self.asked.pin is None
+
+
+def survey(repo: RepoContext, package: str, unread: LeftOut | None = None) -> tuple[Place, ...]:
+    """Every place that holds the package, by path.
+
+    Raises RecipeError (a manifest can't be parsed) or RepositoryError (one can't be read) of a file that
+    names the package, or locks what names it; another that can't be read is left out, and noted in
+    ``unread``. Files that don't name the package are not parsed: a broken one elsewhere blocks nothing.
+    """
+    unread = unread or left_out((package,), repo)
+    named = name_pattern(package)
+    places: list[Place] = []
+    for path in sorted(repo.tracked_files):
+        if kind_of(path) is None:
+            continue
+        try:
+            if named.search(text := repo.read_text(path)):
+                places.extend(places_in(path, text, package))
+        except (RecipeError, RepositoryError) as error:
+            folder = posixpath.dirname(path)
+            locked = [posixpath.join(folder, name) for name in locked_by(path)]
+            own = [path, *filter(repo.has, locked)]
+            if (refusal := unread.told(own, error)) is not None:
+                raise refusal from error
+    return tuple(places)
+
+
+def locked_by(path: str) -> tuple[str, ...]:
+    """Names of the manifests beside a lock that says what of them is installed."""
+    kind = kind_of(path)
+    return _LOCKED_BY.get(kind, ()) if kind is not None else ()
+
+
+def empty_lock(path: str) -> RecipeError:
+    """The refusal of a lock with nothing in it."""
+    return RecipeError(
+        RefusalReason.RECIPE_UNSUPPORTED,
+        f"{path!r} is empty, so it does not say what is installed.",
+        next_step="Make it anew with its client, or remove it.",
+    )
+
+
+def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
+    """Collects what is left out by someone who looks for these packages."""
+    return LeftOut(Reader(repo, packages, kind_of, _names, _parse))
+
+
+def _names(text: str, packages: Sequence[str]) -> bool:
+    return bool(mentioned(text, frozenset(packages)))
+
+
+def _parse(path: str, text: str) -> None:
+    """Raises RecipeError. Any text has lines, so those that are read line by line are never at fault."""
+    kind = kind_of(path)
+    if kind in LOCKS and not text.strip():
+        raise empty_lock(path)
+    if kind is Kind.PIPFILE_LOCK:
+        pinned_versions(path, text, _ANY)
+    elif kind in _TOML:
+        parse_toml(path, text)
+
+
+def places_in(path: str, text: str, package: str) -> tuple[Place, ...]:
+    """Every place of one manifest or lock that holds the package, top down. Raises RecipeError."""
+    kind = kind_of(path)
+    return () if kind is None else tuple(_READERS.get(kind, _read_lock)(path, kind, text, package))
+
+
+def mentioned(text: str, packages: frozenset[str]) -> frozenset[str]:
+    """Those of the packages (canonical names) whose name stands in a text: one pass for any number."""
+    return _words(text) & packages
+
+
+@lru_cache(maxsize=_TEXTS)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(canonicalize_name(word) for word in set(_WORD.findall(text)))
+
+
+def name_pattern(package: str) -> re.Pattern[str]:
+    """Matches the package's name in any PEP 503 spelling, as a whole word."""
+    spelled = r"[-_.]+".join(map(re.escape, canonicalize_name(package).split("-")))
+    return re.compile(rf"(?<![A-Za-z0-9]){spelled}(?![A-Za-z0-9])", re.IGNORECASE)
+
+
+def current_of(declaration: Declaration) -> str | None:
+    """The version a declaration stands for: its pin, else its highest lower bound."""
+    if declaration.pin is not None:
+        return declaration.pin.version
+    bounds = [clause.version for clause in declaration.floors]
+    return max(bounds, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
+
+
+def highest_named(advisory: Advisory, package: str, admits: Callable[[str], bool]) -> str | None:
+    """The highest affected version that the record names and ``admits`` accepts."""
+    matcher = advisory.matcher(ECOSYSTEM, package)
+    named = reversed(matcher.named) if matcher else ()
+    return next((it for it in named if admits(it) and matcher and matcher.covers(it)), None)
+
+
+def _read_requirements(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
+    for declaration in declarations(text, package):
+        yield _declared(path, kind, declaration)
+
+
+def _read_pyproject(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
+    source = foreign_declaration(path, text, package)
+    for string in requirement_strings(path, text, package):
+        place = _declared(path, kind, string.declaration, string.keys)
+        if source and not place.blocker:
+            place = replace(place, blocker=f"[{source}] takes it from elsewhere than a registry")
+        yield place
+
+
+def _read_lock(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
+    for version in pinned_versions(path, text, package):
+        yield Place(path, kind, version)
+
+
+def _read_pipfile(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
+    for entry in _pipfile(path, text).get(canonicalize_name(package), ()):
+        yield _declared(path, kind, entry.declaration, entry.keys)
+
+
+@lru_cache(maxsize=_TEXTS)
+def _pipfile(path: str, text: str) -> dict[str, list[TableEntry]]:
+    found: dict[str, list[TableEntry]] = {}
+    for entry in pipfile_entries(parse_toml(path, text)):
+        found.setdefault(canonicalize_name(entry.name), []).append(entry)
+    return found
+
+
+def _read_setup_cfg(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
+    written = declarations(text, package)
+    known = [line for line in setup_cfg_requirements(text) if declaration_in(line, package)]
+    for declaration in written:
+        place = _declared(path, kind, declaration)
+        if len(known) != len(written):
+            place = replace(place, blocker="it does so elsewhere than one requirement a line")
+        yield place
+    if known and not written:
+        yield Place(path, kind, None, blocker="it does so elsewhere than one requirement a line")
+
+
+def _read_setup_py(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
+    for match in _QUOTED.finditer(text):
+        declaration = declaration_in(match["text"], package)
+        if declaration is not None and declaration.clauses:
+            why = "it is a program, which no recipe edits"
+            yield Place(path, kind, current_of(declaration), blocker=why, asked=declaration)
+
+
+@lru_cache(maxsize=_TEXTS)
+def setup_cfg_requirements(text: str) -> tuple[str, ...]:
+    """The requirement lines of ``install_requires`` and ``extras_require``; none where it can't be read."""
+    parser = ConfigParser(interpolation=None)
+    try:
+        parser.read_string(text.removeprefix(BOM))
+    except ConfigParserError:
+        return ()
+    values = [parser.get("options", "install_requires", fallback="")]
+    if parser.has_section("options.extras_require"):
+        values += [value for _, value in parser.items("options.extras_require")]
+    return tuple(line.strip() for value in values for line in value.splitlines() if line.strip())
+
+
+def _declared(
+    path: str, kind: Kind, declaration: Declaration, keys: tuple[str | int, ...] = ()
+) -> Place:
+    current, refusal = current_of(declaration), declaration.refusal
+    return Place(path, kind, current, declaration, keys, refusal, asked=declaration)
+
+
+_READERS: dict[Kind, Callable[[str, Kind, str, str], Iterator[Place]]] = {
+    Kind.REQUIREMENTS: _read_requirements,
+    Kind.PYPROJECT: _read_pyproject,
+    Kind.PIPFILE: _read_pipfile,
+    Kind.SETUP_CFG: _read_setup_cfg,
+    Kind.SETUP_PY: _read_setup_py,
+}

@@ -1,0 +1,1 @@
+"""A uv project, fixed by the real uv."""

@@ -1,0 +1,51 @@
+"""An entry of ``[tool.uv] override-dependencies``, added as text: every other byte stays."""
+
+import re
+import tomllib
+from copy import deepcopy
+
+from fallback_plugins.bumping import unsupported
+from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
+
+_KEY = "override-dependencies"
+_TABLE = re.compile(r"^\[tool\.uv\][ \t]*(?:#[^\r\n]*)?(?P<end>\r?\n|\Z)", re.MULTILINE)
+_ARRAY = re.compile(rf"^{_KEY}[ \t]*=[ \t]*\[(?P<gap>[ \t]*(?:\r?\n[ \t]*)?)", re.MULTILINE)
+
+
+def with_override(path: str, text: str, requirement: str) -> str:
+    """The manifest with one more override, first in its array.
+
+    Raises RecipeError where the manifest's way of writing leaves no place for it.
+    """
+    document = parse_toml(path, text)
+    wanted = deepcopy(dict(document))
+    uv = wanted.setdefault("tool", {}).setdefault("uv", {})
+    uv[_KEY] = [requirement, *uv.get(_KEY, ())]
+    mark = BOM if text.startswith(BOM) else ""
+    for candidate in _candidates(text.removeprefix(BOM), requirement):
+        try:
+            if tomllib.loads(candidate) == wanted:
+                return mark + candidate
+        except tomllib.TOMLDecodeError:
+            continue
+    raise unsupported(f"{path} has no plain [tool.uv] table that an override can be added to.")
+
+
+def _candidates(text: str, requirement: str) -> list[str]:
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    found = []
+    for array in _ARRAY.finditer(text):
+        at = array.end()
+        rest = text[at:].lstrip()
+        if rest.startswith("]"):
+            found.append(f'{text[:at]}"{requirement}"{text[at:]}')
+        else:
+            found.append(f'{text[:at]}"{requirement}",{array["gap"] or " "}{text[at:]}')
+    entry = f'{_KEY} = ["{requirement}"]'
+    for table in _TABLE.finditer(text):
+        new = f"{entry}{line_end}" if table["end"] else f"{line_end}{entry}"
+        found.append(f"{text[: table.end()]}{new}{text[table.end() :]}")
+    ended = not text or text.endswith("\n")
+    gap, last = (line_end, line_end) if ended else (line_end * 2, "")
+    found.append(f"{text}{gap}[tool.uv]{line_end}{entry}{last}")
+    return found
