@@ -82,7 +82,7 @@ def build_retriever(configuration: Configuration) -> SolvedExampleRetriever | No
             f"There is no example store at {configuration.examples}.",
             next_step="Make one with `fallback-tier examples ingest`, or leave --examples out.",
         )
-    from fallback_plugins.solved_examples.retriever import open_index
+    from fallback_plugins.solved_examples.search.retriever import open_index
 
     return open_index(configuration.examples, routing_floor=configuration.routing_floor)
 

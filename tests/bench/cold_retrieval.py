@@ -22,9 +22,9 @@ def ours_text(place: Path) -> list[int]:
 
 
 def _nearest(place: Path, *, text: bool) -> list[int]:
-    from fallback_plugins.solved_examples.embedding import MiniLmEmbedder
-    from fallback_plugins.solved_examples.indexing import nearest
-    from fallback_plugins.solved_examples.store import ExampleStore
+    from fallback_plugins.solved_examples.index.embedding import MiniLmEmbedder
+    from fallback_plugins.solved_examples.index.indexing import nearest
+    from fallback_plugins.solved_examples.store.example_store import ExampleStore
 
     embedder = MiniLmEmbedder()
     store = ExampleStore(place / "examples.db")

@@ -113,7 +113,7 @@ def make_vectors(place: Path, count: int) -> None:
     """The same rows raw, for the peers, and in our file."""
     import numpy as np
 
-    from fallback_plugins.solved_examples.vectors import VectorFile
+    from fallback_plugins.solved_examples.index.vectors import VectorFile
 
     rows = matrix(count)
     rows.tofile(place / "vectors.f32")
@@ -127,8 +127,8 @@ def make_store(place: Path, count: int) -> None:
     """Chunks and records by SQL: ingesting them one by one would take an hour."""
     import numpy as np
 
-    from fallback_plugins.solved_examples.indexing import build_index
-    from fallback_plugins.solved_examples.store import ExampleStore
+    from fallback_plugins.solved_examples.index.indexing import build_index
+    from fallback_plugins.solved_examples.store.example_store import ExampleStore
 
     chunks = list(texts(count))
     (place / "texts.json").write_text(json.dumps(chunks))

@@ -38,7 +38,7 @@ def ours(place: Path) -> Search:
     """Our file."""
     import numpy as np
 
-    from fallback_plugins.solved_examples.vectors import VectorFile
+    from fallback_plugins.solved_examples.index.vectors import VectorFile
 
     asked = np.load(place / "queries.npy")
     vectors = VectorFile(place / "vectors", DIMENSION, SHA256).open(_count(place))
@@ -103,9 +103,9 @@ def sqlite_vec(place: Path) -> Search:
 
 def words(place: Path, kind: str) -> Search:
     """Ours: the store opened for each question, as the product does; its posting lists."""
-    from fallback_plugins.solved_examples.lexical import search
-    from fallback_plugins.solved_examples.store import ExampleStore
-    from fallback_plugins.solved_examples.word_index import words_of
+    from fallback_plugins.solved_examples.index.word_index import words_of
+    from fallback_plugins.solved_examples.search.lexical import search
+    from fallback_plugins.solved_examples.store.example_store import ExampleStore
 
     asked = questions(kind)
     store = ExampleStore(place / "examples.db")
@@ -151,8 +151,8 @@ def whole(place: Path) -> Search:
     import numpy as np
     from corpus_retrieval import Prepared
 
-    from fallback_plugins.solved_examples.indexing import nearest
-    from fallback_plugins.solved_examples.store import ExampleStore
+    from fallback_plugins.solved_examples.index.indexing import nearest
+    from fallback_plugins.solved_examples.store.example_store import ExampleStore
 
     by_words, asked = words(place, "advisory"), np.load(place / "queries.npy")
     store, embedder = ExampleStore(place / "examples.db"), Prepared(asked)
@@ -173,9 +173,9 @@ def whole_peers(place: Path) -> Search:
 
 def build(place: Path) -> Search:
     """Ours: every chunk of a small store embedded anew, and durable."""
-    from fallback_plugins.solved_examples.embedding import MiniLmEmbedder
-    from fallback_plugins.solved_examples.indexing import build_index
-    from fallback_plugins.solved_examples.store import ExampleStore
+    from fallback_plugins.solved_examples.index.embedding import MiniLmEmbedder
+    from fallback_plugins.solved_examples.index.indexing import build_index
+    from fallback_plugins.solved_examples.store.example_store import ExampleStore
 
     store, embedder = ExampleStore(place / "examples.db"), MiniLmEmbedder(many=True)
     return lambda _: [build_index(store, embedder, rebuild=True).embedded]
@@ -185,7 +185,7 @@ def bare_model(place: Path) -> Search:
     """The same model on the same texts, each alone, in a session as it comes; nothing is kept."""
     import numpy as np
 
-    from fallback_plugins.solved_examples import embedding
+    from fallback_plugins.solved_examples.index import embedding
 
     tokenizer, _ = embedding.MiniLmEmbedder()._load()
     weights = embedding._installed(*embedding._WEIGHTS)

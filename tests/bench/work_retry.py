@@ -112,9 +112,9 @@ def _builder(root: Path) -> Callable[..., Any]:
 
 def _cases(place: Path, data: Path) -> Iterator[dict[str, Any]]:
     """Advisories of the data that have an example; their own record is never one."""
-    from fallback_plugins.solved_examples.dataset import Imported, read_examples
-    from fallback_plugins.solved_examples.retriever import SolvedExampleIndex
-    from fallback_plugins.solved_examples.store import ExampleStore
+    from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
+    from fallback_plugins.solved_examples.sources.dataset import Imported, read_examples
+    from fallback_plugins.solved_examples.store.example_store import ExampleStore
     from fallback_tier.advisory import parse_advisory
     from fallback_tier.retrieval import RagMiss
 

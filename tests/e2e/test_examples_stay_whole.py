@@ -13,8 +13,8 @@ import pytest
 
 from fallback_eval.retrieval.tried.fixed_size import FixedSizeSplitter
 from fallback_plugins.solved_examples.chunking import passage
-from fallback_plugins.solved_examples.retriever import SolvedExampleIndex
-from fallback_plugins.solved_examples.store import ExampleStore
+from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.advisory import Advisory
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.repo import RepoContext

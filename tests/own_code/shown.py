@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples.line_edits import Change, changes_between, split_lines
+from fallback_plugins.solved_examples.sources.line_edits import Change, changes_between, split_lines
 from fallback_tier.prompt.fence import PREFIX
 from tests.own_code.upstream import FileFix
 

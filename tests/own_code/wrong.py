@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import PurePosixPath
 
 from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples.line_edits import Change, split_lines
+from fallback_plugins.solved_examples.sources.line_edits import Change, split_lines
 from fallback_tier.errors import EditError
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason

@@ -15,9 +15,9 @@ from rich.progress import (
 )
 
 from fallback_audit.showing.describe import visible
-from fallback_plugins.solved_examples import manifest as manifests
-from fallback_plugins.solved_examples.drift import validate as find_drift
-from fallback_plugins.solved_examples.embedding import load_embedder, missing_packages
+from fallback_plugins.solved_examples.index.drift import validate as find_drift
+from fallback_plugins.solved_examples.index.embedding import load_embedder, missing_packages
+from fallback_plugins.solved_examples.store import manifest as manifests
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.examples.records import open_store
 from fallback_tier.cli.output import print_json
@@ -58,13 +58,13 @@ def index(arguments: argparse.Namespace) -> int:
         cut = store.rechunk(bar.stage("cutting"))
         built = None
         if embedder is not None:
-            from fallback_plugins.solved_examples.indexing import build_index
+            from fallback_plugins.solved_examples.index.indexing import build_index
 
             built = build_index(
                 store, embedder, progress=bar.stage("embedding"), rebuild=arguments.rebuild
             )
         else:
-            from fallback_plugins.solved_examples.word_index import build_words
+            from fallback_plugins.solved_examples.index.word_index import build_words
 
             build_words(store)
     if arguments.json:

@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from fallback_audit.showing.describe import visible
-from fallback_plugins.solved_examples.dataset import Format, Skipped, read_examples
-from fallback_plugins.solved_examples.ingestion import IngestCounts
-from fallback_plugins.solved_examples.listing import Listed, Selection, listing
-from fallback_plugins.solved_examples.schema import State
-from fallback_plugins.solved_examples.store import ExampleStore, StoredExample
-from fallback_plugins.solved_examples.withdrawal import Withdrawal
+from fallback_plugins.solved_examples.sources.dataset import Format, Skipped, read_examples
+from fallback_plugins.solved_examples.store.example_store import ExampleStore, StoredExample
+from fallback_plugins.solved_examples.store.ingestion import IngestCounts
+from fallback_plugins.solved_examples.store.listing import Listed, Selection, listing
+from fallback_plugins.solved_examples.store.schema import State
+from fallback_plugins.solved_examples.store.withdrawal import Withdrawal
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import OTHER_KEY, PROVIDER_KEY
 from fallback_tier.cli.output import print_json

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fallback_audit.showing.describe import visible
-from fallback_plugins.solved_examples.embedding import load_embedder
+from fallback_plugins.solved_examples.index.embedding import load_embedder
 from fallback_plugins.solved_examples.interfaces import Question
 from fallback_plugins.solved_examples.question import flaw_text, question_of
-from fallback_plugins.solved_examples.retriever import SolvedExampleIndex
-from fallback_plugins.solved_examples.selection import account, evidence, select
-from fallback_plugins.solved_examples.settings import RetrievalSettings
+from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
+from fallback_plugins.solved_examples.search.selection import account, evidence, select
+from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.examples.records import open_store

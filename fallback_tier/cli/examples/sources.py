@@ -15,14 +15,14 @@ from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import visible
 from fallback_audit.verifying.verify import verify
 from fallback_plugins.scratch import scratch_folder
-from fallback_plugins.solved_examples.harvest import Harvest, HarvestSource, HarvestTools
-from fallback_plugins.solved_examples.harvest import harvest as harvest_from
-from fallback_plugins.solved_examples.influence import Influence, influences
-from fallback_plugins.solved_examples.ingestion import IngestCounts
-from fallback_plugins.solved_examples.package_metadata import declared_licence
-from fallback_plugins.solved_examples.registry_releases import RegistryReleases
-from fallback_plugins.solved_examples.release_pair import choose_pair, example_from
-from fallback_plugins.solved_examples.store import StoredExample
+from fallback_plugins.solved_examples.sources.harvest import Harvest, HarvestSource, HarvestTools
+from fallback_plugins.solved_examples.sources.harvest import harvest as harvest_from
+from fallback_plugins.solved_examples.sources.package_metadata import declared_licence
+from fallback_plugins.solved_examples.sources.registry_releases import RegistryReleases
+from fallback_plugins.solved_examples.sources.release_pair import choose_pair, example_from
+from fallback_plugins.solved_examples.store.example_store import StoredExample
+from fallback_plugins.solved_examples.store.influence import Influence, influences
+from fallback_plugins.solved_examples.store.ingestion import IngestCounts
 from fallback_tier.advisory import Advisory, load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.examples.records import open_store, shows_secret

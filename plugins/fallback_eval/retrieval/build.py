@@ -27,13 +27,13 @@ from fallback_eval.retrieval.variants import (
     VariantSpec,
     flat,
 )
-from fallback_plugins.solved_examples import selection
 from fallback_plugins.solved_examples.interfaces import Embedder, Reranker
-from fallback_plugins.solved_examples.ranking import Ranking
-from fallback_plugins.solved_examples.rerank import Coefficients, LinearRanker
-from fallback_plugins.solved_examples.rerank.linear import shipped
-from fallback_plugins.solved_examples.retriever import SolvedExampleIndex
-from fallback_plugins.solved_examples.settings import RetrievalSettings
+from fallback_plugins.solved_examples.search import selection
+from fallback_plugins.solved_examples.search.ranking import Ranking
+from fallback_plugins.solved_examples.search.rerank import Coefficients, LinearRanker
+from fallback_plugins.solved_examples.search.rerank.linear import shipped
+from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
+from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 
 Folds = Mapping[str, Mapping[str, Coefficients]]
 

@@ -14,10 +14,10 @@ from fallback_eval.retrieval.leakage import (
     corpus_ids,
     record_faults,
 )
-from fallback_plugins.solved_examples.dataset import Imported, read_examples
 from fallback_plugins.solved_examples.interfaces import Question
 from fallback_plugins.solved_examples.question import question_of
-from fallback_plugins.solved_examples.records import lines, not_valid
+from fallback_plugins.solved_examples.sources.dataset import Imported, read_examples
+from fallback_plugins.solved_examples.store.records import lines, not_valid
 from fallback_tier.advisory import Advisory
 from fallback_tier.advisory.osv import advisory_from
 from fallback_tier.errors import InputError

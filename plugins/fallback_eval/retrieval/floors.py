@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fallback_plugins.solved_examples.settings import Mode
+from fallback_plugins.solved_examples.search.settings import Mode
 from fallback_tier.retrieval import Floor
 
 #: Floors are cut to so many decimal places: float noise of another machine stays above them.

@@ -14,8 +14,12 @@ from fallback_eval.retrieval.metrics import HELPS
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_eval.retrieval.training import Judged, train
 from fallback_plugins.solved_examples.interfaces import Question
-from fallback_plugins.solved_examples.ranking import Ranking
-from fallback_plugins.solved_examples.rerank.linear import Coefficients, LinearRanker, shipped
+from fallback_plugins.solved_examples.search.ranking import Ranking
+from fallback_plugins.solved_examples.search.rerank.linear import (
+    Coefficients,
+    LinearRanker,
+    shipped,
+)
 
 #: Repositories are dealt to so many folds.
 FOLDS = 8

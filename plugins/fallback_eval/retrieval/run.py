@@ -24,8 +24,8 @@ from fallback_eval.retrieval.variants import (
     variants,
 )
 from fallback_plugins.solved_examples.chunking import StructureChunker
-from fallback_plugins.solved_examples.embedding import load_embedder
-from fallback_plugins.solved_examples.manifest import Manifest, manifest
+from fallback_plugins.solved_examples.index.embedding import load_embedder
+from fallback_plugins.solved_examples.store.manifest import Manifest, manifest
 from fallback_tier.errors import InputError
 
 #: What the reserved split is asked with: the final table, and nothing to choose from.

@@ -7,7 +7,7 @@ question weighs the same, however many candidates of it were judged.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fallback_plugins.solved_examples.rerank.linear import Coefficients
+from fallback_plugins.solved_examples.search.rerank.linear import Coefficients
 
 #: Strength of the ridge, on components scaled to a standard deviation of 1.
 RIDGE = 0.01

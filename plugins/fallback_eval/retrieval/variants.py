@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any, Literal
 
-from fallback_plugins.solved_examples import fusion, lexical
 from fallback_plugins.solved_examples.chunking.chunker import MAX_TOKENS, OVERLAP_TOKENS
-from fallback_plugins.solved_examples.settings import (
+from fallback_plugins.solved_examples.search import fusion, lexical
+from fallback_plugins.solved_examples.search.settings import (
     Aggregation,
     EcosystemUse,
     Fusion,
@@ -276,5 +276,5 @@ def _loop_and_floors() -> Iterator[VariantSpec]:
 
 
 def _digest(name: str) -> str:
-    data = files("fallback_plugins.solved_examples").joinpath(name).read_bytes()
+    data = files("fallback_plugins.solved_examples.search").joinpath(name).read_bytes()
     return hashlib.sha256(data).hexdigest()[:12]

@@ -7,16 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fallback_plugins.solved_examples.ingestion import IngestCounts as IngestCounts
-    from fallback_plugins.solved_examples.records import load_jsonl as load_jsonl
-    from fallback_plugins.solved_examples.retriever import SolvedExampleIndex as SolvedExampleIndex
-    from fallback_plugins.solved_examples.store import ExampleStore as ExampleStore
+    from fallback_plugins.solved_examples.search.retriever import (
+        SolvedExampleIndex as SolvedExampleIndex,
+    )
+    from fallback_plugins.solved_examples.store.example_store import ExampleStore as ExampleStore
+    from fallback_plugins.solved_examples.store.ingestion import IngestCounts as IngestCounts
+    from fallback_plugins.solved_examples.store.records import load_jsonl as load_jsonl
 
 _HOME = {
-    "ExampleStore": "fallback_plugins.solved_examples.store",
-    "IngestCounts": "fallback_plugins.solved_examples.ingestion",
-    "SolvedExampleIndex": "fallback_plugins.solved_examples.retriever",
-    "load_jsonl": "fallback_plugins.solved_examples.records",
+    "ExampleStore": "fallback_plugins.solved_examples.store.example_store",
+    "IngestCounts": "fallback_plugins.solved_examples.store.ingestion",
+    "SolvedExampleIndex": "fallback_plugins.solved_examples.search.retriever",
+    "load_jsonl": "fallback_plugins.solved_examples.store.records",
 }
 
 __all__ = ["ExampleStore", "IngestCounts", "SolvedExampleIndex", "load_jsonl"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples.dataset import Imported, read_examples
+from fallback_plugins.solved_examples.sources.dataset import Imported, read_examples
 from fallback_tier.retrieval import SolvedExample
 
 DATA = Path(__file__).parents[4] / "shared/data/solved-examples.jsonl.xz"

@@ -6,9 +6,9 @@ import pytest
 
 from fallback_eval.retrieval.tried.corrective import search
 from fallback_plugins.solved_examples.interfaces import Question
-from fallback_plugins.solved_examples.ranking import Ranking
-from fallback_plugins.solved_examples.retriever import SolvedExampleIndex
-from fallback_plugins.solved_examples.settings import RetrievalSettings
+from fallback_plugins.solved_examples.search.ranking import Ranking
+from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
+from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 from fallback_tier.retrieval import Floor
 from tests.unit.solved_examples.builders import example, store_at
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples import archives
-from fallback_plugins.solved_examples.archives import ArchiveError, read_release
+from fallback_plugins.solved_examples.sources import archives
+from fallback_plugins.solved_examples.sources.archives import ArchiveError, read_release
 
 Entries = list[tuple[str, bytes]]
 FILES: Entries = [("package/package.json", b"{}"), ("package/lib/a.js", b"1\n")]

@@ -7,9 +7,9 @@ import pytest
 
 #: A question by vector, and the store it is asked of.
 QUESTION = """
-from fallback_plugins.solved_examples.embedding import MiniLmEmbedder
-from fallback_plugins.solved_examples.indexing import nearest
-from fallback_plugins.solved_examples.store import ExampleStore
+from fallback_plugins.solved_examples.index.embedding import MiniLmEmbedder
+from fallback_plugins.solved_examples.index.indexing import nearest
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 MiniLmEmbedder(), ExampleStore("none").chunker
 """
 SEAMS = "import fallback_plugins.solved_examples.interfaces"
@@ -19,7 +19,7 @@ RANKING = "from fallback_plugins.solved_examples import SolvedExampleIndex"
 NEVER = {
     "concurrent",
     "fallback_tier.advisory.osv",
-    "fallback_plugins.solved_examples.retriever",
+    "fallback_plugins.solved_examples.search.retriever",
     "numpy",
     "onnxruntime",
     "sqlite_utils",
@@ -40,7 +40,7 @@ def loaded(program: str) -> set[str]:
 
 def test_a_question_imports_no_more_than_it_needs() -> None:
     found = loaded(QUESTION)
-    assert "fallback_plugins.solved_examples.store" in found
+    assert "fallback_plugins.solved_examples.store.example_store" in found
     assert found & NEVER == set()
 
 
@@ -50,7 +50,7 @@ def test_seams_import_no_models() -> None:
 
 def test_the_retriever_is_there_on_first_use() -> None:
     found = loaded(RANKING)
-    assert "fallback_plugins.solved_examples.retriever" in found
+    assert "fallback_plugins.solved_examples.search.retriever" in found
     assert found & {"numpy", "onnxruntime", "sqlite_utils", "tokenizers"} == set()
 
 

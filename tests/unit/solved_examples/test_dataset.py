@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fallback_plugins.solved_examples.dataset import (
+from fallback_plugins.solved_examples.sources.dataset import (
     PERMISSIVE,
     Format,
     Imported,
@@ -16,8 +16,8 @@ from fallback_plugins.solved_examples.dataset import (
     SkipReason,
     read_examples,
 )
-from fallback_plugins.solved_examples.diff_edits import LeftOutReason
-from fallback_plugins.solved_examples.records import MAX_SUMMARY_CHARS, lines
+from fallback_plugins.solved_examples.sources.diff_edits import LeftOutReason
+from fallback_plugins.solved_examples.store.records import MAX_SUMMARY_CHARS, lines
 from fallback_tier.errors import InputError
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.retrieval import ExampleOrigin

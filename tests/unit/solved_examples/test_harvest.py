@@ -10,14 +10,14 @@ import pytest
 from fallback_audit.events import AuditEvent, FixStarted, FixVerified, PatchProposed
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
-from fallback_plugins.solved_examples.harvest import (
+from fallback_plugins.solved_examples.sources.harvest import (
     Harvest,
     HarvestSource,
     HarvestTools,
     NotHarvestedReason,
     harvest,
 )
-from fallback_plugins.solved_examples.influence import influences
+from fallback_plugins.solved_examples.store.influence import influences
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import RepositoryError
 from fallback_tier.outcome import FileChange

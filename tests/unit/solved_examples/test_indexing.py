@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples import ExampleStore, indexing
-from fallback_plugins.solved_examples.indexing import IndexReport, build_index, nearest
+from fallback_plugins.solved_examples import ExampleStore
+from fallback_plugins.solved_examples.index import indexing
+from fallback_plugins.solved_examples.index.indexing import IndexReport, build_index, nearest
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
-from fallback_plugins.solved_examples.schema import Meta, set_meta
+from fallback_plugins.solved_examples.store.schema import Meta, set_meta
 from tests.unit.solved_examples.builders import example, store_at
 from tests.unit.solved_examples.one_chunk import one_chunk_store
 from tests.unit.solved_examples.toy_embedder import ToyEmbedder
@@ -271,7 +272,7 @@ def test_a_second_builder_is_told_so(tmp_path: Path) -> None:
 _FULL = """
 import resource, sys
 from pathlib import Path
-from fallback_plugins.solved_examples.indexing import build_index
+from fallback_plugins.solved_examples.index.indexing import build_index
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
 from tests.unit.solved_examples.one_chunk import one_chunk_store
 from tests.unit.solved_examples.toy_embedder import ToyEmbedder

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallback_plugins.solved_examples import ExampleStore
-from fallback_plugins.solved_examples.lexical import MAX_TERMS, LexicalHit, search, terms
+from fallback_plugins.solved_examples.search.lexical import MAX_TERMS, LexicalHit, search, terms
 from tests.unit.solved_examples.builders import example
 from tests.unit.solved_examples.one_chunk import one_chunk_store
 

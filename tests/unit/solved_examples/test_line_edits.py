@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_plugins.solved_examples import line_edits
-from fallback_plugins.solved_examples.line_edits import edits_between
+from fallback_plugins.solved_examples.sources import line_edits
+from fallback_plugins.solved_examples.sources.line_edits import edits_between
 from fallback_tier.errors import EditError
 from fallback_tier.patch.edits import replace_once
 

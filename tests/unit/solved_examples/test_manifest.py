@@ -12,13 +12,13 @@ import pytest
 from numpy.typing import NDArray
 
 from fallback_plugins.solved_examples import ExampleStore
-from fallback_plugins.solved_examples.connection import read_snapshot
-from fallback_plugins.solved_examples.drift import DriftKind, validate
-from fallback_plugins.solved_examples.embedded import EMBEDDED_TEXT
-from fallback_plugins.solved_examples.indexing import build_index
+from fallback_plugins.solved_examples.index.drift import DriftKind, validate
+from fallback_plugins.solved_examples.index.embedded import EMBEDDED_TEXT
+from fallback_plugins.solved_examples.index.indexing import build_index
 from fallback_plugins.solved_examples.interfaces import EmbeddingError, ExampleStoreError
-from fallback_plugins.solved_examples.manifest import manifest, recorded_sha256
-from fallback_plugins.solved_examples.records import content_sha256
+from fallback_plugins.solved_examples.store.connection import read_snapshot
+from fallback_plugins.solved_examples.store.manifest import manifest, recorded_sha256
+from fallback_plugins.solved_examples.store.records import content_sha256
 from tests.unit.solved_examples.builders import WholeRecordChunker, example, store_at
 
 SHA = "a" * 64
@@ -192,7 +192,7 @@ def test_on_a_read_only_medium_the_words_are_counted_alone(
             connection.execute("DELETE FROM meta")
             yield connection
 
-    monkeypatch.setattr("fallback_plugins.solved_examples.drift.write_transaction", refused)
+    monkeypatch.setattr("fallback_plugins.solved_examples.index.drift.write_transaction", refused)
     assert validate(store) == ()
     alter(store, "INSERT INTO chunks_fts (rowid, context, text) VALUES (99, '', 'planted')")
     assert kinds(store) == {DriftKind.WORDS}
@@ -201,7 +201,7 @@ def test_on_a_read_only_medium_the_words_are_counted_alone(
 def test_validate_waits_for_no_one_for_ever(
     store: ExampleStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fallback_plugins.solved_examples.connection.BUSY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("fallback_plugins.solved_examples.store.connection.BUSY_TIMEOUT_S", 0.01)
     with store.writing(), pytest.raises(ExampleStoreError, match="locked"):
         validate(store)
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallback_plugins.solved_examples import ExampleStore, lexical
-from fallback_plugins.solved_examples.word_index import build_words
+from fallback_plugins.solved_examples import ExampleStore
+from fallback_plugins.solved_examples.index.word_index import build_words
+from fallback_plugins.solved_examples.search import lexical
 from tests.unit.solved_examples.posting_stores import COMMON, RARE, assert_same, both, fill, prose
 
 pytest.importorskip("numpy", reason="the extra `embeddings` is not installed")

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples import load_jsonl, records
-from fallback_plugins.solved_examples.records import as_ingested, content_sha256, lines
+from fallback_plugins.solved_examples import load_jsonl
+from fallback_plugins.solved_examples.store import records
+from fallback_plugins.solved_examples.store.records import as_ingested, content_sha256, lines
 from fallback_tier.errors import InputError
 from tests.unit.solved_examples.builders import example
 
@@ -90,7 +91,7 @@ def test_a_damaged_archive_is_named(
 
 def test_an_endless_line_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few bytes of an archive can hold gigabytes without a line end."""
-    monkeypatch.setattr("fallback_plugins.solved_examples.records.MAX_LINE_BYTES", 1_000)
+    monkeypatch.setattr("fallback_plugins.solved_examples.store.records.MAX_LINE_BYTES", 1_000)
     path = tmp_path / "examples.jsonl.gz"
     path.write_bytes(gzip.compress(b"a" * 999 + b"\n" + b"b" * 1_001))
     found = lines(path)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples import release_pair
-from fallback_plugins.solved_examples.package_metadata import declared_licence
-from fallback_plugins.solved_examples.registry_releases import RegistryReleases
-from fallback_plugins.solved_examples.release_files import MAX_LINE_CHARS, is_source
-from fallback_plugins.solved_examples.release_pair import (
+from fallback_plugins.solved_examples.sources import release_pair
+from fallback_plugins.solved_examples.sources.package_metadata import declared_licence
+from fallback_plugins.solved_examples.sources.registry_releases import RegistryReleases
+from fallback_plugins.solved_examples.sources.release_files import MAX_LINE_CHARS, is_source
+from fallback_plugins.solved_examples.sources.release_pair import (
     NoExampleError,
     choose_pair,
     example_from,

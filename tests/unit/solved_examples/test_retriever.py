@@ -16,7 +16,7 @@ from fallback_plugins.solved_examples.interfaces import (
     ExampleStoreError,
     Question,
 )
-from fallback_plugins.solved_examples.settings import RetrievalSettings
+from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.limits import MAX_EXAMPLES
 from fallback_tier.outcome import SearchReplace

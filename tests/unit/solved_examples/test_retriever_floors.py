@@ -6,7 +6,7 @@ import pytest
 
 from fallback_plugins.solved_examples import ExampleStore, SolvedExampleIndex
 from fallback_plugins.solved_examples.interfaces import Question
-from fallback_plugins.solved_examples.settings import RetrievalSettings
+from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import Floor, RagMiss
 from tests.fakes.repository import context

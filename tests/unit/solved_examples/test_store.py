@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from fallback_plugins.solved_examples import ExampleStore
-from fallback_plugins.solved_examples.ingestion import MAX_ID_CHARS
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
-from fallback_plugins.solved_examples.listing import Selection, listing
-from fallback_plugins.solved_examples.schema import State
+from fallback_plugins.solved_examples.store.ingestion import MAX_ID_CHARS
+from fallback_plugins.solved_examples.store.listing import Selection, listing
+from fallback_plugins.solved_examples.store.schema import State
 from fallback_tier.errors import InputError
 from fallback_tier.retrieval import SolvedExample
 from tests.unit.solved_examples.builders import NOON, example, store_at
@@ -125,7 +125,7 @@ def test_records_come_in_the_order_asked_for_and_live_only(store: ExampleStore) 
 
 
 def test_live_reads_every_page(store: ExampleStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fallback_plugins.solved_examples.store._PAGE", 2)
+    monkeypatch.setattr("fallback_plugins.solved_examples.store.example_store._PAGE", 2)
     store.ingest([example(f"e{number}") for number in range(5)])
     assert [stored.example.example_id for stored in store.live()] == ["e0", "e1", "e2", "e3", "e4"]
 

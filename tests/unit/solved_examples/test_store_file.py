@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.solved_examples import ExampleStore
-from fallback_plugins.solved_examples.drift import validate
+from fallback_plugins.solved_examples.index.drift import validate
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
-from fallback_plugins.solved_examples.listing import Selection, listing
-from fallback_plugins.solved_examples.manifest import manifest
+from fallback_plugins.solved_examples.store.listing import Selection, listing
+from fallback_plugins.solved_examples.store.manifest import manifest
 from fallback_tier.errors import InputError
 from tests.unit.solved_examples.builders import example, store_at
 from tests.waiting import PATIENCE_S, came
@@ -212,7 +212,7 @@ def test_another_chunker_is_refused_until_all_is_cut_again(store: ExampleStore) 
 def test_cutting_again_goes_on_where_it_was_stopped(
     store: ExampleStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fallback_plugins.solved_examples.store._PAGE", 2)
+    monkeypatch.setattr("fallback_plugins.solved_examples.store.example_store._PAGE", 2)
     store.ingest([example(f"e{number}") for number in range(5)])
     newer = store_at(store.path, "whole-2")
 
@@ -234,7 +234,7 @@ def test_nothing_heavy_is_imported_to_read(store: ExampleStore) -> None:
     store.ingest([example()])
     code = (
         "import sys; from pathlib import Path\n"
-        "from fallback_plugins.solved_examples.store import ExampleStore\n"
+        "from fallback_plugins.solved_examples.store.example_store import ExampleStore\n"
         "assert ExampleStore(Path(sys.argv[1])).count() == 1\n"
         "sys.exit(bool({'sqlite_utils', 'tree_sitter', 'numpy', 'onnxruntime'} & set(sys.modules)))"
     )

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallback_plugins.solved_examples import vectors as module
+from fallback_plugins.solved_examples.index import vectors as module
+from fallback_plugins.solved_examples.index.vectors import VectorFile, Vectors
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
-from fallback_plugins.solved_examples.vectors import VectorFile, Vectors
 from tests.waiting import PATIENCE_S
 
 np = pytest.importorskip("numpy", reason="the extra `embeddings` is not installed")
@@ -164,7 +164,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
-from fallback_plugins.solved_examples.vectors import VectorFile
+from fallback_plugins.solved_examples.index.vectors import VectorFile
 
 rows = np.frombuffer(sys.stdin.buffer.read(), dtype=np.float32).reshape(-1, 4)
 resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))

@@ -7,7 +7,7 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_plugins.solved_examples.weakness import affinity, families, weaknesses
+from fallback_plugins.solved_examples.search.weakness import affinity, families, weaknesses
 
 TITLES = {
     "path_containment": "Path traversal lets clients read files outside the served directory",

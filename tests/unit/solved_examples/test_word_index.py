@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples import ExampleStore, lexical, word_index
-from fallback_plugins.solved_examples.build_lock import only_builder
-from fallback_plugins.solved_examples.indexing import build_index
+from fallback_plugins.solved_examples import ExampleStore
+from fallback_plugins.solved_examples.index import word_index
+from fallback_plugins.solved_examples.index.build_lock import only_builder
+from fallback_plugins.solved_examples.index.indexing import build_index
+from fallback_plugins.solved_examples.index.word_index import build_words, words_of
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError, Question
-from fallback_plugins.solved_examples.ranking import rank
-from fallback_plugins.solved_examples.settings import RetrievalSettings
-from fallback_plugins.solved_examples.word_index import build_words, words_of
+from fallback_plugins.solved_examples.search import lexical
+from fallback_plugins.solved_examples.search.ranking import rank
+from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 from tests.unit.solved_examples.builders import example
 from tests.unit.solved_examples.posting_stores import assert_same, both, fill, prose
 from tests.unit.solved_examples.toy_embedder import ToyEmbedder

@@ -45,7 +45,7 @@ class ToyEmbedder:
 
 def main() -> None:
     """argv: the store, the log, the size of a batch. Says so when everything is loaded."""
-    from fallback_plugins.solved_examples.indexing import build_index
+    from fallback_plugins.solved_examples.index.indexing import build_index
     from tests.unit.solved_examples.one_chunk import one_chunk_store
 
     store, log, batch = sys.argv[1:]

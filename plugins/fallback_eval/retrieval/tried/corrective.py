@@ -6,12 +6,12 @@ hand and the rewriting is deterministic, so that no model is asked (ADR-0019 say
 
 from dataclasses import replace
 
-from fallback_plugins.solved_examples import selection
 from fallback_plugins.solved_examples.interfaces import Question
-from fallback_plugins.solved_examples.ranking import Ranking
-from fallback_plugins.solved_examples.retriever import SolvedExampleIndex
-from fallback_plugins.solved_examples.settings import RetrievalSettings
-from fallback_plugins.solved_examples.weakness import weaknesses
+from fallback_plugins.solved_examples.search import selection
+from fallback_plugins.solved_examples.search.ranking import Ranking
+from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
+from fallback_plugins.solved_examples.search.settings import RetrievalSettings
+from fallback_plugins.solved_examples.search.weakness import weaknesses
 
 #: Families that a rewritten question names.
 _NAMED = 2

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fallback_eval.retrieval.tried.shown import shown
-from fallback_plugins.solved_examples.embedding import open_session
+from fallback_plugins.solved_examples.index.embedding import open_session
 from fallback_plugins.solved_examples.interfaces import Candidate, EmbeddingError, Question
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from fallback_plugins.solved_examples.index.vectors import best_first
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
-from fallback_plugins.solved_examples.vectors import best_first
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,7 @@ itself (ADR-0013).
 import hashlib
 from collections.abc import Iterator
 
-from fallback_plugins.solved_examples.store import ExampleStore, StoredExample
+from fallback_plugins.solved_examples.store.example_store import ExampleStore, StoredExample
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext

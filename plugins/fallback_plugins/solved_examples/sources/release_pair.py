@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from fallback_plugins.solved_examples.archives import read_release
-from fallback_plugins.solved_examples.line_edits import edits_between
-from fallback_plugins.solved_examples.package_metadata import (
+from fallback_plugins.solved_examples.sources.archives import read_release
+from fallback_plugins.solved_examples.sources.line_edits import edits_between
+from fallback_plugins.solved_examples.sources.package_metadata import (
     MANIFESTS,
     declared_licence,
     declared_release,
 )
-from fallback_plugins.solved_examples.release_files import (
+from fallback_plugins.solved_examples.sources.release_files import (
     LANGUAGES,
     ChangedFile,
     changed_files,

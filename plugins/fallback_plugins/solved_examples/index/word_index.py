@@ -17,9 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from fallback_plugins.solved_examples.build_lock import only_builder
-from fallback_plugins.solved_examples.interfaces import ExampleStoreError
-from fallback_plugins.solved_examples.postings import (
+from fallback_plugins.solved_examples.index.build_lock import only_builder
+from fallback_plugins.solved_examples.index.postings import (
     Arrays,
     Layout,
     Postings,
@@ -28,9 +27,10 @@ from fallback_plugins.solved_examples.postings import (
     open_postings,
     weigh,
 )
-from fallback_plugins.solved_examples.schema import Meta, get_meta, set_meta
-from fallback_plugins.solved_examples.store import ExampleStore
-from fallback_plugins.solved_examples.vectors import sync_folder
+from fallback_plugins.solved_examples.index.vectors import sync_folder
+from fallback_plugins.solved_examples.interfaces import ExampleStoreError
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
+from fallback_plugins.solved_examples.store.schema import Meta, get_meta, set_meta
 
 if TYPE_CHECKING:
     import numpy as np

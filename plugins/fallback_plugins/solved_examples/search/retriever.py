@@ -10,9 +10,7 @@
 
 from pathlib import Path
 
-from fallback_plugins.solved_examples import selection
-from fallback_plugins.solved_examples.embedding import load_embedder
-from fallback_plugins.solved_examples.identity import identical
+from fallback_plugins.solved_examples.index.embedding import load_embedder
 from fallback_plugins.solved_examples.interfaces import (
     Embedder,
     ExampleStoreError,
@@ -20,9 +18,11 @@ from fallback_plugins.solved_examples.interfaces import (
     Reranker,
 )
 from fallback_plugins.solved_examples.question import question_of
-from fallback_plugins.solved_examples.ranking import Ranking, rank
-from fallback_plugins.solved_examples.settings import RetrievalSettings
-from fallback_plugins.solved_examples.store import ExampleStore, StoredExample
+from fallback_plugins.solved_examples.search import selection
+from fallback_plugins.solved_examples.search.identity import identical
+from fallback_plugins.solved_examples.search.ranking import Ranking, rank
+from fallback_plugins.solved_examples.search.settings import RetrievalSettings
+from fallback_plugins.solved_examples.store.example_store import ExampleStore, StoredExample
 from fallback_tier.advisory import Advisory
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import RagDegraded, RagHit, RagMiss, Retrieval

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples.schema import FORMAT, Meta, get_meta, set_meta
+from fallback_plugins.solved_examples.store.schema import FORMAT, Meta, get_meta, set_meta
 
 _LIVE_DIGESTS = "SELECT content_sha256 FROM examples WHERE state = 'live' ORDER BY content_sha256"
 

@@ -91,7 +91,11 @@ def affinity(one: Profile, other: Profile) -> float:
 @cache
 def families() -> Mapping[str, Mapping[str, Any]]:
     """The lexicon as it is written: family → ``cwe``, ``text``."""
-    text = files("fallback_plugins.solved_examples").joinpath("weaknesses.toml").read_text("utf-8")
+    text = (
+        files("fallback_plugins.solved_examples.search")
+        .joinpath("weaknesses.toml")
+        .read_text("utf-8")
+    )
     return tomllib.loads(text)
 
 

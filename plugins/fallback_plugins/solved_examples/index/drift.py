@@ -6,19 +6,19 @@ from enum import StrEnum
 from itertools import chain
 
 from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples import manifest as manifests
-from fallback_plugins.solved_examples.connection import write_transaction
-from fallback_plugins.solved_examples.embedded import EMBEDDED_TEXT
-from fallback_plugins.solved_examples.indexing import nearest
-from fallback_plugins.solved_examples.ingestion import chunk_rows, columns
+from fallback_plugins.solved_examples.index.embedded import EMBEDDED_TEXT
+from fallback_plugins.solved_examples.index.indexing import nearest
 from fallback_plugins.solved_examples.interfaces import (
     Embedder,
     EmbeddingError,
     ExampleStoreError,
 )
-from fallback_plugins.solved_examples.records import as_ingested
-from fallback_plugins.solved_examples.schema import TABLES, Meta, State, get_meta
-from fallback_plugins.solved_examples.store import ExampleStore
+from fallback_plugins.solved_examples.store import manifest as manifests
+from fallback_plugins.solved_examples.store.connection import write_transaction
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
+from fallback_plugins.solved_examples.store.ingestion import chunk_rows, columns
+from fallback_plugins.solved_examples.store.records import as_ingested
+from fallback_plugins.solved_examples.store.schema import TABLES, Meta, State, get_meta
 
 #: Records that are held at once, and looked at in one snapshot: a writer never waits long.
 _PAGE = 100

@@ -7,19 +7,19 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from fallback_plugins.solved_examples import lexical
-from fallback_plugins.solved_examples.indexing import live_chunks, open_vectors
+from fallback_plugins.solved_examples.index.indexing import live_chunks, open_vectors
+from fallback_plugins.solved_examples.index.postings import Postings
+from fallback_plugins.solved_examples.index.vectors import Vectors
 from fallback_plugins.solved_examples.interfaces import Candidate, Embedder, Question
-from fallback_plugins.solved_examples.postings import Postings
 from fallback_plugins.solved_examples.question import flaw_text, same_language
-from fallback_plugins.solved_examples.settings import (
+from fallback_plugins.solved_examples.search import lexical
+from fallback_plugins.solved_examples.search.settings import (
     Aggregation,
     EcosystemUse,
     RetrievalSettings,
 )
-from fallback_plugins.solved_examples.store import ExampleStore
-from fallback_plugins.solved_examples.vectors import Vectors
-from fallback_plugins.solved_examples.weakness import Profile, affinity, weaknesses
+from fallback_plugins.solved_examples.search.weakness import Profile, affinity, weaknesses
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.retrieval import SolvedExample
 
 if TYPE_CHECKING:

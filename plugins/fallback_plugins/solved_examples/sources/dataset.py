@@ -16,8 +16,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError
 
-from fallback_plugins.solved_examples.diff_edits import LeftOut, edits_of
-from fallback_plugins.solved_examples.records import lines, not_valid, one_line, parse_record
+from fallback_plugins.solved_examples.sources.diff_edits import LeftOut, edits_of
+from fallback_plugins.solved_examples.store.records import lines, not_valid, one_line, parse_record
 from fallback_tier.errors import InputError
 from fallback_tier.retrieval import ExampleOrigin, ExampleProvenance, SolvedExample
 

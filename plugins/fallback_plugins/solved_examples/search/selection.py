@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from fallback_plugins.solved_examples.chunking.passage import passage
 from fallback_plugins.solved_examples.interfaces import Candidate, Chunk, ChunkKind
-from fallback_plugins.solved_examples.ranking import Ranking
-from fallback_plugins.solved_examples.settings import RetrievalSettings
-from fallback_plugins.solved_examples.store import ExampleStore, StoredExample
+from fallback_plugins.solved_examples.search.ranking import Ranking
+from fallback_plugins.solved_examples.search.settings import RetrievalSettings
+from fallback_plugins.solved_examples.store.example_store import ExampleStore, StoredExample
 from fallback_tier.retrieval import (
     DroppedExample,
     FewShot,

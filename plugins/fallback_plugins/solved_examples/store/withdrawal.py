@@ -5,7 +5,7 @@ from datetime import datetime
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples.schema import State
+from fallback_plugins.solved_examples.store.schema import State
 from fallback_tier.errors import InputError
 
 _COLUMNS = "example_id, content_sha256, reason, by, at"

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples.schema import State
-from fallback_plugins.solved_examples.store import ExampleStore
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
+from fallback_plugins.solved_examples.store.schema import State
 from fallback_tier.advisory import canonical_name
 
 #: Lines that are held at once.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from fallback_plugins.solved_examples.line_edits import changes_between, split_lines
+from fallback_plugins.solved_examples.sources.line_edits import changes_between, split_lines
 
 #: Lower-case language by suffix, for each ecosystem: what a record's ``language`` says.
 LANGUAGES: Mapping[str, Mapping[str, str]] = {

@@ -8,9 +8,9 @@ from enum import StrEnum
 
 from fallback_audit.frozen import Frozen
 from fallback_plugins.solved_examples.interfaces import Chunker, ChunkKind
-from fallback_plugins.solved_examples.records import content_sha256
-from fallback_plugins.solved_examples.schema import State
-from fallback_plugins.solved_examples.withdrawal import drop, is_withdrawn
+from fallback_plugins.solved_examples.store.records import content_sha256
+from fallback_plugins.solved_examples.store.schema import State
+from fallback_plugins.solved_examples.store.withdrawal import drop, is_withdrawn
 from fallback_tier.errors import InputError
 from fallback_tier.retrieval import SolvedExample
 

@@ -23,17 +23,17 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from fallback_plugins.solved_examples.build_lock import only_builder
-from fallback_plugins.solved_examples.embedded import EMBEDDED_TEXT, embedded_text
+from fallback_plugins.solved_examples.index.build_lock import only_builder
+from fallback_plugins.solved_examples.index.embedded import EMBEDDED_TEXT, embedded_text
+from fallback_plugins.solved_examples.index.vectors import Neighbour, VectorFile, Vectors
 from fallback_plugins.solved_examples.interfaces import (
     Chunk,
     ChunkKind,
     Embedder,
     ExampleStoreError,
 )
-from fallback_plugins.solved_examples.schema import Meta, get_meta, set_meta
-from fallback_plugins.solved_examples.store import ExampleStore
-from fallback_plugins.solved_examples.vectors import Neighbour, VectorFile, Vectors
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
+from fallback_plugins.solved_examples.store.schema import Meta, get_meta, set_meta
 from fallback_tier.retrieval import SolvedExample
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def build_index(
     another model (then with ``rebuild`` in its next step), the disk is full. EmbeddingError. What
     was committed before either stands.
     """
-    from fallback_plugins.solved_examples import word_index  # a question needs nothing of it
+    from fallback_plugins.solved_examples.index import word_index  # a question needs nothing of it
 
     start = time.monotonic()
     with store.reading():

@@ -25,8 +25,8 @@ from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import EvidenceStore, Scope, StoredEvent
 from fallback_audit.vocabulary import Tier
-from fallback_plugins.solved_examples.line_edits import edits_between
-from fallback_plugins.solved_examples.release_files import LANGUAGES
+from fallback_plugins.solved_examples.sources.line_edits import edits_between
+from fallback_plugins.solved_examples.sources.release_files import LANGUAGES
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import FallbackError, PatchError, RepositoryError
 from fallback_tier.outcome import FileChange, SearchReplace

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fallback_audit.events import Digest
-from fallback_plugins.solved_examples import ingestion, manifest, schema, withdrawal
-from fallback_plugins.solved_examples.connection import read_snapshot, write_transaction
-from fallback_plugins.solved_examples.ingestion import IngestCounts
 from fallback_plugins.solved_examples.interfaces import Chunker, ExampleStoreError
-from fallback_plugins.solved_examples.records import as_ingested
-from fallback_plugins.solved_examples.schema import Meta, State
-from fallback_plugins.solved_examples.withdrawal import Withdrawal
+from fallback_plugins.solved_examples.store import ingestion, manifest, schema, withdrawal
+from fallback_plugins.solved_examples.store.connection import read_snapshot, write_transaction
+from fallback_plugins.solved_examples.store.ingestion import IngestCounts
+from fallback_plugins.solved_examples.store.records import as_ingested
+from fallback_plugins.solved_examples.store.schema import Meta, State
+from fallback_plugins.solved_examples.store.withdrawal import Withdrawal
 from fallback_tier.errors import InputError
 from fallback_tier.retrieval import SolvedExample
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fallback_audit.events import Digest
-from fallback_plugins.solved_examples import candidates as pool
-from fallback_plugins.solved_examples import fusion, manifest
-from fallback_plugins.solved_examples.candidates import Space
+from fallback_plugins.solved_examples.index.postings import Postings
+from fallback_plugins.solved_examples.index.word_index import words_of
 from fallback_plugins.solved_examples.interfaces import (
     Candidate,
     Embedder,
@@ -16,13 +15,15 @@ from fallback_plugins.solved_examples.interfaces import (
     Question,
     Reranker,
 )
-from fallback_plugins.solved_examples.postings import Postings
-from fallback_plugins.solved_examples.rerank.linear import LinearRanker, shipped
-from fallback_plugins.solved_examples.schema import Meta, get_meta
-from fallback_plugins.solved_examples.settings import Fusion, Mode, RetrievalSettings
-from fallback_plugins.solved_examples.store import ExampleStore, StoredExample
-from fallback_plugins.solved_examples.weakness import weaknesses
-from fallback_plugins.solved_examples.word_index import words_of
+from fallback_plugins.solved_examples.search import candidates as pool
+from fallback_plugins.solved_examples.search import fusion
+from fallback_plugins.solved_examples.search.candidates import Space
+from fallback_plugins.solved_examples.search.rerank.linear import LinearRanker, shipped
+from fallback_plugins.solved_examples.search.settings import Fusion, Mode, RetrievalSettings
+from fallback_plugins.solved_examples.search.weakness import weaknesses
+from fallback_plugins.solved_examples.store import manifest
+from fallback_plugins.solved_examples.store.example_store import ExampleStore, StoredExample
+from fallback_plugins.solved_examples.store.schema import Meta, get_meta
 
 #: What the order is by.
 ORDER = "fused"

@@ -1,0 +1,1 @@
+"""What a store is searched by: vectors and posting lists, built chunk by chunk."""

@@ -1,0 +1,1 @@
+"""Where records come from: files, releases, our own fixes."""
