@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.filesize import decimal
 
-from fallback_plugins import store
+from fallback_plugins.shared import store
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import state_dir
 from fallback_tier.cli.output import print_json

@@ -7,8 +7,8 @@ from importlib.resources import files
 from typing import ClassVar, Protocol
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.kept import KeptResults
-from fallback_plugins.ladder import next_candidate
+from fallback_plugins.shared.kept import KeptResults
+from fallback_plugins.shared.ladder import next_candidate
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner

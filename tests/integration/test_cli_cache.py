@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.installed import Installed, Level
-from fallback_plugins.store import MAX_BYTES, MAX_ENTRIES, InstalledStore
+from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.store import MAX_BYTES, MAX_ENTRIES, InstalledStore
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import main
 from fallback_tier.gates.running.clients import SubprocessClients

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.gating import relative_log
-from fallback_plugins.installed import Installed, Level
 from fallback_plugins.npm.gates.all_gates import TestsGate as NpmTests
 from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
 from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.shared.gates.gating import relative_log
+from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateVerdict
 from tests.integration.gate_setup import advisory, needs_sandbox, patched

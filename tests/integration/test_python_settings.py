@@ -13,13 +13,13 @@ from types import MappingProxyType
 import pytest
 
 from fallback_audit.vocabulary import AffectedCode, DecidedBy, GateStatus
-from fallback_plugins.installed import Level
 from fallback_plugins.pypi.gates.all_gates import ResolvesGate
 from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
 from fallback_plugins.pypi.gates.testing import run_tests
 from fallback_plugins.pypi.installing import pythons
 from fallback_plugins.pypi.installing.environment import Environment
-from fallback_plugins.suite_run import SuiteRun
+from fallback_plugins.shared.gates.suite_run import SuiteRun
+from fallback_plugins.shared.installed import Level
 from fallback_tier.affected import Affected
 from fallback_tier.gates.running.clients import SubprocessClients
 from tests.fakes import repository

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.installed import Installed, Level
-from fallback_plugins.store import InstalledStore
+from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.store import InstalledStore
 from fallback_tier import entries, folders
 from fallback_tier.errors import ToolFailedError
 from tests.waiting import next_line
@@ -160,7 +160,7 @@ def test_what_only_looks_changed_is_read_and_kept(store: InstalledStore, make: M
 KILLED = """
 import os, sys, time
 from pathlib import Path
-from fallback_plugins.store import InstalledStore
+from fallback_plugins.shared.store import InstalledStore
 
 def make(folder):
     (folder / "half").write_text("")

@@ -14,7 +14,7 @@ from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import visible
 from fallback_audit.verifying.verify import verify
-from fallback_plugins.scratch import scratch_folder
+from fallback_plugins.shared.scratch import scratch_folder
 from fallback_plugins.solved_examples.sources.harvest import Harvest, HarvestSource, HarvestTools
 from fallback_plugins.solved_examples.sources.harvest import harvest as harvest_from
 from fallback_plugins.solved_examples.sources.package_metadata import declared_licence

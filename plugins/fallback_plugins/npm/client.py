@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from fallback_plugins.tree import Tree
+from fallback_plugins.shared.tree import Tree
 
 #: (package, version) → the exact version that its copies are to get.
 Wishes = Mapping[tuple[str, str], str]

@@ -7,7 +7,12 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
-from fallback_plugins.identity import (
+from fallback_plugins.npm.clients.registry import is_package_name
+from fallback_plugins.npm.clients.scratch import scratch_project
+from fallback_plugins.npm.manifests.layout import MANIFEST, is_manifest, may_name
+from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.surveying.projects import members_of_root
+from fallback_plugins.shared.identity import (
     ASIDE,
     UNPUBLISHED,
     has_source,
@@ -15,11 +20,6 @@ from fallback_plugins.identity import (
     texts,
     told_version,
 )
-from fallback_plugins.npm.clients.registry import is_package_name
-from fallback_plugins.npm.clients.scratch import scratch_project
-from fallback_plugins.npm.manifests.layout import MANIFEST, is_manifest, may_name
-from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.npm.surveying.projects import members_of_root
 from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.ladder import Tried, blocked, left_behind
 from fallback_plugins.npm.clients.npm_client import NpmClient
 from fallback_plugins.npm.manifests.declaring import no_fix
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
@@ -14,7 +13,8 @@ from fallback_plugins.npm.strategies.pins import raise_pins
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
-from fallback_plugins.tree import Ask, Node, Tree
+from fallback_plugins.shared.ladder import Tried, blocked, left_behind
+from fallback_plugins.shared.tree import Ask, Node, Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner

@@ -6,9 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.bumping import FREE, Choice, Terms, no_override, use_bump
-from fallback_plugins.identity import is_aside
-from fallback_plugins.ladder import Climb, ProjectFix, Reached, Strategy, ordered
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import client_for
 from fallback_plugins.npm.clients.registry import NpmRegistry
@@ -27,8 +24,11 @@ from fallback_plugins.npm.surveying.out_of_step import (
     unanswered,
 )
 from fallback_plugins.npm.surveying.projects import Site
-from fallback_plugins.tree import Node
-from fallback_plugins.unread import LeftOut
+from fallback_plugins.shared.bumping import FREE, Choice, Terms, no_override, use_bump
+from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.shared.ladder import Climb, ProjectFix, Reached, Strategy, ordered
+from fallback_plugins.shared.tree import Node
+from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner

@@ -1,9 +1,6 @@
 """The npm ladder over a repository: is there something to mend, and mending it."""
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins import bumping
-from fallback_plugins.bumping import Choice
-from fallback_plugins.ladder import climb_all, combined, refuse
 from fallback_plugins.npm.manifests.declaring import no_fix, unsupported
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, is_manifest
 from fallback_plugins.npm.manifests.manifest import SECTIONS, parse_manifest
@@ -12,8 +9,11 @@ from fallback_plugins.npm.strategies.pins import pinned, raise_pins
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import Site, discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
-from fallback_plugins.tree import Node
-from fallback_plugins.unread import Lenient
+from fallback_plugins.shared import bumping
+from fallback_plugins.shared.bumping import Choice
+from fallback_plugins.shared.ladder import climb_all, combined, refuse
+from fallback_plugins.shared.tree import Node
+from fallback_plugins.shared.unread import Lenient
 from fallback_tier.advisory import (
     Advisory,
     AdvisoryBundle,

@@ -12,8 +12,15 @@ from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.gating import in_folder
-from fallback_plugins.identity import (
+from fallback_plugins.pypi.manifests import setup_config
+from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.requirements import declaration_in
+from fallback_plugins.pypi.manifests.setup_call import setup_call
+from fallback_plugins.pypi.surveying.survey import mentioned, survey
+from fallback_plugins.shared.gates.gating import in_folder
+from fallback_plugins.shared.identity import (
     ASIDE,
     UNPUBLISHED,
     UNREADABLE,
@@ -22,14 +29,7 @@ from fallback_plugins.identity import (
     texts,
     told_version,
 )
-from fallback_plugins.pypi.manifests import setup_config
-from fallback_plugins.pypi.manifests.groups import table_of
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.pypi.manifests.requirements import declaration_in
-from fallback_plugins.pypi.manifests.setup_call import setup_call
-from fallback_plugins.pypi.surveying.survey import mentioned, survey
-from fallback_plugins.scratch import scratch_folder
+from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner

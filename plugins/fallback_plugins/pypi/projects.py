@@ -4,7 +4,6 @@ import posixpath
 from collections.abc import Iterator
 from contextlib import suppress
 
-from fallback_plugins.bumping import FREE, Terms
 from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
@@ -18,6 +17,7 @@ from fallback_plugins.pypi.surveying.foreign_lock import (
     is_empty_lock,
 )
 from fallback_plugins.pypi.surveying.survey import LOCKS
+from fallback_plugins.shared.bumping import FREE, Terms
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext

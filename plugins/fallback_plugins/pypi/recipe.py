@@ -7,15 +7,15 @@ from dataclasses import replace
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins import bumping
-from fallback_plugins.bumping import Choice, check_target, unsupported
-from fallback_plugins.ladder import climb_all, combined, whole_project_left
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.projects import files_of, projects
 from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
 from fallback_plugins.pypi.strategies.python_project import PythonProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
-from fallback_plugins.unread import LeftOut, Lenient
+from fallback_plugins.shared import bumping
+from fallback_plugins.shared.bumping import Choice, check_target, unsupported
+from fallback_plugins.shared.ladder import climb_all, combined, whole_project_left
+from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner

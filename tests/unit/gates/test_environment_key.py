@@ -11,8 +11,8 @@ import pytest
 from fallback_plugins.npm.installing import running as npm_running
 from fallback_plugins.pypi.installing import environment
 from fallback_plugins.pypi.installing.environment import Environment
-from fallback_plugins.store import MARK
-from fallback_plugins.versions import interpreters
+from fallback_plugins.shared.store import MARK
+from fallback_plugins.shared.versions import interpreters
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.running.clients import SubprocessClients
 from tests.integration.gate_setup import applied, repository

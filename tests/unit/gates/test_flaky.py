@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.flaky import BASE_RUNS, PATCHED_RERUNS, is_settled, weigh
-from fallback_plugins.installed import NotInstalled
-from fallback_plugins.suite_run import SuiteRun, Summary
-from fallback_plugins.suites import judge_tests
+from fallback_plugins.shared.gates.flaky import BASE_RUNS, PATCHED_RERUNS, is_settled, weigh
+from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary
+from fallback_plugins.shared.gates.suites import judge_tests
+from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fallback_plugins.comparing import Finding
-from fallback_plugins.installed import NotInstalled
-from fallback_plugins.loading import Loading, failures
+from fallback_plugins.shared.gates.comparing import Finding
+from fallback_plugins.shared.gates.loading import Loading, failures
+from fallback_plugins.shared.installed import NotInstalled
 
 URL_QUOTE = "ImportError: cannot import name 'url_quote' from 'werkzeug.urls' ({}/urls.py)"
 

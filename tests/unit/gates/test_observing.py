@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.flaky import BASE_RUNS
 from fallback_plugins.pypi.probes.observed import START, VARIABLE, add_to, hook_text, read_acts
-from fallback_plugins.suite_run import SuiteRun
-from fallback_plugins.suites import judge_tests
+from fallback_plugins.shared.gates.flaky import BASE_RUNS
+from fallback_plugins.shared.gates.suite_run import SuiteRun
+from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_tier.gate_ports import GateVerdict
 from tests.integration.gate_setup import applied
 from tests.unit.gates.test_flaky import Project, context, run

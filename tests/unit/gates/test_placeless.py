@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.gating import placeless
+from fallback_plugins.shared.gates.gating import placeless
 
 #: Two trees' environments, one of them in a folder with a space.
 PLACES = (

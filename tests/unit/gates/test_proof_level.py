@@ -3,7 +3,7 @@
 import pytest
 
 from fallback_audit.vocabulary import GateStatus, ProofLevel
-from fallback_plugins import gating
+from fallback_plugins.shared.gates import gating
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import shown_by
 

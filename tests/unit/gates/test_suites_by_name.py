@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.flaky import BASE_RUNS
-from fallback_plugins.installed import NotInstalled
-from fallback_plugins.reports import Report
-from fallback_plugins.suite_run import SuiteRun, Summary
+from fallback_plugins.shared.gates.flaky import BASE_RUNS
+from fallback_plugins.shared.gates.reports import Report
+from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary
+from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.execution import CommandResult
 from tests.unit.gates.test_flaky import Project, judge
 

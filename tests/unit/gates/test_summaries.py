@@ -15,7 +15,7 @@ from fallback_plugins.npm.manifests import tsconfig
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.gates.type_checkers import TypeChecker
-from fallback_plugins.suite_run import Summary
+from fallback_plugins.shared.gates.suite_run import Summary
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.running.clients import SubprocessClients
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.ladder import Climb
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.pnpm import PNPM, PnpmClient
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
@@ -14,6 +13,7 @@ from fallback_plugins.npm.clients.yarn import YARN, YarnClient
 from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.resolving import Resolver, judge_of
 from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.shared.ladder import Climb
 from fallback_tier.advisory import Advisory
 from fallback_tier.execution import ClientRunner
 from tests.registry.universe import Universe

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fallback_plugins.kept import MAX_AGE_S, MAX_KEPT, KeptResults
+from fallback_plugins.shared.kept import MAX_AGE_S, MAX_KEPT, KeptResults
 from fallback_tier.outcome import RecipeResult, Selected
 from fallback_tier.repo import RepoContext, Settings
 from tests.registry import Universe

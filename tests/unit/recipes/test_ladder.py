@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
-from fallback_plugins.ladder import ProjectFix, Tried, blocked, climb_all, combined, left_behind
-from fallback_plugins.tree import Ask, Node, Tree, cleared_paths, downgraded
+from fallback_plugins.shared.ladder import (
+    ProjectFix,
+    Tried,
+    blocked,
+    climb_all,
+    combined,
+    left_behind,
+)
+from fallback_plugins.shared.tree import Ask, Node, Tree, cleared_paths, downgraded
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Move

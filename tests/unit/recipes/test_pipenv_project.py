@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
-from fallback_plugins.ladder import ProjectFix, combined
 from fallback_plugins.pypi.pipenv.project import PipenvProject
+from fallback_plugins.shared.ladder import ProjectFix, combined
 from fallback_tier.errors import RecipeError
 from fallback_tier.gates.running.clients import SubprocessClients
 from tests.registry import Universe

@@ -10,7 +10,7 @@ from fallback_plugins.npm.clients.pnpm import PnpmClient
 from fallback_plugins.npm.clients.pnpm_force import forces_of
 from fallback_plugins.npm.clients.pnpm_settings import settings_texts
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, without
-from fallback_plugins.tree import Tree
+from fallback_plugins.shared.tree import Tree
 from fallback_tier.errors import RecipeError
 from tests.unit.recipes.test_yarn_client import Clients
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_plugins.installed import Level
 from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.pypi.installing.install import MAX_TRIES, Plan, Step, install, reason
 from fallback_plugins.pypi.manifests.groups import of_extra
+from fallback_plugins.shared.installed import Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 

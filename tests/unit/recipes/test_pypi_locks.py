@@ -5,7 +5,7 @@ import pytest
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.lock_edit import State, strategy
-from fallback_plugins.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import Ask, Node, Tree
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
 from tests.unit.recipes.support import advisory

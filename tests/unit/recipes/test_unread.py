@@ -15,7 +15,7 @@ from fallback_plugins.npm.surveying.survey import survey as npm_survey
 from fallback_plugins.pypi import build_ecosystem as pypi
 from fallback_plugins.pypi.surveying.survey import left_out as pypi_left_out
 from fallback_plugins.pypi.surveying.survey import survey as pypi_survey
-from fallback_plugins.unread import surveyed
+from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.outcome import NotApplicable, Selected

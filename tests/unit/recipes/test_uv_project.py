@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
-from fallback_plugins.ladder import ProjectFix, combined
 from fallback_plugins.pypi.uv.project import UvProject
+from fallback_plugins.shared.ladder import ProjectFix, combined
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult

@@ -18,7 +18,7 @@ from fallback_plugins.npm.manifests.manifest import (
     with_value,
 )
 from fallback_plugins.npm.manifests.specs import admits, foreign, is_tag, split_alias
-from fallback_plugins.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import Ask, Node, Tree
 from fallback_tier.advisory import compare_versions
 from fallback_tier.execution import ClientRunner
 

@@ -19,7 +19,7 @@ from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, s
 from fallback_plugins.npm.locks.pnpm_lock import PnpmLock, parse_pnpm_lock, pnpm_roots, without
 from fallback_plugins.npm.manifests.jsontext import set_value
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.tree import Tree
+from fallback_plugins.shared.tree import Tree
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 

@@ -8,7 +8,7 @@ from typing import Any
 from fallback_plugins.npm.client import Files, Wishes
 from fallback_plugins.npm.manifests.manifest import SECTIONS, parse_manifest
 from fallback_plugins.npm.manifests.specs import admits
-from fallback_plugins.tree import Node, Tree
+from fallback_plugins.shared.tree import Node, Tree
 
 OVERRIDES = ("pnpm", "overrides")
 

@@ -14,7 +14,7 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, parse_manifest
 from fallback_plugins.npm.manifests.specs import foreign
-from fallback_plugins.scratch import scratch_folder
+from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
 
 #: Levels above a scratch project that are scratch, too. Real projects lie less deep in a repository.

@@ -22,7 +22,7 @@ from fallback_plugins.npm.clients.yarn_project import (
 from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, parse_yarn_lock, split_pattern
 from fallback_plugins.npm.manifests.jsontext import set_value
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.tree import Tree
+from fallback_plugins.shared.tree import Tree
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 

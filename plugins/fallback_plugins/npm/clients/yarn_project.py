@@ -12,7 +12,7 @@ from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.yarn_draft import asked, asked_by, unseen_asks
 from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, split_pattern
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, parse_manifest
-from fallback_plugins.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import Ask, Node, Tree
 from fallback_tier.errors import RecipeError
 
 #: Where the members stand that ask for what unseen ones must ask for.

@@ -3,10 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fallback_audit.vocabulary import ProofLevel
-from fallback_plugins import gating
-from fallback_plugins.gating import in_folder
-from fallback_plugins.installed import Level, NotInstalled
-from fallback_plugins.not_vulnerable import NotVulnerable
 from fallback_plugins.npm.gates.checks import BuildGate, TypecheckGate
 from fallback_plugins.npm.gates.imports import ImportsGate
 from fallback_plugins.npm.gates.testing import run_tests
@@ -20,11 +16,15 @@ from fallback_plugins.npm.surveying.survey import (
     Project,
     survey,
 )
-from fallback_plugins.project_gates import ResolvingGate
-from fallback_plugins.staying import may_stay
-from fallback_plugins.suite_run import SuiteRun
-from fallback_plugins.suites import judge_tests
-from fallback_plugins.unread import surveyed
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.gating import in_folder
+from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
+from fallback_plugins.shared.gates.project_gates import ResolvingGate
+from fallback_plugins.shared.gates.staying import may_stay
+from fallback_plugins.shared.gates.suite_run import SuiteRun
+from fallback_plugins.shared.gates.suites import judge_tests
+from fallback_plugins.shared.installed import Level, NotInstalled
+from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from fallback_plugins import gating
-from fallback_plugins.comparing import Check, judge_check
-from fallback_plugins.installed import NotInstalled
 from fallback_plugins.npm.gates.touched import NpmGate
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests import tsconfig
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.comparing import Check, judge_check
+from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext

@@ -9,15 +9,15 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any
 
-from fallback_plugins import gating
-from fallback_plugins.installed import NotInstalled
-from fallback_plugins.loading import Loading, Rewriting, judge_loading, limits
 from fallback_plugins.npm.gates.touched import NpmGate
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests import tsconfig
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.manifest import SECTIONS, parse_manifest
 from fallback_plugins.npm.usage import is_source, mentions, requires
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.loading import Loading, Rewriting, judge_loading, limits
+from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, GateVerdict

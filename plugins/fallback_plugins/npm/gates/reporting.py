@@ -14,8 +14,8 @@ from pathlib import Path, PurePosixPath
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from fallback_plugins.reports import Report, read_lines
-from fallback_plugins.suite_run import numbered
+from fallback_plugins.shared.gates.reports import Report, read_lines
+from fallback_plugins.shared.gates.suite_run import numbered
 
 #: What may stand before a runner's name and hands on all that stands behind it.
 _WRAPPERS = frozenset({"cross-env", "npx", "nyc", "c8", "node", "env"})

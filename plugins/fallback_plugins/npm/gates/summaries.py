@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from re import MULTILINE, Pattern
 
-from fallback_plugins.reports import Report
-from fallback_plugins.suite_run import Summary, numbered
+from fallback_plugins.shared.gates.reports import Report
+from fallback_plugins.shared.gates.suite_run import Summary, numbered
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 

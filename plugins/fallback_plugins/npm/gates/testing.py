@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from fallback_plugins import gating
 from fallback_plugins.npm.gates.reporting import Reporting, reporting, reporting_part
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.reports import Report, ReportFile, report_in
-from fallback_plugins.suite_run import SuiteRun, steady_lines
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.reports import Report, ReportFile, report_in
+from fallback_plugins.shared.gates.suite_run import SuiteRun, steady_lines
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext

@@ -1,9 +1,9 @@
 """Which npm projects of a repository a patch touches."""
 
-from fallback_plugins import gating
-from fallback_plugins.gating import in_folder
 from fallback_plugins.npm.manifests.layout import FOREIGN_LOCKS, LOCKS, MANIFEST
-from fallback_plugins.project_gates import ProjectGate
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.gating import in_folder
+from fallback_plugins.shared.gates.project_gates import ProjectGate
 from fallback_tier.gate_ports import GateContext
 
 

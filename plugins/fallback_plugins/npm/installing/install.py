@@ -5,14 +5,14 @@ its client's own reason. Everything runs outside the sandbox, over copies of tex
 import re
 from pathlib import Path
 
-from fallback_plugins import gating
-from fallback_plugins.installed import Installed, Level
 from fallback_plugins.npm.clients.npm_run import own_words
 from fallback_plugins.npm.clients.scratch import NEST, check_places
 from fallback_plugins.npm.installing.commands import Commands
 from fallback_plugins.npm.installing.inputs import Inputs, write
 from fallback_plugins.npm.installing.modules_layer import gather
 from fallback_plugins.npm.installing.steps import Step, steps
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext

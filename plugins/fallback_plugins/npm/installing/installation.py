@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from fallback_plugins import gating
-from fallback_plugins.gating import in_folder
-from fallback_plugins.installed import Installed, Level
 from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.provision import ClientStore
 from fallback_plugins.npm.clients.scopes import scoped
@@ -24,8 +21,11 @@ from fallback_plugins.npm.installing.modules_layer import layered
 from fallback_plugins.npm.installing.steps import client_name
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.store import InstalledStore
-from fallback_plugins.versions import interpreters, version_of
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.gating import in_folder
+from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.store import InstalledStore
+from fallback_plugins.shared.versions import interpreters, version_of
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext

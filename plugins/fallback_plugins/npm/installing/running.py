@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from fallback_plugins.commands import run_as_given
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests.layout import MANIFEST
-from fallback_plugins.versions import interpreters
+from fallback_plugins.shared.gates.commands import run_as_given
+from fallback_plugins.shared.versions import interpreters
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext

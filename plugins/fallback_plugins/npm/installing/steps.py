@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fallback_plugins.gating import in_folder
-from fallback_plugins.installed import Level
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.clients.pnpm import PNPM
@@ -24,6 +22,8 @@ from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, without_import
 from fallback_plugins.npm.locks.yarn_berry import berry_compression, berry_format
 from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST
 from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.shared.gates.gating import in_folder
+from fallback_plugins.shared.installed import Level
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
 

@@ -7,7 +7,7 @@ from typing import Any
 from fallback_plugins.npm.locks.lockfile import parse_lock, version_of
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, PEER_SECTION, parse_manifest
 from fallback_plugins.npm.manifests.specs import split_alias
-from fallback_plugins.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import Ask, Node, Tree
 
 _INSTALLED = "node_modules/"
 _OPTIONAL = "optionalDependencies"

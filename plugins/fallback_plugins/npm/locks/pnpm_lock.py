@@ -14,7 +14,7 @@ from typing import Any
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, parse_manifest
-from fallback_plugins.tree import Ask, Node
+from fallback_plugins.shared.tree import Ask, Node
 from fallback_tier.errors import RecipeError
 
 #: Formats that are read, by their major number.

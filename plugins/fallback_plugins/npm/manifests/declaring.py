@@ -14,7 +14,7 @@ from fallback_plugins.npm.manifests.manifest import (
     with_value,
 )
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign, raised
-from fallback_plugins.tree import Node
+from fallback_plugins.shared.tree import Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.errors import RecipeError
 

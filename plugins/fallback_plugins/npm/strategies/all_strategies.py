@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.ladder import Judge, Strategy
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.strategies.near import Near
 from fallback_plugins.npm.strategies.overriding import Forced, Override
 from fallback_plugins.npm.strategies.parents import ParentBump
 from fallback_plugins.npm.strategies.resolving import At, Resolver
 from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.shared.ladder import Judge, Strategy
 from fallback_tier.errors import RecipeError
 
 

@@ -13,7 +13,7 @@ from fallback_plugins.npm.manifests.declaring import unsupported
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import compatible
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.tree import Node, Tree
+from fallback_plugins.shared.tree import Node, Tree
 from fallback_tier.advisory import compare_versions
 from fallback_tier.errors import RecipeError
 

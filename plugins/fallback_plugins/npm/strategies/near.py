@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fallback_plugins.ladder import Judge, Reached, blocked, does_not_serve
 from fallback_plugins.npm.client import Files, Wishes
 from fallback_plugins.npm.clients.registry import TellsDeprecated
 from fallback_plugins.npm.manifests.declaring import (
@@ -19,7 +18,8 @@ from fallback_plugins.npm.manifests.specs import admits, compatible, excludes, f
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.resolving import At, Resolver, asked_by_root
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.tree import Node, Tree
+from fallback_plugins.shared.ladder import Judge, Reached, blocked, does_not_serve
+from fallback_plugins.shared.tree import Node, Tree
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_major_step, is_orderable, is_prerelease
 from fallback_tier.errors import RecipeError

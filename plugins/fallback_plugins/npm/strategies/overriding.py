@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.bumping import no_override, use_bump
-from fallback_plugins.ladder import Judge, Reached, blocked
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.declaring import holding, no_fix, raise_overrides, unsupported
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
@@ -14,7 +12,9 @@ from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.parents import ParentWalk
 from fallback_plugins.npm.strategies.resolving import At, Resolver, asked_by_root
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.tree import Node, Tree
+from fallback_plugins.shared.bumping import no_override, use_bump
+from fallback_plugins.shared.ladder import Judge, Reached, blocked
+from fallback_plugins.shared.tree import Node, Tree
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.ladder import Climb, Judge, Reached, Strategy, blocked, does_not_serve
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.registry import Release
 from fallback_plugins.npm.manifests.declaring import declare, forced, holding, no_fix
@@ -13,7 +12,8 @@ from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.npm.strategies.bundles import Bundles, bundler_of
 from fallback_plugins.npm.strategies.resolving import At, Resolver
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.tree import Ask, Node, Tree
+from fallback_plugins.shared.ladder import Climb, Judge, Reached, Strategy, blocked, does_not_serve
+from fallback_plugins.shared.tree import Ask, Node, Tree
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_prerelease
 from fallback_tier.errors import RecipeError

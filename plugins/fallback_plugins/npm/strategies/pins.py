@@ -1,14 +1,14 @@
 """A package.json without a lock: declared versions, raised as text. What they pull in isn't known."""
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.ladder import ProjectFix, Tried, left_behind
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.declaring import no_fix, raise_place, unsupported
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, may_name
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, Declared, declared, parse_manifest
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.tree import Node
+from fallback_plugins.shared.ladder import ProjectFix, Tried, left_behind
+from fallback_plugins.shared.tree import Node
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.errors import RecipeError

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fallback_plugins.ladder import Judge, Position
 from fallback_plugins.npm.client import Client, Files, Wishes
 from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, foreign
-from fallback_plugins.tree import Ask, Node, Tree
+from fallback_plugins.shared.ladder import Judge, Position
+from fallback_plugins.shared.tree import Ask, Node, Tree
 from fallback_tier.advisory import Advisory, sort_key
 
 #: Where a climb over an npm project stands.

@@ -8,7 +8,7 @@ from fallback_plugins.npm.clients.archives import Bundled
 from fallback_plugins.npm.clients.registry import NpmRegistry, Release
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import compatible
-from fallback_plugins.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import Ask, Node, Tree
 from fallback_tier.advisory import (
     Advisory,
     compare_versions,

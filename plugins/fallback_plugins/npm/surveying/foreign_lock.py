@@ -7,7 +7,7 @@ from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, declared, parse_manifest
 from fallback_plugins.npm.manifests.specs import admits, foreign, is_tag
-from fallback_plugins.tree import Tree
+from fallback_plugins.shared.tree import Tree
 from fallback_tier.errors import RecipeError
 
 #: Locks of other clients that can be read.

@@ -17,7 +17,7 @@ from fallback_plugins.npm.manifests.layout import (
 )
 from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_plugins.npm.surveying.projects import Site
-from fallback_plugins.unread import LeftOut, Reader
+from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.errors import RecipeError
 from fallback_tier.repo import RepoContext
 

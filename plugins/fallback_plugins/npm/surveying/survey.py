@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fallback_plugins.identity import is_aside
 from fallback_plugins.npm.locks.lockfile import installed_versions
 from fallback_plugins.npm.manifests.layout import (
     BINARY_LOCKS,
@@ -20,7 +19,8 @@ from fallback_plugins.npm.surveying.foreign_lock import READABLE, foreign_versio
 from fallback_plugins.npm.surveying.out_of_step import ANSWERED
 from fallback_plugins.npm.surveying.projects import Site, discover, locked_members
 from fallback_plugins.npm.surveying.reading import files_of, left_out
-from fallback_plugins.unread import LeftOut
+from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 

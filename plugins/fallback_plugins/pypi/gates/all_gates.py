@@ -3,10 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
-from fallback_plugins import gating
-from fallback_plugins.installed import NotInstalled
-from fallback_plugins.not_vulnerable import NotVulnerable
-from fallback_plugins.project_gates import ResolvingGate
 from fallback_plugins.pypi.gates.checks import TypecheckGate
 from fallback_plugins.pypi.gates.drift import beside_drift
 from fallback_plugins.pypi.gates.imports import ImportsGate
@@ -17,10 +13,14 @@ from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, Place, left_out, survey
 from fallback_plugins.pypi.surveying.told_versions import telling
-from fallback_plugins.staying import may_stay
-from fallback_plugins.suite_run import SuiteRun
-from fallback_plugins.suites import judge_tests
-from fallback_plugins.unread import surveyed
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
+from fallback_plugins.shared.gates.project_gates import ResolvingGate
+from fallback_plugins.shared.gates.staying import may_stay
+from fallback_plugins.shared.gates.suite_run import SuiteRun
+from fallback_plugins.shared.gates.suites import judge_tests
+from fallback_plugins.shared.installed import NotInstalled
+from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext

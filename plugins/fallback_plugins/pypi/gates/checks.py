@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fallback_plugins import gating
-from fallback_plugins.comparing import Check, judge_check
-from fallback_plugins.installed import NotInstalled
 from fallback_plugins.pypi.gates.drift import beside_drift
 from fallback_plugins.pypi.gates.touched import PyPIGate
 from fallback_plugins.pypi.gates.type_checkers import TypeChecker, configured
 from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.comparing import Check, judge_check
+from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext

@@ -7,8 +7,6 @@ from importlib.metadata import Distribution
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins import gating
-from fallback_plugins.gating import in_folder
 from fallback_plugins.pypi.gates.touched import ASIDE
 from fallback_plugins.pypi.installing.declared import declared
 from fallback_plugins.pypi.installing.environment import Environment
@@ -16,6 +14,8 @@ from fallback_plugins.pypi.locks.resolved import declared_in
 from fallback_plugins.pypi.locks.uv_lock import read_tree
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext

@@ -11,9 +11,9 @@ from importlib.metadata import Distribution
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import GateStatus
-from fallback_plugins import gating
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.shared.gates import gating
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")

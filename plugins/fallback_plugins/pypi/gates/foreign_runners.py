@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from configparser import ConfigParser, Error
 
-from fallback_plugins.gating import in_folder
+from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
 

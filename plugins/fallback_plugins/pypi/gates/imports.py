@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from importlib.resources import files
 
-from fallback_plugins import gating
-from fallback_plugins.loading import Loading, judge_loading, limits
 from fallback_plugins.pypi.gates.checks import PythonRun
 from fallback_plugins.pypi.gates.dependencies import dependency_modules
 from fallback_plugins.pypi.gates.drift import beside_drift
 from fallback_plugins.pypi.gates.touched import PyPIGate, modules
 from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.loading import Loading, judge_loading, limits
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 #: Own modules imported in one project; those that the patch touched come first.

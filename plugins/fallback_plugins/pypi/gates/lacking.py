@@ -7,8 +7,8 @@ the patch moves a line that could not be had before either, the line as it is no
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.installed import Installed
 from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.shared.installed import Installed
 
 #: uv's words for a release that is there, and can't be installed here without building it.
 _NO_WHEEL = ("has no usable wheels", "has no wheels with a matching")

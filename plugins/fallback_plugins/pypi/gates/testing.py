@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
 
-from fallback_plugins import gating
-from fallback_plugins.gating import in_folder
-from fallback_plugins.installed import Level, NotInstalled
 from fallback_plugins.pypi.gates.foreign_runners import foreign_runners
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
 from fallback_plugins.pypi.probes.observed import START, hook_text, read_acts
-from fallback_plugins.reports import read_lines, report_in
-from fallback_plugins.suite_run import SuiteRun
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.gating import in_folder
+from fallback_plugins.shared.gates.reports import read_lines, report_in
+from fallback_plugins.shared.gates.suite_run import SuiteRun
+from fallback_plugins.shared.installed import Level, NotInstalled
 
 #: ``--verbosity``: a project's own ``-q`` beside another would leave out the last line. Sugar prints one of
 #: its own. ``--maxfail``: over a project's own ``-x``, behind the first failure there may be others.

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from fallback_plugins import gating
-from fallback_plugins.gating import in_folder
-from fallback_plugins.project_gates import ProjectGate
 from fallback_plugins.pypi.installing.plan import is_test
 from fallback_plugins.pypi.manifests.kinds import kind_of
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.gating import in_folder
+from fallback_plugins.shared.gates.project_gates import ProjectGate
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from fallback_plugins.comparing import Finding
-from fallback_plugins.gating import in_folder
 from fallback_plugins.pypi.gates.touched import own_packages
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.shared.gates.comparing import Finding
+from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.execution import CommandResult
 from fallback_tier.repo import RepoContext
 

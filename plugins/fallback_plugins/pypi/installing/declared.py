@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from fallback_plugins.gating import in_folder
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.groups import MAX_DEPTH, of_extra, of_group, table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
@@ -22,6 +21,7 @@ from fallback_plugins.pypi.manifests.requirements_files import clean, includes
 from fallback_plugins.pypi.manifests.setup_call import setup_call
 from fallback_plugins.pypi.manifests.setup_config import items, parsed
 from fallback_plugins.pypi.manifests.setup_config import lines as lines_of
+from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 

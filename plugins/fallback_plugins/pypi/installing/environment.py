@@ -13,10 +13,6 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins import gating
-from fallback_plugins.commands import with_programs
-from fallback_plugins.gating import in_folder
-from fallback_plugins.installed import Installed, Level
 from fallback_plugins.pypi.installing import pythons
 from fallback_plugins.pypi.installing.making import Setting, distributions_in, make
 from fallback_plugins.pypi.installing.plan import Manifests
@@ -28,8 +24,12 @@ from fallback_plugins.pypi.manifests.metadata import (
     version_files,
 )
 from fallback_plugins.pypi.probes.observed import add_to
-from fallback_plugins.store import InstalledStore
-from fallback_plugins.versions import interpreters, this_python, today, version_of
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.commands import with_programs
+from fallback_plugins.shared.gates.gating import in_folder
+from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.store import InstalledStore
+from fallback_plugins.shared.versions import interpreters, this_python, today, version_of
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext

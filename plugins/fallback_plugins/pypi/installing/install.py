@@ -14,9 +14,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from fallback_plugins import gating
-from fallback_plugins.installed import Installed, Level
 from fallback_plugins.pypi.installing.declared import Source
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.execution import CommandResult
 
 #: Resolutions that finding the lines of one project that can't be had may take: ten lines among 200 are

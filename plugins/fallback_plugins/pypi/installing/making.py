@@ -11,12 +11,12 @@ from importlib.metadata import Distribution, distributions
 from itertools import count
 from pathlib import Path
 
-from fallback_plugins import gating
-from fallback_plugins.installed import Installed, Level
 from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.pypi.installing.install import Plan, Uv, install, install_whole
 from fallback_plugins.pypi.installing.plan import Manifests, pins_of
 from fallback_plugins.pypi.installing.pythons import minor_of, ours
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from fallback_plugins.gating import in_folder
 from fallback_plugins.pypi.installing.declared import (
     TEST_GROUPS,
     Source,
@@ -27,6 +26,7 @@ from fallback_plugins.pypi.manifests.local_places import local_places
 from fallback_plugins.pypi.manifests.pyproject import asking_nothing, harmless, parse_toml
 from fallback_plugins.pypi.manifests.requirements_files import includes, is_plain
 from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
+from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
 

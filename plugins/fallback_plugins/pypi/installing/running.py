@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from fallback_plugins.commands import run_as_given
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.probes.counting import counting
+from fallback_plugins.shared.gates.commands import run_as_given
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext

@@ -14,9 +14,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.locks.lock_shape import check_pipenv
 from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
+from fallback_plugins.shared.bumping import unsupported
 from fallback_tier.errors import RecipeError
 
 _META = "_meta"

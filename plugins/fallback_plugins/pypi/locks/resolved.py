@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from fallback_plugins.tree import Tree
+from fallback_plugins.shared.tree import Tree
 
 
 def reaches(tree: Tree, name: str, goals: Iterable[str]) -> bool:

@@ -12,8 +12,6 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.bumping import unsupported
-from fallback_plugins.gating import in_folder
 from fallback_plugins.pypi.locks.uv_lock import (
     LOCAL_SOURCES,
     UNVERSIONED,
@@ -26,6 +24,8 @@ from fallback_plugins.pypi.locks.uv_lock import (
 from fallback_plugins.pypi.manifests.pyproject import NO_BACKEND, harmless, parse_toml
 from fallback_plugins.pypi.manifests.requirements_files import plain
 from fallback_plugins.pypi.manifests.uv_settings import leading_out
+from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError
 
 MANIFEST = "pyproject.toml"

@@ -9,11 +9,11 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.locks.lock_shape import check_uv
 from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
 from fallback_plugins.pypi.manifests.requirements_files import plain
-from fallback_plugins.tree import Ask, Node, Tree
+from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.tree import Ask, Node, Tree
 
 #: How a lock says that a package's files lie in the repository itself.
 LOCAL_SOURCES = ("editable", "virtual", "directory")

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from fallback_plugins.gating import in_folder
 from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements import logical_lines
+from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.repo import RepoContext
 
 #: A line of a requirements file that names a folder.

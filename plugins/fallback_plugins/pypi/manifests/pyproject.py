@@ -11,9 +11,9 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.manifests.poetry_tables import poetry_entries
 from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in
+from fallback_plugins.shared.bumping import unsupported
 from fallback_tier.errors import RecipeError
 
 #: What some editors begin a file with: kept as it is, and no part of what the file says.

@@ -12,12 +12,12 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.locks.lock_shape import check_poetry
 from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.resolving.scratch_lock import lowest_python
-from fallback_plugins.tree import Ask, Node, Tree
+from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.tree import Ask, Node, Tree
 from fallback_tier.errors import RecipeError
 
 #: Formats that are known, and so can be written.

@@ -12,7 +12,6 @@ from typing import Any
 from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.manifests.requirements import Declaration
 from fallback_plugins.pypi.poetry.lock import PoetryLock, dependencies_of
 from fallback_plugins.pypi.poetry.markers import (
@@ -27,6 +26,7 @@ from fallback_plugins.pypi.poetry.markers import (
 )
 from fallback_plugins.pypi.poetry.render import quoted
 from fallback_plugins.pypi.poetry.roots import MAIN, Root
+from fallback_plugins.shared.bumping import unsupported
 
 #: Rounds after which what is needed no longer changes, unless conditions go round in a circle.
 _MAX_ROUNDS = 50

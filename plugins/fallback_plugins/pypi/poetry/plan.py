@@ -7,8 +7,6 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.bumping import unsupported
-from fallback_plugins.ladder import blocked
 from fallback_plugins.pypi.manifests.poetry_constraints import admits
 from fallback_plugins.pypi.poetry.asked import applying
 from fallback_plugins.pypi.poetry.lock import PoetryLock, dependencies_of
@@ -18,6 +16,8 @@ from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.ladder import blocked
 from fallback_tier.advisory import Advisory, compare_versions, is_affected
 from fallback_tier.errors import RecipeError
 

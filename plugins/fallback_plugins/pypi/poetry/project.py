@@ -12,7 +12,6 @@ from functools import cached_property
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.manifests.poetry_tables import poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
 from fallback_plugins.pypi.poetry.content_hash import content_hash
@@ -32,7 +31,8 @@ from fallback_plugins.pypi.strategies.edit_climb import (
 )
 from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep
-from fallback_plugins.tree import Ask, Node, Tree
+from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.tree import Ask, Node, Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
 

@@ -7,11 +7,11 @@ from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
-from fallback_plugins import gating
-from fallback_plugins.observing import DAMAGED
 from fallback_plugins.pypi.probes.observe_probe import MAX_CHARS
-from fallback_plugins.reports import OURS
-from fallback_plugins.suite_run import Act
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.observing import DAMAGED
+from fallback_plugins.shared.gates.reports import OURS
+from fallback_plugins.shared.gates.suite_run import Act
 
 #: Names the report to a Python that a test starts. Without it nothing is told.
 VARIABLE = "FALLBACK_TIER_OBSERVED"

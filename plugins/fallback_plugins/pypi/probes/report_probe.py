@@ -16,7 +16,7 @@ from typing import Any
 
 
 class Lines:
-    """The file; see ``fallback_plugins.reports`` for what a line is."""
+    """The file; see ``fallback_plugins.shared.gates.reports`` for what a line is."""
 
     def __init__(self, path: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND

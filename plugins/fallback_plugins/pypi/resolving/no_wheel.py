@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.ladder import blocked
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
 from fallback_plugins.pypi.resolving.sdist import sdist_requirements
 from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted
+from fallback_plugins.shared.ladder import blocked
 from fallback_tier.errors import RecipeError, ToolError
 
 #: Pins of one set that are read so: each costs a listing and an archive.

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.bumping import Terms, unsupported
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.uv_client import UvClient
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, highest_named
+from fallback_plugins.shared.bumping import Terms, unsupported
 from fallback_tier.advisory import (
     Advisory,
     compare_versions,

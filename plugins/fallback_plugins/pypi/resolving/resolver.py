@@ -13,11 +13,11 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.locks.uv_lock import STUBS
 from fallback_plugins.pypi.manifests.pyproject import NO_BACKEND
 from fallback_plugins.pypi.manifests.uv_settings import index_variables
-from fallback_plugins.scratch import scratch_folder
+from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
 

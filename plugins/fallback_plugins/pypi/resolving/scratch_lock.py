@@ -27,7 +27,7 @@ from fallback_plugins.pypi.resolving.resolver import (
     yanked_in,
 )
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
-from fallback_plugins.scratch import scratch_folder
+from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.execution import ClientRunner
 
 #: What stands where a package doesn't say which Pythons it supports.

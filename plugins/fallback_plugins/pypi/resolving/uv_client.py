@@ -17,8 +17,8 @@ from fallback_plugins.pypi.resolving.resolver import (
     requirement_line,
     run_uv,
 )
-from fallback_plugins.scratch import scratch_folder
-from fallback_plugins.tree import Ask, Node, Tree
+from fallback_plugins.shared.scratch import scratch_folder
+from fallback_plugins.shared.tree import Ask, Node, Tree
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.manifests.hashes import hash_edit
 from fallback_plugins.pypi.manifests.kinds import Kind
 from fallback_plugins.pypi.manifests.pyproject import (
@@ -28,6 +27,7 @@ from fallback_plugins.pypi.surveying.survey import (
     mentioned,
     places_in,
 )
+from fallback_plugins.shared.bumping import unsupported
 from fallback_tier.advisory import Advisory, compare_versions, is_affected, sort_key
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.errors import RecipeError

@@ -8,8 +8,6 @@ from functools import cached_property
 from typing import ClassVar
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.bumping import FREE, Terms, unsupported
-from fallback_plugins.ladder import ProjectFix, Strategy, ordered
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
 from fallback_plugins.pypi.strategies import lock_edit
@@ -17,7 +15,9 @@ from fallback_plugins.pypi.strategies.force import refuse_force
 from fallback_plugins.pypi.strategies.lock_edit import State, not_admitting, strategy
 from fallback_plugins.pypi.surveying.out_of_step import LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
-from fallback_plugins.tree import Node, Tree, cleared_paths
+from fallback_plugins.shared.bumping import FREE, Terms, unsupported
+from fallback_plugins.shared.ladder import ProjectFix, Strategy, ordered
+from fallback_plugins.shared.tree import Node, Tree, cleared_paths
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from fallback_plugins.bumping import no_override, use_bump
-from fallback_plugins.ladder import ProjectFix
 from fallback_plugins.pypi.strategies import lock_edit
-from fallback_plugins.tree import Tree
+from fallback_plugins.shared.bumping import no_override, use_bump
+from fallback_plugins.shared.ladder import ProjectFix
+from fallback_plugins.shared.tree import Tree
 from fallback_tier.advisory import Advisory
 
 

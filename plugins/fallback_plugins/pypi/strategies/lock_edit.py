@@ -7,16 +7,6 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.ladder import (
-    Climb,
-    Judge,
-    Position,
-    ProjectFix,
-    Reached,
-    Strategy,
-    Tried,
-    left_behind,
-)
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.manifests.pyproject import (
@@ -28,7 +18,17 @@ from fallback_plugins.pypi.manifests.pyproject import (
 from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
 from fallback_plugins.pypi.resolving.releases import lowest_safe
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
-from fallback_plugins.tree import Node, Tree
+from fallback_plugins.shared.ladder import (
+    Climb,
+    Judge,
+    Position,
+    ProjectFix,
+    Reached,
+    Strategy,
+    Tried,
+    left_behind,
+)
+from fallback_plugins.shared.tree import Node, Tree
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Left, Move, Outline

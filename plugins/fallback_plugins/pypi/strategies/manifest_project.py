@@ -14,8 +14,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.bumping import FREE, Terms, unsupported, use_bump
-from fallback_plugins.ladder import Climb, ProjectFix, ordered
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.resolving.no_wheel import PinsWithoutWheel
 from fallback_plugins.pypi.resolving.releases import Releases
@@ -27,7 +25,9 @@ from fallback_plugins.pypi.strategies.text_bump import TextBump
 from fallback_plugins.pypi.strategies.transitive import Search, State
 from fallback_plugins.pypi.surveying.compiled import steps
 from fallback_plugins.pypi.surveying.told_versions import DECIDING_LOCKS, METADATA
-from fallback_plugins.tree import Tree
+from fallback_plugins.shared.bumping import FREE, Terms, unsupported, use_bump
+from fallback_plugins.shared.ladder import Climb, ProjectFix, ordered
+from fallback_plugins.shared.tree import Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner

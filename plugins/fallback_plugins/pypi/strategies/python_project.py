@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from fallback_plugins.ladder import ProjectFix
+from fallback_plugins.shared.ladder import ProjectFix
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Outline

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.ladder import ProjectFix, Tried, left_behind
 from fallback_plugins.pypi.resolving.releases import Fits, Releases, lowest_safe
 from fallback_plugins.pypi.strategies.direct import (
     Bump,
@@ -17,6 +16,7 @@ from fallback_plugins.pypi.strategies.direct import (
 )
 from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, Place, highest_named, mentioned
+from fallback_plugins.shared.ladder import ProjectFix, Tried, left_behind
 from fallback_tier.advisory import Advisory, is_affected, sort_key
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.advisory.versions import is_orderable

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from packaging.version import Version
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.bumping import unsupported
-from fallback_plugins.ladder import Judge, Position, Reached, Strategy, blocked, never_worse
 from fallback_plugins.pypi.locks.resolved import declared_in, reaches, version_of
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.requirements_files import with_requirement
@@ -23,7 +21,9 @@ from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted
 from fallback_plugins.pypi.resolving.wanted import constraints_file, loosened, wanted
 from fallback_plugins.pypi.strategies.direct import Hashes, plan_raise, raised
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
-from fallback_plugins.tree import Node, Tree
+from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.ladder import Judge, Position, Reached, Strategy, blocked, never_worse
+from fallback_plugins.shared.tree import Node, Tree
 from fallback_tier.advisory import Advisory, compare_versions
 from fallback_tier.errors import RecipeError
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.bumping import unsupported
-from fallback_plugins.ladder import ProjectFix, Tried, left_behind
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.surveying.out_of_step import LockStep, asked_in_arrays
 from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, empty_lock, locked_by, mentioned
+from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.ladder import ProjectFix, Tried, left_behind
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.outcome import Left, Outline

@@ -21,7 +21,7 @@ from fallback_plugins.pypi.manifests.pyproject import (
 )
 from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in, declarations
 from fallback_plugins.pypi.surveying.pins import pinned_versions
-from fallback_plugins.unread import LeftOut, Reader
+from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext

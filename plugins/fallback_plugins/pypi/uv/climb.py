@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from packaging.version import Version
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.bumping import unsupported
-from fallback_plugins.ladder import Strategy
 from fallback_plugins.pypi.locks import uv_files
 from fallback_plugins.pypi.locks.uv_lock import requires_python
 from fallback_plugins.pypi.resolving.releases import Releases
@@ -22,6 +20,8 @@ from fallback_plugins.pypi.strategies.lock_edit import (
 )
 from fallback_plugins.pypi.uv.locking import UvFiles, UvLocking
 from fallback_plugins.pypi.uv.overrides import with_override
+from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.ladder import Strategy
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 

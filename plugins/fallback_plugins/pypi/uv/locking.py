@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
-from fallback_plugins.ladder import blocked
 from fallback_plugins.pypi.locks import uv_files
 from fallback_plugins.pypi.locks.uv_lock import (
     read_tree,
@@ -25,7 +24,8 @@ from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv import lowest as uv_lowest
-from fallback_plugins.tree import Tree
+from fallback_plugins.shared.ladder import blocked
+from fallback_plugins.shared.tree import Tree
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner

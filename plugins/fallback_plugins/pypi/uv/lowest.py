@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from fallback_plugins.pypi.locks.uv_lock import read_tree
 from fallback_plugins.pypi.strategies.lock_edit import highest_of
-from fallback_plugins.tree import Tree
+from fallback_plugins.shared.tree import Tree
 
 
 def moved_along(before: Tree, after: Tree, wanted: Iterable[str]) -> dict[str, str]:

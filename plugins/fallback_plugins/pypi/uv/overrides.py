@@ -4,8 +4,8 @@ import re
 import tomllib
 from copy import deepcopy
 
-from fallback_plugins.bumping import unsupported
 from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
+from fallback_plugins.shared.bumping import unsupported
 
 _KEY = "override-dependencies"
 _TABLE = re.compile(r"^\[tool\.uv\][ \t]*(?:#[^\r\n]*)?(?P<end>\r?\n|\Z)", re.MULTILINE)

@@ -8,8 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.bumping import FREE, Terms, unsupported
-from fallback_plugins.ladder import ProjectFix, ordered
 from fallback_plugins.pypi.locks import uv_files
 from fallback_plugins.pypi.locks.uv_lock import (
     foreign_source,
@@ -24,7 +22,9 @@ from fallback_plugins.pypi.strategies.lock_edit import State, not_admitting
 from fallback_plugins.pypi.surveying.out_of_step import LockStep, asked_in_arrays
 from fallback_plugins.pypi.uv.climb import UvClimber
 from fallback_plugins.pypi.uv.locking import UvFiles
-from fallback_plugins.tree import Node, Tree
+from fallback_plugins.shared.bumping import FREE, Terms, unsupported
+from fallback_plugins.shared.ladder import ProjectFix, ordered
+from fallback_plugins.shared.tree import Node, Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from packaging.version import InvalidVersion, Version
 
-from fallback_plugins.scratch import scratch_folder
+from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.advisory import sort_key
 from fallback_tier.errors import InputError, ToolFailedError
 from fallback_tier.execution import ClientRunner, CommandResult

@@ -270,7 +270,7 @@ def test_an_override_does_not_lower_what_another_copy_of_the_parent_gets(tmp_pat
 
 def test_a_package_that_stays_and_gets_less_is_no_upgrade() -> None:
     from fallback_plugins.npm.strategies.resolving import let_down
-    from fallback_plugins.tree import Ask, Node, Tree
+    from fallback_plugins.shared.tree import Ask, Node, Tree
 
     def tree(version: str) -> Tree:
         asker = Node("mid", "mid", "2.0.0", (Ask("leaf", "*", "leaf"),))
@@ -286,7 +286,7 @@ def test_a_package_that_stays_and_gets_less_is_no_upgrade() -> None:
 def test_a_package_that_stays_and_loses_what_it_asks_for_is_no_upgrade() -> None:
     """Nothing affected is left in such a tree, and the package can't be loaded."""
     from fallback_plugins.npm.strategies.resolving import let_down
-    from fallback_plugins.tree import Ask, Node, Tree
+    from fallback_plugins.shared.tree import Ask, Node, Tree
 
     leaf = Node("leaf", "leaf", "1.0.0")
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.identity import is_aside
-from fallback_plugins.ladder import Project, ProjectFix, whole_project_left
+from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.shared.ladder import Project, ProjectFix, whole_project_left
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.outcome import Left

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Generic
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.ladder.declines import Tried, does_not_serve, left_behind
-from fallback_plugins.ladder.strategy import (
+from fallback_plugins.shared.ladder.declines import Tried, does_not_serve, left_behind
+from fallback_plugins.shared.ladder.strategy import (
     Copy,
     FilesT,
     Judge,
@@ -15,8 +15,8 @@ from fallback_plugins.ladder.strategy import (
     Strategy,
     copies,
 )
-from fallback_plugins.ladder.weight import Weight, weigh
-from fallback_plugins.tree import Node
+from fallback_plugins.shared.ladder.weight import Weight, weigh
+from fallback_plugins.shared.tree import Node
 from fallback_tier.advisory import sort_key
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Left, Move

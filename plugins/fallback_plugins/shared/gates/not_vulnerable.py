@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from fallback_audit.vocabulary import FailureKind
-from fallback_plugins import gating
+from fallback_plugins.shared.gates import gating
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext

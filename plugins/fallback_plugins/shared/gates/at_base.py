@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fallback_plugins import gating
+from fallback_plugins.shared.gates import gating
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 

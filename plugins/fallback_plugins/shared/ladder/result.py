@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
-from fallback_plugins.ladder.declines import does_not_serve, refuse, whole_project_left
-from fallback_plugins.ladder.weight import major_steps
-from fallback_plugins.tree import Tree, cleared_paths, downgraded
+from fallback_plugins.shared.ladder.declines import does_not_serve, refuse, whole_project_left
+from fallback_plugins.shared.ladder.weight import major_steps
+from fallback_plugins.shared.tree import Tree, cleared_paths, downgraded
 from fallback_tier.advisory import (
     Advisory,
     AdvisoryBundle,

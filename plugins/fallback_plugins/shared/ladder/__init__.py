@@ -5,8 +5,8 @@ file with what it includes. Each is climbed by itself, on texts in memory, by st
 its ecosystem lists them; ``combined`` puts the projects of a repository together.
 """
 
-from fallback_plugins.ladder.candidates import next_candidate
-from fallback_plugins.ladder.declines import (
+from fallback_plugins.shared.ladder.candidates import next_candidate
+from fallback_plugins.shared.ladder.declines import (
     Tried,
     blocked,
     does_not_serve,
@@ -14,9 +14,9 @@ from fallback_plugins.ladder.declines import (
     refuse,
     whole_project_left,
 )
-from fallback_plugins.ladder.engine import Climb
-from fallback_plugins.ladder.result import Project, ProjectFix, climb_all, combined
-from fallback_plugins.ladder.strategy import (
+from fallback_plugins.shared.ladder.engine import Climb
+from fallback_plugins.shared.ladder.result import Project, ProjectFix, climb_all, combined
+from fallback_plugins.shared.ladder.strategy import (
     Judge,
     Position,
     Reached,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.tree import Node, Tree, downgraded
+from fallback_plugins.shared.tree import Node, Tree, downgraded
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fallback_audit.vocabulary import GateStatus
-from fallback_plugins import gating
-from fallback_plugins.comparing import Check, Finding, judge_run
-from fallback_plugins.installed import NotInstalled
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.comparing import Check, Finding, judge_run
+from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext

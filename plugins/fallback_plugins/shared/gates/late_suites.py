@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from fallback_audit.vocabulary import FailureKind
-from fallback_plugins.base_runs import BaseRun
-from fallback_plugins.gating import failed, passed, skipped
-from fallback_plugins.reports import Report
-from fallback_plugins.suite_run import SuiteRun
+from fallback_plugins.shared.gates.base_runs import BaseRun
+from fallback_plugins.shared.gates.gating import failed, passed, skipped
+from fallback_plugins.shared.gates.reports import Report
+from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 #: Names that a verdict's one sentence repeats.

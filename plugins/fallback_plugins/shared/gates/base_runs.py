@@ -7,11 +7,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from fallback_plugins.at_base import keep, kept, place_of, run_at_base
-from fallback_plugins.flaky import BASE_RUNS
-from fallback_plugins.installed import NotInstalled
-from fallback_plugins.reports import Report
-from fallback_plugins.suite_run import Act, SuiteRun, steady_lines
+from fallback_plugins.shared.gates.at_base import keep, kept, place_of, run_at_base
+from fallback_plugins.shared.gates.flaky import BASE_RUNS
+from fallback_plugins.shared.gates.reports import Report
+from fallback_plugins.shared.gates.suite_run import Act, SuiteRun, steady_lines
+from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fallback_plugins.bumping import told_to_a_model
+from fallback_plugins.shared.bumping import told_to_a_model
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RepositoryError
 from fallback_tier.outcome import RecipeResult, Selected

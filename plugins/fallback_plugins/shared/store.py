@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from fallback_plugins.installed import Installed
+from fallback_plugins.shared.installed import Installed
 from fallback_tier.entries import MARK, Entries, Entry, say_nothing
 from fallback_tier.folders import boot_id
 from fallback_tier.gate_ports import GateContext

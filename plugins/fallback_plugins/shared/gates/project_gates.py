@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from fallback_audit.vocabulary import FailureKind
-from fallback_plugins import gating
-from fallback_plugins.comparing import together
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.comparing import together
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, GateVerdict
 

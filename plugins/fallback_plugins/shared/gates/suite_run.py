@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from fallback_plugins.reports import Report
+from fallback_plugins.shared.gates.reports import Report
 from fallback_tier.execution import CommandResult
 
 #: What a run did beyond its own process: a kind, then what it was done to (``observing``).

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fallback_audit.vocabulary import FailureKind
-from fallback_plugins.base_runs import BaseRun, BaseRuns, On, Run, said
-from fallback_plugins.flaky import PATCHED_RERUNS, Weighed, is_settled, weigh
-from fallback_plugins.gating import failed, passed, patched, skipped, timed_out
-from fallback_plugins.installed import NotInstalled
-from fallback_plugins.late_suites import in_words, judge_beside_late, judge_late, named
-from fallback_plugins.observing import judge_acts
-from fallback_plugins.reports import Report
-from fallback_plugins.suite_run import SuiteRun
+from fallback_plugins.shared.gates.base_runs import BaseRun, BaseRuns, On, Run, said
+from fallback_plugins.shared.gates.flaky import PATCHED_RERUNS, Weighed, is_settled, weigh
+from fallback_plugins.shared.gates.gating import failed, passed, patched, skipped, timed_out
+from fallback_plugins.shared.gates.late_suites import in_words, judge_beside_late, judge_late, named
+from fallback_plugins.shared.gates.observing import judge_acts
+from fallback_plugins.shared.gates.reports import Report
+from fallback_plugins.shared.gates.suite_run import SuiteRun
+from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 

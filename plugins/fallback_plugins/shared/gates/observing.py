@@ -8,10 +8,10 @@ and never in as many runs of the base commit as tell flaky tests from sound ones
 from collections.abc import Callable, Iterable, Sequence
 
 from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
-from fallback_plugins.base_runs import BaseRun, BaseRuns, Run
-from fallback_plugins.gating import failed
-from fallback_plugins.installed import NotInstalled
-from fallback_plugins.suite_run import Act, SuiteRun
+from fallback_plugins.shared.gates.base_runs import BaseRun, BaseRuns, Run
+from fallback_plugins.shared.gates.gating import failed
+from fallback_plugins.shared.gates.suite_run import Act, SuiteRun
+from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 #: The act of a run whose report is gone, cut or forged: what else it did is not known.

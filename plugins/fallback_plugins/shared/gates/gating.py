@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
-from fallback_plugins.installed import Installed, Level
+from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.affected import Affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
 from fallback_tier.execution import CommandResult

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fallback_plugins.tree import Tree
+from fallback_plugins.shared.tree import Tree
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_major_step
 

@@ -1,0 +1,1 @@
+"""What the plugins of several ecosystems have in common."""

@@ -1,0 +1,1 @@
+"""What the gates of several ecosystems have in common, over ports alone."""
