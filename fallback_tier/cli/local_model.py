@@ -12,8 +12,8 @@ from fallback_tier.cli.progress import Shown
 
 def fetch(arguments: argparse.Namespace) -> int:
     """Fetch the model and say how it is used."""
-    from fallback_plugins.claude.local_fetch import NAME, SHA256
-    from fallback_plugins.claude.local_fetch import fetch as fetch_model
+    from fallback_plugins.messages_api.local_fetch import NAME, SHA256
+    from fallback_plugins.messages_api.local_fetch import fetch as fetch_model
 
     with _Parts(Console(stderr=True, quiet=arguments.json)) as shown:
         model = fetch_model(Path(arguments.folder), shown)

@@ -141,7 +141,7 @@ def recorded_nonces() -> NonceSource:
 @contextmanager
 def replayed_author(path: Path) -> Iterator[LanguageModel]:
     """A ClaudeModel whose traffic comes from a cassette, labelled as replayed."""
-    from fallback_plugins.claude.model import ClaudeModel
+    from fallback_plugins.messages_api.model import ClaudeModel
 
     with use_cassette(path) as tape:
         yield ClaudeModel(

@@ -182,7 +182,7 @@ def check_forms(configuration: Configuration) -> None:
 
 
 def _script(path: Path) -> LanguageModel:
-    from fallback_plugins.claude.scripted import load_script
+    from fallback_plugins.messages_api.scripted import load_script
 
     return load_script(path)
 
@@ -210,7 +210,7 @@ def _model(
             next_step=f"Set {role.key_variable}, or point {role.url_option} at a Messages API server "
             "of yours.",
         )
-    from fallback_plugins.claude.model import ClaudeModel
+    from fallback_plugins.messages_api.model import ClaudeModel
 
     return ClaudeModel(
         model,
@@ -226,6 +226,6 @@ def _local(file: str, base_url: str | None, role: _Role, holds_to_schema: bool) 
             "server.",
             next_step=f"Give one of the two: {LOCAL_PREFIX}FILE, or a name and an address.",
         )
-    from fallback_plugins.claude.local import LocalModel
+    from fallback_plugins.messages_api.local import LocalModel
 
     return LocalModel(Path(file), holds_to_schema=holds_to_schema)

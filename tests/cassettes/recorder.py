@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fallback_plugins.claude.model import ClaudeModel
+from fallback_plugins.messages_api.model import ClaudeModel
 from fallback_tier.demo.cassette import use_cassette
 from fallback_tier.ports import LanguageModel
 from tests.fakes.messages_server import answer, messages_server

@@ -8,7 +8,7 @@ from typing import Any
 from fallback_audit.events import BudgetRaised, BudgetReached
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
-from fallback_plugins.claude.scripted import ScriptedModel
+from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.journal import AuditJournal

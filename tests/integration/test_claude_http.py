@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import ModelFailureKind
-from fallback_plugins.claude.client import PLACEHOLDER_KEY
-from fallback_plugins.claude.model import PROVIDER_URL, ClaudeModel
+from fallback_plugins.messages_api.client import PLACEHOLDER_KEY
+from fallback_plugins.messages_api.model import PROVIDER_URL, ClaudeModel
 from fallback_tier.errors import ConfigurationError, ModelError
 from fallback_tier.network import TimeLimit
 from fallback_tier.outcome import plan_adapter
@@ -113,7 +113,7 @@ def test_the_provider_is_asked_to_enforce_the_schema(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The provider itself is never called: its address is replaced by the local server's."""
-    monkeypatch.setattr("fallback_plugins.claude.model.PROVIDER_URL", server.url)
+    monkeypatch.setattr("fallback_plugins.messages_api.model.PROVIDER_URL", server.url)
     server.streams(answer("x"))
     schema = plan_adapter.json_schema()
     hear(ClaudeModel("m", api_key=KEY), REQUEST.model_copy(update={"answer_schema": schema}))
@@ -173,10 +173,10 @@ def test_a_base_url_that_is_none_is_a_clear_error(url: str) -> None:
 
 def test_nothing_heavy_is_imported_before_the_first_request() -> None:
     code = (
-        "import sys; from fallback_plugins.claude.model import ClaudeModel;"
-        "from fallback_plugins.claude.scripted import ScriptedModel;"
+        "import sys; from fallback_plugins.messages_api.model import ClaudeModel;"
+        "from fallback_plugins.messages_api.scripted import ScriptedModel;"
         "import fallback_tier.demo.cassette; m = ClaudeModel('m', base_url='http://localhost');"
-        "import fallback_plugins.claude.client, fallback_plugins.claude.stream;"
+        "import fallback_plugins.messages_api.client, fallback_plugins.messages_api.stream;"
         "from tests.fakes.asking import REQUEST; m.ask(REQUEST);"
         "sys.exit(not {'anthropic', 'httpx2', 'vcr', 'yaml'}.isdisjoint(sys.modules))"
     )

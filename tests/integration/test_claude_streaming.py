@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fallback_plugins.claude.model import ClaudeModel
+from fallback_plugins.messages_api.model import ClaudeModel
 from fallback_tier.parallel import exchange
 from fallback_tier.ports import ModelAnswer
 from tests.fakes.asking import REQUEST, hear

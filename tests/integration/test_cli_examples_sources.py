@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fallback_plugins.claude.scripted import ScriptedModel
+from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli import exit_codes

@@ -69,7 +69,7 @@ class Bench:
         prior_attempts: Sequence[AttemptSummary] = (),
         with_model: bool = True,
     ) -> FixResult:
-        from fallback_plugins.claude.scripted import ScriptedModel
+        from fallback_plugins.messages_api.scripted import ScriptedModel
 
         tier = FallbackTierCallable(self.repo_root, audit=self.audit, with_model=with_model).build(
             ScriptedModel(answers)

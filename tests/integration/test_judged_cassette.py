@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fallback_audit.events import GroundingJudged, ModelCalled
 from fallback_audit.vocabulary import CallType, Provenance
-from fallback_plugins.claude.model import ClaudeModel
+from fallback_plugins.messages_api.model import ClaudeModel
 from fallback_tier.outcome import Applied
 from fallback_tier.prompt.turns import STRICT_INSTRUCTION
 from tests.cassettes.player import REPLAY_URL, use_cassette

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import CallType, ModelFailureKind
-from fallback_plugins.claude import local_server
-from fallback_plugins.claude.grammar import grammar_of
-from fallback_plugins.claude.local import LocalModel
-from fallback_plugins.claude.local_server import LocalServer
+from fallback_plugins.messages_api import local_server
+from fallback_plugins.messages_api.grammar import grammar_of
+from fallback_plugins.messages_api.local import LocalModel
+from fallback_plugins.messages_api.local_server import LocalServer
 from fallback_tier.answers.plan import plan_schema
 from fallback_tier.errors import ConfigurationError, ModelError, ToolMissingError
 from fallback_tier.ports import Message, ModelRequest
@@ -90,7 +90,7 @@ def test_serves_for_the_length_of_the_run(
 def test_a_killed_run_leaves_no_server(model: Path, server: Path) -> None:
     script = (
         "from pathlib import Path; import sys, time\n"
-        "from fallback_plugins.claude.local_server import LocalServer\n"
+        "from fallback_plugins.messages_api.local_server import LocalServer\n"
         "kept = LocalServer(Path(sys.argv[1])); print('up', flush=True); time.sleep(600)"
     )
     run = subprocess.Popen([sys.executable, "-c", script, str(model)], stdout=subprocess.PIPE)

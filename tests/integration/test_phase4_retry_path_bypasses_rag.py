@@ -13,7 +13,7 @@ import pytest
 
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.vocabulary import PromptShape, Provenance, Tier
-from fallback_plugins.claude.model import ClaudeModel
+from fallback_plugins.messages_api.model import ClaudeModel
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.limits import MAX_FENCED_SUMMARY_BYTES
 from fallback_tier.outcome import Applied

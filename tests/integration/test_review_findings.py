@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
-from fallback_plugins.claude.scripted import ScriptedModel
+from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_plugins.pypi.gates.all_gates import build_gates
 from fallback_plugins.pypi.installing import making
 from fallback_plugins.pypi.installing.environment import Environment

@@ -20,7 +20,7 @@ from fallback_audit.events import (
     PatchProposed,
 )
 from fallback_audit.vocabulary import CallType, ModelFailureKind, RefusalReason
-from fallback_plugins.claude.model import ClaudeModel
+from fallback_plugins.messages_api.model import ClaudeModel
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.attempt import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.budget.audited import AuditMeter

@@ -469,7 +469,7 @@ def call_advisory(ecosystem: str):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("seen", [1, 2, 3, 4])
 def test_a_consumer_that_goes_away_leaves_evidence(tmp_path: Path, seen: int) -> None:
-    from fallback_plugins.claude.scripted import ScriptedModel
+    from fallback_plugins.messages_api.scripted import ScriptedModel
     from fallback_tier.advisory import parse_advisory
     from tests.fakes.repository import context
     from tests.fixtures.fallback_tier_callable import ADVISORY, NO_RECIPE
@@ -486,7 +486,7 @@ def test_a_consumer_that_goes_away_leaves_evidence(tmp_path: Path, seen: int) ->
 
 
 def test_a_consumer_that_leaves_after_the_outcome_leaves_nothing_open(tmp_path: Path) -> None:
-    from fallback_plugins.claude.scripted import ScriptedModel
+    from fallback_plugins.messages_api.scripted import ScriptedModel
     from fallback_tier.advisory import parse_advisory
     from tests.fakes.repository import context
     from tests.fixtures.fallback_tier_callable import ADVISORY

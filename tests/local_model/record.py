@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from fallback_plugins.claude.model import ClaudeModel  # noqa: E402
+from fallback_plugins.messages_api.model import ClaudeModel  # noqa: E402
 from fallback_tier.demo.cassette import use_cassette  # noqa: E402
 from fallback_tier.outcome import Applied  # noqa: E402
 from fallback_tier.ports import LanguageModel  # noqa: E402

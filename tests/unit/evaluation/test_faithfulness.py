@@ -40,7 +40,7 @@ from fallback_eval.faithfulness.run import (
 )
 from fallback_eval.retrieval.golden import GoldenSetError
 from fallback_eval.retrieval.results import EvaluationError
-from fallback_plugins.claude.scripted import ScriptedModel
+from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Claim, claims_of
 from fallback_tier.outcome import DependencyBump

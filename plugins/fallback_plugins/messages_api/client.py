@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from fallback_audit.errors import FallbackError
-from fallback_plugins.claude.failures import Failures
+from fallback_plugins.messages_api.failures import Failures
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from fallback_plugins.claude.failures import Failures
+from fallback_plugins.messages_api.failures import Failures
 from fallback_tier.errors import ModelError
 from fallback_tier.ports import ModelAnswer, Usage
 

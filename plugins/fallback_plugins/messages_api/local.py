@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from fallback_audit.vocabulary import ModelFailureKind, Provenance
-from fallback_plugins.claude.grammar import grammar_of
-from fallback_plugins.claude.local_server import LocalServer, check_file, find_server
-from fallback_plugins.claude.model import ClaudeModel
+from fallback_plugins.messages_api.grammar import grammar_of
+from fallback_plugins.messages_api.local_server import LocalServer, check_file, find_server
+from fallback_plugins.messages_api.model import ClaudeModel
 from fallback_tier.errors import ConfigurationError, ModelError, ToolError
 from fallback_tier.ports import ModelAnswer, ModelRequest
 

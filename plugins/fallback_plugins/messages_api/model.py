@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from fallback_audit.vocabulary import Provenance
-from fallback_plugins.claude.failures import Failures
-from fallback_plugins.claude.schema import enforced
+from fallback_plugins.messages_api.failures import Failures
+from fallback_plugins.messages_api.schema import enforced
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.ports import Message, ModelAnswer, ModelRequest
 
@@ -89,7 +89,7 @@ class ClaudeModel:
         """
         from anthropic import AnthropicError, omit
 
-        from fallback_plugins.claude.stream import read_answer
+        from fallback_plugins.messages_api.stream import read_answer
         from fallback_tier.network import TimeLimit
 
         config = self._output_config(request)
@@ -119,7 +119,7 @@ class ClaudeModel:
         return config
 
     def _client(self, limit: "TimeLimit") -> "Anthropic":
-        from fallback_plugins.claude.client import make_client
+        from fallback_plugins.messages_api.client import make_client
 
         return make_client(self._failures, limit, max_retries=self._max_retries)
 
