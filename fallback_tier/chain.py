@@ -19,7 +19,7 @@ from fallback_audit.evidence.documents import put_document
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import PromptShape, RefusalReason, Tier
 from fallback_tier.advisory import lets_stay
-from fallback_tier.attempt import Proposal, Recorder, Refusal, Task, TierEvent
+from fallback_tier.attempt.task import Proposal, Recorder, Refusal, Task, TierEvent
 from fallback_tier.errors import (
     PatchError,
     RecipeError,
@@ -44,7 +44,7 @@ from fallback_tier.retrieval import FewShot
 
 if TYPE_CHECKING:
     # A fix by recipe never pays for importing what asks a model.
-    from fallback_tier.leaf import LlmLeaf
+    from fallback_tier.llm.leaf import LlmLeaf
 
 #: Longest sentence of a refusal: a client's own words fit, a log does not.
 MAX_SENTENCE_CHARS = 1_500

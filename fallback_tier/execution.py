@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.tree import Tree
+from fallback_tier.files.tree import Tree
 
 
 class CommandResult(Frozen):

@@ -9,11 +9,11 @@ from typing import Protocol
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_tier.advisory import Advisory
-from fallback_tier.entries import say_nothing
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
+from fallback_tier.files.entries import say_nothing
+from fallback_tier.files.tree import RawChange, Tree
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
-from fallback_tier.tree import RawChange, Tree
 
 
 class Worktree(Protocol):

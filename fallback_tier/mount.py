@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from fallback_tier.advisory import Advisory, load_advisory
-from fallback_tier.attempt import TierEvent
+from fallback_tier.attempt.task import TierEvent
 from fallback_tier.errors import AttemptHistoryError, ConfigurationError, first_fault
 from fallback_tier.outcome import AttemptSummary, RecipeApplication, RecipeSelection
 from fallback_tier.repo import RepoContext

@@ -14,8 +14,8 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import AffectedCode, LadderStep
 from fallback_tier.affected import Affected
 from fallback_tier.errors import RepositoryError
+from fallback_tier.files.tree import Tree
 from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_FILE_BYTES, SMALL_OUTPUT_TOKENS
-from fallback_tier.tree import Tree
 
 
 class Strategy(StrEnum):

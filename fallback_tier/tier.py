@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 from fallback_audit.events import AttemptStarted, ConsumerLeft
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import RefusalReason
-from fallback_tier import chain, rag
+from fallback_tier import chain
 from fallback_tier.advisory import Advisory
-from fallback_tier.attempt import (
+from fallback_tier.attempt import rag
+from fallback_tier.attempt.task import (
     Finished,
     Proposal,
     Recorder,
@@ -44,7 +45,7 @@ from fallback_tier.retrieval import FewShot
 
 if TYPE_CHECKING:
     # A fix by recipe never pays for importing what asks a model.
-    from fallback_tier.leaf import LlmLeaf
+    from fallback_tier.llm.leaf import LlmLeaf
 
 __all__ = ["FallbackTier", "Finished", "TierEvent"]
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from fallback_audit.events import Digest, PatchDelivered
 from fallback_tier.advisory import Advisory
-from fallback_tier.attempt import TierEvent
+from fallback_tier.attempt.task import TierEvent
 from fallback_tier.batch.part import Part, held_back
 from fallback_tier.batch.proving import EcosystemProof, Ended
 from fallback_tier.batch.record import BatchRecord, PartKey, parts_on_record

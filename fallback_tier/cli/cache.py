@@ -16,7 +16,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.remediation import line, safe
-from fallback_tier.entries import Entries, Entry
+from fallback_tier.files.entries import Entries, Entry
 from fallback_tier.gates.trees import bases
 from fallback_tier.gates.trees.worktrees import BASES
 

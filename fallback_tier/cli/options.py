@@ -11,7 +11,7 @@ from fallback_audit.vocabulary import AffectedCode, LadderStep
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.proof_options import gates_of, proof_of
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.folders import users_folder
+from fallback_tier.files.folders import users_folder
 from fallback_tier.limits import (
     MAX_BEAM_WIDTH,
     MAX_CODE_ROOM_KB,

@@ -20,7 +20,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.showing.describe import excerpt_of, sentence
 from fallback_audit.showing.render import style_of
-from fallback_tier.attempt import DraftDiscarded, DraftText, Finished, TierEvent
+from fallback_tier.attempt.task import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.gates.steps import StepKey
 

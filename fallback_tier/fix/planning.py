@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fallback_tier.advisory import AdvisorySet
-from fallback_tier.entries import say_nothing
 from fallback_tier.execution import ClientRunner
+from fallback_tier.files.entries import say_nothing
 from fallback_tier.installed import clients_and_plugins, look_at, tags_of
 from fallback_tier.planning import RemediationPlan, parts, plan
 from fallback_tier.ports import EcosystemPlugin

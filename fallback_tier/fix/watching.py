@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from fallback_tier.attempt import TierEvent
+from fallback_tier.attempt.task import TierEvent
 from fallback_tier.gates.steps import StepKey
 
 if TYPE_CHECKING:

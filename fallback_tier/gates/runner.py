@@ -21,10 +21,10 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
-from fallback_tier.attempt import Finished, TierEvent
-from fallback_tier.entries import say_nothing
+from fallback_tier.attempt.task import Finished, TierEvent
 from fallback_tier.errors import ToolError
 from fallback_tier.execution import ClientRunner, Sandbox
+from fallback_tier.files.entries import say_nothing
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.gates.decision import Ask, Failure, decide, told
 from fallback_tier.gates.journal.inputs import Setup

@@ -15,8 +15,8 @@ from itertools import chain
 from pathlib import PurePosixPath
 
 from fallback_tier.errors import RepositoryError
+from fallback_tier.files.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES
 from fallback_tier.repo import RepoContext
-from fallback_tier.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES
 
 _START = r"(?:^|[;:])[ \t]*"
 _FROM = re.compile(

@@ -26,11 +26,11 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
+from fallback_tier.files.source_paths import SOURCE_SUFFIXES, is_beside
 from fallback_tier.patch.imports_here import Imports
 from fallback_tier.patch.named_here import named_modules
 from fallback_tier.patch.policy import is_test, recipe_only_reason
 from fallback_tier.repo import RepoContext
-from fallback_tier.source_paths import SOURCE_SUFFIXES, is_beside
 
 #: Words of a name, as people join them: ``setupTests``, ``test_utils``, ``jest-setup``.
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")

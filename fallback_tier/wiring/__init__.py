@@ -16,9 +16,9 @@ from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
-from fallback_tier.entries import say_nothing
 from fallback_tier.errors import AdvisoryError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.files.entries import say_nothing
 from fallback_tier.installed import clients_and_plugins, look_at, new_id, tags_of
 from fallback_tier.outcome import NotApplicable
 from fallback_tier.planning import parts, selected, whose_code

@@ -16,8 +16,8 @@ from fallback_tier.wiring.configuration import LOCAL_PREFIX, Configuration
 if TYPE_CHECKING:
     from fallback_tier.budget.meter import Meter
     from fallback_tier.budget.prices import Prices
-    from fallback_tier.leaf import LlmLeaf
-    from fallback_tier.selfrag import SelfRag
+    from fallback_tier.llm.leaf import LlmLeaf
+    from fallback_tier.llm.selfrag import SelfRag
 
 
 class _Role(NamedTuple):
@@ -99,8 +99,8 @@ def build_leaf(
     """The LLM tier with what it watches and keeps."""
     from fallback_tier.budget.audited import AuditMeter
     from fallback_tier.budget.journal import AuditJournal
-    from fallback_tier.judging import Judge
-    from fallback_tier.leaf import LlmLeaf
+    from fallback_tier.llm.judging import Judge
+    from fallback_tier.llm.leaf import LlmLeaf
     from fallback_tier.prompt.builder import PromptBuilder
 
     known = (
@@ -136,8 +136,8 @@ def _self_rag(
     """The judge criticises, where there is one: an author is lenient with itself."""
     if configuration.settings.strategy is not Strategy.SELF_RAG:
         return None
+    from fallback_tier.llm.selfrag import SelfRag
     from fallback_tier.prompt.self_rag import SelfRagPrompts
-    from fallback_tier.selfrag import SelfRag
 
     prompts = SelfRagPrompts(nonces, secret_values)
     return SelfRag(author, judge or author, prompts, retriever, evidence, meter)

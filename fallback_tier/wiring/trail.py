@@ -24,7 +24,7 @@ from fallback_audit.stores.postgres_location import require_driver
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_audit.verifying.sources import GivenCheckpoints, KeptNote, LogCheckpoints
 from fallback_audit.verifying.verify import VerifiableStore
-from fallback_tier.folders import users_folder
+from fallback_tier.files.folders import users_folder
 
 #: What a crash or a thief may take from the record unnoticed, at most, while nothing ends.
 CHECKPOINT_EVENTS = 256

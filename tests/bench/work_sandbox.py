@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fallback_tier.files.tree import Tree
 from fallback_tier.gates.running.sandbox import BubblewrapSandbox, find_bwrap
-from fallback_tier.tree import Tree
 
 Prepared = tuple[Callable[[], None], Callable[[], Mapping[str, Any]]]
 

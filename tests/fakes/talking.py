@@ -8,10 +8,10 @@ from fallback_audit.events import AttemptStarted
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import CallType, PromptShape, Provenance, RefusalReason
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.attempt import Recorder, Task, TierEvent
+from fallback_tier.attempt.task import Recorder, Task, TierEvent
 from fallback_tier.budget.journal import Journal
 from fallback_tier.budget.meter import Meter
-from fallback_tier.calling import Ask, Caller
+from fallback_tier.llm.calling import Ask, Caller
 from fallback_tier.outcome import NotApplicable
 from fallback_tier.ports import Message, ModelAnswer, ModelRequest, Usage
 from fallback_tier.repo import RepoContext

@@ -20,7 +20,7 @@ from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.running.sandbox import UnsandboxedRunner
-from fallback_tier.leaf import LlmLeaf
+from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier

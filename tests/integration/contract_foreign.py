@@ -47,7 +47,7 @@ from fallback_tier.advisory import parse_advisory
 from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
-from fallback_tier.leaf import LlmLeaf
+from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import Applied, AttemptSummary
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import RepoContext

@@ -36,9 +36,9 @@ from fallback_tier.gates.result import Escalated, FixResult, Verified
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.running.sandbox import UnsandboxedRunner
-from fallback_tier.judging import Judge
-from fallback_tier.leaf import LlmLeaf
 from fallback_tier.limits import MAX_RETRIES
+from fallback_tier.llm.judging import Judge
+from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import SearchReplace, Selected
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import RepoContext

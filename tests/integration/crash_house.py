@@ -34,7 +34,7 @@ from fallback_tier.gate_ports import Gate, GateContext
 from fallback_tier.gates.journal.resume import inputs_of
 from fallback_tier.gates.judges.proof_given import Proof
 from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.leaf import LlmLeaf
+from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.ports import ModelRequest
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.tier import FallbackTier

@@ -14,15 +14,15 @@ from fallback_audit.events import AuditEvent
 from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import ModelFailureKind, Provenance, RefusalReason
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.attempt import Finished, TierEvent
+from fallback_tier.attempt.task import Finished, TierEvent
 from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import claims_of
-from fallback_tier.judging import Judge
-from fallback_tier.leaf import LlmLeaf
 from fallback_tier.limits import MAX_AUTHOR_CALLS
+from fallback_tier.llm.judging import Judge
+from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeApplication, plan_adapter
 from fallback_tier.patch.edits import apply_edits
 from fallback_tier.patch.normalise import edit_digest

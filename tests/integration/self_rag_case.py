@@ -22,15 +22,15 @@ from fallback_tier.advisory import parse_advisory
 from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import Meter
 from fallback_tier.errors import ModelError
-from fallback_tier.judging import Judge
-from fallback_tier.leaf import LlmLeaf
+from fallback_tier.llm.judging import Judge
+from fallback_tier.llm.leaf import LlmLeaf
+from fallback_tier.llm.selfrag import SelfRag
 from fallback_tier.outcome import AttemptSummary, NotApplicable, RecipeApplication, SearchReplace
 from fallback_tier.ports import LanguageModel, ModelRequest, SolvedExampleRetriever
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.prompt.self_rag import SelfRagPrompts
 from fallback_tier.repo import Settings, Strategy
 from fallback_tier.retrieval import FewShot, RagHit, SolvedExample
-from fallback_tier.selfrag import SelfRag
 from fallback_tier.tier import FallbackTier, Finished, TierEvent
 from tests.fakes.answering import AnsweringModel, Said
 from tests.fakes.audit import MemoryAudit, MemoryEvidence

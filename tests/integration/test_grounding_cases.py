@@ -15,8 +15,8 @@ import pytest
 
 from fallback_audit.events import GroundingJudged, LowConfidenceFlagged, ModelCalled
 from fallback_audit.vocabulary import CallType, Provenance
-from fallback_tier.judging import Judge
-from fallback_tier.leaf import LlmLeaf
+from fallback_tier.llm.judging import Judge
+from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import Applied, SearchReplace
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest, Usage
 from fallback_tier.prompt.builder import PromptBuilder

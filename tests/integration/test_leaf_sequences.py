@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fallback_audit.events import AuditEvent, ModelAnswered, PlanRejected
 from fallback_audit.vocabulary import RefusalReason
-from fallback_tier.attempt import DraftDiscarded, DraftText, Finished, TierEvent
+from fallback_tier.attempt.task import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.limits import MAX_AUTHOR_CALLS
 from fallback_tier.outcome import RecipeApplication, Refused
 from tests.integration.leaf_sequences import (

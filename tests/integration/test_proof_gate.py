@@ -10,8 +10,8 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm import build_ecosystem as npm_ecosystem
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
-from fallback_tier.entries import say_nothing
 from fallback_tier.errors import InputError
+from fallback_tier.files.entries import say_nothing
 from fallback_tier.gates.distilling.distill import distill
 from fallback_tier.gates.judges.common import common_gates
 from fallback_tier.gates.judges.proof import Proof, ProofError, ProofGate, check_proof

@@ -12,10 +12,10 @@ from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import BudgetLimit, RefusalReason
 from fallback_tier.budget.meter import OverBudget
 from fallback_tier.budget.prices import Prices
+from fallback_tier.llm.selfrag.room import MAX_CANDIDATE_CALLS
+from fallback_tier.llm.selfrag.search import MAX_STEPS
 from fallback_tier.outcome import Applied, Refused
 from fallback_tier.ports import ModelRequest
-from fallback_tier.selfrag.room import MAX_CANDIDATE_CALLS
-from fallback_tier.selfrag.search import MAX_STEPS
 from tests.fakes.answering import Said
 from tests.integration.self_rag_case import (
     READ,

@@ -22,11 +22,11 @@ from fallback_audit.events import (
 from fallback_audit.vocabulary import CallType, ModelFailureKind, RefusalReason
 from fallback_plugins.messages_api.model import ClaudeModel
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.attempt import DraftDiscarded, DraftText, Finished, TierEvent
+from fallback_tier.attempt.task import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.spent import spent
-from fallback_tier.judging import Judge
-from fallback_tier.leaf import LlmLeaf
+from fallback_tier.llm.judging import Judge
+from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import Applied, Refused
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.tier import FallbackTier

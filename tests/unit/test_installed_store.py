@@ -13,8 +13,8 @@ import pytest
 
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.store import InstalledStore
-from fallback_tier import entries, folders
 from fallback_tier.errors import ToolFailedError
+from fallback_tier.files import entries, folders
 from tests.waiting import next_line
 
 IN_PART = Installed(Level.IN_PART, (("x==1", "no wheel"),))

@@ -13,9 +13,9 @@ from fallback_audit.errors import EvidenceError, FallbackError, KeyringError
 from fallback_audit.evidence import store as evidence
 from fallback_audit.files import lock
 from fallback_tier.errors import SandboxError, ToolFailedError
+from fallback_tier.files.locks import hold
+from fallback_tier.files.tree import Tree
 from fallback_tier.gates.running import mounting
-from fallback_tier.locks import hold
-from fallback_tier.tree import Tree
 
 AT_ONCE = partial(lock, timeout_s=0)
 

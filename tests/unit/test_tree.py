@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.tree import OPAQUE, Tree, write_whiteout
+from fallback_tier.files.tree import OPAQUE, Tree, write_whiteout
 from tests.fakes.repository import write
 
 

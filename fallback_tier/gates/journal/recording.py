@@ -23,7 +23,7 @@ from fallback_audit.evidence.documents import put_document
 from fallback_audit.ports import AuditStore, EvidenceStore, Scope
 from fallback_audit.vocabulary import AffectedCode, PromptShape, ProofLevel
 from fallback_tier.advisory import Advisory
-from fallback_tier.attempt import Recorder, TierEvent
+from fallback_tier.attempt.task import Recorder, TierEvent
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.decision import Ask, Decision, Failure, OnlyTested, Pass, Refuse
 from fallback_tier.gates.journal.ending import End, result_of

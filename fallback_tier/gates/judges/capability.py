@@ -16,12 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fallback_tier.errors import RepositoryError
+from fallback_tier.files.tree import RawChange
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gates.judges.patched_file import patched_text
 from fallback_tier.gates.judges.reach import Project, compare
 from fallback_tier.outcome import FileChange
 from fallback_tier.repo import RepoContext
-from fallback_tier.tree import RawChange
 
 
 @dataclass(frozen=True)

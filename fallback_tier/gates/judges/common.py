@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fallback_audit.vocabulary import FailureKind
 from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import RepositoryError
+from fallback_tier.files.tree import ABSENT, RawChange
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, failed, passed
 from fallback_tier.gates.judges.capability import CapabilityGate
 from fallback_tier.gates.judges.javascript import disagreement_with_node
@@ -27,7 +28,6 @@ from fallback_tier.patch.plain_text import misread_reason
 from fallback_tier.patch.policy import check_policy, forbidden_reason
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.syntax import grammar_of_text
-from fallback_tier.tree import ABSENT, RawChange
 
 _REGULAR, _EXECUTABLE = "100644", "100755"
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import FailureKind, PromptShape, ProofLevel, Tier
 from fallback_tier.advisory import Advisory
-from fallback_tier.entries import say_nothing
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
+from fallback_tier.files.entries import say_nothing
+from fallback_tier.files.tree import Tree
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun, failed, passed, skipped
 from fallback_tier.gates.distilling.diagnosis import MAX_TESTS, diagnose
 from fallback_tier.gates.judges.proof_faults import fault
@@ -26,7 +27,6 @@ from fallback_tier.gates.trees.worktrees import Worktrees
 from fallback_tier.outcome import Applied
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
-from fallback_tier.tree import Tree
 
 __all__ = ["Proof", "ProofError", "ProofGate", "check_proof", "fresh_files"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from fallback_tier.tree import Tree
+from fallback_tier.files.tree import Tree
 
 #: /tmp and /dev/shm live in memory.
 MAX_TMPFS_BYTES = 512 * 1024 * 1024

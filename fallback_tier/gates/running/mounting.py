@@ -11,8 +11,8 @@ from pathlib import Path
 from fallback_audit.files import lock
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import Sandbox
-from fallback_tier.folders import remove_tree
-from fallback_tier.tree import Tree
+from fallback_tier.files.folders import remove_tree
+from fallback_tier.files.tree import Tree
 
 #: One trivial command over three empty layers; a minute means that it hangs.
 _PROBE_TIMEOUT_S = 60.0

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult
+from fallback_tier.files.tree import Tree
 from fallback_tier.gates.running import landlock as second_wall
 from fallback_tier.gates.running.cgroups import (
     Bounds,
@@ -50,7 +51,6 @@ from fallback_tier.gates.running.launching import (
 from fallback_tier.gates.running.mounting import can_mount_layers, mounting, plain_folder
 from fallback_tier.gates.running.process import run_bounded
 from fallback_tier.gates.running.seccomp import seccomp_file, seccomp_program
-from fallback_tier.tree import Tree
 
 #: One trivial command in a fresh sandbox takes 5 ms; a minute means that it hangs.
 PROBE_TIMEOUT_S = 60.0

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from fallback_tier.entries import MARK, Entries, Entry, say_nothing
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.folders import boot_id
+from fallback_tier.files.entries import MARK, Entries, Entry, say_nothing
+from fallback_tier.files.folders import boot_id
 from fallback_tier.gates.trees.isolation import alternates, check_out, git
 from fallback_tier.repo import RepoContext
 

@@ -9,7 +9,8 @@ from typing import Self
 
 from fallback_tier.errors import PatchError
 from fallback_tier.execution import ClientRunner, CommandResult
-from fallback_tier.folders import make_removable, remove_tree
+from fallback_tier.files.folders import make_removable, remove_tree
+from fallback_tier.files.tree import ABSENT, RawChange, Tree
 from fallback_tier.gates.trees.isolation import (
     GIT_TIMEOUT_S,
     check_out,
@@ -18,7 +19,6 @@ from fallback_tier.gates.trees.isolation import (
     in_short,
 )
 from fallback_tier.repo import RepoContext
-from fallback_tier.tree import ABSENT, RawChange, Tree
 
 _MOVED = re.compile(r"^Hunk #\d+ succeeded at \d+ \(offset", re.MULTILINE)
 _RAW = re.compile(r":(\d{6}) (\d{6}) [0-9a-f]+ [0-9a-f]+ ([A-Z])\d*")

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fallback_tier.execution import ClientRunner
-from fallback_tier.folders import remove_tree
+from fallback_tier.files.folders import remove_tree
+from fallback_tier.files.tree import OPAQUE, RawChange, Tree, is_opaque, merged, write_whiteout
 from fallback_tier.gates.trees.bases import Base
 from fallback_tier.gates.trees.patch_layer import PatchLayer
-from fallback_tier.tree import OPAQUE, RawChange, Tree, is_opaque, merged, write_whiteout
 
 
 class LayeredWorktree:

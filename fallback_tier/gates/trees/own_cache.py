@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fallback_audit.ports import Scope
-from fallback_tier.folders import remove_tree
+from fallback_tier.files.folders import remove_tree
 
 
 def cache_of_its_own(cache: Path, scope: Scope) -> Path:

@@ -15,11 +15,11 @@ from pathlib import Path, PurePosixPath
 
 from fallback_tier.errors import PatchError, ToolFailedError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.folders import remove_tree
+from fallback_tier.files.folders import remove_tree
+from fallback_tier.files.tree import ABSENT, RawChange, is_whiteout, write_whiteout
 from fallback_tier.gates.trees.bases import Base
 from fallback_tier.gates.trees.checkout import check_applied
 from fallback_tier.gates.trees.isolation import GIT_TIMEOUT_S, git
-from fallback_tier.tree import ABSENT, RawChange, is_whiteout, write_whiteout
 
 _FOLDER, _GITLINK = "040000", "160000"
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Protocol
 
 from fallback_tier import gate_ports
-from fallback_tier.entries import say_nothing
 from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner, Sandbox
-from fallback_tier.folders import remove_tree
+from fallback_tier.files.entries import say_nothing
+from fallback_tier.files.folders import remove_tree
+from fallback_tier.files.locks import hold, try_hold
 from fallback_tier.gates.trees.bases import Bases
 from fallback_tier.gates.trees.checkout import CheckoutWorktree
 from fallback_tier.gates.trees.layers import LayeredWorktree
-from fallback_tier.locks import hold, try_hold
 from fallback_tier.repo import RepoContext
 
 #: Folder of a state folder: its bases.

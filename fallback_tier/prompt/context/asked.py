@@ -7,6 +7,7 @@ redacted as any other: a model repeats what an advisory tells it to ask for (ADR
 import re
 from collections.abc import Iterator, Sequence
 
+from fallback_tier.files.source_paths import is_beside
 from fallback_tier.prompt.context.files import scannable
 from fallback_tier.prompt.context.named import (
     MAX_TERMS,
@@ -27,7 +28,6 @@ from fallback_tier.prompt.context.packing import (
 from fallback_tier.prompt.context.sources import Showable, Sources
 from fallback_tier.prompt.context.units import Unit
 from fallback_tier.repo import RepoContext
-from fallback_tier.source_paths import is_beside
 
 #: Shown on top of the first prompt, at most (UTF-8 bytes): some functions with their files' rest. A room
 #: for code that is smaller than this holds here too.

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from fallback_tier.source_paths import SOURCE_SUFFIXES, is_beside
+from fallback_tier.files.source_paths import SOURCE_SUFFIXES, is_beside
 
 #: Source files opened per prompt: about half a second of reading; those nearest the root come first.
 MAX_SCANNED_FILES = 2_000

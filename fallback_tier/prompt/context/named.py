@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from fallback_tier.source_paths import SOURCE_SUFFIXES, is_lock
+from fallback_tier.files.source_paths import SOURCE_SUFFIXES, is_lock
 
 #: Identifiers taken from a text, and paths: the first ones.
 MAX_TERMS = 50

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from fallback_tier.files.source_paths import is_beside, is_test
 from fallback_tier.prompt.context.bm25 import bm25
 from fallback_tier.prompt.context.named import defines, find_word
 from fallback_tier.prompt.context.sources import Sources
 from fallback_tier.prompt.context.units import Unit
 from fallback_tier.prompt.context.weaknesses import Sign
 from fallback_tier.prompt.context.words import WordSet
-from fallback_tier.source_paths import is_beside, is_test
 
 #: Files whose units are ranked: those with the best score as a whole.
 MAX_RANKED_FILES = 12

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from fallback_tier.advisory import Advisory
 from fallback_tier.ecosystem_rules import rules_of
+from fallback_tier.files.source_paths import SOURCE_SUFFIXES, is_beside, is_lock
 from fallback_tier.history import TRIED_HEADING
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.ports import EcosystemPlugin
@@ -29,7 +30,6 @@ from fallback_tier.prompt.context.sources import Showable, Sources
 from fallback_tier.prompt.context.weaknesses import signs_of
 from fallback_tier.prompt.context.words import telling_words
 from fallback_tier.repo import RepoContext
-from fallback_tier.source_paths import SOURCE_SUFFIXES, is_beside, is_lock
 
 #: A root manifest that is shown beside a package's own code.
 _SHORT_MANIFEST_CHARS = 800

@@ -15,7 +15,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import Shown
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.folders import users_folder
+from fallback_tier.files.folders import users_folder
 
 if TYPE_CHECKING:
     from fallback_eval.retrieval.publish import Folder

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from fallback_tier.ecosystem_rules import ClientCache, EcosystemRules, PackageClient, PurlName
-from fallback_tier.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES
+from fallback_tier.files.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES
 
 if TYPE_CHECKING:
     from semantic_version import Version as SemVer

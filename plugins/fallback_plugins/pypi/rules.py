@@ -8,7 +8,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from fallback_tier.ecosystem_rules import ClientCache, EcosystemRules, PackageClient, PurlName
-from fallback_tier.source_paths import PYTHON_SUFFIXES
+from fallback_tier.files.source_paths import PYTHON_SUFFIXES
 
 #: One version as a manifest has it: the order would pass over blanks around it.
 _EXACT = re.compile(r"[0-9A-Za-z.!+_-]+")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fallback_tier.errors import StateFolderError
-from fallback_tier.folders import users_folder
+from fallback_tier.files.folders import users_folder
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fallback_plugins.shared.installed import Installed
-from fallback_tier.entries import MARK, Entries, Entry, say_nothing
-from fallback_tier.folders import boot_id
+from fallback_tier.files.entries import MARK, Entries, Entry, say_nothing
+from fallback_tier.files.folders import boot_id
 from fallback_tier.gate_ports import GateContext
 
 #: Sets of what a project installs. Eight commits are kept checked out (ADR-0027); each is proved with its

@@ -43,7 +43,7 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier import limits
 from fallback_tier.gates import decision
-from fallback_tier.selfrag import room
+from fallback_tier.llm.selfrag import room
 from tests.unit.audit import trails as t
 from tests.unit.audit.again_trails import AGAIN_ALSO, AGAIN_MUTANTS
 from tests.unit.audit.altered import before, changed, swapped, without

@@ -6,9 +6,9 @@ import pytest
 
 from fallback_audit.events import AttemptStarted
 from fallback_audit.vocabulary import PromptShape
-from fallback_tier.attempt import Recorder
+from fallback_tier.attempt.task import Recorder
 from fallback_tier.budget.journal import AuditJournal
-from fallback_tier.calling import Ask
+from fallback_tier.llm.calling import Ask
 from fallback_tier.ports import ModelAnswer, ModelRequest
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.fakes.talking import TalkingModel, answer, ask, drain, request, start, task

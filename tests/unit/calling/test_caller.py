@@ -13,13 +13,13 @@ from fallback_audit.events import (
     ModelFailed,
 )
 from fallback_audit.vocabulary import CallType, ModelFailureKind
-from fallback_tier.attempt import DraftDiscarded, DraftText
+from fallback_tier.attempt.task import DraftDiscarded, DraftText
 from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits, OverBudget
 from fallback_tier.budget.prices import Prices, read_price
-from fallback_tier.calling import Answered, Ask
 from fallback_tier.errors import ModelError
+from fallback_tier.llm.calling import Answered, Ask
 from fallback_tier.ports import ModelAnswer, ModelRequest
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.fakes.talking import TalkingModel, answer, ask, drain, kinds, request, start

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier import entries, folders
 from fallback_tier.errors import RepositoryError, ToolFailedError
+from fallback_tier.files import entries, folders
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.trees.bases import Base, Bases
 from fallback_tier.gates.trees.layers import LayeredWorktree

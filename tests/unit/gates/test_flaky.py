@@ -16,9 +16,9 @@ from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.execution import CommandResult
+from fallback_tier.files.tree import Tree
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
-from fallback_tier.tree import Tree
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 

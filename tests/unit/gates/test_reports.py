@@ -15,7 +15,7 @@ from fallback_plugins.npm.gates.reporting import plain_runner, read_jest, report
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.shared.gates.reports import MAX_REPORT_BYTES, Report, read_lines, report_in
-from fallback_tier.tree import Tree
+from fallback_tier.files.tree import Tree
 from tests.conftest import TEMPORARY
 from tests.waiting import PATIENCE_S
 

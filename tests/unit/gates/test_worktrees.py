@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import PatchError, RepositoryError
+from fallback_tier.files.tree import RawChange
 from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.repo import RepoContext
-from fallback_tier.tree import RawChange
 from tests.fakes.repository import GIT_ENV, git, write
 from tests.integration.gate_setup import diff_of, repository, smuggle
 from tests.unit.gates.trees import listing, snapshot

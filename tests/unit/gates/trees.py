@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fallback_tier.tree import Tree, merged
+from fallback_tier.files.tree import Tree, merged
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:

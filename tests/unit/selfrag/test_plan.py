@@ -12,8 +12,8 @@ from fallback_tier.answers.segment import (
     Segment,
 )
 from fallback_tier.errors import EditError
+from fallback_tier.llm.selfrag.plan import misplaced, plan_key, plan_of
 from fallback_tier.outcome import DependencyBump, Override, Refuse, SearchReplace, SourceEdit
-from fallback_tier.selfrag.plan import misplaced, plan_key, plan_of
 from tests.fakes.repository import context
 
 EDIT = EditSegment(path="a.py", old="x = 1\n", new="x = 2\n", rationale="first", citations=("S1",))

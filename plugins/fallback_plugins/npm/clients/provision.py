@@ -16,7 +16,7 @@ from pathlib import Path
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.folders import users_folder
+from fallback_tier.files.folders import users_folder
 
 #: Seconds for one fetch of at most 20 MB.
 _FETCH_TIMEOUT_S = 180.0

@@ -27,9 +27,9 @@ from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.store import InstalledStore
 from fallback_plugins.shared.versions import interpreters, version_of
 from fallback_tier.execution import CommandResult
+from fallback_tier.files.tree import Tree
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
-from fallback_tier.tree import Tree
 
 #: What `npm init` writes: no test, and a failure.
 _PLACEHOLDER = "no test specified"

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, parse_manifest
 from fallback_tier.errors import RecipeError
-from fallback_tier.tree import Tree
+from fallback_tier.files.tree import Tree
 
 MODULES = "node_modules"
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fallback_tier.tree import Tree
+from fallback_tier.files.tree import Tree
 
 #: How the names of such files begin.
 OURS = ".fallback-tier-"

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from fallback_audit.model_events import Candidate
 from fallback_tier.answers.segment import RefuseSegment, Segment, read_segment
-from fallback_tier.calling import Answered, Ask
 from fallback_tier.errors import EditError, ModelError, RepositoryError
 from fallback_tier.grounding.validity import check_plan
+from fallback_tier.llm.calling import Answered, Ask
+from fallback_tier.llm.selfrag.beam import Beam, Path
+from fallback_tier.llm.selfrag.ground import Ground, Move, example_id, said, shown
+from fallback_tier.llm.selfrag.plan import misplaced, plan_key, plan_of
+from fallback_tier.llm.selfrag.score import likelihood
 from fallback_tier.retrieval import FewShot
-from fallback_tier.selfrag.beam import Beam, Path
-from fallback_tier.selfrag.ground import Ground, Move, example_id, said, shown
-from fallback_tier.selfrag.plan import misplaced, plan_key, plan_of
-from fallback_tier.selfrag.score import likelihood
 
 
 @dataclass(frozen=True)

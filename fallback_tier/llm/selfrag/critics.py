@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, SegmentScored
 from fallback_tier.answers.critique import Critique, read_critique
-from fallback_tier.attempt import Task, TierEvent
+from fallback_tier.attempt.task import Task, TierEvent
 from fallback_tier.budget.meter import OverBudget
-from fallback_tier.calling import Answered, Ask
 from fallback_tier.errors import ModelError
+from fallback_tier.llm.calling import Answered, Ask
+from fallback_tier.llm.selfrag.ground import Ground, example_id
+from fallback_tier.llm.selfrag.score import segment_score, unread
+from fallback_tier.llm.selfrag.trying import Tried
 from fallback_tier.prompt.redact import excerpt
-from fallback_tier.selfrag.ground import Ground, example_id
-from fallback_tier.selfrag.score import segment_score, unread
-from fallback_tier.selfrag.trying import Tried
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from collections.abc import Generator, Sequence
 from fallback_audit.events import MAX_EXCERPT_CHARS, RetrieveDecided
 from fallback_audit.vocabulary import Retrieve
 from fallback_tier.answers.critique import RetrieveAnswer, read_retrieve
-from fallback_tier.attempt import TierEvent
+from fallback_tier.attempt.rag import retrieve
+from fallback_tier.attempt.task import TierEvent
 from fallback_tier.budget.meter import OverBudget
-from fallback_tier.calling import Answered, Ask
 from fallback_tier.errors import ModelError
+from fallback_tier.llm.calling import Answered, Ask
+from fallback_tier.llm.selfrag.beam import Path
+from fallback_tier.llm.selfrag.ground import Ground, Move, said
 from fallback_tier.prompt.redact import excerpt
-from fallback_tier.rag import retrieve
 from fallback_tier.retrieval import FewShot
-from fallback_tier.selfrag.beam import Path
-from fallback_tier.selfrag.ground import Ground, Move, said
 
 _FRESH_CONTEXT = "a retry is a fresh context, without examples"
 _NO_EXAMPLES = "the memory has nothing for this advisory"

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from fallback_audit.ports import EvidenceStore
 from fallback_tier.answers.segment import Segment
 from fallback_tier.budget.meter import Meter
-from fallback_tier.model_attempt import ModelAttempt
+from fallback_tier.llm.model_attempt import ModelAttempt
+from fallback_tier.llm.selfrag.beam import Path
 from fallback_tier.ports import LanguageModel, SolvedExampleRetriever
 from fallback_tier.prompt.self_rag import SelfRagPrompts, Situation
 from fallback_tier.retrieval import FewShot, example_text
-from fallback_tier.selfrag.beam import Path
 
 
 @dataclass(frozen=True)

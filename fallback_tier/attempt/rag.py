@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from fallback_audit.events import ExampleReplayed, RetrievalQueried
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import ProofLevel, RetrievalVerdict, Tier
-from fallback_tier.attempt import Proposal, Recorder, Task, TierEvent
+from fallback_tier.attempt.task import Proposal, Recorder, Task, TierEvent
 from fallback_tier.limits import MAX_EXAMPLES
 from fallback_tier.patch.edits import apply_edits
 from fallback_tier.patch.identity import replayable

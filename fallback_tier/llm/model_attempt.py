@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from fallback_tier.attempt import Recorder, Task
-from fallback_tier.calling import Caller
+from fallback_tier.attempt.task import Recorder, Task
+from fallback_tier.llm.calling import Caller
 from fallback_tier.prompt.builder import Prompt
 
 

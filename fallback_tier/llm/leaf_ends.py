@@ -10,9 +10,17 @@ from fallback_audit.events import (
     MoreCodeShown,
 )
 from fallback_audit.vocabulary import ModelFailureKind, RefusalReason
-from fallback_tier.attempt import Draft, Grounding, Proposal, Recorder, Refusal, Task, TierEvent
+from fallback_tier.attempt.checks import Invalid, declining
+from fallback_tier.attempt.task import (
+    Draft,
+    Grounding,
+    Proposal,
+    Recorder,
+    Refusal,
+    Task,
+    TierEvent,
+)
 from fallback_tier.budget.meter import OverBudget
-from fallback_tier.checks import Invalid, declining
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Judgement
 from fallback_tier.outcome import CallUsage, LowConfidence, Refuse

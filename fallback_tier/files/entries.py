@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from fallback_tier.folders import remove_tree, size_of
-from fallback_tier.locks import hold, try_hold
+from fallback_tier.files.folders import remove_tree, size_of
+from fallback_tier.files.locks import hold, try_hold
 
 #: In an entry: written when it is whole; changed at each use, so that its time says when that was.
 MARK = "whole"

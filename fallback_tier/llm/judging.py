@@ -9,12 +9,12 @@ from collections.abc import Generator
 from fallback_audit.events import MAX_EXCERPT_CHARS, GroundingJudged, GroundingNotEvaluated
 from fallback_audit.ports import EvidenceStore
 from fallback_tier.answers.verdicts import read_graded
-from fallback_tier.attempt import Draft, TierEvent
+from fallback_tier.attempt.task import Draft, TierEvent
 from fallback_tier.budget.meter import OverBudget
-from fallback_tier.calling import Ask
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Claim, Judgement, claims_of, read_verdicts
-from fallback_tier.model_attempt import ModelAttempt
+from fallback_tier.llm.calling import Ask
+from fallback_tier.llm.model_attempt import ModelAttempt
 from fallback_tier.outcome import Plan
 from fallback_tier.ports import LanguageModel, ModelAnswer, NonceSource
 from fallback_tier.prompt.judge import JudgeContext, judge_request

@@ -13,7 +13,8 @@ from fallback_audit.events import GroundingNotEvaluated
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import CallType, FailureKind
 from fallback_tier.answers.plan import plan_schema, read_plan
-from fallback_tier.attempt import (
+from fallback_tier.attempt.checks import Invalid, check
+from fallback_tier.attempt.task import (
     Draft,
     DraftDiscarded,
     Grounding,
@@ -26,12 +27,11 @@ from fallback_tier.attempt import (
 from fallback_tier.budget.calls import CallCeiling
 from fallback_tier.budget.journal import Journal
 from fallback_tier.budget.meter import Meter, OverBudget
-from fallback_tier.calling import Ask, Caller
-from fallback_tier.checks import Invalid, check
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Judgement
-from fallback_tier.judging import Judge
-from fallback_tier.leaf_ends import (
+from fallback_tier.llm.calling import Ask, Caller
+from fallback_tier.llm.judging import Judge
+from fallback_tier.llm.leaf_ends import (
     Doubted,
     flagged,
     is_too_much,
@@ -41,7 +41,7 @@ from fallback_tier.leaf_ends import (
     stopped,
     unless_too_much,
 )
-from fallback_tier.model_attempt import ModelAttempt
+from fallback_tier.llm.model_attempt import ModelAttempt
 from fallback_tier.outcome import Refuse
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.ports import LanguageModel, ModelRequest
@@ -52,7 +52,7 @@ from fallback_tier.retrieval import FewShot
 
 if TYPE_CHECKING:
     # The ordinary strategy never pays for importing the other.
-    from fallback_tier.selfrag import SelfRag
+    from fallback_tier.llm.selfrag import SelfRag
 
 _NO_JUDGE = "no judge is configured"
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from fallback_audit.model_events import Charge
 from fallback_tier.budget.meter import OverBudget
-from fallback_tier.selfrag.ground import Ground
-from fallback_tier.selfrag.trying import Try
+from fallback_tier.llm.selfrag.ground import Ground
+from fallback_tier.llm.selfrag.trying import Try
 
 #: Author calls of one search: a beam of four over four examples for four steps. What takes more is
 #: not searched for but guessed at.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, PlanRejected, RepeatedPatchRejected
 from fallback_audit.vocabulary import FailureKind, ProofLevel, RefusalReason, Tier
-from fallback_tier.attempt import Draft, Proposal, Refusal, Task
+from fallback_tier.attempt.task import Draft, Proposal, Refusal, Task
 from fallback_tier.errors import (
     EditError,
     RecipeError,

@@ -6,6 +6,6 @@ has them judged, ``room`` looks at what is left to spend. No model was trained f
 that the paper's model emits as tokens are asked of a critic.
 """
 
-from fallback_tier.selfrag.search import SelfRag
+from fallback_tier.llm.selfrag.search import SelfRag
 
 __all__ = ["SelfRag"]

@@ -19,14 +19,14 @@ from fallback_audit.model_events import Candidate, Charge
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import CallType, ModelFailureKind
 from fallback_tier.answers.reading import beginning
-from fallback_tier.attempt import DraftDiscarded, DraftText, Recorder, Task, TierEvent
+from fallback_tier.attempt.task import DraftDiscarded, DraftText, Recorder, Task, TierEvent
 from fallback_tier.budget.calls import UsageLedger
 from fallback_tier.budget.journal import Found, Journal
 from fallback_tier.budget.meter import Meter, OverBudget
 from fallback_tier.budget.prices import Prices
 from fallback_tier.errors import ModelError
+from fallback_tier.llm.parallel import Arrived, exchange
 from fallback_tier.outcome import CallUsage
-from fallback_tier.parallel import Arrived, exchange
 from fallback_tier.patch.diff import patch_digest
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest
 from fallback_tier.prompt.redact import excerpt

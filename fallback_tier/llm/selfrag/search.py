@@ -10,22 +10,22 @@ from typing import Final
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, StrategyDegraded
 from fallback_audit.ports import EvidenceStore
-from fallback_tier.attempt import Draft, DraftDiscarded, TierEvent
+from fallback_tier.attempt.task import Draft, DraftDiscarded, TierEvent
 from fallback_tier.budget.meter import Meter, OverBudget
-from fallback_tier.calling import Answered
 from fallback_tier.errors import ModelError
-from fallback_tier.model_attempt import ModelAttempt
+from fallback_tier.llm.calling import Answered
+from fallback_tier.llm.model_attempt import ModelAttempt
+from fallback_tier.llm.selfrag.beam import Beam, Scored
+from fallback_tier.llm.selfrag.critics import Weighed, weighed
+from fallback_tier.llm.selfrag.fetching import Fetching
+from fallback_tier.llm.selfrag.ground import Ground, Move, Parts, shots_of, shown
+from fallback_tier.llm.selfrag.plan import plan_of
+from fallback_tier.llm.selfrag.room import shortage
+from fallback_tier.llm.selfrag.trying import Tried, Try, tried, tries
 from fallback_tier.ports import LanguageModel, SolvedExampleRetriever
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.prompt.self_rag import SelfRagPrompts
 from fallback_tier.retrieval import FewShot
-from fallback_tier.selfrag.beam import Beam, Scored
-from fallback_tier.selfrag.critics import Weighed, weighed
-from fallback_tier.selfrag.fetching import Fetching
-from fallback_tier.selfrag.ground import Ground, Move, Parts, shots_of, shown
-from fallback_tier.selfrag.plan import plan_of
-from fallback_tier.selfrag.room import shortage
-from fallback_tier.selfrag.trying import Tried, Try, tried, tries
 
 #: Segments of one plan. Real fixes have a median of two or three hunks; beyond this many a person
 #: should see the change.

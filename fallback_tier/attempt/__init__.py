@@ -1,0 +1,1 @@
+"""What one attempt works on, and its steps that ask no model."""

@@ -1,0 +1,1 @@
+"""Folders, trees of files and locks of ours."""
