@@ -11,7 +11,7 @@
     │   ├── AttemptHistoryError      prior attempts out of order, summary too long
     │   ├── ConfigurationError       a setting or an option that can't be
     │   │   └── CassetteMismatch     a recording that was not asked for as it was made (demo.cassette)
-    │   ├── ProofError               a proof that can't show anything (gates.judges.proof_given)
+    │   ├── ProofError               a proof that can't show anything (gates.builtin.proof_given)
     │   ├── ArchiveError             an archive that can't be read, or must not be (solved_examples)
     │   ├── NoExampleError           two releases of which no example can be made (solved_examples)
     │   └── GoldenSetError           labelled questions that can't be used (fallback_eval)

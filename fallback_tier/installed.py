@@ -15,11 +15,11 @@ from fallback_tier.entry_points import Mounted, guarded, mounted, overlaid
 from fallback_tier.errors import PluginError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, TargetRun
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.trees.isolation import RepositoryFacts, contained_tags, inspect_repository
 from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, Selected
 from fallback_tier.ports import EcosystemPlugin, OffersCandidates
 from fallback_tier.repo import RepoContext, Settings
+from fallback_tier.sandbox.clients import SubprocessClients
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

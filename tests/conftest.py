@@ -29,8 +29,8 @@ from hypothesis import HealthCheck, settings
 
 from fallback_audit.checkpoints.keyring import generate
 from fallback_tier.errors import SandboxError, ToolMissingError
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import BubblewrapSandbox
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import BubblewrapSandbox
 from fallback_tier.wiring.trail import RecordSettings, keys_dir
 from tests.e2e.wheel import Installed, build_wheel, install
 from tests.postgres.fixtures import postgres_server, postgres_url  # noqa: F401 (fixtures)

@@ -5,8 +5,8 @@ import shlex
 from pathlib import Path
 
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.gates.judges.configured import GateSettings, of_file
-from fallback_tier.gates.judges.proof_given import PROOF_TIMEOUT_S, Proof
+from fallback_tier.gates.builtin.configured import GateSettings, of_file
+from fallback_tier.gates.builtin.proof_given import PROOF_TIMEOUT_S, Proof
 from fallback_tier.limits import MAX_FILE_BYTES
 
 

@@ -24,11 +24,11 @@ from fallback_tier.demo.cassette import recorded_nonces, replayed_author
 from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, shipped
 from fallback_tier.execution import ClientRunner
 from fallback_tier.fix.delivery import Landed
-from fallback_tier.gates.judges.proof_given import Proof
+from fallback_tier.gates.builtin.proof_given import Proof
 from fallback_tier.gates.result import Verified
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.handover.delivery import deliver
 from fallback_tier.ports import LanguageModel, NonceSource
+from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.wiring import Configuration, audit_db, open_services, random_nonce
 from fallback_tier.wiring.places import check_caches
 from fallback_tier.wiring.trail import RecordSettings, open_evidence, read_checkpoints

@@ -26,12 +26,12 @@ from fallback_tier.errors import ToolError
 from fallback_tier.execution import ClientRunner, Sandbox
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
+from fallback_tier.gates.builtin.applies import judge_application
 from fallback_tier.gates.decision import Ask, Failure, decide, told
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.journal.recording import FixRecord, Observer
 from fallback_tier.gates.journal.resume import TakenUp
 from fallback_tier.gates.journal.stopped import resumable
-from fallback_tier.gates.judges.applies import judge_application
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
 from fallback_tier.gates.trees.own_cache import cache_of_its_own, forget_cache

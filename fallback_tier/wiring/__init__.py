@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from fallback_tier.gates.journal.inputs import Setup
     from fallback_tier.gates.journal.recording import Observer
     from fallback_tier.gates.runner import GateRunner
-    from fallback_tier.gates.running.sandbox import BubblewrapSandbox, UnsandboxedRunner
+    from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner
 from fallback_tier.wiring.inputs import Inputs
 
 __all__ = [
@@ -232,7 +232,7 @@ class Services:
 
     def sandbox(self) -> "BubblewrapSandbox | UnsandboxedRunner":
         """The sandbox, or what was chosen in its place. Raises SandboxError where none can be had."""
-        from fallback_tier.gates.running.sandbox import BubblewrapSandbox, UnsandboxedRunner
+        from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner
 
         if self.configuration.sandbox_waiver is not None:
             return UnsandboxedRunner()

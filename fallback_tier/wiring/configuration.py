@@ -7,8 +7,8 @@ from pydantic import Field, JsonValue, SecretStr
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.budget.meter import BudgetLimits
-from fallback_tier.gates.judges.configured import GateSettings
-from fallback_tier.gates.judges.proof_given import Proof
+from fallback_tier.gates.builtin.configured import GateSettings
+from fallback_tier.gates.builtin.proof_given import Proof
 from fallback_tier.repo import AnswerForm, Settings
 from fallback_tier.wiring.trail import RecordSettings
 

@@ -7,11 +7,11 @@ from fallback_audit.vocabulary import TESTS_GATE, RefusalReason
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate
-from fallback_tier.gates.judges.common import common_gates
-from fallback_tier.gates.judges.configured import check_names, of_base
-from fallback_tier.gates.judges.custom import CustomGate
-from fallback_tier.gates.judges.proof import ProofGate, check_proof
-from fallback_tier.gates.judges.proof_given import PROOF
+from fallback_tier.gates.builtin.common import common_gates
+from fallback_tier.gates.builtin.configured import check_names, of_base
+from fallback_tier.gates.builtin.custom import CustomGate
+from fallback_tier.gates.builtin.proof import ProofGate, check_proof
+from fallback_tier.gates.builtin.proof_given import PROOF
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.steps import APPLIES
 from fallback_tier.installed import installed_gates

@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import BubblewrapSandbox
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import BubblewrapSandbox
 
 Prepared = tuple[Callable[[], None], Callable[[], Mapping[str, Any]]]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fallback_tier.files.tree import Tree
-from fallback_tier.gates.running.sandbox import BubblewrapSandbox, find_bwrap
+from fallback_tier.sandbox.runners import BubblewrapSandbox, find_bwrap
 
 Prepared = tuple[Callable[[], None], Callable[[], Mapping[str, Any]]]
 

@@ -14,8 +14,8 @@ from multiprocessing import Pool
 from pathlib import Path
 
 from fallback_audit.vocabulary import FailureKind
-from fallback_tier.gates.judges.reach import Project, compare
-from fallback_tier.gates.judges.reach.project import Texts
+from fallback_tier.gates.capability import Project, compare
+from fallback_tier.gates.capability.project import Texts
 from tests.capability.evasions import LISTS, evasions
 from tests.capability.halves import halves, name_of
 from tests.capability.report import Caught, Fix, Row, page

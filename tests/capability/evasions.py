@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fallback_audit.vocabulary import FailureKind
-from fallback_tier.gates.judges.reach import Project, compare
+from fallback_tier.gates.capability import Project, compare
 from fallback_tier.outcome import FileChange
 from tests.measuring.frozen import Frozen
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from fallback_tier.gates.judges.reach.project import package_of
+from fallback_tier.gates.capability.project import package_of
 from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason

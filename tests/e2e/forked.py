@@ -37,7 +37,7 @@ _PRELOADED = (
     "fallback_tier.advisory.npm_ranges",
     "fallback_tier.advisory.reports",
     "fallback_tier.gates.runner",
-    "fallback_tier.gates.running.sandbox",
+    "fallback_tier.sandbox.runners",
     "fallback_tier.prompt.retry_words",
     "fallback_tier.prompt.turns",
     "fallback_tier.wiring.gates",

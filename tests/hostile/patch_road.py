@@ -17,13 +17,13 @@ from pathlib import Path
 from fallback_audit.vocabulary import GateStatus
 from fallback_tier.errors import PatchSyntaxError
 from fallback_tier.gate_ports import GateContext
-from fallback_tier.gates.judges.applies import judge_application
-from fallback_tier.gates.judges.common import DeclaredSetGate, PolicyGate
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import BubblewrapSandbox
+from fallback_tier.gates.builtin.applies import judge_application
+from fallback_tier.gates.builtin.common import DeclaredSetGate, PolicyGate
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.patch.parse import parse_patch
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import BubblewrapSandbox
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import commit_all
 from tests.integration.gate_setup import advisory, applied, repository

@@ -18,7 +18,7 @@ import pytest
 
 import fallback_audit
 import fallback_tier
-from fallback_tier.gates.running.cgroups import find_hierarchies
+from fallback_tier.sandbox.cgroups import find_hierarchies
 from tests.hostile.escapes import calls, files, network, power
 from tests.hostile.escapes.base import ESCAPES
 from tests.integration.gate_setup import needs_sandbox

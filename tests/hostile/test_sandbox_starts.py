@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.gates.running.cgroups import find_hierarchies
-from fallback_tier.gates.running.launching import MAX_OUTPUT_BYTES
-from fallback_tier.gates.running.sandbox import BubblewrapSandbox
+from fallback_tier.sandbox.cgroups import find_hierarchies
+from fallback_tier.sandbox.launching import MAX_OUTPUT_BYTES
+from fallback_tier.sandbox.runners import BubblewrapSandbox
 from tests.hostile.audit.apart import shared
 from tests.hostile.audit.campaign import Ask, Tally
 from tests.integration.gate_setup import needs_sandbox

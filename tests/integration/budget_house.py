@@ -18,11 +18,11 @@ from fallback_tier.gates.journal.budget_raise import raise_budget
 from fallback_tier.gates.journal.resume import TakenUp, check_base, take_up
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.runner import GateRunner
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import UnsandboxedRunner
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import random_nonce
 from tests.fakes.ecosystem import FakeEcosystem

@@ -34,8 +34,6 @@ from fallback_tier.gates.journal.review import (
 )
 from fallback_tier.gates.result import Escalated, FixResult, Verified
 from fallback_tier.gates.runner import GateRunner
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.llm.judging import Judge
 from fallback_tier.llm.leaf import LlmLeaf
@@ -43,6 +41,8 @@ from fallback_tier.outcome import SearchReplace, Selected
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import RagHit, RagMiss, Retrieval, SolvedExample
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import UnsandboxedRunner
 from fallback_tier.tier import FallbackTier
 from tests.fakes.audit import MemoryEvidence
 from tests.fakes.ecosystem import FakeEcosystem

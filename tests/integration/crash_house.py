@@ -31,12 +31,12 @@ from fallback_tier.fix import Fixer
 from fallback_tier.fix.resuming import resume_one
 from fallback_tier.fix.watching import UNWATCHED
 from fallback_tier.gate_ports import Gate, GateContext
+from fallback_tier.gates.builtin.proof_given import Proof
 from fallback_tier.gates.journal.resume import inputs_of
-from fallback_tier.gates.judges.proof_given import Proof
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.ports import ModelRequest
 from fallback_tier.prompt.builder import PromptBuilder
+from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir, random_nonce
 from tests.fakes.answering import AnsweringModel

@@ -15,12 +15,12 @@ from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import Sandbox
 from fallback_tier.gate_ports import GateContext, GateVerdict
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import BubblewrapSandbox
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import BubblewrapSandbox
 from tests.fakes.repository import commit_all, git, write
 
 TIMEOUT_S = 120.0

@@ -29,7 +29,7 @@ from fallback_tier.fix import Fixer
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.review import Signature, reopen
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir
 from tests.e2e.command import repository

@@ -10,8 +10,8 @@ from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.store import MAX_BYTES, MAX_ENTRIES, InstalledStore
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import main
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.trees.bases import MAX_BASES, Bases
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.e2e.command import Ended
 from tests.integration.gate_setup import repository
 

@@ -17,10 +17,10 @@ from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.gates.result import Verified
 from fallback_tier.gates.runner import GateRunner
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.outcome import Applied
 from fallback_tier.retrieval import RagHit, RetrievalAccount, SolvedExample
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import UnsandboxedRunner
 from fallback_tier.wiring.trail import RecordSettings, audit_db, open_evidence, open_trail
 from tests.e2e.command import run
 from tests.fakes.gates import RuleGate

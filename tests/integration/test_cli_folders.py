@@ -12,7 +12,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import main
 from fallback_tier.errors import StateFolderError
 from fallback_tier.files.folders import users_folder
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.wiring.places import Place, check, check_caches
 from tests.e2e.command import Ended, osv, repository, run, snapshot
 

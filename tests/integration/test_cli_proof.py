@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fallback_tier.cli import exit_codes
-from fallback_tier.gates.running.sandbox import BubblewrapSandbox
+from fallback_tier.sandbox.runners import BubblewrapSandbox
 from tests.e2e.command import Ended, osv, repository, run, snapshot
 from tests.integration.gate_setup import needs_sandbox
 

@@ -22,7 +22,7 @@ from fallback_tier.cli.fix.command import run_with
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.fix import Fixer
 from fallback_tier.gate_ports import GateContext, GateVerdict
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir
 from tests.e2e.command import repository, snapshot

@@ -10,10 +10,10 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
+from fallback_tier.gates.builtin.common import common_gates
+from fallback_tier.gates.builtin.configured import GateSettings, of_base
+from fallback_tier.gates.builtin.custom import CustomGate
 from fallback_tier.gates.distilling.distill import distill
-from fallback_tier.gates.judges.common import common_gates
-from fallback_tier.gates.judges.configured import GateSettings, of_base
-from fallback_tier.gates.judges.custom import CustomGate
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Configuration
 from fallback_tier.wiring.gates import gates_for

@@ -21,7 +21,7 @@ from fallback_eval.fixes.runs import FixFolder, FixRun, events_of, unpack
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.gates.judges.proof import ProofError
+from fallback_tier.gates.builtin.proof import ProofError
 from fallback_tier.ports import LanguageModel
 from fallback_tier.wiring import Configuration
 from tests.choice import a_choice

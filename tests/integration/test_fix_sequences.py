@@ -25,10 +25,10 @@ from fallback_tier.gates.journal.budget_raise import raise_budget
 from fallback_tier.gates.journal.resume import take_up
 from fallback_tier.gates.result import Escalated, FixResult, Verified
 from fallback_tier.gates.runner import GateRunner
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import UnsandboxedRunner
 from tests.fakes.repository import commit_all, git
 from tests.fixtures.fallback_tier_callable import ADVISORY, NO_RECIPE
 from tests.integration.leaf_sequences import (

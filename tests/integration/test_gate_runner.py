@@ -20,12 +20,12 @@ from fallback_tier.errors import ToolFailedError
 from fallback_tier.gate_ports import Gate, GateContext
 from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
 from fallback_tier.gates.runner import GateRunner
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import AttemptSummary, NotApplicable, RecipeSelection, Selected
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import UnsandboxedRunner
 from tests.fakes.audit import MemoryAudit
 from tests.fakes.gates import RuleGate, SkippedGate
 from tests.fakes.repository import commit_all, git, write

@@ -15,7 +15,7 @@ from fallback_plugins.pypi.gates.all_gates import build_gates
 from fallback_plugins.pypi.installing import environment
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
 

@@ -11,7 +11,7 @@ from fallback_plugins.pypi.gates.all_gates import TestsGate as SuiteGate
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.tree import Tree
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.running.sandbox import BubblewrapSandbox
+from fallback_tier.sandbox.runners import BubblewrapSandbox
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 
 pytestmark = pytest.mark.sandbox

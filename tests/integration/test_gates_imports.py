@@ -10,7 +10,7 @@ from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.pypi.gates import dependencies
 from fallback_plugins.pypi.gates.imports import ImportsGate
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
 

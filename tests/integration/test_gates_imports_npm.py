@@ -14,7 +14,7 @@ from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.gates import imports
 from fallback_plugins.npm.gates.imports import ImportsGate
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.choice import a_choice
 from tests.fakes.repository import write
 from tests.integration.gate_setup import advisory, needs_sandbox, patched

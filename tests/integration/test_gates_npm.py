@@ -11,7 +11,7 @@ from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.gates.all_gates import NotVulnerableGate, build_gates
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 
 pytestmark = [

@@ -10,7 +10,7 @@ from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.manifests.pyproject import NO_BACKEND, harmless
 from fallback_tier.affected import Affected, OwnPackage
 from fallback_tier.errors import ToolFailedError
-from fallback_tier.gates.running.sandbox import UnsandboxedRunner
+from fallback_tier.sandbox.runners import UnsandboxedRunner
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 
 pytestmark = pytest.mark.sandbox
@@ -251,7 +251,7 @@ def test_a_stale_uv_lock_fails_to_resolve_and_a_fresh_one_passes(tmp_path: Path)
         folder = tmp_path / name
         folder.mkdir()
         (folder / "pyproject.toml").write_text(text)
-        from fallback_tier.gates.running.clients import SubprocessClients
+        from fallback_tier.sandbox.clients import SubprocessClients
 
         done = SubprocessClients().run("uv", ["lock"], cwd=folder, timeout_s=120)
         assert done.ok, done.output
@@ -271,7 +271,7 @@ def test_a_stale_uv_lock_fails_to_resolve_and_a_fresh_one_passes(tmp_path: Path)
 def test_an_unreachable_registry_says_nothing_about_the_patch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fallback_tier.gates.running.clients import SubprocessClients
+    from fallback_tier.sandbox.clients import SubprocessClients
 
     nowhere = SubprocessClients(
         {

@@ -16,14 +16,14 @@ from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.folders import remove_tree
 from fallback_tier.files.tree import Tree
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.confinement import writable_worktree
-from fallback_tier.gates.running.mounting import mounting
-from fallback_tier.gates.running.sandbox import BubblewrapSandbox, UnsandboxedRunner, find_bwrap
 from fallback_tier.gates.trees.bases import Bases
 from fallback_tier.gates.trees.layers import LayeredWorktree, uncover
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.confinement import writable_worktree
+from fallback_tier.sandbox.mounting import mounting
+from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner, find_bwrap
 from tests.fakes.repository import write
 from tests.integration.gate_setup import diff_of, needs_sandbox, repository
 from tests.unit.gates.trees import listing, snapshot

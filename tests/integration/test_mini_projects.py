@@ -15,13 +15,13 @@ from fallback_eval.fixes.projects import (
 )
 from fallback_eval.fixes.report import HINTED
 from fallback_tier.errors import InputError
-from fallback_tier.gates.judges.proof import ProofGate, check_proof
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import BubblewrapSandbox
+from fallback_tier.gates.builtin.proof import ProofGate, check_proof
 from fallback_tier.installed import clients_and_plugins, look_at
 from fallback_tier.outcome import NotApplicable
 from fallback_tier.planning import selected, whose_code
 from fallback_tier.repo import RepoContext, Settings
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import BubblewrapSandbox
 
 ROOT = Path(__file__).parents[1] / "mini_projects"
 PROJECTS = load_projects(ROOT)

@@ -11,11 +11,11 @@ import pytest
 from fallback_tier.answers.block_form import write_blocks
 from fallback_tier.cli import exit_codes
 from fallback_tier.errors import RepositoryError
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.handover.delivery import deliver
 from fallback_tier.handover.landing import complete
 from fallback_tier.outcome import FileChange, SearchReplace, SourceEdit
 from fallback_tier.patch.diff import unified_diff
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.choice import a_choice
 from tests.e2e.command import Ended, osv, repository, run
 from tests.fakes.messages_server import Server, answer, messages_server

@@ -20,7 +20,7 @@ from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import TargetRun
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration import gate_setup
 from tests.integration.gate_setup import Case, advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve

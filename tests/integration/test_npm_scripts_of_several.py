@@ -10,7 +10,7 @@ import pytest
 from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.npm.gates.all_gates import TestsGate as NpmTests
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
 

@@ -10,7 +10,7 @@ import pytest
 from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_tier.errors import ToolFailedError
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import Case, advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
 

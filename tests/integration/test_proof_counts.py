@@ -7,8 +7,8 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
-from fallback_tier.gates.judges.proof import Proof, ProofGate
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.builtin.proof import Proof, ProofGate
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, patched
 
 pytestmark = pytest.mark.sandbox

@@ -11,9 +11,9 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
-from fallback_tier.gates.judges.proof import Proof, ProofError, ProofGate, check_proof
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import BubblewrapSandbox
+from fallback_tier.gates.builtin.proof import Proof, ProofError, ProofGate, check_proof
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import BubblewrapSandbox
 from tests.integration.gate_setup import Case, advisory, needs_sandbox, patched, repository
 from tests.registry import Registry, Universe, serve
 

@@ -12,13 +12,13 @@ from fallback_plugins.npm import build_ecosystem as npm_ecosystem
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_tier.errors import InputError
 from fallback_tier.files.entries import say_nothing
+from fallback_tier.gates.builtin.common import common_gates
+from fallback_tier.gates.builtin.proof import Proof, ProofError, ProofGate, check_proof
 from fallback_tier.gates.distilling.distill import distill
-from fallback_tier.gates.judges.common import common_gates
-from fallback_tier.gates.judges.proof import Proof, ProofError, ProofGate, check_proof
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import BubblewrapSandbox
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import BubblewrapSandbox
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import commit_all, write
 from tests.integration.gate_setup import Case, advisory, applied, patched, repository

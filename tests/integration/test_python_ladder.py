@@ -12,7 +12,7 @@ from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_plugins.pypi.installing import plan as install_plan
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.installed import Installed, Level
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
 

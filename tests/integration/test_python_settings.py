@@ -21,7 +21,7 @@ from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.installed import Level
 from fallback_tier.affected import Affected
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes import repository
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve

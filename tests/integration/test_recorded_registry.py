@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.repository import write
 from tests.registry import Universe, serve
 from tests.registry.recording import DEAD, Recording, at_registry, client_environ, serve_recorded

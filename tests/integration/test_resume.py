@@ -13,8 +13,8 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.errors import InputError, RecipeError, RepositoryError
+from fallback_tier.gates.builtin.proof_given import Proof
 from fallback_tier.gates.journal.holding import holding
-from fallback_tier.gates.judges.proof_given import Proof
 from tests.fakes.crashing import Kill
 from tests.fakes.gates import RuleGate, SkippedGate
 from tests.fakes.repository import git

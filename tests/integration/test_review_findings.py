@@ -18,9 +18,9 @@ from fallback_plugins.pypi.manifests.pyproject import harmless
 from fallback_tier.errors import PatchError
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.gates.result import Escalated, RefusedFix, Verified
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.trees.checkout import CheckoutWorktree
 from fallback_tier.handover import delivery
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import git
 from tests.fixtures.fallback_tier_callable import OTHER_PLAN, PLAN

@@ -20,10 +20,10 @@ import pytest
 
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult, Sandbox
-from fallback_tier.gates.running import launching
-from fallback_tier.gates.running.confinement import MAX_TMPFS_BYTES
-from fallback_tier.gates.running.launching import MAX_OUTPUT_BYTES
-from fallback_tier.gates.running.sandbox import BubblewrapSandbox, UnsandboxedRunner
+from fallback_tier.sandbox import launching
+from fallback_tier.sandbox.confinement import MAX_TMPFS_BYTES
+from fallback_tier.sandbox.launching import MAX_OUTPUT_BYTES
+from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner
 from tests.integration.gate_setup import needs_sandbox
 from tests.waiting import at_once
 
@@ -146,7 +146,7 @@ def test_the_launchers_environment_is_not_to_be_seen(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         import sys
         from pathlib import Path
-        from fallback_tier.gates.running.sandbox import BubblewrapSandbox, UnsandboxedRunner
+        from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner
         look = "cat /proc/*/environ /proc/self/cmdline; env"
         for runner in BubblewrapSandbox(), UnsandboxedRunner():
             result = runner.run(["sh", "-c", look], worktree=Path(sys.argv[1]), timeout_s=60)

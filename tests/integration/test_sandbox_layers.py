@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import SandboxError
-from fallback_tier.gates.running.cgroups import (
+from fallback_tier.sandbox.cgroups import (
     Bounds,
     Hierarchy,
     bounded_tree,
@@ -20,8 +20,8 @@ from fallback_tier.gates.running.cgroups import (
     hierarchies,
     remove_abandoned,
 )
-from fallback_tier.gates.running.landlock import PERL, landlock_version, landlocked
-from fallback_tier.gates.running.sandbox import (
+from fallback_tier.sandbox.landlock import PERL, landlock_version, landlocked
+from fallback_tier.sandbox.runners import (
     BubblewrapSandbox,
     Hardening,
     UnsandboxedRunner,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.execution import CommandResult
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Registry, Universe, serve
 
 _SCHEMA = """\

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.recipes_bench.cases import Case
 from tests.recipes_bench.inventory import held, is_lock
 from tests.registry import Registry, Universe, serve

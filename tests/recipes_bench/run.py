@@ -14,10 +14,10 @@ from fallback_plugins.npm import build_ecosystem as build_npm
 from fallback_plugins.pypi import build_ecosystem as build_pypi
 from fallback_tier.advisory import bundle, load_advisory
 from fallback_tier.errors import FallbackError, RecipeError
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.outcome import NotApplicable, RecipeResult
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.recipes_bench.cases import Case
 from tests.recipes_bench.fixture import Moved, moved
 from tests.recipes_bench.raw import Raw

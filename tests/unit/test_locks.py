@@ -15,7 +15,7 @@ from fallback_audit.files import lock
 from fallback_tier.errors import SandboxError, ToolFailedError
 from fallback_tier.files.locks import hold
 from fallback_tier.files.tree import Tree
-from fallback_tier.gates.running import mounting
+from fallback_tier.sandbox import mounting
 
 AT_ONCE = partial(lock, timeout_s=0)
 

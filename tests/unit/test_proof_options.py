@@ -9,7 +9,7 @@ import pytest
 from fallback_tier.cli.main import build_parser
 from fallback_tier.cli.proof_options import proof_of
 from fallback_tier.errors import InputError
-from fallback_tier.gates.judges.proof_given import PROOF_TIMEOUT_S, Proof
+from fallback_tier.gates.builtin.proof_given import PROOF_TIMEOUT_S, Proof
 from fallback_tier.wiring import Configuration
 
 Given = Callable[..., Proof | None]

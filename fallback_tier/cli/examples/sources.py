@@ -30,12 +30,12 @@ from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.errors import ConfigurationError, InputError
 from fallback_tier.fix.given import advisories_at
-from fallback_tier.gates.judges.committed import CommittedFiles
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.builtin.committed import CommittedFiles
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.patch.apply import apply_patch
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.retrieval import SolvedExample
+from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.wiring.trail import TrailReader, open_evidence, read_trail
 
 #: Manifests of a repository that may declare its licence.

@@ -8,7 +8,7 @@ from fallback_tier.cli.output import print_patch
 from fallback_tier.cli.remediation import line, safe, show_remediation
 from fallback_tier.cli.usage import report_usage, usage_document
 from fallback_tier.fix.delivery import Landed
-from fallback_tier.gates.judges.proof_given import PROOF
+from fallback_tier.gates.builtin.proof_given import PROOF
 from fallback_tier.gates.result import (
     Escalated,
     FixResult,

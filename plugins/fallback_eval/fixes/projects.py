@@ -20,7 +20,7 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import Advisory, load_advisory
 from fallback_tier.errors import InputError, ToolFailedError, first_fault
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.judges.proof import Proof
+from fallback_tier.gates.builtin.proof import Proof
 from fallback_tier.outcome import SearchReplace, SourceEdit
 
 PROJECT, ADVISORY, REPOSITORY, PROOF = "project.toml", "advisory.json", "repo", "proof"

@@ -22,7 +22,7 @@ from fallback_eval.fixes.projects import MiniProject
 from fallback_eval.fixes.runs import FixFolder, FixRun, events_of, pack
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.gates.judges.proof import ProofGate, check_proof
+from fallback_tier.gates.builtin.proof import ProofGate, check_proof
 from fallback_tier.gates.result import Escalated, FixResult
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest, NonceSource
 from fallback_tier.prompt.redact import redact_secrets

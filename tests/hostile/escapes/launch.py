@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fallback_tier.gates.running.confinement import MAX_TMPFS_BYTES
-from fallback_tier.gates.running.launching import MAX_DATA_KIB, MAX_FILE_BLOCKS
-from fallback_tier.gates.running.sandbox import (
+from fallback_tier.sandbox.confinement import MAX_TMPFS_BYTES
+from fallback_tier.sandbox.launching import MAX_DATA_KIB, MAX_FILE_BLOCKS
+from fallback_tier.sandbox.runners import (
     BubblewrapSandbox,
     Hardening,
     find_bwrap,

@@ -9,10 +9,10 @@ import pytest
 
 from fallback_tier.errors import RepositoryError, ToolFailedError
 from fallback_tier.files import entries, folders
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.gates.trees.bases import Base, Bases
 from fallback_tier.gates.trees.layers import LayeredWorktree
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.repository import commit_all, git, write
 from tests.integration.gate_setup import repository
 

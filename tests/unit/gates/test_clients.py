@@ -9,9 +9,9 @@ import pytest
 
 from fallback_tier.errors import ToolMissingError
 from fallback_tier.execution import CommandResult
-from fallback_tier.gates.running import clients as clients_module
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.process import BoundedOutput
+from fallback_tier.sandbox import clients as clients_module
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.process import BoundedOutput
 from tests.fakes.repository import commit_all, git, write
 
 BASE = {"PATH": "/usr/bin:/bin"}

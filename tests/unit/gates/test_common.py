@@ -9,7 +9,7 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.judges.common import DeclaredSetGate, PolicyGate, common_gates
+from fallback_tier.gates.builtin.common import DeclaredSetGate, PolicyGate, common_gates
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.diff import unified_diff
 from tests.fakes.ecosystem import FakeEcosystem

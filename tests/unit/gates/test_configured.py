@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import ConfigurationError, RepositoryError
-from fallback_tier.gates.judges.configured import (
+from fallback_tier.gates.builtin.configured import (
     DEFAULT_TIMEOUT_S,
     MAX_GATES,
     GateSettings,
@@ -13,9 +13,9 @@ from fallback_tier.gates.judges.configured import (
     of_base,
     of_file,
 )
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.repository import commit_all, git, write
 
 LINT = '[[tool.fallback-tier.gates]]\nname = "lint"\ncommand = ["ruff", "check", "."]\n'

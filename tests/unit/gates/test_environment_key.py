@@ -14,7 +14,7 @@ from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.store import MARK
 from fallback_plugins.shared.versions import interpreters
 from fallback_tier.execution import CommandResult
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import applied, repository
 from tests.unit.gates.test_flaky import context
 

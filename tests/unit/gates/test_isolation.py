@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import RepositoryError
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import Worktrees
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import UnsandboxedRunner
 from tests.fakes.repository import commit_all, git, write
 from tests.integration.gate_setup import repository
 from tests.unit.gates.trees import listing, snapshot

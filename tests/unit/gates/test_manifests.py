@@ -6,9 +6,9 @@ import pytest
 
 from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
-from fallback_tier.gates.judges.manifests.changes import manifest_problems
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.gates.builtin.manifests.changes import manifest_problems
 from fallback_tier.patch.policy import recipe_only_reason
+from fallback_tier.sandbox.clients import SubprocessClients
 
 ECOSYSTEMS = (NpmEcosystem(SubprocessClients()), PyPIEcosystem(SubprocessClients()))
 

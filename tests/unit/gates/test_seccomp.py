@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_tier.gates.running.seccomp import seccomp_file, seccomp_program
+from fallback_tier.sandbox.seccomp import seccomp_file, seccomp_program
 
 ALLOW = "allow"
 X86, ARM = 0xC000003E, 0xC00000B7

@@ -17,7 +17,7 @@ from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summa
 from fallback_plugins.pypi.gates.type_checkers import TypeChecker
 from fallback_plugins.shared.gates.suite_run import Summary
 from fallback_tier.execution import CommandResult
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 

@@ -7,8 +7,8 @@ import pytest
 
 from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.judges.capability import CapabilityGate
-from fallback_tier.gates.judges.reach import Project, compare
+from fallback_tier.gates.builtin.capability import CapabilityGate
+from fallback_tier.gates.capability import Project, compare
 from fallback_tier.outcome import FileChange, SourceEdit
 from tests.capability.evasions import Evasion, evasions
 from tests.integration.gate_setup import advisory, patched

@@ -17,10 +17,10 @@ import pytest
 
 from fallback_tier.errors import PatchError, RepositoryError
 from fallback_tier.files.tree import RawChange
-from fallback_tier.gates.running.clients import SubprocessClients
-from fallback_tier.gates.running.sandbox import UnsandboxedRunner
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.runners import UnsandboxedRunner
 from tests.fakes.repository import GIT_ENV, git, write
 from tests.integration.gate_setup import diff_of, repository, smuggle
 from tests.unit.gates.trees import listing, snapshot
@@ -403,8 +403,8 @@ def test_a_place_that_can_not_be_written_is_said(repo: RepoContext, tmp_path: Pa
 HOLDER = """\
     import sys, time
     from pathlib import Path
-    from fallback_tier.gates.running.clients import SubprocessClients
-    from fallback_tier.gates.running.sandbox import UnsandboxedRunner
+    from fallback_tier.sandbox.clients import SubprocessClients
+    from fallback_tier.sandbox.runners import UnsandboxedRunner
     from fallback_tier.gates.trees.worktrees import Worktrees
     from fallback_tier.repo import RepoContext
     state, layered = Path(sys.argv[1]), sys.argv[2] == "True"

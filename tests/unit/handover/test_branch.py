@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import ConfigurationError, PatchError
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.handover.branch import check_branch, commit_to_branch
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.diff import unified_diff
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.repository import git, write
 from tests.integration.gate_setup import applied, diff_of, repository
 

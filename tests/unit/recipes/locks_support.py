@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Universe, serve
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
 from fallback_tier.errors import RecipeError
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry.server import Registry, serve
 from tests.registry.universe import Universe
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.execution import CommandResult
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.outcome import NotApplicable, RecipeResult, Selected
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
 
 
 def advisory(

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm import build_ecosystem as npm
 from fallback_plugins.pypi import build_ecosystem as pypi
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.outcome import RecipeResult, Selected
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import Settings
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.choice import a_choice
 from tests.registry import Universe, serve
 from tests.unit.recipes.locks_support import hashes_of, pipfile_lock, poetry_block, poetry_lock

@@ -12,7 +12,7 @@ from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
 from fallback_plugins.pypi.pipenv.project import PipenvProject
 from fallback_plugins.shared.ladder import ProjectFix, combined
 from fallback_tier.errors import RecipeError
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Universe
 from tests.unit.recipes.locks_support import hashes_of, pipfile_lock, real_uv
 from tests.unit.recipes.support import advisory, repository

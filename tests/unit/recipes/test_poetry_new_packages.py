@@ -12,7 +12,7 @@ import pytest
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.poetry.project import PoetryProject
 from fallback_plugins.shared.ladder import ProjectFix, combined
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Universe
 from tests.unit.recipes.locks_support import hashes_of, poetry_block, poetry_lock, real_uv
 from tests.unit.recipes.support import advisory, repository

@@ -22,7 +22,7 @@ from fallback_plugins.pypi.resolving.wanted import has_own_index
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Universe, serve
 from tests.unit.recipes.locks_support import poetry_block, poetry_lock
 from tests.unit.recipes.pypi_files import offline, pyproject

@@ -10,9 +10,9 @@ import pytest
 from fallback_audit.vocabulary import LadderStep, ProofLevel
 from fallback_plugins.pypi import build_ecosystem
 from fallback_tier.errors import RecipeError
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.outcome import RecipeResult
 from fallback_tier.repo import Settings
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Universe, serve
 from tests.unit.recipes.support import advisory, after, repository
 

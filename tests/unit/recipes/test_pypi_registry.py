@@ -12,9 +12,9 @@ from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.outcome import RecipeResult
 from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Registry, Universe, serve
 from tests.unit.recipes.pypi_files import pyproject
 from tests.unit.recipes.support import advisory, after, fix, repository

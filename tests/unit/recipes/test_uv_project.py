@@ -16,8 +16,8 @@ from fallback_plugins.shared.ladder import ProjectFix, combined
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.repo import Settings
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Universe, serve
 from tests.unit.recipes.support import advisory, repository
 

@@ -13,7 +13,7 @@ from fallback_plugins.npm.clients.provision import ClientStore
 from fallback_plugins.npm.clients.yarn import YARN, YarnClient
 from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
 from fallback_tier.errors import RecipeError
-from fallback_tier.gates.running.clients import SubprocessClients
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry.server import Registry
 from tests.registry.universe import Universe
 from tests.unit.recipes.real_clients import loopback, provisioned

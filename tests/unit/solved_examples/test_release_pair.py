@@ -19,9 +19,9 @@ from fallback_plugins.solved_examples.sources.release_pair import (
 )
 from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.errors import InputError, ToolFailedError
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.patch.edits import replace_once
 from fallback_tier.retrieval import ExampleOrigin, SolvedExample
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Registry, Universe, serve
 
 BODY = "".join(f"const line{n} = {n};\n" for n in range(30))

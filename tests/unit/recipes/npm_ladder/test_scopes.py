@@ -17,8 +17,8 @@ from fallback_plugins.npm.clients.scopes import SCOPE_LINE, Scopes, scoped
 from fallback_plugins.npm.clients.yarn import YARN, YarnClient
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.outcome import RecipeResult
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Registry, Universe, serve
 from tests.unit.recipes.npm_ladder.world import (
     Counting,

@@ -11,10 +11,10 @@ from typing import Any
 from fallback_plugins.npm import build_ecosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.execution import CommandResult
-from fallback_tier.gates.running.clients import SubprocessClients
 from fallback_tier.outcome import RecipeResult, RecipeSelection, Selected
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext, Settings
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Universe, serve
 from tests.unit.recipes.support import advisory, repository
 

@@ -11,10 +11,10 @@ from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import RepositoryError
 from fallback_tier.files.tree import ABSENT, RawChange
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, failed, passed
-from fallback_tier.gates.judges.capability import CapabilityGate
-from fallback_tier.gates.judges.javascript import disagreement_with_node
-from fallback_tier.gates.judges.manifests.changes import manifest_problems
-from fallback_tier.gates.judges.patched_file import patched_text
+from fallback_tier.gates.builtin.capability import CapabilityGate
+from fallback_tier.gates.builtin.javascript import disagreement_with_node
+from fallback_tier.gates.builtin.manifests.changes import manifest_problems
+from fallback_tier.gates.builtin.patched_file import patched_text
 from fallback_tier.gates.trees.isolation import (
     GIT_TIMEOUT_S,
     USERS_CONFIGURATION,

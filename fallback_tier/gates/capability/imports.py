@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from fallback_tier.gates.judges.reach.literals import module_path
-from fallback_tier.gates.judges.reach.names import Names
+from fallback_tier.gates.capability.literals import module_path
+from fallback_tier.gates.capability.names import Names
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -8,9 +8,9 @@ is not followed; that is why bringing a module in counts as a use of its own.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from fallback_tier.gates.judges.reach.literals import literal, module_path, name_of
-from fallback_tier.gates.judges.reach.shapes import Shape
-from fallback_tier.gates.judges.reach.tables import ANY, Table
+from fallback_tier.gates.capability.literals import literal, module_path, name_of
+from fallback_tier.gates.capability.shapes import Shape
+from fallback_tier.gates.capability.tables import ANY, Table
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -22,15 +22,15 @@ from pathlib import Path
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.tree import Tree
-from fallback_tier.gates.running import landlock as second_wall
-from fallback_tier.gates.running.cgroups import (
+from fallback_tier.sandbox import landlock as second_wall
+from fallback_tier.sandbox.cgroups import (
     Bounds,
     Hierarchy,
     bounded_tree,
     find_hierarchies,
     remove_abandoned,
 )
-from fallback_tier.gates.running.confinement import (
+from fallback_tier.sandbox.confinement import (
     HOME,
     MAX_TMPFS_BYTES,
     SCRATCH,
@@ -40,7 +40,7 @@ from fallback_tier.gates.running.confinement import (
     isolation,
     target_environment,
 )
-from fallback_tier.gates.running.launching import (
+from fallback_tier.sandbox.launching import (
     MAX_DATA_KIB,
     MAX_MEMORY_BYTES,
     MAX_OUTPUT_BYTES,
@@ -48,9 +48,9 @@ from fallback_tier.gates.running.launching import (
     joined,
     launched,
 )
-from fallback_tier.gates.running.mounting import can_mount_layers, mounting, plain_folder
-from fallback_tier.gates.running.process import run_bounded
-from fallback_tier.gates.running.seccomp import seccomp_file, seccomp_program
+from fallback_tier.sandbox.mounting import can_mount_layers, mounting, plain_folder
+from fallback_tier.sandbox.process import run_bounded
+from fallback_tier.sandbox.seccomp import seccomp_file, seccomp_program
 
 #: One trivial command in a fresh sandbox takes 5 ms; a minute means that it hangs.
 PROBE_TIMEOUT_S = 60.0

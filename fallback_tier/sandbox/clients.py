@@ -15,7 +15,7 @@ from pathlib import Path
 from fallback_tier.ecosystem_rules import PackageClient, client_of
 from fallback_tier.errors import ToolMissingError
 from fallback_tier.execution import CommandResult
-from fallback_tier.gates.running.process import run_bounded
+from fallback_tier.sandbox.process import run_bounded
 
 #: A client's output in memory. `git ls-files -z` of MAX_TRACKED_FILES paths is about 12 MB, and its
 #: head must be whole; more is cut and says so.

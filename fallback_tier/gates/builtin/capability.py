@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from fallback_tier.errors import RepositoryError
 from fallback_tier.files.tree import RawChange
 from fallback_tier.gate_ports import GateContext, GateVerdict
-from fallback_tier.gates.judges.patched_file import patched_text
-from fallback_tier.gates.judges.reach import Project, compare
+from fallback_tier.gates.builtin.patched_file import patched_text
+from fallback_tier.gates.capability import Project, compare
 from fallback_tier.outcome import FileChange
 from fallback_tier.repo import RepoContext
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from fallback_tier.gates.judges.reach.words import words
+from fallback_tier.gates.capability.words import words
 
 #: Every member, but those that begin with an underscore.
 _ALL = "*"

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fallback_audit.vocabulary import Capability
-from fallback_tier.gates.judges.reach.harmless import Harmless
-from fallback_tier.gates.judges.reach.harmless_javascript import JAVASCRIPT as _JAVASCRIPT
-from fallback_tier.gates.judges.reach.harmless_python import PYTHON as _PYTHON
+from fallback_tier.gates.capability.harmless import Harmless
+from fallback_tier.gates.capability.harmless_javascript import JAVASCRIPT as _JAVASCRIPT
+from fallback_tier.gates.capability.harmless_python import PYTHON as _PYTHON
 
 #: Constants and exceptions of a listed module: they do nothing.
 _HARMLESS = re.compile(

@@ -24,7 +24,7 @@ from pydantic import Field, StrictBool, StrictStr, StringConstraints, Validation
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import ConfigurationError, RepositoryError, first_fault
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.judges.committed import CommittedFiles
+from fallback_tier.gates.builtin.committed import CommittedFiles
 from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.repo import RepoContext
 

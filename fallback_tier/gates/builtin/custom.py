@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fallback_audit.vocabulary import FailureKind
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun, failed, passed, skipped
-from fallback_tier.gates.judges.configured import GateSettings
-from fallback_tier.gates.judges.proof import fresh_files
+from fallback_tier.gates.builtin.configured import GateSettings
+from fallback_tier.gates.builtin.proof import fresh_files
 from fallback_tier.ports import EcosystemPlugin
 
 #: POSIX.1-2017, XCU 2.8.2: a command that was not found.

@@ -10,11 +10,11 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from fallback_audit.vocabulary import Capability
-from fallback_tier.gates.judges.reach.harmless import inner_names, plain_dunder
-from fallback_tier.gates.judges.reach.names import Names
-from fallback_tier.gates.judges.reach.project import About, Question, package_of
-from fallback_tier.gates.judges.reach.tables import Table
-from fallback_tier.gates.judges.reach.uses import Use
+from fallback_tier.gates.capability.harmless import inner_names, plain_dunder
+from fallback_tier.gates.capability.names import Names
+from fallback_tier.gates.capability.project import About, Question, package_of
+from fallback_tier.gates.capability.tables import Table
+from fallback_tier.gates.capability.uses import Use
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -10,14 +10,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fallback_audit.vocabulary import Capability
-from fallback_tier.gates.judges.reach import shapes, tables
-from fallback_tier.gates.judges.reach.imports import javascript_import, python_import
-from fallback_tier.gates.judges.reach.names import Names
-from fallback_tier.gates.judges.reach.project import Question
-from fallback_tier.gates.judges.reach.shapes import FUNCTIONS, HANDED_ON, Shape
-from fallback_tier.gates.judges.reach.tables import ANY, Table
-from fallback_tier.gates.judges.reach.unknown import Unknown
-from fallback_tier.gates.judges.reach.uses import Use
+from fallback_tier.gates.capability import shapes, tables
+from fallback_tier.gates.capability.imports import javascript_import, python_import
+from fallback_tier.gates.capability.names import Names
+from fallback_tier.gates.capability.project import Question
+from fallback_tier.gates.capability.shapes import FUNCTIONS, HANDED_ON, Shape
+from fallback_tier.gates.capability.tables import ANY, Table
+from fallback_tier.gates.capability.unknown import Unknown
+from fallback_tier.gates.capability.uses import Use
 from fallback_tier.syntax import parse
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.files.tree import Tree
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun, failed, passed, skipped
+from fallback_tier.gates.builtin.proof_faults import fault
+from fallback_tier.gates.builtin.proof_given import PROOF, Proof, ProofError
 from fallback_tier.gates.distilling.diagnosis import MAX_TESTS, diagnose
-from fallback_tier.gates.judges.proof_faults import fault
-from fallback_tier.gates.judges.proof_given import PROOF, Proof, ProofError
 from fallback_tier.gates.trees.worktrees import Worktrees
 from fallback_tier.outcome import Applied
 from fallback_tier.ports import EcosystemPlugin
