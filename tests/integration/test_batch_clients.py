@@ -11,7 +11,7 @@ from tests.e2e.command import Ended, osv, repository, run
 from tests.fakes.repository import git
 from tests.integration.gate_setup import needs_sandbox
 from tests.registry import Universe, serve
-from tests.unit.recipes.npm_ladder.world import at, project
+from tests.unit.npm.world import at, project
 
 pytestmark = pytest.mark.sandbox
 

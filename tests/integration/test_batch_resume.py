@@ -38,7 +38,7 @@ from tests.fakes.ecosystem import LadderEcosystem
 from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import git
-from tests.unit.test_planning import advisory
+from tests.unit.planning.test_planning import advisory
 
 PINS = "left 1.0.0\nright 1.0.0\nmiddle 1.0.0\n"
 FILES = {"pypi.txt": PINS, "npm.txt": PINS}

@@ -13,7 +13,7 @@ from tests.fakes.ecosystem import TwoCandidates
 from tests.integration.crash_house import CrashHouse, Ended, check_killed
 from tests.integration.gate_setup import needs_sandbox
 from tests.registry import Universe, serve
-from tests.unit.recipes.npm_ladder.world import at, project
+from tests.unit.npm.world import at, project
 
 #: mid 1.1.0 brings in a safe leaf, and no longer does what the application needs.
 UNIVERSE = (

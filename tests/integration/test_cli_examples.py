@@ -13,7 +13,7 @@ from fallback_tier.cli.main import main
 from fallback_tier.retrieval import SolvedExample
 from tests.e2e.command import Ended
 from tests.unit.solved_examples.builders import example
-from tests.unit.solved_examples.test_dataset import NEW_FILE, row
+from tests.unit.solved_examples.sources.test_dataset import NEW_FILE, row
 
 
 def run(*arguments: str | Path) -> Ended:

@@ -15,7 +15,7 @@ from fallback_tier.wiring import audit_db
 from tests.e2e.command import snapshot
 from tests.fakes.repository import git
 from tests.integration.test_cli_several import Desk, ecosystem, printed
-from tests.unit.test_planning import advisory, both
+from tests.unit.planning.test_planning import advisory, both
 
 FILES = {"patch.diff", "pull-request.md", "openvex.json", "cyclonedx.json"}
 

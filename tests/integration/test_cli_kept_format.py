@@ -9,7 +9,7 @@ from fallback_tier.cli import exit_codes
 from tests.e2e.command import Ended, osv, run
 from tests.fakes.repository import git
 from tests.registry import Universe, serve
-from tests.unit.recipes.npm_ladder.world import at, project
+from tests.unit.npm.world import at, project
 
 BOM = "\ufeff"
 

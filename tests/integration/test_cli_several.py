@@ -29,7 +29,7 @@ from tests.e2e.command import repository, snapshot
 from tests.fakes.ecosystem import LadderEcosystem
 from tests.fakes.gates import RuleGate, SkippedGate
 from tests.fakes.repository import git
-from tests.unit.test_planning import advisory, both
+from tests.unit.planning.test_planning import advisory, both
 
 PINS = "left 1.0.0\nright 1.0.0\n"
 MORE = f"{PINS}middle 1.0.0\n"

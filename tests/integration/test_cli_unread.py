@@ -14,13 +14,13 @@ from tests.choice import a_choice
 from tests.e2e.command import Ended, osv, run, snapshot
 from tests.fakes.repository import git, write
 from tests.registry import Universe, serve
-from tests.unit.recipes.npm_ladder.world import at, manifest, project
-from tests.unit.recipes.unreadable import SPOILT, spoil
+from tests.unit.npm.world import at, manifest, project
+from tests.unit.shared.unreadable import SPOILT, spoil
 
 NPM = project({"left": "1.0.0", "right": "1.0.0"}, {"left": at("1.0.0"), "right": at("1.0.0")})
 PINS = {"requirements.txt": "left==1.0.0\nright==1.0.0\n"}
 
-#: Of each kind one: the others are told apart nowhere on the way to a user (tests/unit/recipes).
+#: Of each kind one: the others are told apart nowhere on the way to a user (tests/unit/shared).
 FAULTS = ("a broken link", "a link out of the repository", "not UTF-8", "nested 10,000 deep")
 
 

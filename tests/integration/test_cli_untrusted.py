@@ -21,8 +21,8 @@ from fallback_tier.errors import AdvisoryError, RecipeError
 from fallback_tier.gates.result import RefusedFix
 from fallback_tier.wiring import audit_db
 from tests.integration.test_cli_several import Desk, ecosystem
-from tests.unit.test_planning import advisory, planned
-from tests.unit.test_planning_unknown import commits_only
+from tests.unit.planning.test_planning import advisory, planned
+from tests.unit.planning.test_planning_unknown import commits_only
 
 #: A window title, a colour by an eight-bit control, text turned around.
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e"

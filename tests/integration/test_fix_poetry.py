@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.command import Ended, osv, repository, run
 from tests.registry.store import PYPI, Store
-from tests.unit.recipes.locks_support import poetry_lock
+from tests.unit.shared.locks_support import poetry_lock
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.registry("uv")]
 

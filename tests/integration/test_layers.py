@@ -26,7 +26,7 @@ from fallback_tier.sandbox.mounting import mounting
 from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner, find_bwrap
 from tests.fakes.repository import write
 from tests.integration.gate_setup import diff_of, needs_sandbox, repository
-from tests.unit.gates.trees import listing, snapshot
+from tests.unit.gates.trees.listings import listing, snapshot
 from tests.waiting import exit_code, joined
 
 pytestmark = pytest.mark.sandbox

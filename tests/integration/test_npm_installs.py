@@ -24,7 +24,7 @@ from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration import gate_setup
 from tests.integration.gate_setup import Case, advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
-from tests.unit.recipes.real_clients import provisioned
+from tests.unit.shared.real_clients import provisioned
 
 pytestmark = [
     pytest.mark.sandbox,

@@ -23,7 +23,7 @@ from fallback_tier.advisory import compare_versions, is_affected, load_advisory
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.execution import CommandResult
 from fallback_tier.outcome import NotApplicable, RecipeResult
-from tests.unit.recipes.support import tracked
+from tests.unit.shared.recipes import tracked
 
 #: One worker: the cases are run once, before the first test.
 pytestmark = pytest.mark.xdist_group("recipe-cases")

@@ -27,7 +27,7 @@ ALLOWED = {
     "integration/test_sandbox_layers.py",
     "local_model/serve.py",
     "measuring/process.py",
-    "unit/gates/test_reports.py",
+    "unit/shared/gates/test_reports.py",
     "unit/test_waiting.py",
     "waiting.py",
 }

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fallback_tier.advisory import is_affected
 from fallback_tier.advisory.npm_ranges import MAX_RANGE_LENGTH, osv_ranges
 from fallback_tier.errors import AdvisoryError
-from tests.unit.recipes.support import advisory
+from tests.unit.shared.recipes import advisory
 
 #: As npm's own advisory code asks (@npmcli/metavuln-calculator).
 _ORACLE = """

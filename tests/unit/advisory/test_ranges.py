@@ -14,7 +14,7 @@ from fallback_tier.advisory import (
     lowest_fixed_version,
     lowest_safe,
 )
-from tests.unit.recipes.support import advisory
+from tests.unit.shared.recipes import advisory
 
 #: Numbers whose order as text differs from their order as versions.
 UNIVERSE = range(14)

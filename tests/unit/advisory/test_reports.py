@@ -18,7 +18,7 @@ from fallback_tier.advisory import (
     lowest_fixed_version,
 )
 from fallback_tier.advisory.found import ranges_up_to
-from tests.unit.recipes.support import advisory
+from tests.unit.shared.recipes import advisory
 
 
 def osv(name: str, package: str = "pkg", ecosystem: str = "npm", **more: Any) -> dict[str, Any]:

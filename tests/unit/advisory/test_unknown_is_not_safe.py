@@ -12,7 +12,7 @@ from fallback_tier.advisory.found import ranges_up_to
 from tests.unit.advisory.test_reports import osv, read
 from tests.unit.advisory.test_sarif import read as read_sarif
 from tests.unit.advisory.test_sarif import run
-from tests.unit.recipes.support import advisory
+from tests.unit.shared.recipes import advisory
 
 
 def spans(*events: tuple[str, str]) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.events import AttemptStarted, AuditEvent
 from fallback_audit.ports import UPKEEP, Scope
 from tests.unit.audit import human_trails as h
-from tests.unit.audit import test_links as links
 from tests.unit.audit import upkeep_trails as u
+from tests.unit.audit.contract import test_links as links
 from tests.unit.audit.trails import SCOPE, digest
 
 #: Mutants that one breach gives of one trail at most: enough to find one that the rule catches.

@@ -14,7 +14,7 @@ from fallback_plugins.solved_examples.chunking import StructureChunker, count_to
 from fallback_plugins.solved_examples.chunking.markdown import advisory_units
 from fallback_plugins.solved_examples.chunking.units import UnitKind, one_line_end
 from fallback_tier.errors import ConfigurationError
-from tests.unit.chunking.texts import ANY_TEXT, edit, example
+from tests.unit.solved_examples.chunking.texts import ANY_TEXT, edit, example
 
 TABLE = "Versions:\n\n| version | on |\n|---|---|\n" + "| 1.0 | x |\n" * 12
 

@@ -1,0 +1,315 @@
+"""A person's answers: recorded once, signed, and only where somebody was asked."""
+
+from collections.abc import Callable
+
+import pytest
+
+from fallback_audit.contract.table import violations
+from fallback_audit.contract.trail import Entry, Trail
+from fallback_audit.errors import EvidenceError
+from fallback_audit.events import PatchProposed, ReviewDecided, TransitionReopened
+from fallback_audit.human_events import MAX_WORDS_CHARS
+from fallback_audit.ports import Scope
+from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
+from fallback_tier.errors import InputError
+from fallback_tier.gates.journal.questions import questions, review
+from fallback_tier.gates.journal.review import (
+    Signature,
+    approve,
+    reject,
+    reopen,
+    run_gates_again,
+)
+from tests.fakes.audit import MemoryAudit, MemoryEvidence
+from tests.unit.audit import human_trails as h
+from tests.unit.audit import model_trails as m
+from tests.unit.audit import trails as t
+from tests.unit.audit.trails import Events
+from tests.unit.gates.journal.review_house import FIX, Record, diff, summary
+
+ADA = Signature("Ada", "read it line by line")
+
+
+def record(events: Events) -> Record:
+    kept = Record()
+    kept.write(events)
+    return kept
+
+
+def kinds(kept: Record) -> list[str]:
+    return [stored.kind for stored in kept.audit.events()]
+
+
+def sound(kept: Record) -> bool:
+    entries = [Entry(stored.seq, stored.payload) for stored in kept.audit.events()]
+    return not list(violations(Trail(t.SCOPE, entries)))
+
+
+ANSWERS: dict[str, Callable[[Record, Signature], object]] = {
+    "approve": lambda kept, by: approve(kept.audit, kept.evidence, FIX, by),
+    "reject": lambda kept, by: reject(kept.audit, FIX, by),
+    "reopen": lambda kept, by: reopen(kept.audit, FIX, by, opens="gate-2"),
+    "again": lambda kept, by: run_gates_again(kept.audit, kept.evidence, FIX, by, opens="gate-2"),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_is_one_event_and_the_last_word(answer: str) -> None:
+    kept = record(t.cap_reached())
+    ANSWERS[answer](kept, ADA)
+    event = list(kept.audit.events())[-1].payload
+    assert isinstance(event, ReviewDecided | TransitionReopened)
+    assert (event.by, event.reason) == ("Ada", "read it line by line")
+    assert sound(kept)
+    before = kinds(kept)
+    for other in ANSWERS:
+        with pytest.raises(InputError, match=r"was answered already: .* by Ada"):
+            ANSWERS[other](kept, ADA)
+    assert kinds(kept) == before
+
+
+def test_an_approval_hands_out_the_last_patch_or_the_one_that_is_named() -> None:
+    kept = record(t.cap_reached())
+    approval = approve(kept.audit, kept.evidence, FIX, ADA)
+    assert approval.patch.decode() == diff(4)
+    assert approval.decision.verdict is ReviewVerdict.APPROVED
+    assert approval.decision.patch_sha256 == kept.patch(4)
+    other = record(t.cap_reached())
+    named = approve(other.audit, other.evidence, FIX, ADA, patch=other.patch(2)[:12])
+    assert named.patch.decode() == diff(2)
+    assert sound(other)
+
+
+@pytest.mark.parametrize("prefix", ["", "0" * 12, "short"])
+def test_a_patch_that_was_not_proposed_is_not_approved(prefix: str) -> None:
+    kept = record(t.cap_reached())
+    meant = prefix if prefix != "short" else kept.patch(4)[:7]
+    with pytest.raises(InputError, match="names no patch of fix") as refused:
+        approve(kept.audit, kept.evidence, FIX, ADA, patch=meant)
+    assert kept.patch(1)[:12] in refused.value.problem
+    assert "ReviewDecided" not in kinds(kept)
+
+
+def test_a_patch_whose_evidence_is_gone_is_not_approved() -> None:
+    kept = record(t.cap_reached())
+    assert isinstance(kept.evidence, MemoryEvidence)
+    del kept.evidence.contents[kept.patch(4)]
+    with pytest.raises(EvidenceError):
+        approve(kept.audit, kept.evidence, FIX, ADA)
+    assert "ReviewDecided" not in kinds(kept)
+
+
+def test_gates_are_run_again_on_the_patch_asked_about_or_the_one_that_is_named() -> None:
+    for named, attempt in ((None, 4), (2, 2)):
+        kept = record(t.cap_reached())
+        patch = None if named is None else kept.patch(named)[:12]
+        event = run_gates_again(kept.audit, kept.evidence, FIX, ADA, opens="gate-2", patch=patch)
+        assert event.judges_again == kept.patch(attempt)
+        assert sound(kept)
+
+
+def test_gates_can_be_run_again_where_no_attempt_has_failed() -> None:
+    kept = record(t.infrastructure_failed())
+    event = run_gates_again(kept.audit, kept.evidence, FIX, ADA, opens="gate-2")
+    assert event.judges_again == kept.patch(1)
+    assert sound(kept)
+
+
+def test_a_patch_of_an_earlier_transition_can_be_named() -> None:
+    kept = record([*t.cap_reached(), h.reopened("gate-2")])
+    second = Scope(fix_id=FIX, gate_transition_id="gate-2")
+    first, *events = h.reopened_twice()[:-1]
+    linked = first.model_copy(update={"linked_transition": t.SCOPE.gate_transition_id})
+    kept.write([linked, *events], second)
+    event = run_gates_again(kept.audit, kept.evidence, FIX, ADA, opens="gate-3")
+    assert event.judges_again == kept.patch(4)  # the last: this transition came to none
+    assert list(kept.audit.events())[-1].scope == second
+
+
+@pytest.mark.parametrize("gone", ["the patch", "the account of its attempt"])
+def test_a_patch_whose_evidence_is_gone_is_not_judged_again(gone: str) -> None:
+    kept = record(t.cap_reached())
+    assert isinstance(kept.evidence, MemoryEvidence)
+    patches = [e.payload for e in kept.audit.events() if isinstance(e.payload, PatchProposed)]
+    last = patches[-1]
+    digest = last.patch_sha256 if gone == "the patch" else last.application_sha256
+    del kept.evidence.contents[digest or ""]
+    before = kinds(kept)
+    with pytest.raises(EvidenceError):
+        run_gates_again(kept.audit, kept.evidence, FIX, ADA, opens="gate-2")
+    assert kinds(kept) == before
+
+
+def test_a_patch_that_an_older_version_recorded_is_not_judged_again() -> None:
+    kept = Record()
+    for event in t.cap_reached():
+        kept.audit.append(t.SCOPE, event)  # without the account of its attempt
+    with pytest.raises(InputError, match="recorded by an older version"):
+        run_gates_again(kept.audit, kept.evidence, FIX, ADA, opens="gate-2")
+    assert "TransitionReopened" not in kinds(kept)
+
+
+def test_without_a_patch_there_is_nothing_to_approve() -> None:
+    kept = record(t.model_unavailable())
+    with pytest.raises(InputError, match="proposed no patch"):
+        approve(kept.audit, kept.evidence, FIX, ADA)
+    with pytest.raises(InputError, match="proposed no patch"):
+        run_gates_again(kept.audit, kept.evidence, FIX, ADA, opens="gate-2")
+    with pytest.raises(InputError, match=r"No attempt of fix .* has failed") as refused:
+        reopen(kept.audit, FIX, ADA, opens="gate-2")
+    assert "fallback-tier fix REPO" in refused.value.next_step
+    reject(kept.audit, FIX, ADA)
+    assert sound(kept)
+
+
+def test_a_transition_that_was_opened_for_another_carries_its_failure() -> None:
+    kept = record([*t.cap_reached(), h.reopened("gate-2")])
+    second = Scope(fix_id=FIX, gate_transition_id="gate-2")
+    events = [*h.reopened_twice()[:-1]]
+    first = events[0].model_copy(update={"linked_transition": t.SCOPE.gate_transition_id})
+    kept.write([first, *events[1:]], second)
+    reopen(kept.audit, FIX, ADA, opens="gate-3")
+    assert list(kept.audit.events())[-1].scope == second
+
+
+UNASKED: dict[str, tuple[Callable[[], Events], str, str]] = {
+    "verified": (t.recipe_verified, "was not escalated: it ended verified", "audit show"),
+    "refused": (t.not_affected, r"ended refused \(not_affected\)", "audit show"),
+    "open": (lambda: t.cap_reached()[:-1], "it is open, its last event is AttemptFailed", "resume"),
+    "at its budget": (m.stopped_at_budget, "stopped at its budget", "review raise-budget"),
+    "raised": (lambda: [*m.stopped_at_budget(), m.raised()], "it is open", "resume"),
+    "another orchestrator's": (t.foreign_orchestrator, "it is open", "resume"),
+    "nowhere": (list, "There is no fix", "audit log"),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("unasked", UNASKED)
+def test_nobody_answers_what_nobody_asked(unasked: str, answer: str) -> None:
+    make, problem, step = UNASKED[unasked]
+    kept = record(make())
+    before = kinds(kept)
+    with pytest.raises(InputError, match=problem) as refused:
+        ANSWERS[answer](kept, ADA)
+    assert step in refused.value.next_step
+    assert kinds(kept) == before
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize(
+    "signature",
+    [
+        Signature(" ", "a reason"),
+        Signature("Ada", "\n"),
+        Signature("Ada", "x" * (MAX_WORDS_CHARS + 1)),
+    ],
+)
+def test_an_answer_has_a_name_and_a_reason_of_some_length(
+    signature: Signature, answer: str
+) -> None:
+    kept = record(t.cap_reached())
+    with pytest.raises(InputError, match=r"--by|--because"):
+        ANSWERS[answer](kept, signature)
+    assert kinds(kept)[-1] == "FixEscalated"
+
+
+def test_open_questions_are_listed_the_newest_first() -> None:
+    kept = Record()
+    for name, events in {
+        "fix-a": t.cap_reached(),
+        "fix-b": t.recipe_verified(),
+        "fix-c": h.cap_then_rejected(),
+        "fix-d": m.stopped_at_budget(),
+        "fix-e": [*m.stopped_at_budget(), m.raised()],
+        "fix-f": h.cap_then_reopened(),
+    }.items():
+        kept.write(events, Scope(fix_id=name, gate_transition_id="g"))
+    open_ones = questions(kept.audit)
+    assert [question.fix_id for question in open_ones] == ["fix-d", "fix-a"]
+    assert open_ones[1].reason is EscalationReason.RETRY_CAP_REACHED
+    assert (open_ones[1].attempts, open_ones[1].answer) == (4, None)
+    everything = questions(kept.audit, answered=True)
+    assert {question.fix_id: question.answer for question in everything} == {
+        "fix-f": "reopened by A. Person",
+        "fix-d": None,
+        "fix-c": "rejected by A. Person",
+        "fix-a": None,
+    }
+
+
+def test_a_question_is_shown_with_both_prompt_shapes() -> None:
+    kept = record([t.fix_started(), *_with_examples(), *t.cap_reached()[7:]])
+    shown = review(kept.audit, kept.evidence, FIX)
+    assert [attempt.shape for attempt in shown.attempts] == [
+        "initial LLM run",
+        *["fresh LLM run, no RAG"] * 3,
+    ]
+    first, *retries = shown.attempts
+    assert (first.examples, first.in_place_of_examples) == (("e1", "e2"), None)
+    for number, retry in enumerate(retries, start=2):
+        assert (retry.examples, retry.in_place_of_examples) == ((), summary(number - 1))
+    last = retries[-1]
+    assert (last.failing_gates, last.failure) == (("tests",), summary(4))
+    assert (last.tokens, last.cost_usd_estimate) == (1_000, "0.01")
+    assert shown.patch == diff(4)
+    assert shown.asks == "What now?"
+    assert [piece.what for piece in last.evidence] == ["patch", "log of tests", "failure summary"]
+    assert [step.split(" --")[0] for step in shown.next_steps] == [
+        f"fallback-tier review approve {FIX}",
+        f"fallback-tier review reject {FIX}",
+        f"fallback-tier review reopen {FIX}",
+        f"fallback-tier review reopen {FIX}",
+    ]
+
+
+def test_an_attempt_by_recipe_asked_no_model() -> None:
+    shown = review(*_stores(record(t.infrastructure_failed())), FIX)
+    (only,) = shown.attempts
+    assert (only.shape, only.tier, only.tokens) == ("no model call", "recipe", 0)
+    reopening = [step for step in shown.next_steps if "reopen" in step]
+    assert [step.split()[-1] for step in reopening] == ["--gates-again"]  # no attempt has failed
+
+
+def test_what_to_double_check_is_what_no_judge_found_supported() -> None:
+    doubted = m.doubted_twice()[:-4]
+    kept = record([*doubted, t.escalated(1, EscalationReason.NOTHING_PROVED)])
+    (only,) = review(*_stores(kept), FIX).attempts
+    assert only.low_confidence == "1 of 2 claims unsupported"
+    assert only.double_check == ("it says that 1.2.4 is fixed",)
+    assert only.grounded is False
+
+
+def test_what_follows_of_an_answer_is_told() -> None:
+    reopened = review(*_stores(record(h.cap_then_reopened())), FIX)
+    assert reopened.next_steps == (f"fallback-tier resume {FIX}",)
+    assert reopened.question.answer == "reopened by A. Person"
+    rejected = review(*_stores(record(h.cap_then_rejected())), FIX)
+    assert rejected.next_steps == ()
+    (money,) = review(*_stores(record(m.stopped_at_budget())), FIX).next_steps
+    assert f"review raise-budget {FIX}" in money
+
+
+def test_evidence_that_is_gone_is_said_to_be() -> None:
+    kept = record(t.cap_reached())
+    assert isinstance(kept.evidence, MemoryEvidence)
+    kept.evidence.contents.clear()
+    shown = review(kept.audit, kept.evidence, FIX)
+    assert shown.patch is None
+    assert shown.patch_problem
+    assert shown.attempts[-1].failure == "expected 1, got 2"  # the excerpt that is on record
+
+
+def test_a_fix_that_asks_nothing_is_not_shown() -> None:
+    kept = record(t.recipe_verified())
+    with pytest.raises(InputError, match="asks nothing"):
+        review(kept.audit, kept.evidence, FIX)
+
+
+def _with_examples() -> Events:
+    return t.first_by_model("e1", "e2")
+
+
+def _stores(kept: Record) -> tuple[MemoryAudit, MemoryEvidence]:
+    assert isinstance(kept.audit, MemoryAudit)
+    assert isinstance(kept.evidence, MemoryEvidence)
+    return kept.audit, kept.evidence

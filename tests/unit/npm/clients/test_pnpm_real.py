@@ -1,0 +1,110 @@
+"""The real pnpm 7, 8 and 9 over a made-up registry on loopback."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.pnpm import PNPM, PnpmClient
+from fallback_plugins.npm.clients.provision import ClientStore
+from fallback_plugins.npm.clients.registry import NpmRegistry
+from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
+from fallback_plugins.npm.strategies.overriding import Override
+from fallback_plugins.npm.strategies.parents import ParentWalk
+from fallback_plugins.npm.strategies.resolving import Resolver, judge_of
+from fallback_plugins.npm.strategies.targets import Targets
+from tests.registry.universe import Universe
+from tests.unit.shared.real_clients import loopback, provisioned
+from tests.unit.shared.recipes import advisory
+
+pytestmark = [pytest.mark.registry("npm"), pytest.mark.xdist_group("pnpm-real")]
+
+UNIVERSE = (
+    Universe()
+    .npm("leaf", "1.0.0")
+    .npm("leaf", "1.1.0")
+    .npm("leaf", "1.3.0")
+    .npm("below", "1.0.0")
+    .npm("mid", "1.0.0", {"leaf": "^1.0.0", "below": "^1.0.0"})
+    .npm("strict", "1.0.0", {"leaf": "1.0.0"})
+    .npm("strict", "1.1.0", {"leaf": "1.1.0"})
+)
+
+LEAF = advisory("npm", "leaf", [("0", "1.1.0")])
+
+MANIFESTS = {
+    "package.json": {"name": "r", "version": "1.0.0", "dependencies": {"leaf": "^1.0.0"}},
+    "one/package.json": {"name": "one", "version": "1.0.0", "dependencies": {"mid": "^1.0.0"}},
+    "two/package.json": {
+        "name": "two",
+        "version": "1.0.0",
+        "dependencies": {"strict": "1.0.0", "one": "workspace:*"},
+    },
+}
+
+
+@pytest.fixture(scope="module", params=[("5", "5.4"), ("6", "'6.0'"), ("9", "'9.0'")], ids=str)
+def pnpm(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[PnpmClient, Files]]:
+    """A client, and a project whose lock has every package as old as can be."""
+    major, version = request.param
+    folder = provisioned(tmp_path_factory.mktemp("pnpm-clients"), PNPM[major])
+    with loopback(UNIVERSE, tmp_path_factory.mktemp("pnpm")) as (clients, _):
+        client = PnpmClient(clients, ClientStore(clients, folder))
+        texts = {path: json.dumps(one) for path, one in MANIFESTS.items()}
+        settings = {"pnpm-workspace.yaml": "packages:\n  - one\n  - two\n"}
+        empty = f"lockfileVersion: {version}\n"
+        fresh = client.resolve(Files(".", texts, "pnpm-lock.yaml", empty, settings))
+        yield client, client.resolve(fresh, {("leaf", "1.3.0"): "1.0.0"})
+
+
+def held(client: PnpmClient, files: Files) -> dict[str, str]:
+    """Who has which leaf."""
+    tree = client.tree(files)
+    return {
+        asker.name: node.version for node in tree.of("leaf") for asker, _ in tree.askers(node.key)
+    }
+
+
+def test_a_wish_is_granted_where_the_ranges_admit_it(pnpm: tuple[PnpmClient, Files]) -> None:
+    client, files = pnpm
+    assert held(client, files) == {"r": "1.0.0", "mid": "1.0.0", "strict": "1.0.0"}
+    after = client.resolve(files, {("leaf", "1.0.0"): "1.1.0"})
+    assert held(client, after) == {"r": "1.1.0", "mid": "1.1.0", "strict": "1.0.0"}
+    assert after.manifests == files.manifests
+    assert "overrides" not in after.lock_text
+    first, second = files.lock_text.partition("\n")[0], after.lock_text.partition("\n")[0]
+    assert first == second
+
+
+def test_an_update(pnpm: tuple[PnpmClient, Files]) -> None:
+    client, files = pnpm
+    updated = client.update(files, ["leaf"])
+    assert held(client, updated) == {"r": "1.3.0", "mid": "1.3.0", "strict": "1.0.0"}
+    # What no project asks for itself is looked up anew, too: it is not dropped.
+    assert client.update(files, ["below"]).lock_text == files.lock_text
+
+
+def test_a_parent_whose_range_excludes_the_fix_is_raised(pnpm: tuple[PnpmClient, Files]) -> None:
+    """pnpm's lock doesn't say which range anybody asks for: the registry does."""
+    client, files = pnpm
+    tree, targets = client.tree(files), Targets(LEAF, NpmRegistry(client.clients))
+    (leaf,) = tree.of("leaf")
+    changes = ParentWalk(tree, targets, {}).changes(leaf)
+    assert (changes.declares, changes.wishes) == ({("strict", "strict"): "1.1.0"}, {})
+
+
+def test_an_override_of_whose_range_excludes_the_fix_and_a_refresh_of_the_others(
+    pnpm: tuple[PnpmClient, Files],
+) -> None:
+    client, files = pnpm
+    resolver, targets = Resolver(client), Targets(LEAF, NpmRegistry(client.clients))
+    override = Override(resolver, targets, judge_of(LEAF))
+    forced = override.attempt(resolver.position(files), ("leaf",)).position.files
+    assert held(client, forced) == {"r": "1.1.0", "mid": "1.1.0", "strict": "1.1.0"}
+    assert "strict>leaf: 1.1.0" in forced.lock_text
+    (manifest,) = (text for path, text in forced.manifests.items() if path == "package.json")
+    assert json.loads(manifest)["pnpm"] == {"overrides": {"strict>leaf": "1.1.0"}}
+    assert set(parse_pnpm_lock(forced.lock_text).importers) == {".", "one", "two"}

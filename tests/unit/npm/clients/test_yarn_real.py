@@ -1,0 +1,211 @@
+"""The real yarn classic over a made-up registry on loopback: what it resolves, what we keep of it."""
+
+import difflib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.provision import ClientStore
+from fallback_plugins.npm.clients.yarn import YARN, YarnClient
+from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
+from fallback_tier.errors import RecipeError
+from fallback_tier.sandbox.clients import SubprocessClients
+from tests.registry.server import Registry
+from tests.registry.universe import Universe
+from tests.unit.shared.real_clients import loopback, provisioned
+
+pytestmark = [pytest.mark.registry("npm"), pytest.mark.xdist_group("yarn-real")]
+
+
+@pytest.fixture(scope="session")
+def yarn_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return provisioned(tmp_path_factory.mktemp("yarn-clients"), YARN)
+
+
+@dataclass(frozen=True)
+class Yarn:
+    client: YarnClient
+    clients: SubprocessClients
+    script: Path
+    registry: Registry
+
+    def project(self, root: dict[str, object], lock: str = "", **members: object) -> Files:
+        manifests = {"package.json": json.dumps(root, indent=2) + "\n"}
+        manifests |= {f"{name}/package.json": json.dumps(one) for name, one in members.items()}
+        return Files(".", manifests, "yarn.lock", lock)
+
+    def installs(self, files: Files, folder: Path) -> str:
+        """The lock that yarn leaves behind when it installs for good, every digest checked; or what it
+        says. (``--frozen-lockfile`` would look at the root's own ranges only.)"""
+        for path, text in files.texts.items():
+            place = folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(text.encode())
+        arguments = [
+            "install",
+            "--ignore-scripts",
+            "--non-interactive",
+            f"--cache-folder={folder}/c",
+        ]
+        result = self.clients.run("node", [str(self.script), *arguments], cwd=folder, timeout_s=120)
+        return (folder / "yarn.lock").read_bytes().decode() if result.ok else result.output
+
+
+@pytest.fixture(scope="module")
+def yarn(yarn_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
+    universe = (
+        Universe()
+        .npm("leaf", "1.0.0")
+        .npm("leaf", "1.1.0")
+        .npm("leaf", "1.2.0", {"extra": "^1.0.0"})
+        .npm("leaf", "1.3.0")
+        .npm("leaf", "2.0.0")
+        .npm("extra", "1.0.0")
+        .npm("extra", "1.9.0")
+        .npm("mid", "1.0.0", {"leaf": "^1.0.0", "extra": "~1.0.0"})
+        .npm("strict", "1.0.0", {"leaf": "1.0.0"})
+        .npm("@s/p", "1.0.0", {"leaf": "~1.0.0"})
+    )
+    with loopback(universe, tmp_path_factory.mktemp("yarn")) as (clients, registry):
+        store = ClientStore(clients, yarn_folder)
+        yield Yarn(YarnClient(clients, store), clients, store.script(YARN), registry)
+
+
+def versions(yarn: Yarn, files: Files, name: str) -> list[str]:
+    return sorted(node.version for node in yarn.client.tree(files).of(name))
+
+
+def changed(before: Files, after: Files) -> list[str]:
+    lines = difflib.ndiff(before.lock_text.splitlines(), after.lock_text.splitlines())
+    return [line for line in lines if line[0] in "+-"]
+
+
+ROOT: dict[str, object] = {
+    "name": "r",
+    "version": "1.0.0",
+    "license": "MIT",
+    "private": True,
+    "dependencies": {"mid": "^1.0.0", "strict": "^1.0.0", "@s/p": "^1.0.0"},
+}
+
+
+@pytest.fixture(scope="module")
+def locked(yarn: Yarn) -> Files:
+    """A lock in which everything is as old as it can be."""
+    files = yarn.client.resolve(yarn.project(ROOT))
+    return yarn.client.resolve(files, {("leaf", "1.3.0"): "1.0.0", ("extra", "1.9.0"): "1.0.0"})
+
+
+def test_a_wish_is_granted_by_range_and_only_its_lines_change(
+    yarn: Yarn, locked: Files, tmp_path: Path
+) -> None:
+    assert versions(yarn, locked, "leaf") == ["1.0.0"]
+    after = yarn.client.resolve(locked, {("leaf", "1.0.0"): "1.1.0"})
+    read = parse_yarn_lock(after.lock_text).by_pattern
+    held = {pattern: b.version for pattern, b in read.items() if b.name == "leaf"}
+    assert held == {"leaf@^1.0.0": "1.1.0", "leaf@1.0.0": "1.0.0", "leaf@~1.0.0": "1.0.0"}
+    assert yarn.installs(after, tmp_path) == after.lock_text
+    assert after.manifests == locked.manifests
+    other = [line for line in changed(locked, after) if "leaf" not in line]
+    assert not any("resolved" in line for line in other)
+
+
+def test_a_new_dependency_is_answered_from_the_lock_where_it_can_be(
+    yarn: Yarn, locked: Files, tmp_path: Path
+) -> None:
+    after = yarn.client.resolve(locked, {("leaf", "1.0.0"): "1.2.0"})
+    assert versions(yarn, after, "extra") == ["1.0.0"]  # yarn alone would add 1.9.0
+    assert yarn.installs(after, tmp_path) == after.lock_text
+
+
+def test_yarn_does_not_take_what_is_wrong(yarn: Yarn, locked: Files, tmp_path: Path) -> None:
+    """The alarm of every ``installs`` above: a digest that isn't the tarball's, a range left out."""
+    broken = locked.with_lock(
+        locked.lock_text.replace("integrity sha512-", "integrity sha512-AAAA")
+    )
+    assert "ntegrity check failed" in yarn.installs(broken, tmp_path / "broken")
+    missing = locked.with_lock(locked.lock_text.replace(", leaf@~1.0.0", ""))
+    assert missing != locked
+    assert yarn.installs(missing, tmp_path / "missing") != missing.lock_text
+
+
+def test_a_raised_declaration_takes_its_former_range_with_it(yarn: Yarn, tmp_path: Path) -> None:
+    start = yarn.client.resolve(yarn.project({**ROOT, "dependencies": {"leaf": "^1.0.0"}}))
+    files = yarn.client.resolve(start, {("leaf", "1.3.0"): "1.0.0"})
+    assert versions(yarn, files, "leaf") == ["1.0.0"]
+    raised = {**ROOT, "dependencies": {"leaf": "^1.1.0"}}
+    after = yarn.client.resolve(yarn.project(raised, files.lock_text), {("leaf", "1.0.0"): "1.1.0"})
+    assert list(parse_yarn_lock(after.lock_text).by_pattern) == ["leaf@^1.1.0"]
+    assert yarn.installs(after, tmp_path) == after.lock_text
+
+
+def test_an_update_goes_as_far_as_the_ranges_allow(yarn: Yarn, locked: Files) -> None:
+    after = yarn.client.update(locked, ["leaf"])
+    assert versions(yarn, after, "leaf") == ["1.0.0", "1.3.0"]
+    assert versions(yarn, after, "extra") == ["1.0.0"]
+
+
+def test_what_changes_nothing_changes_no_byte(yarn: Yarn, locked: Files) -> None:
+    assert yarn.client.resolve(locked).lock_text == locked.lock_text
+    crlf = locked.with_lock(locked.lock_text.replace("\n", "\r\n"))
+    assert yarn.client.resolve(crlf).lock_text == crlf.lock_text
+    raised = yarn.client.resolve(crlf, {("leaf", "1.0.0"): "1.1.0"}).lock_text
+    assert raised.count("\n") == raised.count("\r\n")
+
+
+def test_addresses_of_a_mirror_stay_the_mirrors(yarn: Yarn, locked: Files) -> None:
+    """The mirror answers nobody here: what is locked is not asked for again."""
+    mirror = "https://mirror.test/npm/"
+    moved = locked.with_lock(locked.lock_text.replace(yarn.registry.npm_url, mirror))
+    after = yarn.client.resolve(moved, {("leaf", "1.0.0"): "1.1.0"})
+    assert yarn.registry.npm_url not in after.lock_text
+    assert f"{mirror}leaf/-/leaf-1.1.0.tgz#" in after.lock_text
+
+
+def test_a_resolution_below_a_parent_holds_and_is_seen(
+    yarn: Yarn, locked: Files, tmp_path: Path
+) -> None:
+    forced = yarn.client.with_override(locked, "@s/p", "leaf", "1.1.0")
+    after = yarn.client.resolve(forced)
+    tree = yarn.client.tree(after)
+    (node,) = tree.of("@s/p")
+    assert tree.nodes[str(node.asks[0].to)].version == "1.1.0"
+    assert "1.0.0" in versions(yarn, after, "leaf")  # strict's own is another matter
+    assert yarn.installs(after, tmp_path) == after.lock_text
+
+
+def test_members_share_the_lock(yarn: Yarn, tmp_path: Path) -> None:
+    root = {"name": "r", "private": True, "license": "MIT", "workspaces": ["packages/*"]}
+    members = {
+        "packages/one": {"name": "one", "version": "1.0.0", "dependencies": {"mid": "^1.0.0"}},
+        "packages/two": {"name": "two", "version": "1.0.0", "dependencies": {"one": "1.0.0"}},
+    }
+    files = yarn.client.resolve(yarn.project(root, **members))
+    assert versions(yarn, files, "leaf") == ["1.3.0"]
+    assert yarn.installs(files, tmp_path) == files.lock_text
+    unseen = yarn.project(root, files.lock_text)
+    after = yarn.client.resolve(unseen, {("extra", "1.0.0"): "1.0.0"})
+    assert (
+        after.lock_text == files.lock_text
+    )  # members that we don't have still have their packages
+
+
+def test_nothing_is_fetched_and_what_does_not_exist_is_said(yarn: Yarn, locked: Files) -> None:
+    yarn.registry.requests.clear()
+    yarn.client.resolve(locked, {("leaf", "1.0.0"): "1.1.0"})
+    assert not [path for path in yarn.registry.paths() if path.endswith(".tgz")]
+    with pytest.raises(RecipeError, match="leaf"):
+        yarn.client.resolve(locked, {("leaf", "1.0.0"): "1.7.7"})
+
+
+def test_a_client_with_another_digest_is_not_had(yarn: Yarn, tmp_path: Path) -> None:
+    """Our own registry serves a yarn of its own making: npm must see that it isn't the one pinned."""
+    universe = Universe().npm("yarn", YARN.version, files={"bin/yarn.js": "hello"})
+    with loopback(universe, tmp_path) as (clients, _):
+        with pytest.raises(RecipeError, match="EINTEGRITY"):
+            ClientStore(clients, tmp_path / "clients").script(YARN)
+        assert list((tmp_path / "clients").iterdir()) == []

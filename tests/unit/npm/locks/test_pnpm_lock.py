@@ -1,0 +1,277 @@
+"""pnpm-lock.yaml in its three formats as one tree, and what is refused by name."""
+
+import json
+
+import pytest
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.pnpm import PnpmClient
+from fallback_plugins.npm.clients.pnpm_force import forces_of
+from fallback_plugins.npm.clients.pnpm_settings import settings_texts
+from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, without
+from fallback_plugins.shared.tree import Tree
+from fallback_tier.errors import RecipeError
+from tests.unit.npm.clients.test_yarn_client import Clients
+
+FIVE = """lockfileVersion: 5.4
+
+importers:
+
+  .:
+    specifiers:
+      al: npm:leaf@^1.0.0
+      one: workspace:*
+      plug: ^1.0.0
+    dependencies:
+      al: /leaf/1.10.0
+      one: link:one
+      plug: 1.0.0_host@2.0.0
+
+packages:
+
+  /@s/opt/1.0.0:
+    resolution: {integrity: sha512-AA==}
+    optional: true
+
+  /host/2.0.0:
+    resolution: {integrity: sha512-AA==}
+
+  /leaf/1.10.0:
+    resolution: {integrity: sha512-AA==}
+
+  /plug/1.0.0_host@2.0.0:
+    resolution: {integrity: sha512-AA==}
+    peerDependencies:
+      host: '>=1'
+    dependencies:
+      host: 2.0.0
+      leaf: 1.10.0
+    optionalDependencies:
+      '@s/opt': 1.0.0
+
+  github.com/user/repo/0123456789:
+    resolution: {tarball: https://codeload.test/user/repo/tar.gz/0123456789}
+    name: from-git
+    version: 3.0.0
+"""
+
+SIX = """lockfileVersion: '6.0'
+
+importers:
+
+  .:
+    dependencies:
+      al:
+        specifier: npm:leaf@^1.0.0
+        version: /leaf@1.10.0
+      one:
+        specifier: workspace:*
+        version: link:one
+      plug:
+        specifier: ^1.0.0
+        version: 1.0.0(host@2.0.0)
+
+packages:
+
+  /@s/opt@1.0.0:
+    resolution: {integrity: sha512-AA==}
+
+  /host@2.0.0:
+    resolution: {integrity: sha512-AA==}
+
+  /leaf@1.10.0:
+    resolution: {integrity: sha512-AA==}
+
+  /plug@1.0.0(host@2.0.0):
+    resolution: {integrity: sha512-AA==}
+    peerDependencies:
+      host: '>=1'
+    dependencies:
+      host: 2.0.0
+      leaf: 1.10.0
+    optionalDependencies:
+      '@s/opt': 1.0.0
+
+  github.com/user/repo/0123456789:
+    resolution: {tarball: https://codeload.test/user/repo/tar.gz/0123456789}
+    name: from-git
+    version: 3.0.0
+"""
+
+NINE = """lockfileVersion: '9.0'
+
+importers:
+
+  .:
+    dependencies:
+      al:
+        specifier: npm:leaf@^1.0.0
+        version: leaf@1.10.0
+      one:
+        specifier: workspace:*
+        version: link:one
+      plug:
+        specifier: ^1.0.0
+        version: 1.0.0(host@2.0.0)
+
+packages:
+
+  '@s/opt@1.0.0':
+    resolution: {integrity: sha512-AA==}
+
+  host@2.0.0:
+    resolution: {integrity: sha512-AA==}
+
+  leaf@1.10.0:
+    resolution: {integrity: sha512-AA==}
+
+  plug@1.0.0:
+    resolution: {integrity: sha512-AA==}
+    peerDependencies:
+      host: '>=1'
+
+  from-git@https://codeload.test/user/repo/tar.gz/0123456789:
+    resolution: {tarball: https://codeload.test/user/repo/tar.gz/0123456789}
+    version: 3.0.0
+
+snapshots:
+
+  '@s/opt@1.0.0':
+    optional: true
+
+  host@2.0.0: {}
+
+  leaf@1.10.0: {}
+
+  plug@1.0.0(host@2.0.0):
+    dependencies:
+      host: 2.0.0
+      leaf: 1.10.0
+    optionalDependencies:
+      '@s/opt': 1.0.0
+
+  from-git@https://codeload.test/user/repo/tar.gz/0123456789: {}
+"""
+
+ROOT = {
+    "name": "r",
+    "version": "1.0.0",
+    "dependencies": {"al": "npm:leaf@^1.0.0", "one": "workspace:*", "plug": "^1.0.1"},
+}
+
+FORMATS = pytest.mark.parametrize("text", [FIVE, SIX, NINE], ids=["5.4", "6.0", "9.0"])
+
+
+def files(text: str, **more: str) -> Files:
+    return Files("sub", {"sub/package.json": json.dumps(ROOT)}, "sub/pnpm-lock.yaml", text, more)
+
+
+def tree_of(text: str) -> Tree:
+    return PnpmClient(Clients()).tree(files(text))
+
+
+@FORMATS
+def test_every_format_tells_the_same_tree(text: str) -> None:
+    tree = tree_of(text)
+    held = sorted((node.name, node.version) for node in tree.nodes.values())
+    assert held == [
+        ("@s/opt", "1.0.0"),
+        ("from-git", "3.0.0"),
+        ("host", "2.0.0"),
+        ("leaf", "1.10.0"),  # a YAML number would be 1.1
+        ("plug", "1.0.0"),
+    ]
+    (leaf,) = tree.of("leaf")
+    ways = [[node.label for node in way] for way in tree.paths_to(leaf.key)]
+    assert ways == [["r 1.0.0", "leaf 1.10.0"], ["r 1.0.0", "plug 1.0.0", "leaf 1.10.0"]]
+
+
+@FORMATS
+def test_asks_say_what_is_a_peer_what_is_optional_and_what_is_no_package(text: str) -> None:
+    tree = tree_of(text)
+    (plug,) = tree.of("plug")
+    asks = {ask.name: (ask.spec, ask.peer, ask.optional) for ask in plug.asks}
+    assert asks == {
+        "host": (">=1", True, False),
+        "leaf": ("", False, False),
+        "@s/opt": ("", False, True),
+    }
+    (root,) = tree.roots
+    assert root.key == "sub/package.json"
+    said = {ask.name: (ask.spec, ask.to is None) for ask in root.asks}
+    assert said == {
+        "al": ("npm:leaf@^1.0.0", False),
+        "one": ("workspace:*", True),
+        "plug": ("^1.0.1", False),  # the manifest's word, not the lock's
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lockfileVersion: 5.3\n", "lockfileVersion 5.3"),
+        ("lockfileVersion: '10.0'\n", "lockfileVersion 10.0"),
+        ("- a\n", "not a YAML mapping"),
+        ("a: [\n", "not YAML"),
+        ("lockfileVersion: '9.0'\npnpmfileChecksum: abc\n", r"\.pnpmfile\.cjs"),
+    ],
+)
+def test_a_lock_that_is_not_read_is_refused_by_name(text: str, said: str) -> None:
+    with pytest.raises(RecipeError, match=said) as refused:
+        parse_pnpm_lock(text)
+    assert refused.value.reason is RefusalReason.RECIPE_UNSUPPORTED
+
+
+def test_only_members_and_catalogs_of_a_workspace_are_carried_over() -> None:
+    text = "packages:\n  - one\nonlyBuiltDependencies:\n  - x\ncatalog:\n  a: ^1.10\n"
+    carried = settings_texts(files(NINE, **{"sub/pnpm-workspace.yaml": text}))
+    assert carried == {"pnpm-workspace.yaml": "catalog:\n  a: ^1.10\npackages:\n- one\n"}
+    for line in ("overrides:\n  a: 1.0.0\n", "configDependencies:\n  p: 1.0.0\n"):
+        with pytest.raises(RecipeError, match=line.partition(":")[0]):
+            settings_texts(files(NINE, **{"sub/pnpm-workspace.yaml": text + line}))
+
+
+def test_no_wish_is_forced_upon_a_range_that_does_not_admit_it() -> None:
+    wishes = {("plug", "1.0.0"): "1.0.1", ("leaf", "1.10.0"): "1.11.0"}
+    forces = forces_of(files(SIX), tree_of(SIX), wishes)
+    assert {(one.asker, one.package, one.version) for one in forces} == {
+        ("sub/package.json", "plug", "1.0.1"),
+        ("sub/package.json", "leaf", "1.11.0"),  # by its alias
+        ("plug", "leaf", "1.11.0"),
+    }
+    assert not forces_of(files(SIX), tree_of(SIX), {("plug", "1.0.0"): "2.0.0"})
+    manifests = {"sub/package.json": json.dumps(ROOT)}
+    for force in forces:
+        force.upon(manifests, "sub/package.json")
+    made = json.loads(manifests["sub/package.json"])
+    assert made["dependencies"] == {"al": "npm:leaf@1.11.0", "one": "workspace:*", "plug": "1.0.1"}
+    assert made["pnpm"]["overrides"] == {"plug@1.0.0>leaf": "1.11.0"}
+
+
+@FORMATS
+def test_what_is_to_be_looked_up_is_gone_from_the_lock_and_nothing_else(text: str) -> None:
+    stripped = tree_of(without(text, ["leaf", "from-git"]))
+    assert sorted(stripped.by_name) == ["@s/opt", "from-git", "host", "plug"]
+    (plug,) = stripped.of("plug")
+    assert [ask.name for ask in plug.asks] == ["host", "@s/opt"]
+    assert [ask.name for ask in stripped.roots[0].asks] == ["one", "plug"]
+
+
+def test_overrides_are_found_by_the_package_that_they_end_with() -> None:
+    overrides = {"plug@1>leaf@^1": "1.0.0", "leaf": "2.0.0", "leaf>plug": "3", "@s/leaf": "4"}
+    root = {**ROOT, "pnpm": {"overrides": overrides}, "resolutions": {"a/leaf": "5.0.0"}}
+    project = Files(".", {"package.json": json.dumps(root)}, "pnpm-lock.yaml", NINE)
+    found = PnpmClient(Clients()).overrides(project, "leaf")
+    assert [place.keys[-1] for place in found] == ["plug@1>leaf@^1", "leaf", "a/leaf"]
+    (scoped,) = PnpmClient(Clients()).overrides(project, "@s/leaf")
+    assert scoped.spec == "4"
+
+
+def test_an_override_is_added_without_moving_a_byte() -> None:
+    text = '{\n    "name": "r",\n    "pnpm": {}\n}\n'
+    project = Files(".", {"package.json": text}, "pnpm-lock.yaml", NINE)
+    after = PnpmClient(Clients()).with_override(project, "@s/p", "leaf", "1.11.0")
+    made = after.manifests["package.json"]
+    assert json.loads(made) == {"name": "r", "pnpm": {"overrides": {"@s/p>leaf": "1.11.0"}}}
+    assert made.startswith('{\n    "name": "r",\n    "pnpm": {')

@@ -1,0 +1,243 @@
+"""A lock that does not answer what its manifests ask for: nothing is called clean because of it. The file
+is named, with the command that repairs it; what it visibly holds is fixed all the same."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm import build_ecosystem
+from fallback_plugins.npm.surveying.survey import survey
+from fallback_tier.advisory import AdvisorySet, bundle
+from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import NotApplicable, Selected
+from fallback_tier.planning import plan
+from fallback_tier.repo import Settings
+from tests.registry import Universe
+from tests.unit.npm.world import at, bad, lock, manifest, project, versions, world
+from tests.unit.shared.recipes import FakeClients, repository
+
+LEAF = bad("leaf", ("0", "1.2.0"))
+REPAIR = "npm install --package-lock-only"
+
+
+def universe() -> Universe:
+    found = Universe().npm("other", "1.0.0").npm("other", "2.0.0", {"leaf": "1.0.0"})
+    for version in ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0"):
+        found.npm("leaf", version)
+    return found
+
+
+def drifted(
+    asked: Mapping[str, str], locked: Mapping[str, str], version: int = 3, **sections: Any
+) -> dict[str, str]:
+    """package.json asks for these; its lock was made of exactly those."""
+    entries = {name: at(held) for name, held in locked.items()}
+    text = lock({"dependencies": dict(locked)}, entries, version)
+    if version == 1:
+        head = {"name": "app", "version": "1.0.0", "lockfileVersion": 1, "requires": True}
+        text = json.dumps({**head, "dependencies": entries}, indent=2) + "\n"
+    return {"package.json": manifest(dependencies=asked, **sections), "package-lock.json": text}
+
+
+def told(root: Path, files: Mapping[str, str], record: Any = LEAF) -> NotApplicable:
+    """What is said before any client runs."""
+    selection = build_ecosystem(FakeClients()).select(record, repository(root, files))
+    assert isinstance(selection, NotApplicable), selection
+    return selection
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("asked", "locked", "words"),
+    [
+        ({"leaf": "^1.1.0"}, {}, "leaf ^1.1.0, and the lock holds none of it"),
+        ({"leaf": "1.1.0"}, {"leaf": "1.3.0"}, "leaf 1.1.0, and the lock holds leaf 1.3.0"),
+        ({"leaf": "^1.4.0"}, {"leaf": "1.3.0"}, "leaf ^1.4.0, and the lock holds leaf 1.3.0"),
+        ({"l": "npm:leaf@^1.1.0"}, {}, "l npm:leaf@^1.1.0, and the lock holds none of it"),
+    ],
+    ids=["nothing of it", "a newer one", "an older one", "an alias"],
+)
+def test_it_is_never_called_unaffected(
+    tmp_path: Path, asked: dict[str, str], locked: dict[str, str], words: str, version: int
+) -> None:
+    refused = told(tmp_path, drifted(asked, locked, version))
+    assert refused.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert (
+        f"package-lock.json is out of step with package.json: that asks for {words}"
+        in refused.sentence
+    )
+    assert REPAIR in refused.sentence
+
+
+def test_what_another_declaration_would_pull_in_is_unknown_too(tmp_path: Path) -> None:
+    """``other`` 2.0.0 brings an affected leaf, and nothing here says so."""
+    refused = told(tmp_path, drifted({"other": "2.0.0"}, {"other": "1.0.0"}))
+    assert refused.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert "asks for other 2.0.0, and the lock holds other 1.0.0" in refused.sentence
+    assert "unknown" in refused.sentence
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        drifted({"leaf": "^1.1.0"}, {"leaf": "1.3.0"}),
+        drifted({"leaf": "latest", "other": ""}, {"leaf": "1.3.0", "other": "1.0.0-beta.1"}),
+        drifted({"leaf": "somebody/leaf", "other": "!?"}, {"leaf": "1.3.0", "other": "1.0.0"}),
+        drifted({"here": "file:here"}, {}, optionalDependencies={"leaf": "^1.1.0"}),
+        drifted({}, {}, peerDependencies={"leaf": "1.1.0"}),
+        drifted({"leaf": "1.1.0"}, {}, optionalDependencies={"leaf": "1.1.0"}),
+    ],
+    ids=["range", "tag and any", "git and nonsense", "folder", "peer", "optional"],
+)
+def test_what_needs_no_answer_is_no_drift(tmp_path: Path, files: dict[str, str]) -> None:
+    assert told(tmp_path, files).reason is RefusalReason.NOT_AFFECTED
+
+
+@pytest.mark.parametrize(
+    ("asked", "after"), [("^1.1.0", "1.2.0"), ("^1.3.0", "1.3.0"), ("~1.1.0", "1.2.0")]
+)
+def test_an_affected_copy_is_fixed_and_the_lock_answers_again(
+    tmp_path: Path, asked: str, after: str
+) -> None:
+    files = drifted({"leaf": asked, "other": "^1.0.0"}, {"leaf": "1.0.0"})
+    with world(universe(), tmp_path) as here:
+        result = here.fix(LEAF, files)
+        said = here.written(result)
+    assert said.ok, said.output
+    assert versions(result) == {"leaf": after, "other": "1.0.0"}
+    assert any("is out of step with package.json" in note for note in result.notes)
+
+
+def test_a_plan_and_its_json_name_the_file_and_the_command(tmp_path: Path) -> None:
+    """The other advisory of the two is planned; what can't be told of this one is left, by its own name."""
+    files = {
+        **drifted({"leaf": "^1.1.0"}, {}),
+        **{
+            f"app/{path}": text
+            for path, text in project({"other": "1.0.0"}, {"other": at("1.0.0")}).items()
+        },
+    }
+    records = (LEAF, bad("other", ("0", "1.1.0")).model_copy(update={"id": "OSV-TEST-2"}))
+    for resolve in (False, True):
+        found = universe().npm("other", "1.1.0")
+        with world(found, tmp_path / str(resolve)) as here:
+            here.settings = Settings(offline=True)
+            repo = here.repo(files).model_copy(update={"manifests": tuple(files)})
+            made = plan(
+                AdvisorySet(advisories=records), repo, {"npm": here.plugin}, resolve=resolve
+            )
+        document = json.loads(made.model_dump_json())
+        left = {tuple(item["advisory_ids"]): item for item in document["left"]}
+        assert ("OSV-TEST-1",) in left, document
+        item = left["OSV-TEST-1",]
+        assert item["manifest"] == "package-lock.json"
+        assert "out of step with package.json" in item["sentence"]
+        assert REPAIR in item["next_step"]
+        assert [fix.advisory_ids for fix in made.fixes] == [("OSV-TEST-2",)]
+
+
+def test_of_a_bundle_only_its_own_part_is_left(tmp_path: Path) -> None:
+    files = {
+        **drifted({"leaf": "^1.1.0"}, {}),
+        **{
+            f"app/{p}": text
+            for p, text in project({"other": "^1.0.0"}, {"other": at("1.0.0")}).items()
+        },
+    }
+    second = bad("other", ("0", "1.1.0")).model_copy(update={"id": "OSV-TEST-2"})
+    with world(universe().npm("other", "1.1.0"), tmp_path) as here:
+        result = here.fix(bundle([LEAF, second]), files)
+    assert [(it.package, it.advisory_ids) for it in result.left] == [("leaf", ("OSV-TEST-1",))]
+    assert [move.package for move in result.moves] == ["other"]
+
+
+def test_it_stops_a_fix_of_the_same_package_elsewhere(tmp_path: Path) -> None:
+    """Half a fix is none."""
+    good = project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")})
+    files = {**drifted({"leaf": "^1.1.0"}, {}), **{f"app/{p}": text for p, text in good.items()}}
+    with world(universe(), tmp_path) as here, pytest.raises(RecipeError, match="out of step"):
+        here.fix(LEAF, files)
+
+
+@pytest.mark.parametrize(
+    ("folder", "asked"), [("test/fixtures/old", {"leaf": "^1.1.0"}), ("other", {"other": "^1.0.0"})]
+)
+def test_a_fixture_and_what_concerns_another_package_are_noted(
+    tmp_path: Path, folder: str, asked: dict[str, str]
+) -> None:
+    files = {
+        **project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")}),
+        **{f"{folder}/{path}": text for path, text in drifted(asked, {}).items()},
+    }
+    with world(universe(), tmp_path) as here:
+        result = here.fix(LEAF, files)
+    assert versions(result)["leaf"] == "1.2.0"
+    assert any(f"{folder}/package-lock.json is out of step" in note for note in result.notes)
+
+
+def test_a_member_that_the_lock_does_not_know_yet(tmp_path: Path) -> None:
+    files = {
+        "package.json": manifest(workspaces=["packages/*"]),
+        "packages/new/package.json": json.dumps({"name": "new", "dependencies": {"leaf": "1.1.0"}}),
+        "package-lock.json": lock({"workspaces": ["packages/*"]}, {}),
+    }
+    sentence = told(tmp_path, files).sentence
+    assert "package-lock.json is out of step with packages/new/package.json" in sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "command"),
+    [
+        ("yarn.lock", '# yarn lockfile v1\n\n\nleaf@^1.3.0:\n  version "1.3.0"\n', "yarn install"),
+        (
+            "pnpm-lock.yaml",
+            "lockfileVersion: '9.0'\nimporters:\n  .: {}\n",
+            "pnpm install --lockfile-only",
+        ),
+    ],
+)
+def test_other_clients_locks(tmp_path: Path, name: str, text: str, command: str) -> None:
+    files = {"sub/package.json": manifest(dependencies={"leaf": "^1.1.0"}), f"sub/{name}": text}
+    sentence = told(tmp_path, files).sentence
+    assert f"sub/{name} is out of step with sub/package.json" in sentence
+    assert f"`{command}` in sub" in sentence
+
+
+def test_a_gate_does_not_call_it_gone(tmp_path: Path) -> None:
+    """Asked for and not locked: whoever installs it gets some version of it."""
+    repo = repository(tmp_path, drifted({"leaf": "^1.1.0"}, {}))
+    (found,) = survey(repo, "leaf")
+    assert (found.lock, found.installed) == (None, {})
+    assert found.unread == "package-lock.json holds none of leaf, which package.json asks for"
+
+
+@pytest.mark.parametrize("version", ["4", '"3"', "null"])
+def test_a_lock_of_an_unknown_version_is_named(tmp_path: Path, version: str) -> None:
+    """And npm does what the next step says."""
+    files = {f"app/{p}": text for p, text in drifted({"leaf": "^1.0.0"}, {"leaf": "1.0.0"}).items()}
+    path = "app/package-lock.json"
+    files[path] = files[path].replace('"lockfileVersion": 3', f'"lockfileVersion": {version}')
+    with world(universe(), tmp_path) as here:
+        refused = here.select(LEAF, files)
+        assert isinstance(refused, NotApplicable)
+        assert f"{path} has lockfileVersion " in refused.sentence
+        command = f"{REPAIR} --lockfile-version=3"
+        assert f"`{command}`" in refused.sentence
+        words = command.split()[1:]
+        ran = here.clients.inner.run("npm", words, cwd=here.root / "app", timeout_s=60)
+        assert ran.ok, ran.output
+        repaired = {
+            path: (here.root / path).read_text(),
+            "app/package.json": files["app/package.json"],
+        }
+        assert versions(here.fix(LEAF, repaired), path)["leaf"] == "1.2.0"
+
+
+def test_a_lock_that_answers_lets_a_fix_be_selected(tmp_path: Path) -> None:
+    files = drifted({"leaf": "^1.0.0"}, {"leaf": "1.0.0"})
+    found = build_ecosystem(FakeClients()).select(LEAF, repository(tmp_path, files))
+    assert isinstance(found, Selected)

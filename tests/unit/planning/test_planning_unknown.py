@@ -1,0 +1,125 @@
+"""What a plan may not call safe: records without versions, and what something left affects."""
+
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
+from fallback_tier.advisory import Advisory, AdvisorySet
+from fallback_tier.outcome import (
+    FileChange,
+    Left,
+    Move,
+    NotApplicable,
+    RecipeResult,
+    RecipeSelection,
+    Selected,
+)
+from fallback_tier.planning import plan, selected, whose_code
+from fallback_tier.repo import RepoContext
+from tests.fakes.ecosystem import LadderEcosystem
+from tests.fakes.repository import context
+from tests.unit.planning.test_planning import advisory, left, moves, planned
+
+
+def commits_only(name: str, *packages: str, also: Advisory | None = None) -> Advisory:
+    """A record with ``GIT`` ranges, and what another one says besides."""
+    entries = [
+        {
+            "package": {"name": package, "ecosystem": "PyPI"},
+            "ranges": [{"type": "GIT", "events": [{"introduced": "0"}]}],
+        }
+        for package in packages
+    ]
+    said = [entry.model_dump() for entry in also.affected] if also else []
+    return Advisory.model_validate({"id": name, "affected": [*entries, *said]})
+
+
+def test_a_record_without_versions_is_not_called_unaffected(tmp_path: Path) -> None:
+    repo = context(tmp_path, {"pypi.txt": "left 1.0.0\n"})
+    repo = repo.model_copy(update={"manifests": ("pypi.txt",)})
+    told = selected(LadderEcosystem(), commits_only("G", "left"), repo)
+    assert isinstance(told, NotApplicable)
+    assert told.reason is RefusalReason.NO_FIXED_VERSION
+    assert "names no version of left" in told.sentence
+    assert told.reason.ends_chain, "no gate could tell that it is mended"
+
+
+def test_own_code_needs_no_versions(tmp_path: Path) -> None:
+    repo = context(tmp_path, {"pypi.txt": "left 1.0.0\n"})
+    plugin, record = LadderEcosystem(own="left"), commits_only("G", "left")
+    decided = repo.model_copy(update={"affected": whose_code(plugin, record, repo)})
+    told = selected(plugin, record, decided)
+    assert isinstance(told, NotApplicable)
+    assert told.reason is RefusalReason.OWN_CODE
+
+
+def test_what_is_not_locked_stays_unknown_too(tmp_path: Path) -> None:
+    repo = context(tmp_path, {"pypi.txt": "right 1.0.0\n"})
+    told = selected(LadderEcosystem(unlocked=True), commits_only("G", "left"), repo)
+    assert isinstance(told, NotApplicable)
+    assert told.reason is RefusalReason.NO_FIXED_VERSION
+
+
+@pytest.mark.parametrize("resolve", [True, False])
+def test_a_package_without_versions_is_left(tmp_path: Path, resolve: bool) -> None:
+    half = commits_only("G", "left", also=advisory("G", "absent"))
+    result = planned(tmp_path, half, advisory("B", "right"), resolve=resolve)
+    assert left(result) == {("G",): RefusalReason.NO_FIXED_VERSION}
+    assert moves(result) == {"right": "2.0.0"}
+    assert result.not_affected == ()
+
+
+def test_a_package_without_versions_that_is_not_here_is_no_concern(tmp_path: Path) -> None:
+    half = commits_only("G", "elsewhere", also=advisory("G", "absent"))
+    assert planned(tmp_path, half).not_affected == ("G",)
+
+
+class TwoPlaces(LadderEcosystem):
+    """``left`` stands in a second project too, which can't be raised out of the reach of L."""
+
+    def _moves(
+        self, advisory: Advisory, repo: RepoContext, blocked: frozenset[str]
+    ) -> tuple[tuple[Move, ...], tuple[Left, ...]]:
+        found, left = super()._moves(advisory, repo, blocked)
+        ids = advisory.ids_affecting("PyPI", "left", "1.2.0")
+        kept = Left(
+            package="left",
+            manifest="other.txt",
+            advisory_ids=ids,
+            reason=RefusalReason.BLOCKED_BY_CONSTRAINT,
+            sentence="It is blocked there.",
+        )
+        return found, (*left, kept) if ids else left
+
+
+def test_no_fix_brings_in_what_something_left_affects(tmp_path: Path) -> None:
+    fixed_by_1_1 = advisory("A", "left@1.1.0")
+    stays = advisory("L", "left@1.1.0..3.0.0")
+    result = planned(tmp_path, fixed_by_1_1, stays, pypi=TwoPlaces())
+    assert moves(result) == {}, "1.1.0 is affected by L, which 1.0.0 was not"
+    assert {name for item in result.left for name in item.advisory_ids} == {"A", "L"}
+
+
+class Unlocked(LadderEcosystem):
+    """Nothing is locked, and resolving shows something that no target is about."""
+
+    def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
+        return Selected(recipe="ladder")
+
+    def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+        move = Move(
+            package="other",
+            manifest="pypi.txt",
+            step=LadderStep.DIRECT_BUMP,
+            before=("1",),
+            after="2",
+        )
+        change = FileChange(path="pypi.txt", before="left\n", after="other\n")
+        return RecipeResult(changes=(change,), proof_level=ProofLevel.PINS, moves=(move,))
+
+
+def test_a_climb_that_concerns_no_advisory_is_no_fix(tmp_path: Path) -> None:
+    repo = context(tmp_path, {"pypi.txt": "left 3.0.0\n"})
+    result = plan(AdvisorySet(advisories=(advisory("A", "left"),)), repo, {"PyPI": Unlocked()})
+    assert (result.fixes, result.left, result.not_affected) == ((), (), ("A",))

@@ -1,0 +1,200 @@
+"""pipenv's lock, edited exactly: against a registry of our own and the real uv; pipenv never runs."""
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
+from fallback_plugins.pypi.pipenv.project import PipenvProject
+from fallback_plugins.shared.ladder import ProjectFix, combined
+from fallback_tier.errors import RecipeError
+from fallback_tier.sandbox.clients import SubprocessClients
+from tests.registry import Universe
+from tests.unit.shared.locks_support import hashes_of, pipfile_lock, real_uv
+from tests.unit.shared.recipes import advisory, repository
+
+ADVISORY = advisory("PyPI", "leaf", [("0", "1.2")])
+
+UNIVERSE = (
+    Universe()
+    .pypi("leaf", "1.0")
+    .pypi("leaf", "1.2", requires_python=">=3.8")
+    .pypi("leaf", "1.3", ["nowhere"])
+    .pypi("nowhere", "1.0", ["deep>=1", 'old ; python_version < "3.5"'])
+    .pypi("deep", "1.0")
+    .pypi("deep", "1.5", requires_python=">=3.8")
+    .pypi("leaf", "1.4", ['win ; sys_platform == "win32"'])
+    .pypi("leaf", "1.5", ["capped"])
+    .pypi("win", "1.0")
+    .pypi("capped", "1.0", requires_python=">=3.8,!=3.9.0")
+    .pypi("parent", "1.0", ["leaf<1.2"])
+    .pypi("parent", "1.1", ["leaf<2"])
+    .pypi("stuck", "1.0", ["leaf<1.2"])
+    .pypi("source-only", "1.0", sdist_only=True)
+)
+
+PIPFILE = '[packages]\nleaf = "{}" # why\n\n[dev-packages]\n'
+
+
+@pytest.fixture(scope="module")
+def clients() -> Iterator[SubprocessClients]:
+    with real_uv(UNIVERSE) as found:
+        yield found
+
+
+def _entry(name: str, version: str, **more: Any) -> dict[str, Any]:
+    hashes = sorted(digest for _, digest in hashes_of(UNIVERSE, name, version))
+    return {
+        name: {
+            "hashes": hashes,
+            "index": "pypi",
+            "markers": "python_version >= '3.7'",
+            "version": f"=={version}",
+            **more,
+        }
+    }
+
+
+def _lock(entries: Mapping[str, Any], pipfile: str | None = None) -> str:
+    parsed = tomllib.loads(pipfile) if pipfile else None
+    return pipfile_lock({"default": entries, "develop": {}}, pipfile=parsed)
+
+
+def _climb(
+    clients: SubprocessClients, folder: Path, lock: str, pipfile: str = "", fixed: str = "1.2"
+) -> ProjectFix:
+    files = {"Pipfile.lock": lock, **({"Pipfile": pipfile} if pipfile else {})}
+    repo = repository(folder, files)
+    record = advisory("PyPI", "leaf", [("0", fixed)])
+    fix = PipenvProject(repo, clients, "Pipfile.lock").climb(record)
+    assert fix is not None
+    if fix.moves:
+        combined("PyPI", record, repo, [fix])
+    return fix
+
+
+def test_the_entry_alone_is_written_anew(clients: SubprocessClients, tmp_path: Path) -> None:
+    fix = _climb(clients, tmp_path, _lock(_entry("leaf", "1.0")))
+    wanted = _lock(_entry("leaf", "1.2", markers="python_version >= '3.8'"))
+    assert fix.texts == {"Pipfile.lock": wanted}
+    assert (fix.moves[0].step, fix.proof_level) == (LadderStep.LOCK_EDIT, ProofLevel.PINS)
+    assert any("Pipfile is not in this repository" in note for note in fix.notes)
+
+
+def test_a_pipfile_that_admits_it_stays(clients: SubprocessClients, tmp_path: Path) -> None:
+    pipfile = PIPFILE.format("*")
+    fix = _climb(clients, tmp_path, _lock(_entry("leaf", "1.0"), pipfile), pipfile)
+    assert list(fix.texts) == ["Pipfile.lock"]
+    assert fix.moves[0].step is LadderStep.LOCK_REFRESH
+
+
+def test_a_pipfile_is_raised_and_its_hash_with_it(
+    clients: SubprocessClients, tmp_path: Path
+) -> None:
+    pipfile = PIPFILE.format("==1.0")
+    fix = _climb(clients, tmp_path, _lock(_entry("leaf", "1.0"), pipfile), pipfile)
+    new = PIPFILE.format("==1.2")
+    wanted = _lock(_entry("leaf", "1.2", markers="python_version >= '3.8'"), new)
+    assert fix.texts == {"Pipfile": new, "Pipfile.lock": wanted}
+    assert fix.moves[0].step is LadderStep.DIRECT_BUMP
+
+
+def test_a_stale_lock_stops_a_change_of_the_pipfile(
+    clients: SubprocessClients, tmp_path: Path
+) -> None:
+    lock = _lock(_entry("leaf", "1.0"), PIPFILE.format("==0.9"))
+    fix = _climb(clients, tmp_path, lock, PIPFILE.format("==1.0"))
+    assert not fix.texts
+    assert any("out of date" in step.reason for step in fix.left[0].declined)
+
+
+def test_a_parent_in_the_way_moves_too(clients: SubprocessClients, tmp_path: Path) -> None:
+    lock = _lock(_entry("leaf", "1.0") | _entry("parent", "1.0"))
+    document = json.loads(_climb(clients, tmp_path, lock).texts["Pipfile.lock"])
+    held = {name: entry["version"] for name, entry in document["default"].items()}
+    assert held == {"leaf": "==1.2", "parent": "==1.1"}
+
+
+def test_a_parent_that_never_admits_it_is_named(clients: SubprocessClients, tmp_path: Path) -> None:
+    lock = _lock(_entry("leaf", "1.0") | _entry("stuck", "1.0"))
+    (left,) = _climb(clients, tmp_path, lock).left
+    assert left.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
+    assert "stuck in Pipfile.lock asks for leaf <1.2" in left.sentence
+
+
+def test_what_the_new_release_needs_comes_in_beside_it(
+    clients: SubprocessClients, tmp_path: Path
+) -> None:
+    pipfile = PIPFILE.format("*")
+    entries = _entry("leaf", "1.0") | _entry("parent", "1.1")
+    fix = _climb(clients, tmp_path, _lock(entries, pipfile), pipfile, fixed="1.3")
+
+    def new(name: str, version: str, **more: str) -> dict[str, Any]:
+        entry = _entry(name, version)[name]
+        return {name: {"hashes": entry["hashes"], **more, "version": entry["version"]}}
+
+    wanted = (
+        new("deep", "1.5", markers="python_version >= '3.8'")
+        | _entry("leaf", "1.3")
+        | new("nowhere", "1.0")
+        | _entry("parent", "1.1")
+    )
+    assert fix.texts == {"Pipfile.lock": _lock(wanted, pipfile)}
+    assert "Pipfile.lock gains what the new releases need: deep 1.5, nowhere 1.0." in fix.notes
+
+
+@pytest.mark.parametrize(
+    ("fixed", "said"),
+    [
+        ("1.4", 'win is needed where sys_platform == "win32"'),
+        ("1.5", "how pipenv writes that into Pipfile.lock isn't known"),
+    ],
+)
+def test_what_pipenv_would_write_in_a_way_that_cannot_be_told_is_refused(
+    clients: SubprocessClients, tmp_path: Path, fixed: str, said: str
+) -> None:
+    (left,) = _climb(clients, tmp_path, _lock(_entry("leaf", "1.0")), fixed=fixed).left
+    assert said in left.sentence
+
+
+def test_what_is_new_would_come_from_one_of_several_indexes(
+    clients: SubprocessClients, tmp_path: Path
+) -> None:
+    sources = "".join(f'[[source]]\nname = "{it}"\nurl = "https://{it}.b"\n' for it in "xy")
+    pipfile = sources + PIPFILE.format("*")
+    lock = _lock(_entry("leaf", "1.0"), pipfile)
+    (left,) = _climb(clients, tmp_path, lock, pipfile, fixed="1.3").left
+    assert "Pipfile names several indexes" in left.sentence
+
+
+def test_pins_that_only_a_build_could_judge_are_said_to_be_unchecked(
+    clients: SubprocessClients, tmp_path: Path
+) -> None:
+    lock = _lock(_entry("leaf", "1.0") | _entry("source-only", "1.0"))
+    fix = _climb(clients, tmp_path, lock)
+    assert fix.moves[0].after == "1.2"
+    assert any("could not be held against each other" in note for note in fix.notes)
+
+
+def test_a_lock_in_another_hand_is_not_rewritten(
+    clients: SubprocessClients, tmp_path: Path
+) -> None:
+    lock = _lock(_entry("leaf", "1.0")).replace('": {', '" : {')
+    assert "not written as pipenv writes it" in _climb(clients, tmp_path, lock).left[0].sentence
+
+
+def test_another_index_and_no_json_are_refused_offline(tmp_path: Path) -> None:
+    document = json.loads(_lock(_entry("leaf", "1.0", index="private")))
+    document["_meta"]["sources"] = [{"name": "pypi", "url": "u", "verify_ssl": True}]
+    for lock, said in ((json.dumps(document), "from the index 'private'"), ("{", "is not JSON")):
+        repo = repository(tmp_path, {"Pipfile.lock": lock})
+        project = PipenvProject(repo, SubprocessClients({}), "Pipfile.lock")
+        try:
+            sentence = project.outline(ADVISORY).left[0].sentence
+        except RecipeError as error:
+            sentence = error.problem
+        assert said in sentence

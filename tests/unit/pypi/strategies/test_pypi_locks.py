@@ -1,0 +1,104 @@
+"""What holds for every Python lock: the checks that no rung gets around, and what is said in the end."""
+
+import pytest
+
+from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.pypi.strategies import lock_edit
+from fallback_plugins.pypi.strategies.lock_edit import State, strategy
+from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_tier.advisory import bundle
+from fallback_tier.errors import RecipeError
+from tests.unit.shared.recipes import advisory
+
+ADVISORY = advisory("PyPI", "leaf", [("0", "1.2")])
+
+
+def _tree(**versions: str) -> Tree:
+    nodes = {
+        f"{name} {version}": Node(f"{name} {version}", name, version)
+        for name, version in versions.items()
+    }
+    return Tree("x.lock", nodes)
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (_tree(leaf="1.1", b="1"), "would bring in leaf 1.1, which is itself affected"),
+        (_tree(leaf="1.0", b="2"), "would leave leaf as affected as before"),
+        (_tree(leaf="1.2", b="0.9"), "b would go down from 1 to 0.9"),
+        (_tree(leaf="1.2", b="6"), "would bring in b 6, which is itself affected"),
+    ],
+)
+def test_a_rung_that_does_what_none_may_is_declined(after: Tree, said: str) -> None:
+    both = bundle([ADVISORY, advisory("PyPI", "b", [("5", "7")])])
+    start = State({"x.lock": "old"}, _tree(leaf="1.0", b="1"))
+
+    def bad(state: State, package: str) -> State:
+        return State({"x.lock": "bad"}, after)
+
+    def good(state: State, package: str) -> State:
+        return State({"x.lock": "good"}, _tree(leaf="1.2", b="1"))
+
+    rungs = [strategy(LadderStep.LOCK_REFRESH, bad), strategy(LadderStep.DIRECT_BUMP, good)]
+    fix = lock_edit.climb(both, "x.lock", start, rungs)
+    assert fix is not None
+    assert fix.texts == {"x.lock": "good"}
+    (move,) = fix.moves
+    assert move.step is LadderStep.DIRECT_BUMP
+    assert said in move.declined[0].reason
+
+
+def test_what_another_packages_rung_cleared_is_not_climbed_again() -> None:
+    start = State({"x.lock": "old"}, _tree(leaf="1.0", twin="1.0"))
+    record = advisory("PyPI", "leaf", [("0", "1.2")])
+    other = advisory("PyPI", "twin", [("0", "1.2")])
+    calls: list[str] = []
+
+    def rung(state: State, package: str) -> State:
+        calls.append(package)
+        return State({"x.lock": "new"}, _tree(leaf="1.2", twin="1.2"))
+
+    fix = lock_edit.climb(
+        bundle([record, other]), "x.lock", start, [strategy(LadderStep.LOCK_REFRESH, rung)]
+    )
+    assert fix is not None
+    assert len(calls) == 1
+    assert {move.package for move in fix.moves} == {"leaf", "twin"}
+
+
+def test_the_refusal_names_the_constraint_although_a_later_rung_failed_otherwise() -> None:
+    blocked = RecipeError(
+        RefusalReason.BLOCKED_BY_CONSTRAINT, "p asks for leaf <1.2.", next_step=""
+    )
+    other = RecipeError(RefusalReason.RESOLVER_FAILED, "no network.", next_step="")
+
+    def failing(error: RecipeError) -> lock_edit.Rung:
+        def rung(state: State, package: str) -> State:
+            raise error
+
+        return rung
+
+    rungs = [
+        strategy(LadderStep.PARENT_BUMP, failing(blocked)),
+        strategy(LadderStep.OVERRIDE, failing(other)),
+    ]
+    fix = lock_edit.climb(ADVISORY, "x.lock", State({}, _tree(leaf="1.0")), rungs)
+    assert fix is not None
+    assert fix.left[0].sentence == "p asks for leaf <1.2."
+    assert [step.step for step in fix.left[0].declined] == [rung.step for rung in rungs]
+
+
+def test_parents_that_were_raised_on_the_way_are_named() -> None:
+    def tree(parent: str, leaf: str) -> Tree:
+        node = Node(f"p {parent}", "p", parent, (Ask("leaf", "", f"leaf {leaf}"),))
+        return Tree("x.lock", {node.key: node, f"leaf {leaf}": Node(f"leaf {leaf}", "leaf", leaf)})
+
+    fix = lock_edit.climb(
+        ADVISORY,
+        "x.lock",
+        State({}, tree("1", "1.0")),
+        [strategy(LadderStep.LOCK_EDIT, lambda *_: State({"x.lock": ""}, tree("2", "1.2")))],
+    )
+    assert fix is not None
+    assert fix.moves[0].raised == ("p 2",)

@@ -1,0 +1,236 @@
+"""What every ecosystem's ladder shares: trees, the account of a fix, and what no fix may do."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
+from fallback_plugins.shared.ladder import (
+    ProjectFix,
+    Tried,
+    blocked,
+    climb_all,
+    combined,
+    left_behind,
+)
+from fallback_plugins.shared.tree import Ask, Node, Tree, cleared_paths, downgraded
+from fallback_tier.advisory import Advisory, bundle
+from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Move
+from fallback_tier.repo import RepoContext
+from tests.unit.shared.recipes import tracked
+
+NPM = "npm"
+LOCK = "package-lock.json"
+
+
+def record(name: str, fixed: str, identifier: str) -> Advisory:
+    return Advisory.model_validate(
+        {
+            "id": identifier,
+            "affected": [
+                {
+                    "package": {"ecosystem": NPM, "name": name},
+                    "ranges": [
+                        {"type": "SEMVER", "events": [{"introduced": "0"}, {"fixed": fixed}]}
+                    ],
+                }
+            ],
+        }
+    )
+
+
+INI = record("ini", "1.3.6", "GHSA-ini")
+RC = record("rc", "2.0.0", "GHSA-rc")
+
+
+def tree(ini: str = "1.3.5", rc: str = "1.2.8") -> Tree:
+    """app → rc → ini, and app → tool → rc."""
+    nodes = (
+        Node("node_modules/rc", "rc", rc, (Ask("ini", "~1.3.0", "node_modules/ini"),)),
+        Node("node_modules/ini", "ini", ini),
+        Node("node_modules/tool", "tool", "3.0.0", (Ask("rc", "^1.0.0", "node_modules/rc"),)),
+    )
+    app = Node(
+        "",
+        "app",
+        "",
+        (Ask("rc", "^1.2.7", "node_modules/rc"), Ask("tool", "^3.0.0", "node_modules/tool")),
+    )
+    return Tree(LOCK, {node.key: node for node in nodes}, (app,))
+
+
+def move(after: str | None = "1.3.6", before: str = "1.3.5") -> Move:
+    step = LadderStep.LOCK_REFRESH
+    return Move(package="ini", manifest=LOCK, step=step, before=(before,), after=after)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> RepoContext:
+    (tmp_path / LOCK).write_text("old\n")
+    return tracked(tmp_path)
+
+
+def fix(before: Tree, after: Tree, *moves: Move, text: str = "new\n") -> ProjectFix:
+    return ProjectFix({LOCK: text}, moves or (move(),), before=before, after=after)
+
+
+def test_each_path_to_the_affected_package_is_named_with_what_became_of_it() -> None:
+    paths = cleared_paths(tree(), tree(ini="1.3.6"), INI, NPM, LOCK)
+    assert {path.path for path in paths} == {
+        ("app", "rc 1.2.8", "ini 1.3.5"),
+        ("app", "tool 3.0.0", "rc 1.2.8", "ini 1.3.5"),
+    }
+    assert {path.outcome for path in paths} == {"now ini 1.3.6"}
+    assert {path.advisory_ids for path in paths} == {("GHSA-ini",)}
+
+
+def test_a_package_that_is_gone_is_said_to_be() -> None:
+    without = Tree(LOCK, {}, tree().roots)
+    assert {path.outcome for path in cleared_paths(tree(), without, INI, NPM, LOCK)} == {
+        "no longer installed"
+    }
+
+
+def test_what_is_still_affected_is_not_called_cleared() -> None:
+    """A bundle that leaves rc as it is clears the ways to ini, and says nothing of rc."""
+    both = bundle([INI, RC])
+    paths = cleared_paths(tree(), tree(ini="1.3.6"), both, NPM, LOCK)
+    assert {path.path[-1] for path in paths} == {"ini 1.3.5"}
+    moved = Tree(LOCK, {"elsewhere": Node("elsewhere", "ini", "1.3.4")}, tree().roots)
+    assert cleared_paths(tree(), moved, INI, NPM, LOCK) == ()
+
+
+def test_a_result_carries_the_trees_and_the_level(repo: RepoContext) -> None:
+    result = combined(NPM, INI, repo, [fix(tree(), tree(ini="1.3.6"))])
+    assert result.proof_level is ProofLevel.RESOLVED_TREE
+    assert "node_modules/ini ini 1.3.5" in result.tree_before
+    assert "node_modules/ini ini 1.3.6" in result.tree_after
+    pins = replace(fix(tree(), tree(ini="1.3.6")), before=None, after=None)
+    assert combined(NPM, INI, repo, [pins]).proof_level is ProofLevel.PINS
+
+
+@pytest.mark.parametrize(
+    ("after", "moves", "words"),
+    [
+        (tree(ini="1.3.5"), (move(),), "would still hold ini 1.3.5, affected by GHSA-ini"),
+        (tree(ini="1.3.6", rc="1.2.0"), (move(),), "rc would go down from 1.2.8 to 1.2.0"),
+        (tree(ini="1.3.6"), (move("1.3.4", "1.3.3"),), "ini 1.3.4 is itself affected"),
+        (tree(ini="1.3.6"), (move("1.3.6", "1.3.7"),), "ini would go from 1.3.7 to 1.3.6"),
+    ],
+)
+def test_what_no_fix_may_do(
+    repo: RepoContext, after: Tree, moves: tuple[Move, ...], words: str
+) -> None:
+    with pytest.raises(RecipeError, match=words) as caught:
+        combined(NPM, INI, repo, [fix(tree(), after, *moves)])
+    assert caught.value.reason is RefusalReason.RESOLVER_FAILED
+
+
+def test_nothing_changed_is_never_fixed(repo: RepoContext) -> None:
+    with pytest.raises(RecipeError) as caught:
+        combined(NPM, INI, repo, [fix(tree(), tree(ini="1.3.6"), text="old\n")])
+    assert caught.value.reason is RefusalReason.NOTHING_CHANGED
+
+
+def test_another_advisory_of_the_bundle_is_not_walked_into(repo: RepoContext) -> None:
+    """rc 1.2.8 was affected before and is left by name; rc 1.9.0 would be a new affected version."""
+    both = bundle([INI, RC])
+    stays = left_behind(
+        both,
+        NPM,
+        package="rc",
+        versions=["1.2.8"],
+        manifest=LOCK,
+        error=blocked("rc", "2.0.0", parent="tool 3.0.0", spec="^1.0.0", where=LOCK),
+        tried=Tried(),
+    )
+    kept = replace(fix(tree(), tree(ini="1.3.6")), left=(stays,))
+    result = combined(NPM, both, repo, [kept])
+    assert [(item.package, item.advisory_ids) for item in result.left] == [("rc", ("GHSA-rc",))]
+    walked = replace(fix(tree(), tree(ini="1.3.6", rc="1.9.0")), left=(stays,))
+    with pytest.raises(RecipeError, match=r"would still hold rc 1\.9\.0"):
+        combined(NPM, both, repo, [walked])
+
+
+def test_half_a_fix_of_one_advisory_is_none(repo: RepoContext) -> None:
+    error = blocked("ini", "1.3.6", parent="rc 1.2.8", spec="~1.2.0", where=LOCK)
+    tried = Tried()
+    tried.no(LadderStep.LOCK_REFRESH, error)
+    stays = left_behind(
+        INI, NPM, package="ini", versions=["1.3.5"], manifest=LOCK, error=error, tried=tried
+    )
+    with pytest.raises(RecipeError) as caught:
+        combined(NPM, INI, repo, [fix(tree(), tree(ini="1.3.6")), ProjectFix({}, (), (stays,))])
+    assert caught.value.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
+    assert "rc 1.2.8 in package-lock.json asks for ini ~1.2.0" in caught.value.problem
+    assert stays.declined[0].step is LadderStep.LOCK_REFRESH
+
+
+class Broken:
+    path = "sub/package-lock.json"
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:
+        raise RecipeError(RefusalReason.RESOLVER_FAILED, "npm said no.", next_step="Ask npm.")
+
+
+class Clear:
+    path = LOCK
+
+    def climb(self, advisory: Advisory) -> ProjectFix | None:
+        return None
+
+
+def nothing() -> RecipeError:
+    return RecipeError(RefusalReason.NOT_AFFECTED, "Nothing is affected.", next_step="Nothing.")
+
+
+def test_a_project_that_cant_be_climbed_stops_one_advisory_and_is_left_of_a_bundle() -> None:
+    with pytest.raises(RecipeError, match="npm said no"):
+        climb_all(INI, [Clear(), Broken()], nothing=nothing)
+    (found,) = climb_all(bundle([INI, RC]), [Clear(), Broken()], nothing=nothing)
+    assert [(item.manifest, item.sentence) for item in found.left] == [
+        ("sub/package-lock.json", "npm said no.")
+    ]
+    with pytest.raises(RecipeError, match="Nothing is affected"):
+        climb_all(INI, [Clear()], nothing=nothing)
+
+
+@given(
+    edges=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=60),
+    target=st.integers(0, 11),
+)
+def test_paths_are_real_simple_and_bounded(edges: list[tuple[int, int]], target: int) -> None:
+    """Any graph, cycles too: every path starts at a root or at an orphan, follows asks, repeats none."""
+    asks: dict[int, list[int]] = {}
+    for asker, asked in edges:
+        asks.setdefault(asker, []).append(asked)
+    nodes = {
+        str(number): Node(
+            str(number),
+            f"p{number}",
+            "1.0.0",
+            tuple(Ask(f"p{asked}", "*", str(asked)) for asked in asks.get(number, ())),
+        )
+        for number in range(12)
+    }
+    root = Node("", "root", "", (Ask("p0", "*", "0"),))
+    graph = Tree(LOCK, nodes, (root,))
+    paths = graph.paths_to(str(target), limit=5)
+    assert 1 <= len(paths) <= 5
+    for path in paths:
+        assert path[-1].key == str(target)
+        assert len({node.key for node in path}) == len(path)
+        for asker, asked in pairwise(path):
+            assert asked.key in {ask.to for ask in asker.asks}
+        assert path[0] is root or len(path) == 1
+
+
+def test_lost_copies_are_no_downgrade() -> None:
+    two = Tree(LOCK, {**tree().nodes, "x": Node("x", "ini", "1.0.0")}, tree().roots)
+    assert downgraded(two, tree(), NPM) is None
+    assert downgraded(tree(), Tree(LOCK, {}, ()), NPM) is None
