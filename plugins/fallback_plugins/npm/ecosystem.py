@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from fallback_plugins.npm import usage
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, is_manifest
 from fallback_plugins.npm.manifests.manifest import SECTIONS
-from fallback_plugins.recipe_ecosystem import Recipe, RecipeEcosystem
+from fallback_plugins.shared.ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun

@@ -7,7 +7,7 @@ from fallback_plugins.pypi import identity, recipe, usage
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.pyproject import UV_ARRAYS
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
-from fallback_plugins.recipe_ecosystem import Recipe, RecipeEcosystem
+from fallback_plugins.shared.ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun
