@@ -110,9 +110,7 @@ def _run(target: Installation, asked: Sequence[_Asked]) -> CommandResult | NotIn
     if (absent := target.install().absent) is not None:
         return absent
     context = target.context
-    source = (
-        files("fallback_plugins.npm.gates.all_gates").joinpath("import_probe.js").read_text("utf-8")
-    )
+    source = files("fallback_plugins.npm.gates").joinpath("import_probe.js").read_text("utf-8")
     given = json.dumps([(one.label, one.name, one.folder, one.way) for one in asked])
     tree = target.tree
     result = context.sandbox.run(

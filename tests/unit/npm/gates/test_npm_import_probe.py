@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = (
-    files("fallback_plugins.npm.gates.all_gates").joinpath("import_probe.js").read_text("utf-8")
-)
+SOURCE = files("fallback_plugins.npm.gates").joinpath("import_probe.js").read_text("utf-8")
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not on PATH")
 
