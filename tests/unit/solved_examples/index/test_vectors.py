@@ -134,7 +134,7 @@ SEARCH = f"""
 import sys
 from pathlib import Path
 import numpy as np
-from fallback_plugins.solved_examples import vectors
+from fallback_plugins.solved_examples.index import vectors
 
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
