@@ -25,7 +25,7 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
     add_fix_id(show, "audit log")
     stats = verbs.add_parser("stats", help="how often a judge changed something, and its cost")
     for verb, name in ((log, "log"), (show, "show"), (stats, "stats")):
-        finish(verb, f"audit:{name}")
+        finish(verb, f"audit.trails:{name}")
     add_verify(verbs)
     add_export(verbs)
     add_import(verbs)

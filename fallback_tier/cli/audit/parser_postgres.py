@@ -18,4 +18,4 @@ def add_init_postgres(verbs: "Verbs") -> None:
         "an owner, a writer (appends), a reader, a keeper (redacts and seals). The user of the\n"
         "URL must be an administrator. May be run again. See docs/postgresql.md.",
     )
-    finish(init, "audit_postgres:init_postgres")
+    finish(init, "audit.postgres:init_postgres")

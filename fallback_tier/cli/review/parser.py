@@ -39,7 +39,7 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
         "`fallback-tier resume FIX` goes on where it stopped.",
     )
     add_raise_budget(raised)
-    finish(raised, "review:raise_budget")
+    finish(raised, "review.command:raise_budget")
 
 
 def _add_list(verbs: "Verbs") -> None:
@@ -47,7 +47,7 @@ def _add_list(verbs: "Verbs") -> None:
         "list", help="escalated fixes that nobody has answered, newest first"
     )
     questions.add_argument("--all", action="store_true", help="those that were answered, too")
-    finish(questions, "review:show_list")
+    finish(questions, "review.command:show_list")
 
 
 def _add_approve(verbs: "Verbs") -> None:
@@ -92,4 +92,4 @@ def _add_reopen(verbs: "Verbs") -> None:
 
 def _finish(parser: "argparse.ArgumentParser", handler: str, *, signed: bool = False) -> None:
     add_fix_id(parser, "review list")
-    finish(parser, f"review:{handler}", signed=signed)
+    finish(parser, f"review.command:{handler}", signed=signed)
