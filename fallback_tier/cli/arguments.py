@@ -257,3 +257,12 @@ def _share(text: str) -> float:
     if not 0 <= value <= 1:
         raise ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
     return value
+
+
+def add_offline(parser: "Options") -> None:
+    """``--offline``."""
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="ask no registry where the files suffice; a yanked release can't be noticed then",
+    )

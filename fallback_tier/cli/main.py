@@ -11,6 +11,7 @@ from fallback_tier.cli.arguments import (
     add_budget,
     add_handover,
     add_json,
+    add_offline,
     add_on_violation,
     add_prefer,
     add_proof,
@@ -80,7 +81,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_fix(commands)
     _add_resume(commands)
     _add_plan(commands)
-    _add_attempt(commands)
+    what = "one FallbackTier.run, JSON in and out (for an orchestrator in any language)"
+    commands.add_parser("attempt", help=what, verbs=_later("attempt.parser"))
     what = "read, verify and keep the audit trail"
     commands.add_parser("audit", help=what, verbs=_later("audit.parser"))
     what = "what fixes ask a person, and the answers"
@@ -128,7 +130,7 @@ def _add_fix(commands: "Commands") -> None:
     )
     add_whose_code(fix)
     add_prefer(fix)
-    _add_offline(fix)
+    add_offline(fix)
     add_model(fix)
     add_budget(fix)
     add_record(fix)
@@ -159,28 +161,10 @@ def _add_plan(commands: "Commands") -> None:
     )
     add_whose_code(plan)
     add_prefer(plan)
-    _add_offline(plan)
+    add_offline(plan)
     plan.add_argument("--state-dir", metavar="DIR", help="as for fix; a plan keeps nothing there")
     add_json(plan)
     plan.set_defaults(handler="fallback_tier.cli.fix.plan:run")
-
-
-def _add_attempt(commands: "Commands") -> None:
-    attempt = commands.add_parser(
-        "attempt",
-        help="one FallbackTier.run, JSON in and out (for an orchestrator in any language)",
-        description="Read one JSON object from standard input: advisory (OSV), repository (path),\n"
-        "and optionally prior_attempts, fix_id, gate_transition_id.\n"
-        "Print one RecipeApplication.",
-        epilog=epilog(),
-    )
-    add_whose_code(attempt)
-    _add_offline(attempt)
-    add_model(attempt)
-    add_budget(attempt)
-    add_record(attempt)
-    add_on_violation(attempt)
-    attempt.set_defaults(handler="fallback_tier.cli.attempt:run", json=True)
 
 
 def _add_local_model(commands: "Commands") -> None:
@@ -229,14 +213,6 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="an OSV record (JSON), a folder of them, or a scanner's report (osv-scanner, "
         "pip-audit, npm audit, SARIF); may be given again",
-    )
-
-
-def _add_offline(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--offline",
-        action="store_true",
-        help="ask no registry where the files suffice; a yanked release can't be noticed then",
     )
 
 

@@ -1,0 +1,30 @@
+"""The options of ``attempt``, added when it is called."""
+
+import argparse
+
+from fallback_tier.cli.arguments import (
+    add_budget,
+    add_offline,
+    add_on_violation,
+    add_record,
+    add_whose_code,
+)
+from fallback_tier.cli.exit_codes import epilog
+from fallback_tier.cli.model_options import add_model
+
+
+def add_verbs(parser: argparse.ArgumentParser) -> None:
+    """What ``attempt`` is told besides its standard input."""
+    parser.description = (
+        "Read one JSON object from standard input: advisory (OSV), repository (path),\n"
+        "and optionally prior_attempts, fix_id, gate_transition_id.\n"
+        "Print one RecipeApplication."
+    )
+    parser.epilog = epilog()
+    add_whose_code(parser)
+    add_offline(parser)
+    add_model(parser)
+    add_budget(parser)
+    add_record(parser)
+    add_on_violation(parser)
+    parser.set_defaults(handler="fallback_tier.cli.attempt.command:run", json=True)
