@@ -72,7 +72,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--refresh-readme",
         action="store_true",
-        help="rewrite the README's help block from the real --help instead of comparing it",
+        help="rewrite docs/cli.md from the real --help instead of comparing it",
     )
     parser.addoption(
         "--refresh-contract",

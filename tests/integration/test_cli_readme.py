@@ -1,6 +1,6 @@
-"""The README tells what the program does: its commands parse, its help and its table are the real ones.
+"""README and docs/cli.md hold: commands parse, help texts and tables are the real ones.
 
-``pytest tests/integration/test_cli_readme.py --refresh-readme`` rewrites the help block.
+``pytest tests/integration/test_cli_readme.py --refresh-readme`` rewrites help texts and the table.
 """
 
 import re
@@ -14,9 +14,19 @@ import pytest
 from fallback_tier.cli.exit_codes import MEANING
 from fallback_tier.cli.main import build_parser
 from tests.e2e.command import osv, repository, run
+from tests.unit.cli.test_handlers import verbs
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
+CLI = ROOT / "docs" / "cli.md"
+
+#: Every page whose shell blocks are tested here (docs/audit.md has a test that runs its own).
+PAGES = (README, CLI)
+
+#: A row of docs/cli.md: where its link leads, and what the command does.
+ROW = re.compile(
+    r"^\| \[`(?P<command>[a-z -]+)`\]\((?P<link>\S+)\) \| (?P<what>.*) \|$", re.MULTILINE
+)
 
 HELP = re.compile(
     r"(<!-- help: fallback-tier (?P<command>[a-z ]+) -->\n```text\n)(.*?)(```\n)", re.DOTALL
@@ -29,7 +39,8 @@ def blocks(language: str, text: str) -> list[str]:
 
 def commands() -> list[list[str]]:
     """Every line of a shell block, as the shell would split it."""
-    lines = [line for block in blocks("sh", README.read_text()) for line in block.splitlines()]
+    text = "\n".join(page.read_text() for page in PAGES)
+    lines = [line for block in blocks("sh", text) for line in block.splitlines()]
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
@@ -42,7 +53,7 @@ def test_there_are_commands() -> None:
 
 
 @pytest.mark.parametrize("arguments", OURS, ids=" ".join)
-def test_a_command_of_the_readme_parses(arguments: list[str]) -> None:
+def test_a_command_of_a_page_parses(arguments: list[str]) -> None:
     assert build_parser().parse_args(arguments).handler
 
 
@@ -52,13 +63,38 @@ def test_a_command_that_does_not_exist_is_noticed(capsys: pytest.CaptureFixture[
     assert "--yes" in capsys.readouterr().err
 
 
-def test_the_help_is_the_real_one(pytestconfig: pytest.Config) -> None:
-    text = README.read_text()
-    assert HELP.search(text)
-    real = HELP.sub(lambda found: found[1] + _help(found["command"].split()) + found[4], text)
+def _refresh(page: Path, real: str, pytestconfig: pytest.Config) -> None:
+    """Compare a page with what it should be, or write that."""
     if pytestconfig.getoption("refresh_readme"):
-        README.write_text(real)
-    assert real == text, "run this test with --refresh-readme"
+        page.write_text(real)
+    assert real == page.read_text(), "run this test with --refresh-readme"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_help_is_the_real_one(page: Path, pytestconfig: pytest.Config) -> None:
+    text = page.read_text()
+    real = HELP.sub(lambda found: found[1] + _help(found["command"].split()) + found[4], text)
+    _refresh(page, real, pytestconfig)
+
+
+def test_the_help_of_the_main_commands_is_shown() -> None:
+    assert {found["command"] for found in HELP.finditer(CLI.read_text())} >= {"fix", "plan"}
+
+
+def test_every_command_has_a_row(
+    pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command of the parser, in docs/cli.md, with its own line of ``--help``."""
+    found = verbs(build_parser(), "fallback-tier")
+    real = {name.partition(" ")[2]: line for name, _, line in found}
+    capsys.readouterr()
+    rows = [found["command"] for found in ROW.finditer(CLI.read_text())]
+    assert sorted(rows) == sorted(real), "docs/cli.md has a row for each command, and no other"
+    text = ROW.sub(
+        lambda row: f"| [`{row['command']}`]({row['link']}) | {real[row['command']]} |",
+        CLI.read_text(),
+    )
+    _refresh(CLI, text, pytestconfig)
 
 
 def _help(command: list[str]) -> str:
@@ -84,8 +120,26 @@ def test_every_make_target_that_is_named_exists(page: str) -> None:
 
 def test_every_link_to_a_file_leads_there() -> None:
     for page in (README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
-            assert "://" in target or (page.parent / target).exists(), (page.name, target)
+        for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+            path, _, anchor = target.partition("#")
+            if "://" in target:
+                continue
+            leads_to = (page.parent / path) if path else page
+            assert leads_to.exists(), (page.name, target)
+            assert not anchor or anchor in anchors(leads_to.read_text()), (page.name, target)
+
+
+def anchors(text: str) -> set[str]:
+    """What a link can name in a page: its headings, as GitHub writes them."""
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE
+    )
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_an_anchor_that_is_not_there_would_be_found() -> None:
+    page = "# A proof, and gates\n```sh\n# not a heading\n```\n## What `fix` does\n"
+    assert anchors(page) == {"a-proof-and-gates", "what-fix-does"}
 
 
 def test_the_python_example_runs(tmp_path: Path) -> None:

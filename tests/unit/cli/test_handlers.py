@@ -11,21 +11,22 @@ from fallback_tier.cli.main import build_parser
 
 
 def verbs(
-    parser: argparse.ArgumentParser, name: str
-) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Each command that can be given in full, with its parser."""
+    parser: argparse.ArgumentParser, name: str, line: str = ""
+) -> Iterator[tuple[str, argparse.ArgumentParser, str]]:
+    """Each command that can be given in full, with its parser and its line in ``--help``."""
     with suppress(SystemExit):
         parser.parse_known_args(["--no-such-option"])  # a command's own verbs are added then
     below = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
     if not below:
-        yield name, parser
+        yield name, parser, line
     for action in below:
+        lines = {one.dest: one.help or "" for one in action._choices_actions}
         for word, child in action.choices.items():
-            yield from verbs(child, f"{name} {word}")
+            yield from verbs(child, f"{name} {word}", lines.get(word, ""))
 
 
 def test_every_verb_is_carried_out_by_a_function(capsys: pytest.CaptureFixture[str]) -> None:
-    found = dict(verbs(build_parser(), "fallback-tier"))
+    found = {name: parser for name, parser, _ in verbs(build_parser(), "fallback-tier")}
     capsys.readouterr()
     assert {"fallback-tier fix", "fallback-tier audit show", "fallback-tier review approve"} <= {
         *found
