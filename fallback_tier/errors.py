@@ -12,6 +12,14 @@
     │   ├── ConfigurationError       a setting or an option that can't be
     │   │   └── CassetteMismatch     a recording that was not asked for as it was made (demo.cassette)
     │   ├── ProofError               a proof that can't show anything (gates.builtin.proof_given)
+    │   ├── RequestRefusedError      the service does not do what was asked (service.refusals)
+    │   │   ├── NotSignedInError
+    │   │   ├── NotAllowedError
+    │   │   ├── NotFoundError
+    │   │   ├── ConflictError
+    │   │   ├── NotServedError
+    │   │   ├── TooManyError
+    │   │   └── BusyError
     │   ├── ArchiveError             an archive that can't be read, or must not be (solved_examples)
     │   ├── NoExampleError           two releases of which no example can be made (solved_examples)
     │   └── GoldenSetError           labelled questions that can't be used (fallback_eval)

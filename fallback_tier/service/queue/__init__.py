@@ -1,0 +1,1 @@
+"""The durable, bounded queue of submitted fixes (ADR-0080)."""

@@ -1,0 +1,89 @@
+"""What is submitted, and where it stands."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints
+
+from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import AffectedCode
+
+#: Name of a repository, as the configuration has it.
+RepositoryName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}$")]
+
+#: A branch, a tag or a commit; never an option of git's, never a range.
+GitRef = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._/-]{0,199}$")]
+
+
+class OrderState(StrEnum):
+    """Where a submitted fix stands. ``ended`` says nothing about how: that is its ``outcome``."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    ENDED = "ended"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_over(self) -> bool:
+        """No worker has it, and none is to have it."""
+        return self not in (OrderState.QUEUED, OrderState.RUNNING)
+
+
+class Submission(Frozen):
+    """What a caller wants fixed: one advisory in one configured repository.
+
+    ``advisory``: an OSV record. ``ref``: which commit (default: as the repository is configured).
+    ``whose_code`` and ``offline``: as ``fallback-tier fix`` has them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    repository: RepositoryName
+    advisory: dict[str, Any]
+    ref: GitRef | None = None
+    whose_code: AffectedCode | None = None
+    offline: bool = False
+
+
+class Problem(Frozen):
+    """Why a worker gave up: an error's code, its sentence, and what can be done."""
+
+    code: str
+    problem: str
+    next_step: str
+
+
+class OrderLine(Frozen):
+    """A submitted fix as it stands, without what is large. ``outcome``: verified, patched, refused or
+    escalated, where it has ended; ``cancelling``: somebody wants its worker to be ended."""
+
+    number: Annotated[int, Field(ge=1)]
+    fix_id: str
+    state: OrderState
+    repository: str
+    advisory_id: str
+    submitted_by: str
+    submitted_at: str
+    started_at: str | None = None
+    ended_at: str | None = None
+    base_commit: str | None = None
+    cancelling: bool = False
+    outcome: str | None = None
+    problem: Problem | None = None
+
+
+class Order(OrderLine):
+    """The whole. ``ended``: the document that ``fallback-tier fix --json`` prints, its patch in it."""
+
+    submission: Submission
+    ended: dict[str, JsonValue] | None = None
+
+
+class Asked(Frozen):
+    """A new submission, before the queue has it."""
+
+    fix_id: str
+    submission: Submission
+    advisory_id: str
+    by: str

@@ -1,0 +1,277 @@
+"""The queue: durable before a submission is acknowledged, bounded, its idempotency tokens beside it.
+
+Server and workers share it as one file. Each change of state is one transaction that names the state it
+comes from: whoever is late changes nothing, and is told so.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from sqlite3 import Connection, Row
+from typing import NamedTuple
+
+from fallback_tier.service.database import Database
+from fallback_tier.service.queue.orders import Asked, Order, OrderLine, OrderState, Problem
+from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
+
+#: An idempotency token is good for as long as a client may reasonably try again (48 h).
+TOKEN_SECONDS = 48 * 3_600.0
+
+#: Fixes that may wait: with two workers and a minute each, eight hours of work.
+MAX_QUEUED = 1_000
+
+
+#: The columns that hold JSON, and those of a line.
+_JSON = {"submission", "ended", "problem"}
+_LINE = ", ".join(OrderLine.model_fields)
+
+
+class Token(NamedTuple):
+    """An ``Idempotency-Key``, with the body that came with it."""
+
+    text: str
+    body: bytes
+
+    @property
+    def body_sha256(self) -> str:
+        """Two requests are the same where this is."""
+        return hashlib.sha256(self.body).hexdigest()
+
+
+class Taken(NamedTuple):
+    """``cached``: this very request was taken before."""
+
+    order: Order
+    cached: bool
+
+
+class OrderQueue:
+    """Submitted fixes, all that there were."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        max_queued: int = MAX_QUEUED,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = database
+        self._max_queued = max_queued
+        self._clock = clock
+
+    def submit(self, asked: Asked, token: Token | None = None) -> Taken:
+        """Take a submission; when this returns it is durable.
+
+        Raises ConflictError: this token came with another body; BusyError: the queue is full.
+        """
+        with self._database.writing() as db:
+            if token is not None and (known := self._known(db, asked.by, token)) is not None:
+                return Taken(known, cached=True)
+            (waiting,) = db.execute(
+                "SELECT count(*) FROM orders WHERE state = ?", (OrderState.QUEUED,)
+            ).fetchone()
+            if waiting >= self._max_queued:
+                raise BusyError(
+                    f"{waiting:,} fixes wait already, and no more are taken.",
+                    next_step="Submit it again later, with the same Idempotency-Key.",
+                )
+            db.execute(
+                "INSERT INTO orders (fix_id, state, repository, advisory_id, submission, submitted_by,"
+                " submitted_at) VALUES (?,?,?,?,?,?,?)",
+                (
+                    asked.fix_id,
+                    OrderState.QUEUED,
+                    asked.submission.repository,
+                    asked.advisory_id,
+                    asked.submission.model_dump_json(),
+                    asked.by,
+                    self._now(),
+                ),
+            )
+            if token is not None:
+                db.execute(
+                    "INSERT INTO tokens VALUES (?,?,?,?,?)",
+                    (
+                        asked.by,
+                        token.text,
+                        token.body_sha256,
+                        asked.fix_id,
+                        self._clock() + TOKEN_SECONDS,
+                    ),
+                )
+            return Taken(_one(db, asked.fix_id), cached=False)
+
+    def _known(self, db: Connection, owner: str, token: Token) -> Order | None:
+        db.execute("DELETE FROM tokens WHERE kept_until < ?", (self._clock(),))
+        row = db.execute(
+            "SELECT * FROM tokens WHERE owner = ? AND token = ?", (owner, token.text)
+        ).fetchone()
+        if row is None:
+            return None
+        if row["body_sha256"] != token.body_sha256:
+            raise ConflictError(
+                f"This Idempotency-Key came with another body before: that was fix {row['fix_id']}.",
+                next_step="Use a new key for a new request; send the same body to ask again.",
+            )
+        return _one(db, row["fix_id"])
+
+    def get(self, fix_id: str) -> Order:
+        """Raises NotFoundError."""
+        with self._database.reading() as db:
+            return _one(db, fix_id)
+
+    def page(
+        self,
+        *,
+        before: int | None = None,
+        limit: int,
+        state: OrderState | None = None,
+        repository: str | None = None,
+    ) -> tuple[OrderLine, ...]:
+        """The newest first, before number ``before``."""
+        wanted = {"number < ?": before, "state = ?": state, "repository = ?": repository}
+        given = {text: value for text, value in wanted.items() if value is not None}
+        where = " AND ".join(given) or "1"
+        with self._database.reading() as db:
+            rows = db.execute(
+                f"SELECT {_LINE} FROM orders WHERE {where} ORDER BY number DESC LIMIT ?",  # noqa: S608 (ours)
+                (*given.values(), limit),
+            ).fetchall()
+        return tuple(_line(row) for row in rows)
+
+    def counts(self) -> dict[OrderState, int]:
+        """How many stand where."""
+        with self._database.reading() as db:
+            rows = db.execute("SELECT state, count(*) FROM orders GROUP BY state").fetchall()
+        return dict.fromkeys(OrderState, 0) | {OrderState(state): count for state, count in rows}
+
+    def running(self) -> tuple[OrderLine, ...]:
+        """Those that a worker has, or had when the service died."""
+        with self._database.reading() as db:
+            rows = db.execute(
+                f"SELECT {_LINE} FROM orders WHERE state = ? ORDER BY number",  # noqa: S608 (ours)
+                (OrderState.RUNNING,),
+            ).fetchall()
+        return tuple(_line(row) for row in rows)
+
+    def take_next(self) -> Order | None:
+        """The oldest that waits becomes one that runs; None: none waits."""
+        with self._database.writing() as db:
+            row = db.execute(
+                "UPDATE orders SET state = ?, started_at = ? WHERE number ="
+                " (SELECT min(number) FROM orders WHERE state = ?) RETURNING *",
+                (OrderState.RUNNING, self._now(), OrderState.QUEUED),
+            ).fetchone()
+        return None if row is None else _order(row)
+
+    def begin_at(self, fix_id: str, base_commit: str) -> None:
+        """Which commit it is about: decided once, so that it is resumed there."""
+        with self._database.writing() as db:
+            db.execute(
+                "UPDATE orders SET base_commit = ? WHERE fix_id = ? AND base_commit IS NULL",
+                (base_commit, fix_id),
+            )
+
+    def end(self, fix_id: str, outcome: str, document: str) -> bool:
+        """A worker has come to the end. ``document``: JSON. False: it does not run any more."""
+        return self._over(fix_id, OrderState.ENDED, outcome=outcome, ended=document)
+
+    def fail(self, fix_id: str, problem: Problem) -> bool:
+        """A worker gave up, or died. False: it does not run any more."""
+        return self._over(fix_id, OrderState.FAILED, problem=problem.model_dump_json())
+
+    def _over(
+        self,
+        fix_id: str,
+        state: OrderState,
+        *,
+        outcome: str | None = None,
+        ended: str | None = None,
+        problem: str | None = None,
+    ) -> bool:
+        with self._database.writing() as db:
+            done = db.execute(
+                "UPDATE orders SET state = ?, ended_at = ?, outcome = ?, ended = ?, problem = ?,"
+                " cancelling = 0 WHERE fix_id = ? AND state = ?",
+                (state, self._now(), outcome, ended, problem, fix_id, OrderState.RUNNING),
+            )
+        return done.rowcount == 1
+
+    def cancel(self, fix_id: str) -> Order:
+        """One that waits is cancelled; one that runs is to be (``cancelling``).
+
+        Raises NotFoundError; ConflictError: it is over.
+        """
+        with self._database.writing() as db:
+            order = _one(db, fix_id)
+            if order.state.is_over:
+                raise ConflictError(
+                    f"Fix {fix_id} is over ({order.state}): there is nothing to cancel.",
+                    next_step=f"GET /v1/fixes/{fix_id} tells how it ended.",
+                )
+            if order.state is OrderState.RUNNING:
+                db.execute("UPDATE orders SET cancelling = 1 WHERE fix_id = ?", (fix_id,))
+            else:
+                db.execute(
+                    "UPDATE orders SET state = ?, ended_at = ? WHERE fix_id = ?",
+                    (OrderState.CANCELLED, self._now(), fix_id),
+                )
+            return _one(db, fix_id)
+
+    def cancelled(self, fix_id: str) -> bool:
+        """The worker of one that was to be cancelled has gone. False: it had come to its end."""
+        return self._over(fix_id, OrderState.CANCELLED)
+
+    def queue_again(self, fix_id: str, *, interrupted: bool = False) -> Order:
+        """It goes on by what is on record. ``interrupted``: it ran when the service died.
+
+        Raises NotFoundError; ConflictError: it waits or runs, or has ended with nothing left to do.
+        """
+        with self._database.writing() as db:
+            order = _one(db, fix_id)
+            goes_on = order.state in (OrderState.FAILED, OrderState.CANCELLED) or (
+                order.state is OrderState.ENDED and order.outcome == "escalated"
+            )
+            if not goes_on and not (interrupted and order.state is OrderState.RUNNING):
+                how = order.outcome or order.state
+                raise ConflictError(
+                    f"Fix {fix_id} can't be resumed: it is {how}.",
+                    next_step="Only what failed, was cancelled or was escalated goes on.",
+                )
+            db.execute(
+                "UPDATE orders SET state = ?, cancelling = 0, outcome = NULL, ended = NULL,"
+                " problem = NULL, ended_at = NULL WHERE fix_id = ?",
+                (OrderState.QUEUED, fix_id),
+            )
+            return _one(db, fix_id)
+
+    def _now(self) -> str:
+        return datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
+
+
+def _one(db: Connection, fix_id: str) -> Order:
+    row = db.execute("SELECT * FROM orders WHERE fix_id = ?", (fix_id,)).fetchone()
+    if row is None:
+        raise NotFoundError(
+            f"There is no fix {fix_id[:100]!r}.",
+            next_step="GET /v1/fixes lists those submitted here.",
+        )
+    return _order(row)
+
+
+def _order(row: Row) -> Order:
+    return Order.model_validate(_read(row))
+
+
+def _line(row: Row) -> OrderLine:
+    return OrderLine.model_validate(_read(row))
+
+
+def _read(row: Row) -> dict[str, object]:
+    facts = dict(row)
+    for name in _JSON & facts.keys():
+        if facts[name] is not None:
+            facts[name] = json.loads(facts[name])
+    return facts

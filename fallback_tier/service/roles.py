@@ -1,0 +1,29 @@
+"""What somebody may do (ADR-0081)."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from fallback_audit.frozen import Frozen
+
+
+class Role(StrEnum):
+    """Each is asked for alone; ``admin`` has them all, and what no other has (raw prompts, keys)."""
+
+    SUBMIT = "submit"
+    READ = "read"
+    DECIDE = "decide"
+    ADMIN = "admin"
+
+
+class Caller(Frozen):
+    """Who asks: an API key by its name, or a person. ``name`` is what goes on record and what an
+    idempotency token belongs to: a rotated key keeps it."""
+
+    name: str
+    roles: frozenset[Role]
+    is_person: bool = False
+    expires_at: datetime | None = None
+
+    def may(self, role: Role) -> bool:
+        """Has the role, or all of them."""
+        return role in self.roles or Role.ADMIN in self.roles

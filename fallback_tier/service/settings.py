@@ -1,0 +1,224 @@
+"""What ``fallback-tier serve --config FILE`` reads. docs/service-configuration.md is made of this model."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fallback_tier.budget.meter import BudgetLimits
+from fallback_tier.errors import ConfigurationError, first_fault
+from fallback_tier.gates.builtin.configured import GateSettings
+from fallback_tier.repo import Effort
+from fallback_tier.service.queue.orders import GitRef, RepositoryName
+from fallback_tier.service.queue.queue import MAX_QUEUED
+from fallback_tier.service.roles import Role
+
+#: Where the service listens by itself: this machine alone.
+LOOPBACK, PORT = "127.0.0.1", 8765
+
+#: An order's advisory is at most 4 MB; its spelling by another program may double that.
+BODY_BYTES = 8 * 1024 * 1024 + 65_536
+
+#: What a fix needs on the disk, at least: a checkout, an environment, logs.
+MIN_FREE_BYTES = 1024**3
+
+#: The longest that a fix may take: gates have time limits of their own, and there are many.
+FIX_SECONDS = 4 * 3_600.0
+
+_MAX_CONFIG_BYTES = 1024 * 1024
+
+_Seconds = Annotated[float, Field(gt=0, le=7 * 86_400, allow_inf_nan=False)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Listening(_Table):
+    """Where the service is reached. Without TLS or a named proxy that is this machine alone."""
+
+    host: str = Field(default=LOOPBACK, description="address to listen on")
+    port: int = Field(default=PORT, ge=0, le=65_535, description="port; 0: any free one")
+    tls_cert: Path | None = Field(default=None, description="certificate chain (PEM)")
+    tls_key: Path | None = Field(default=None, description="its private key (PEM)")
+    trusted_proxies: tuple[str, ...] = Field(
+        default=(),
+        description="addresses of proxies that end TLS; whose X-Forwarded-For is believed",
+    )
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key belong together: give both, or none")
+        return self
+
+
+class Limits(_Table):
+    """What the service takes at once, and from whom. Times are seconds, sizes bytes."""
+
+    concurrent_fixes: int = Field(default=2, ge=1, le=64, description="fixes that run at once")
+    queued_fixes: int = Field(
+        default=MAX_QUEUED, ge=1, le=100_000, description="fixes that may wait"
+    )
+    min_free_bytes: int = Field(
+        default=MIN_FREE_BYTES,
+        ge=0,
+        description="no fix starts with less free space in the state folder",
+    )
+    fix_s: _Seconds = Field(default=FIX_SECONDS, description="a fix that takes longer is ended")
+    body_bytes: int = Field(
+        default=BODY_BYTES, ge=1_024, le=64 * 1024**2, description="of a request"
+    )
+    request_s: _Seconds = Field(default=60.0, description="until an answer begins, streams apart")
+    shutdown_s: _Seconds = Field(
+        default=20.0,
+        description="for requests in hand when the service ends; fixes go on after a restart",
+    )
+    requests_per_key: str = Field(default="600/minute", description="of one key or person")
+    requests_per_address: str = Field(
+        default="1200/minute", description="of one address, its keys together"
+    )
+    failed_sign_ins: str = Field(
+        default="10/minute", description="wrong keys and passwords of one address"
+    )
+    followers: int = Field(default=600, ge=1, le=10_000, description="event streams at once")
+    ping_s: _Seconds = Field(default=15.0, description="between the pings of an event stream")
+
+
+class RepositorySettings(_Table):
+    """One repository that may be named. A fix gets a checkout of its own; this one is not written."""
+
+    path: Path | None = Field(
+        default=None, description="a git repository on this machine (absolute)"
+    )
+    url: str | None = Field(
+        default=None, description="https:// or ssh:// address of a git repository"
+    )
+    ref: GitRef | None = Field(
+        default=None, description="branch, tag or commit (default: its HEAD)"
+    )
+    gates: tuple[GateSettings, ...] | None = Field(
+        default=None,
+        description="gates of one's own, instead of those that the base commit describes",
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.path is None) == (self.url is None):
+            raise ValueError("give path or url, one of them")
+        if self.path is not None and not self.path.is_absolute():
+            raise ValueError(f"path {str(self.path)!r} is not absolute")
+        if self.url is not None:
+            parts = urlsplit(self.url)
+            if parts.scheme not in ("https", "ssh") or not parts.hostname:
+                raise ValueError("url begins with https:// or ssh://, and names a host")
+            if parts.password:
+                raise ValueError("url has a password in it: git's credential helper is for that")
+        return self
+
+
+class RecordTable(_Table):
+    """Where the record is. The address of a database is in FALLBACK_TIER_AUDIT_STORE, or --audit-store."""
+
+    checkpoints: Path | None = Field(
+        default=None, description="signed checkpoints, best on another disk"
+    )
+    keys: Path | None = Field(default=None, description="signing and trusted keys")
+    keep_prompts: bool = Field(
+        default=False, description="keep raw prompts, encrypted; admins may read them"
+    )
+
+
+class ModelTable(_Table):
+    """The model, as ``fallback-tier fix`` has it; none: recipes and examples only. Keys: environment."""
+
+    model: str | None = Field(default=None, description="a Messages API model, or local:FILE.gguf")
+    base_url: str | None = Field(default=None, description="a server that speaks the Messages API")
+    judge_model: str | None = Field(default=None, description="judges whether a plan is supported")
+    judge_base_url: str | None = Field(default=None, description="the judge's server")
+    script: Path | None = Field(
+        default=None, description="scripted answers instead of a model (tests)"
+    )
+    examples: Path | None = Field(default=None, description="an example store")
+    effort: Effort | None = Field(default=None, description="how much the model is to think")
+    price: str | None = Field(default=None, description="IN:OUT, dollars per million tokens")
+
+
+class OidcSettings(_Table):
+    """People sign in at an issuer. The client's secret is in FALLBACK_TIER_OIDC_SECRET."""
+
+    issuer: str = Field(description="its address; /.well-known/openid-configuration is below it")
+    client_id: str = Field(description="of this service, at the issuer")
+    name_claim: str = Field(
+        default="email", description="the claim that goes on record as a person's name"
+    )
+    roles_claim: str = Field(default="groups", description="the claim that lists a person's groups")
+    roles: dict[str, tuple[Role, ...]] = Field(
+        description="group → roles here; who is in none may do nothing"
+    )
+
+
+class PeopleSettings(_Table):
+    """How people sign in, besides keys."""
+
+    local: bool = Field(
+        default=False, description="by a password of this machine: `fallback-tier keys person`"
+    )
+    session_s: _Seconds = Field(default=8 * 3_600.0, description="until a person signs in again")
+    oidc: OidcSettings | None = Field(default=None, description="at an OpenID Connect issuer")
+
+
+class ServiceSettings(_Table):
+    """The whole file."""
+
+    state_dir: Path | None = Field(
+        default=None, description="as --state-dir: record, evidence, queue"
+    )
+    sandbox_waiver: str | None = Field(
+        default=None,
+        description="why targets' commands run unprotected (on record); none: in the sandbox",
+    )
+    listen: Listening = Field(default_factory=Listening)
+    limits: Limits = Field(default_factory=Limits)
+    record: RecordTable = Field(default_factory=RecordTable)
+    model: ModelTable = Field(default_factory=ModelTable)
+    budget: BudgetLimits = Field(default_factory=BudgetLimits)
+    people: PeopleSettings = Field(default_factory=PeopleSettings)
+    repositories: dict[RepositoryName, RepositorySettings] = Field(
+        default_factory=dict, description="name → repository; no other can be named"
+    )
+
+
+def read_settings(path: Path | None) -> ServiceSettings:
+    """The settings in a TOML file; None: the defaults. Raises ConfigurationError."""
+    return ServiceSettings() if path is None else parse_settings(_content(path), str(path))
+
+
+def parse_settings(text: str, source: str) -> ServiceSettings:
+    """Raises ConfigurationError naming the first thing that is wrong."""
+    try:
+        facts: dict[str, Any] = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigurationError(
+            f"--config {source} is not TOML: {error}.", next_step="Correct this place."
+        ) from error
+    try:
+        return ServiceSettings.model_validate(facts)
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"--config {source}: {first_fault(error, 'the whole')}.",
+            next_step="docs/service-configuration.md has every setting.",
+        ) from error
+
+
+def _content(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_CONFIG_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(
+            f"--config {path}: {reason}.", next_step="Name a TOML file that can be read."
+        ) from error

@@ -1,0 +1,78 @@
+"""serve.toml: every setting has a default or a reason; what can't be is named."""
+
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.service.settings import LOOPBACK, parse_settings, read_settings
+
+WHOLE = """
+state_dir = "/var/lib/fallback-tier"
+[listen]
+host = "0.0.0.0"
+tls_cert = "/etc/tls/cert.pem"
+tls_key = "/etc/tls/key.pem"
+[limits]
+concurrent_fixes = 4
+[repositories.app]
+path = "/srv/git/app"
+ref = "main"
+[[repositories.app.gates]]
+name = "wait"
+command = ["sleep", "4"]
+[repositories.web]
+url = "https://git.example.org/web.git"
+[people.oidc]
+issuer = "https://id.example.org"
+client_id = "fallback-tier"
+roles = { security = ["read", "decide"] }
+"""
+
+
+def test_nothing_given_is_this_machine_alone() -> None:
+    settings = read_settings(None)
+    assert settings.listen.host == LOOPBACK
+    assert settings.repositories == {}
+    assert not settings.people.local
+
+
+def test_a_whole_file() -> None:
+    settings = parse_settings(WHOLE, "serve.toml")
+    assert settings.limits.concurrent_fixes == 4
+    gates = settings.repositories["app"].gates
+    assert gates is not None
+    assert gates[0].command == ("sleep", "4")
+    assert settings.people.oidc is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x =", "is not TOML"),
+        ("[listne]\nport = 1", "listne: Extra inputs"),
+        ("[listen]\nport = 70000", "listen.port"),
+        ('[listen]\ntls_cert = "c.pem"', "belong together"),
+        ("[repositories.app]", "give path or url"),
+        ('[repositories.app]\npath = "app"', "is not absolute"),
+        ('[repositories.app]\nurl = "file:///etc"', "begins with https:// or ssh://"),
+        ('[repositories.app]\nurl = "https://a:b@c/d"', "has a password in it"),
+        ('[repositories.app]\npath = "/a"\nref = "--upload-pack=x"', "repositories.app.ref"),
+        ('[repositories."../x"]\npath = "/a"', "repositories.../x"),
+        ('[repositories.app]\npath = "/a"\n[[repositories.app.gates]]\nname = "a"', "command"),
+        ("[limits]\nfix_s = inf", "limits.fix_s"),
+    ],
+)
+def test_what_can_not_be_is_named(text: str, says: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        parse_settings(text, "serve.toml")
+    assert says in error.value.problem
+    assert "--config serve.toml" in error.value.problem
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="No such file"):
+        read_settings(tmp_path / "none.toml")
+    (tmp_path / "latin.toml").write_bytes(b"# \xe4")
+    with pytest.raises(ConfigurationError, match="not UTF-8"):
+        read_settings(tmp_path / "latin.toml")
