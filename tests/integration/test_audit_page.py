@@ -80,7 +80,7 @@ def test_every_command_of_the_page_works(
 
 def test_every_verb_has_its_place_in_the_documents(capsys: pytest.CaptureFixture[str]) -> None:
     """One that no page names is not found."""
-    pages = (PAGE, PAGE.parents[1] / "README.md", PAGE.parent / "postgresql.md")
+    pages = (PAGE, PAGE.parent / "usage.md", PAGE.parent / "postgresql.md")
     said = "".join(page.read_text() for page in pages)
     with pytest.raises(SystemExit):
         main(["audit", "--help"])

@@ -1,4 +1,4 @@
-"""README and docs/cli.md hold: commands parse, help texts and tables are the real ones.
+"""README, docs/usage.md and docs/cli.md hold: commands parse, help texts and tables are the real ones.
 
 ``pytest tests/integration/test_cli_readme.py --refresh-readme`` rewrites help texts and the table.
 """
@@ -19,9 +19,10 @@ from tests.unit.cli.test_handlers import verbs
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 CLI = ROOT / "docs" / "cli.md"
+USAGE = ROOT / "docs" / "usage.md"
 
 #: Every page whose shell blocks are tested here (docs/audit.md has a test that runs its own).
-PAGES = (README, CLI)
+PAGES = (README, CLI, USAGE)
 
 #: A row of docs/cli.md: where its link leads, and what the command does.
 ROW = re.compile(
@@ -48,7 +49,7 @@ OURS = [words[1:] for words in commands() if words[0] == "fallback-tier"]
 
 
 def test_there_are_commands() -> None:
-    assert len(OURS) >= 6
+    assert len(OURS) >= 30
     assert {words[0] for words in commands()} <= {"fallback-tier", "make", "pip"}
 
 
@@ -144,7 +145,7 @@ def test_an_anchor_that_is_not_there_would_be_found() -> None:
 
 def test_the_python_example_runs(tmp_path: Path) -> None:
     """As it stands, but for the state folder."""
-    (example,) = blocks("python", README.read_text())
+    (example,) = blocks("python", USAGE.read_text())
     assert "/var/lib/fixer" in example
     (tmp_path / "advisory.json").write_text(osv("left"))
     repository(tmp_path / "path" / "to" / "repository", {"requirements.txt": "left==1.0.0\n"})

@@ -1,6 +1,7 @@
 """Documents hold: what architecture and glossary name is there; nothing cites what is elsewhere."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.unit.test_layout import committed
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-GUIDES = ("architecture.md", "glossary.md")
+GUIDES = ("architecture.md", "glossary.md", "limits.md")
 
 #: A page of another repository, in parts, so that this file doesn't name it.
 ELSEWHERE = " ".join(("DESIGN", "§")).encode()
@@ -20,6 +21,15 @@ _DIAGRAM = re.compile(r"<br>([\w./-]+)\"?[\])]")
 _LINK = re.compile(r"\]\(([^)#]+)\)")
 #: A path, and a name that stands in it.
 _NAMED = re.compile(r"`([\w./-]+\.(?:py|toml))`\s+\(`(\w+)`\)")
+
+#: A row of docs/limits.md: its value, and the constant that sets it.
+_LIMIT = re.compile(
+    r"^\| [^|]+ \| (?P<value>[^|]+) \| `(?P<path>[\w./]+\.py)` \(`(?P<name>\w+)`\) \| [^|]+ \|$"
+)
+
+#: What a unit of a value stands for; and what the last word of a constant's name does.
+_UNITS = {"": 1, "s": 1, "bytes": 1, "KB": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+_NAMED_UNITS = {"KIB": 1024, "BLOCKS": 512}
 
 
 def problems(text: str) -> list[str]:
@@ -62,3 +72,35 @@ def test_what_is_gone_would_be_found(gone: str) -> None:
 
 def test_no_file_cites_a_page_of_another_repository() -> None:
     assert [path for path in committed() if ELSEWHERE in (ROOT / path).read_bytes()] == []
+
+
+def _said(value: str) -> int:
+    """``16 MiB`` in bytes; what has no unit as it is."""
+    number, _, unit = value.partition(" ")
+    return int(number.replace(",", "")) * _UNITS[unit]
+
+
+def _set(path: str, name: str) -> float:
+    """The constant's value, in the unit that a reader counts in."""
+    module = path.removesuffix(".py").removeprefix("plugins/").removeprefix("audit/")
+    value = getattr(import_module(module.replace("/", ".")), name)
+    return float(value * _NAMED_UNITS.get(name.rpartition("_")[2], 1))
+
+
+def test_every_limit_has_its_real_value() -> None:
+    text = (DOCS / "limits.md").read_text(encoding="utf-8")
+    marked = text.partition("<!-- limits -->")[2].partition("<!-- end -->")[0]
+    rows = [row for row in marked.splitlines() if row.startswith("| ") and "| limit |" not in row]
+    assert len(rows) > 50
+    for row in rows:
+        found = _LIMIT.match(row)
+        assert found, row
+        assert _said(found["value"]) == _set(found["path"], found["name"]), row
+
+
+def test_every_limit_that_several_modules_need_is_in_the_page() -> None:
+    code = (ROOT / "fallback_tier" / "limits.py").read_text(encoding="utf-8")
+    text = (DOCS / "limits.md").read_text(encoding="utf-8")
+    names = re.findall(r"^([A-Z][A-Z_]+) = ", code, re.MULTILINE)
+    assert len(names) > 15
+    assert [name for name in names if f"`{name}`" not in text] == []
