@@ -15,7 +15,7 @@ EVENTS = 10_000
 #: Events of the stores that are verified by a process each, to see that memory does not follow.
 FEW, MANY = 10_000, 100_000
 
-#: Peak memory over MANY events against that over FEW (GOALS, row 10: flat).
+#: Peak memory over MANY events against that over FEW (docs/benchmarks.md, goal 10: flat).
 PEAK_RATIO = 1.1
 
 

@@ -12,7 +12,7 @@ from tests.bench.row import Bench, Pair, Row
 
 _WORKER = Path(__file__).with_name("worker.py")
 
-#: What a plan's process may take (GOALS, the recipe tier).
+#: What a plan's process may take (docs/benchmarks.md, goal 2).
 PEAK_LIMIT_MIB = 300
 
 

@@ -21,7 +21,7 @@ COLD_COUNT = 10_000
 #: Texts of the row of building.
 BUILT = 20
 
-#: A search's peak memory against the vectors' own size (GOALS, row 6).
+#: A search's peak memory against the vectors' own size (docs/benchmarks.md, goal 6).
 PEAK_LIMIT = 1.3
 
 #: chromadb brings onnxruntime, which reports to its vendor unless told otherwise.

@@ -12,8 +12,10 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 GUIDES = ("architecture.md", "glossary.md", "limits.md")
 
-#: A page of another repository, in parts, so that this file doesn't name it.
-ELSEWHERE = " ".join(("DESIGN", "§")).encode()
+#: Pages of other places that a reader does not have, in parts, so that this file doesn't name them.
+ELSEWHERE = re.compile(
+    rb"\b(?:" + b"|".join((b"DES" + b"IGN", b"GO" + b"ALS", b"TR" + b"APS")) + rb")\b"
+)
 
 #: A path in code: it has a folder, or the suffix of a file.
 _CODE = re.compile(r"`([\w./-]+(?:/|\.(?:py|md|toml)))`")
@@ -71,7 +73,12 @@ def test_what_is_gone_would_be_found(gone: str) -> None:
 
 
 def test_no_file_cites_a_page_of_another_repository() -> None:
-    assert [path for path in committed() if ELSEWHERE in (ROOT / path).read_bytes()] == []
+    assert [path for path in committed() if ELSEWHERE.search((ROOT / path).read_bytes())] == []
+
+
+@pytest.mark.parametrize("cited", ["DES" + "IGN §4", "GO" + "ALS, row 6", "see TR" + "APS"])
+def test_such_a_page_would_be_found(cited: str) -> None:
+    assert ELSEWHERE.search(cited.encode())
 
 
 def _said(value: str) -> int:

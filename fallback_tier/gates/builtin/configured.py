@@ -152,6 +152,6 @@ def _gates(source: str, text: str, *, shared: bool) -> tuple[GateSettings, ...]:
 def _unfit(source: str, key: str, why: str) -> ConfigurationError:
     return ConfigurationError(
         f"{source}: {key}: {why}.",
-        next_step="Write [[tool.fallback-tier.gates]] with name and command (README, “Your own "
-        "gates”), or name another file with --config.",
+        next_step="Write [[tool.fallback-tier.gates]] with name and command (docs/usage.md, “Add gates of "
+        "your own”), or name another file with --config.",
     )

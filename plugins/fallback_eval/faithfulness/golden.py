@@ -18,7 +18,7 @@ from fallback_tier.limits import MAX_EXAMPLES
 
 PLANS, CLAIMS, SECOND_READING = "plans.jsonl", "claims.jsonl", "second-reading.jsonl"
 
-#: Fewer labelled claims can't tell a good judge from a lucky one (GOALS, "Faithfulness").
+#: Fewer labelled claims can't tell a good judge from a lucky one (docs/evaluation/README.md).
 MIN_CLAIMS: Final = 150
 
 #: Fewer claims that were read twice say nothing of the labels' own agreement.

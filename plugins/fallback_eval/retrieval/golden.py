@@ -19,7 +19,7 @@ from fallback_tier.limits import MAX_FILE_BYTES
 Split = Literal["dev", "reserved"]
 Grade = Annotated[int, Field(ge=0, le=2)]
 
-#: Fewer queries can't tell a good retriever from a lucky one (GOALS, "Retrieval").
+#: Fewer queries can't tell a good retriever from a lucky one (ADR-0020).
 MIN_QUERIES = 120
 
 #: Faults that one error names; the rest is counted.
