@@ -51,6 +51,30 @@ def test_what_a_guide_names_is_there(page: str) -> None:
     assert problems((DOCS / page).read_text(encoding="utf-8")) == []
 
 
+def gone(text: str) -> list[str]:
+    """Modules that a page names by the end of their path, and that are not there."""
+    code = [path for path in committed() if path.endswith(".py")]
+    folders = {
+        part for path in code for part in path.split("/")[:-1] if not path.startswith("tests/")
+    }
+    return [
+        path
+        for path in re.findall(r"`([\w-]+/[\w./-]+\.py)`", text)
+        if path.split("/")[0] in folders | {"tests", "docs"}
+        and not any(f"/{one}".endswith(f"/{path}") for one in code)
+    ]
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+def test_a_module_that_a_page_names_is_there(page: Path) -> None:
+    assert gone(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_module_that_is_gone_would_be_found() -> None:
+    text = "`batch/gone.py`, `batch/halving.py`, `fallback_tier/gone.py`, `testing/of_another.py`"
+    assert gone(text) == ["batch/gone.py", "fallback_tier/gone.py"]
+
+
 def test_the_guides_name_what_they_are_about() -> None:
     text = (DOCS / "architecture.md").read_text(encoding="utf-8")
     assert len(set(_CODE.findall(text))) > 50
