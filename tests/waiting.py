@@ -16,6 +16,9 @@ from typing import AnyStr
 #: In seconds. The slowest of these waits takes a few on a busy machine.
 PATIENCE_S = 300.0
 
+#: How often something is looked at that tells nobody.
+_LOOK_AGAIN_S = 0.02
+
 
 def at_once(works: Iterable[Callable[[], object]]) -> None:
     """Do each in a thread of its own, all to their end. Raises TimeoutError.
@@ -41,6 +44,15 @@ def came(event: threading.Event) -> None:
     """Wait until somebody sets it. Raises TimeoutError."""
     if not event.wait(PATIENCE_S):
         raise _late("nobody has set the event")
+
+
+def becomes(condition: Callable[[], object], what: str) -> None:
+    """Wait until it holds; for what nobody tells us of. Raises TimeoutError."""
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > until:
+            raise _late(f"it is not so that {what}")
+        time.sleep(_LOOK_AGAIN_S)
 
 
 def next_line(process: "subprocess.Popen[AnyStr]") -> AnyStr:

@@ -190,7 +190,7 @@ def add_proof(parser: "argparse.ArgumentParser") -> None:
         "the proof's run only; may be given again",
     )
     judged.add_argument(
-        "--proof-timeout", type=_seconds, metavar="SECONDS", help="for one run (default: 120)"
+        "--proof-timeout", type=seconds, metavar="SECONDS", help="for one run (default: 120)"
     )
     judged.add_argument(
         "--proof-end",
@@ -235,7 +235,8 @@ def count(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """A wall clock, up to an hour."""
     from argparse import ArgumentTypeError
 
     try:

@@ -31,17 +31,23 @@ def print_patch(diff: str) -> None:
 def print_error(error: Exception, *, as_json: bool) -> None:
     """The problem and the next step, what was noted on its way among them (``notes_of``). With ``--json``
     also as an object on standard output."""
+    told = as_object(error)
+    if as_json:
+        print_json({"error": told})
+    # They may name what an advisory, a file or a client says.
+    sys.stderr.write(f"fallback-tier: {visible(told['problem'], lines=True)}\n")
+    if told["next_step"]:
+        sys.stderr.write(f"  next: {visible(told['next_step'], lines=True)}\n")
+
+
+def as_object(error: Exception) -> dict[str, str]:
+    """An error for machines: ``code``, ``problem``, ``next_step``."""
     if not isinstance(error, FallbackError):
         problem, next_step, code = str(error), "", "error"
     else:
         problem, next_step, code = error.problem, error.next_step, error.code
     next_step = " ".join(filter(None, (next_step, *notes_of(error))))
-    if as_json:
-        print_json({"error": {"code": code, "problem": problem, "next_step": next_step}})
-    # They may name what an advisory, a file or a client says.
-    sys.stderr.write(f"fallback-tier: {visible(problem, lines=True)}\n")
-    if next_step:
-        sys.stderr.write(f"  next: {visible(next_step, lines=True)}\n")
+    return {"code": code, "problem": problem, "next_step": next_step}
 
 
 def notes_of(error: BaseException) -> tuple[str, ...]:

@@ -2,12 +2,14 @@
 the working tree: ours is ``attempt``, then ``git apply`` of the diff it printed.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tests.bench.measure import BenchError, Command, Processes
 from tests.bench.row import Bench, Pair, Row
 from tests.bench.targets import NPM, REQUIREMENTS, UV, Attempt, Target, osv_server
+from tests.bench.warm import WarmAttempt
 
 
 def _finds(target: Target, text: str) -> Callable[[], None]:
@@ -112,8 +114,22 @@ def against_uv(bench: Bench) -> Iterator[Pair]:
     yield pair(bench, target, Processes("uv lock --upgrade-package", [command], [target.reset]))
 
 
+@contextmanager
+def warm_against_process(bench: Bench) -> Iterator[Pair]:
+    """An attempt in a warm process against one in a process of its own; no patch is put on a tree."""
+    target = Target.create(bench.place, REQUIREMENTS)
+    request = bench.place / "request.json"
+    record = json.loads(target.advisory.read_text())
+    request.write_text(json.dumps({"advisory": record, "repository": str(target.root)}))
+    words = [bench.our("fallback-tier"), "attempt", "--state-dir", target.state, _OFFLINE]
+    theirs = Processes("fallback-tier attempt", [Command(words, target.root, stdin=request)])
+    with WarmAttempt(bench.our("fallback-tier"), target, _OFFLINE) as ours:
+        yield Pair(ours, theirs)
+
+
 ROWS = (
     Row("recipe-git", "Recipe fix, text only", "2", 7.0, 31, against_git),
+    Row("attempt-warm", "Attempt, text only, warm", "2", 0.25, 31, warm_against_process),
     Row("recipe-git-asking", "Same, yanked is asked", "2", None, 11, against_git_asking),
     Row("recipe-pip-audit", "Recipe fix, text only", "2", 0.25, 15, against_pip_audit),
     Row(

@@ -1,0 +1,235 @@
+"""``attempt --serve``: one process, a request a line, an answer a line."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_tier.cli.attempt.request import MAX_ID_CHARACTERS, MAX_INPUT_BYTES
+from tests.e2e.command import SCRIPT, osv, repository, run, snapshot
+from tests.waiting import PATIENCE_S, becomes, next_line
+
+
+class Served:
+    """A serving process, asked line by line."""
+
+    def __init__(self, state: Path, *options: str, git: Path | None) -> None:
+        path = os.environ["PATH"]
+        self.process = subprocess.Popen(
+            [SCRIPT, "attempt", "--serve", "--offline", "--state-dir", state, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PATH": path if git is None else f"{git}:{path}"},
+        )
+
+    def say(self, line: bytes | dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        text = line if isinstance(line, bytes) else json.dumps(line).encode()
+        self.process.stdin.write(text + b"\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(next_line(self.process))
+        return answer
+
+    def ask(self, line: bytes | dict[str, Any]) -> dict[str, Any]:
+        self.say(line)
+        return self.hear()
+
+    def end(self) -> int:
+        """Its exit code once its input has ended; it says nothing more."""
+        rest, _ = self.process.communicate(timeout=PATIENCE_S)
+        assert rest == b""
+        return self.process.returncode
+
+
+@contextmanager
+def serving(state: Path, *options: str, git: Path | None = None) -> Iterator[Served]:
+    """``git``: a folder where another git is found first."""
+    served = Served(state, *options, git=git)
+    try:
+        yield served
+    finally:
+        served.process.kill()
+        served.process.communicate(timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return repository(tmp_path / "repo", {"requirements.txt": "left==1.0.0\n"})
+
+
+def request(repo: Path, **more: Any) -> dict[str, Any]:
+    return {"advisory": json.loads(osv("left")), "repository": str(repo), **more}
+
+
+def test_each_line_is_answered_as_a_process_of_its_own_would(tmp_path: Path, repo: Path) -> None:
+    other = repository(tmp_path / "other", {"requirements.txt": "left==1.5.0\nright==1.0\n"})
+    before = snapshot(repo)
+    with serving(tmp_path / "state") as served:
+        for number, at in enumerate((repo, other, repo, other), start=1):
+            answer = served.ask(request(at, id=f"r-{number}"))
+            assert (answer["id"], answer["line"]) == (f"r-{number}", number)
+            alone = run(
+                "attempt",
+                "--offline",
+                "--state-dir",
+                tmp_path / "alone",
+                stdin=json.dumps(request(at)),
+            )
+            assert answer["application"] == alone.json
+        assert served.end() == 0
+    assert snapshot(repo) == before
+    # What was answered is on record, and the record is whole.
+    assert run("audit", "verify", "--state-dir", tmp_path / "state").code == 0
+    log = run("audit", "log", "--state-dir", tmp_path / "state", "--json").json
+    print(log)
+    assert len(log["fixes"]) == 4
+
+
+def test_a_bad_line_is_answered_by_its_error_and_ends_nothing(tmp_path: Path, repo: Path) -> None:
+    long_id = "x" * (MAX_ID_CHARACTERS + 1)
+    bad: list[tuple[bytes | dict[str, Any], str | int | None, str, str]] = [
+        (b"nope", None, "input", "not valid"),
+        (b"\xff\xfe", None, "input", "not valid"),
+        (b"[" * 100_000, None, "input", "not valid"),
+        (b'"text"', None, "input", "not valid"),
+        ({"id": "a"}, "a", "input", "advisory: Field required"),
+        ({"id": 7, "advisory": {}, "repository": "x"}, 7, "advisory", "is not an OSV record"),
+        (request(repo, id="b", more=1), "b", "input", "more: Extra inputs"),
+        (request(repo, id=long_id), None, "input", "id"),
+        (request(repo, id=True), None, "input", "id"),
+        (request(repo, id=2**53), None, "input", "id"),
+        (request(tmp_path / "absent", id="c"), "c", "repository", "absent"),
+        (
+            b'{"id": "d", "advisory": "' + b"x" * MAX_INPUT_BYTES + b'"}',
+            None,
+            "input",
+            "larger than 8,388,608 bytes",
+        ),
+    ]
+    with serving(tmp_path / "state") as served:
+        for number, (line, identifier, code, problem) in enumerate(bad, start=1):
+            answer = served.ask(line)
+            assert (answer["id"], answer["line"]) == (identifier, number), answer
+            assert answer["error"]["code"] == code, answer
+            assert problem in answer["error"]["problem"], answer
+            assert answer["error"]["next_step"], answer
+        served.say(b"  ")  # counted as a line, and not answered
+        answer = served.ask(request(repo, id="last"))
+        assert (answer["id"], answer["line"]) == ("last", len(bad) + 2)
+        assert answer["application"]["outcome"] == "applied"
+        assert served.end() == 0
+
+
+def test_nothing_is_lost_at_the_end_of_input(tmp_path: Path, repo: Path) -> None:
+    """Lines that wait when the input ends are answered, also the last one without its line end."""
+    lines = "\n".join(json.dumps(request(repo, id=number)) for number in range(5))
+    with serving(tmp_path / "state") as served:
+        out, _ = served.process.communicate(lines.encode(), timeout=PATIENCE_S)
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert [answer["id"] for answer in answers] == [0, 1, 2, 3, 4]
+    assert {answer["application"]["outcome"] for answer in answers} == {"applied"}
+    assert served.process.returncode == 0
+
+
+def test_told_to_end_it_answers_what_it_has_begun(tmp_path: Path, repo: Path) -> None:
+    """SIGTERM while an attempt runs: its answer comes, and no further line is read."""
+    asked = tmp_path / "asked"
+    slow = stand_in(tmp_path, f'case "$PWD" in *rehearsal*) ;; *) touch {asked}; sleep 2;; esac')
+    with serving(tmp_path / "state", git=slow) as served:
+        served.say(request(repo, id="a"))
+        served.say(request(repo, id="b"))
+        becomes(asked.exists, "the attempt has asked git")
+        served.process.send_signal(signal.SIGTERM)
+        answer = served.hear()
+        assert (answer["id"], answer["application"]["outcome"]) == ("a", "applied")
+        assert served.end() == 0
+
+
+def stand_in(place: Path, first: str) -> Path:
+    """A folder with a git that does something first. (The rehearsal is of a repository of ours.)"""
+    found = shutil.which("git")
+    git = place / "stand-in" / "git"
+    git.parent.mkdir()
+    git.write_text(f'#!/bin/sh\n{first}\nexec {found} "$@"\n')
+    git.chmod(0o755)
+    return git.parent
+
+
+def test_told_to_end_while_it_waits_it_ends(tmp_path: Path, repo: Path) -> None:
+    with serving(tmp_path / "state") as served:
+        assert "application" in served.ask(request(repo))
+        served.process.send_signal(signal.SIGTERM)
+        assert served.process.wait(PATIENCE_S) == 0
+
+
+def test_the_time_limit_is_told_with_the_id(tmp_path: Path, repo: Path) -> None:
+    hanging = stand_in(tmp_path, 'case "$PWD" in *rehearsal*) ;; *) exec sleep 1000;; esac')
+    with serving(tmp_path / "state", "--time-limit", "2", git=hanging) as served:
+        answer = served.ask(request(repo, id="late"))
+        assert (answer["id"], answer["error"]["code"]) == ("late", "attempt_ended")
+        assert "after 2 s" in answer["error"]["problem"]
+        assert served.ask(b"nope")["error"]["code"] == "input"
+        assert served.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "stdin", "reason"),
+    [
+        (["--time-limit", "5"], "{}", "--time-limit is of the attempts that --serve makes"),
+        (["--serve", "--script", "/absent"], "", "--script /absent: there is no such file"),
+    ],
+)
+def test_options_that_can_not_be(
+    tmp_path: Path, options: list[str], stdin: str, reason: str
+) -> None:
+    ended = run("attempt", *options, "--state-dir", tmp_path / "state", stdin=stdin)
+    assert ended.code == 2
+    assert reason in ended.problem
+
+
+def test_a_warm_process_has_one_thread_and_imported_what_an_attempt_needs(
+    tmp_path: Path, repo: Path
+) -> None:
+    program = f"""
+import json, os, sys
+from fallback_tier.cli.attempt.forked import in_a_child
+from fallback_tier.cli.attempt.warming import warm
+from fallback_tier.cli.attempt.serving import _attempt
+from fallback_tier.cli.main import build_parser
+from fallback_tier.cli.options import configuration
+warm()
+words = ["attempt", "--serve", "--offline", "--state-dir", {str(tmp_path / "state")!r}]
+configured = configuration(build_parser().parse_args(words))
+before = set(sys.modules)
+def work():
+    member = _attempt({json.dumps(request(repo))!r}.encode(), configured)
+    return json.dumps([member.decode(), sorted(set(sys.modules) - before)]).encode()
+print(len(os.listdir("/proc/self/task")))
+print(in_a_child(work, time_limit_s=60).decode())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    threads, said = done.stdout.splitlines()
+    member, imported = json.loads(said)
+    assert threads == "1"
+    assert member.startswith('"application": ')
+    assert imported == []
+    assert not any(
+        Path(path).name.startswith("fallback-tier-rehearsal") for path in tmp_path.iterdir()
+    )
