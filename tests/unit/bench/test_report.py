@@ -194,6 +194,7 @@ def test_limits_are_the_goals() -> None:
         "help-python": 3.0,
         "help-mini": 0.15,
         "recipe-git": 7.0,
+        "attempt-warm": 0.25,
         "recipe-pip-audit": 0.25,
         "recipe-npm": 1.3,
         "recipe-uv": 1.3,
