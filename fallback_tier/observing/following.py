@@ -1,0 +1,149 @@
+"""Reads the record from where one was, a slice at a time, and hands each event to who takes it."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from fallback_audit.errors import AuditError
+from fallback_audit.ports import StoredEvent
+from fallback_tier.wiring.trail import TrailReader
+
+#: Events that are read before others have a turn: a twentieth of a second's work.
+SLICE_EVENTS = 500
+
+#: What one catching up may take while somebody waits for an answer (seconds).
+PATIENCE_S = 2.0
+
+
+class Taker(Protocol):
+    """Who is told of events."""
+
+    @property
+    def kinds(self) -> frozenset[str] | None:
+        """Those that it is told of; None: all."""
+        ...
+
+    def take(self, stored: StoredEvent) -> None:
+        """The next one, in the record's order."""
+        ...
+
+
+class Position(NamedTuple):
+    """How far the record was read: behind ``read``, of ``last`` events. ``problem``: why no further."""
+
+    read: int = 0
+    last: int = 0
+    problem: str | None = None
+
+    @property
+    def behind(self) -> int:
+        """Events that were not read yet."""
+        return max(0, self.last - self.read)
+
+
+class Follower:
+    """``every``: takers of all events, from the first on record. ``live``: of those only that were recorded
+    after the first look. ``open_reader`` gives None while nothing is recorded; it may raise AuditError.
+
+    Threads may share it: one reads at a time. The store is opened each time, so that one which was restored
+    or begun again is seen; where it is shorter than what was read, it is read from its beginning.
+    """
+
+    def __init__(
+        self,
+        open_reader: Callable[[], TrailReader | None],
+        *,
+        every: Sequence[Taker] = (),
+        live: Sequence[Taker] = (),
+        slice_events: int = SLICE_EVENTS,
+    ) -> None:
+        self._open_reader = open_reader
+        self._every = tuple(every)
+        self._live = tuple(live)
+        self._slice = slice_events
+        self._reader: TrailReader | None = None
+        self._began_at: int | None = None
+        self._position = Position()
+        self._lock = threading.Lock()
+
+    @property
+    def position(self) -> Position:
+        """How far it came when it last read."""
+        return self._position
+
+    def catch_up(self, patience_s: float = PATIENCE_S) -> Position:
+        """Read to the record's end, or as far as the time allows. Raises nothing of the record's: the
+        position tells the problem, and the next call tries again."""
+        until = time.monotonic() + patience_s
+        with self._lock:
+            try:
+                while self._step_told().behind and time.monotonic() < until:
+                    if self._position.problem is not None:
+                        break
+            finally:
+                self._release()
+        return self._position
+
+    def _step_told(self) -> Position:
+        try:
+            self._position = self._step()
+        except AuditError as error:
+            self._position = self._position._replace(problem=str(error))
+        return self._position
+
+    def _step(self) -> Position:
+        reader = self._opened()
+        if reader is None:
+            self._began_at = 0  # whatever comes is new
+            return Position()
+        last, _ = reader.tip()
+        read = self._position.read if self._position.read <= last else 0
+        if self._began_at is None:
+            self._began_at = last
+        # Nobody who takes live events is told of old ones, so only what is counted is read of those.
+        old = read < self._began_at
+        goal = min(last, self._began_at) if old else last
+        takers = self._every if old else (*self._every, *self._live)
+        self._position = Position(read, last)
+        if self._hand_out(reader, takers, goal):
+            self._position = Position(goal, last)
+        return self._position
+
+    def _hand_out(self, reader: TrailReader, takers: Sequence[Taker], goal: int) -> bool:
+        """A slice of what stands behind the position, to ``goal`` at most. True: there is no more of it.
+
+        The position moves with each event, so that what follows one that can't be read is all that is
+        read again.
+        """
+        last = self._position.last
+        found = reader.events(kinds=_kinds(takers), after=self._position.read)
+        for count, stored in enumerate(found, start=1):
+            if stored.seq > goal:
+                break
+            self._position = Position(stored.seq, last)
+            for taker in takers:
+                if taker.kinds is None or stored.kind in taker.kinds:
+                    taker.take(stored)
+            if count == self._slice:
+                return False
+        return True
+
+    def _opened(self) -> TrailReader | None:
+        if self._reader is None:
+            self._reader = self._open_reader()
+        return self._reader
+
+    def _release(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+
+def _kinds(takers: Sequence[Taker]) -> frozenset[str] | None:
+    found: set[str] = set()
+    for taker in takers:
+        if taker.kinds is None:
+            return None
+        found |= taker.kinds
+    return frozenset(found)
