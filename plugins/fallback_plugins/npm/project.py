@@ -213,7 +213,9 @@ class NpmProject:
         if pinned(self.files, advisory) and self.choice is not None:
             raise use_bump(self.choice.package, f"declared in {self.path}")
         if self.repo.settings.offline:
-            raise no_override(f"{self.path} has no lock: what it brings in can't be known offline.")
+            raise no_override(
+                f"{self.path} has no lock: what it depends on can't be known offline."
+            )
         if not self._has_dependencies():
             return None
         return self._fresh(self.files, advisory)

@@ -163,8 +163,8 @@ class LeftOut:
         first = next(iter(self.found.values()))
         return RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,
-            f"{first.error.problem} Whether it asks for an affected version is unknown; nothing else here "
-            "does.",
+            f"{first.error.problem} Whether it asks for an affected version is unknown; nothing else "
+            "here does.",
             next_step=first.error.next_step,
         )
 

@@ -149,6 +149,6 @@ def _missing(client: PinnedClient, why: str, next_step: str = "") -> RecipeError
     make = f"Make {client.label} available in the registry that npm uses, and run it again."
     return RecipeError(
         RefusalReason.TOOL_MISSING,
-        f"{client.label}, which resolves this lock, could not be had: {why}.",
+        f"{client.label}, which resolves this lock, is not available: {why}.",
         next_step=next_step or make,
     )

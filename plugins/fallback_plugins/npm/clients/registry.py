@@ -134,7 +134,7 @@ def is_package_name(text: str) -> bool:
 def _untold(package: str, why: str) -> RecipeError:
     return RecipeError(
         RefusalReason.RESOLVER_FAILED,
-        f"npm could not tell which versions of {package} there are: {why}.",
+        f"npm could not list the versions of {package}: {why}.",
         next_step=told_of_scope(why) or "Check that the registry is reachable (`npm ping`).",
     )
 

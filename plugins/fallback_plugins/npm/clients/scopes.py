@@ -71,9 +71,9 @@ class Scopes:
         url = self.refused[scope]
         return RecipeError(
             RefusalReason.RESOLVER_FAILED,
-            f"{package} comes from {urlsplit(url).netloc} by {self.source}, a registry that your own npm"
-            f" configuration does not name, so nothing was asked about it.",
-            next_step=f"Where you trust it: `npm config set {scope}:registry {url} --location=user`, and"
+            f"{package} comes from {urlsplit(url).netloc} by {self.source}, from a registry that your "
+            "own npm configuration does not name, so it was not asked.",
+            next_step=f"If you trust it: `npm config set {scope}:registry {url} --location=user`, and"
             " log in there if it asks for that.",
         )
 

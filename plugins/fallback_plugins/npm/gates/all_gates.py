@@ -71,7 +71,7 @@ class NotVulnerableGate(NotVulnerable):
     def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
         committed = f"node_modules/{package}/package.json"
         if any(path == committed or path.endswith(f"/{committed}") for path in repo.tracked_files):
-            why = f"{package} is committed below node_modules, which covers what a lock says"
+            why = f"{package} is committed below node_modules, which hides what the lock installs"
             return gating.unread(self.name, why)
         here, beside = surveyed(package, context.repo, repo, survey, left_out)
         if here is None:
@@ -87,7 +87,7 @@ class NotVulnerableGate(NotVulnerable):
             beside += f"; stays affected, as was planned: {', '.join(told)}"
             held = {place: version for place, version in held.items() if place not in bad}
             if not held:
-                return gating.skipped(self.name, f"{package} is not mended{beside}")
+                return gating.skipped(self.name, f"{package} is not fixed{beside}")
         if unknown:
             return gating.unread(self.name, unknown)
         if held:

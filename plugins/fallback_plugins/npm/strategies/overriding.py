@@ -57,7 +57,7 @@ class Override:
                     parent = _parent_key(self.resolver, at.tree, asker)
                     files = client.with_override(files, parent, ask.name, version)
         if files is at.files:
-            said = f"Who asks for {package} admits a safe version already."
+            said = f"What depends on {package} admits a safe version already."
             return Reached(at, declined={package: unsupported(said)})
         after = self.resolver.resolve(files, {})
         # Who admits the version gets no override, and keeps a copy that isn't shared.
@@ -129,7 +129,7 @@ class Forced:
         if problem is None and (left := self.judge.affected(after.tree)):
             problem = f"{left[0].label} would still be installed."
         if problem is not None:
-            said = f"An override of {package} to {self.version} does not serve. {problem}"
+            said = f"An override of {package} to {self.version} does not work. {problem}"
             raise no_override(said)
         return Reached(after)
 
@@ -143,8 +143,8 @@ class Forced:
         if not compatible(node.version, self.version):
             raise RecipeError(
                 RefusalReason.BLOCKED_BY_CONSTRAINT,
-                f"{source} holds {node.label}; {self.version} is not compatible with it, and is not"
-                " forced on who asks for that.",
+                f"{source} holds {node.label}; {self.version} is not compatible with it, and is not "
+                "forced on what depends on that.",
                 next_step="Use dependency_bump for the package that brings it in, or refuse.",
             )
         if compare_versions(ECOSYSTEM, self.version, node.version) <= 0:

@@ -86,12 +86,12 @@ def let_down(before: Tree, after: Tree) -> str | None:
     for (asker, name), old in _answers(before).items():
         got = has.get((asker, name), old)
         if (asker, name) not in has and asker in staying:
-            return f"{asker} would lose {name}, which it asks for"
+            return f"{asker} would lose {name}, which it depends on"
         if old == got:
             continue
         lowest, held = (min(v, key=lambda one: sort_key(ECOSYSTEM, one)) for v in (old, got))
         if sort_key(ECOSYSTEM, held) < sort_key(ECOSYSTEM, lowest):
-            return f"{asker} would get {name} {held} in the place of {lowest}"
+            return f"{asker} would get {name} {held} instead of {lowest}"
     return None
 
 

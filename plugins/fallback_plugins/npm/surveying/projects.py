@@ -56,7 +56,7 @@ class Site:
             return None
         return RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,
-            f"{self.lock} and {self.others[0]} stand side by side, so it is unclear which one decides.",
+            f"{self.lock} and {self.others[0]} stand side by side, so it is unclear which one is used.",
             next_step="Remove the lock that isn't used.",
         )
 
@@ -70,8 +70,8 @@ class Site:
         lock_text = repo.read_text(self.lock) if self.lock else ""
         if self.lock and not lock_text.strip():
             raise RepositoryError(
-                f"{self.lock!r} is empty, so it does not say what is installed.",
-                next_step="Make it anew with its client, or remove it.",
+                f"{self.lock!r} is empty, so what is installed is unknown.",
+                next_step="Make a new one with its client, or remove it.",
             )
         # Of an .npmrc two lines count, if they are there; what pnpm keeps decides what resolves.
         settings = {

@@ -53,7 +53,7 @@ def _parse(path: str, text: str) -> None:
     """Raises RecipeError. A format that isn't read (yarn 2's, another lockfileVersion) is no damage."""
     name = PurePosixPath(path).name
     if name in _LOCKS and not text.strip():
-        raise _broken(path, "is empty, so it does not say what is installed")
+        raise _broken(path, "is empty, so what is installed is unknown")
     if name in _JSON:
         parse_manifest(path, text)
     try:
@@ -69,5 +69,5 @@ def _broken(path: str, why: str) -> RecipeError:
     return RecipeError(
         RefusalReason.RECIPE_UNSUPPORTED,
         f"{path!r} {why}.",
-        next_step="Make it anew with its client, or remove it.",
+        next_step="Make a new one with its client, or remove it.",
     )

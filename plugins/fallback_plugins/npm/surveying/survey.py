@@ -115,7 +115,7 @@ def _unread_lock(repo: RepoContext, folder: str, package: str, *, declared: bool
     for name in FOREIGN_LOCKS:
         path = in_folder(folder, name)
         if repo.has(path) and (declared or name in BINARY_LOCKS or _naming(repo, path, package)):
-            return f"{path} decides what is installed, and can't be read"
+            return f"{path} says what is installed, and can't be read"
     return None
 
 

@@ -83,7 +83,7 @@ class NotVulnerableGate(NotVulnerable):
             beside += f"; stays affected, as was planned: {', '.join(told)}"
             held = [one for one in held if one not in bad]
             if not held:
-                return gating.skipped(self.name, f"{package} is not mended{beside}")
+                return gating.skipped(self.name, f"{package} is not fixed{beside}")
         if held:
             is_installed = any(environments.values())
             level = ProofLevel.RESOLVED_TREE if is_installed else ProofLevel.PINS

@@ -166,5 +166,5 @@ def _check(path: str, document: Any, shape: type[_Shape]) -> None:
         raise RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,
             f"{path} is not as its client writes it, at {place[:100]!r}: {first['msg']}.",
-            next_step="Make it anew with its client.",
+            next_step="Make a new one with its client.",
         ) from error

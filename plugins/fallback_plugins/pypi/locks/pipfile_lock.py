@@ -55,13 +55,13 @@ class PipfileLock:
             raise RecipeError(
                 RefusalReason.RECIPE_UNSUPPORTED,
                 f"{self.path!r} is not JSON: {error}.",
-                next_step="Make it anew with `pipenv lock`.",
+                next_step="Make a new one with `pipenv lock`.",
             ) from error
         if not isinstance(document, dict):
             raise RecipeError(
                 RefusalReason.RECIPE_UNSUPPORTED,
                 f"{self.path!r} is not a JSON object.",
-                next_step="Make it anew with `pipenv lock`.",
+                next_step="Make a new one with `pipenv lock`.",
             )
         check_pipenv(self.path, document)
         return document
@@ -128,8 +128,8 @@ class PipfileLock:
         floor = _FLOOR.fullmatch(requires_python)
         if requires_python and not floor:
             raise unsupported(
-                f"{name} {version} is for Python {requires_python}, and how pipenv writes that into"
-                f" {self.path} isn't known."
+                f"{name} {version} is for Python {requires_python}, and it is not known how pipenv "
+                f"writes that into {self.path}."
             )
         marker = {"markers": f"python_version >= '{floor['version']}'"} if floor else {}
         entry = {"hashes": sorted(hashes), **marker, "version": f"=={version}"}

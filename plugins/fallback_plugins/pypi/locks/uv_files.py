@@ -68,7 +68,7 @@ def scratch_files(manifests: Mapping[str, str], lock: str, text: str) -> dict[st
     for table in package_tables(lock, text):
         if foreign_source(table) == "git":
             raise unsupported(
-                f"{lock} takes {table['name']} from a git repository, and none is cloned here."
+                f"{lock} takes {table['name']} from a git repository, and no repository is cloned here."
             )
     files = {lock: versioned(text)}
     for path, table in manifest_paths(lock, text).items():

@@ -225,7 +225,7 @@ def _split(text: str) -> tuple[str, list[tuple[dict[str, Any], str]]]:
         return head, [(tomllib.loads(block)["package"][0], block) for block in blocks]
     except (tomllib.TOMLDecodeError, KeyError) as error:
         raise unsupported(
-            "A lock is not written as uv writes it: its blocks can't be told."
+            "A lock is not written as uv writes it: its blocks can't be told apart."
         ) from error
 
 

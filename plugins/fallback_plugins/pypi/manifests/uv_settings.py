@@ -60,7 +60,7 @@ def index_variables(manifests: Mapping[str, str]) -> dict[str, str]:
 
 def _of_source(path: str, name: str, source: Mapping[str, Any]) -> Iterator[str]:
     if "git" in source:
-        yield f"{path} takes {name} from a git repository; none is cloned here."
+        yield f"{path} takes {name} from a git repository; no repository is cloned here."
     for place in _texts([source.get("path"), source.get("url")]):
         if urlsplit(place).scheme not in {"http", "https"} and _leads_out(path, place):
             yield f"{path} takes {name} from {place!r}, outside the repository."
@@ -78,7 +78,7 @@ def _of_requirement(path: str, line: str) -> Iterator[str]:
         return
     scheme = urlsplit(url or "").scheme
     if "+" in scheme:
-        yield f"{path} asks for {line!r}, from a checkout; none is made here."
+        yield f"{path} asks for {line!r}, from a checkout, and no checkout is made here."
     elif url and scheme not in {"http", "https"} and _leads_out(path, url):
         yield f"{path} asks for {line!r}, outside the repository."
 

@@ -196,7 +196,7 @@ class _Climber(EditClimber):
             return frozenset(self._resolved(lock, {}))
         except RecipeError as error:
             self.unchecked = (
-                f"The pins of {lock.path} could not be held against each other, only edited."
+                f"The pins of {lock.path} could not be checked against each other, only edited."
                 f" {error.problem}"
             )
             return None

@@ -168,7 +168,7 @@ class PoetryLock:
         raise RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,
             f"{self.path} has no entry of {name} that can be found as text.",
-            next_step="Make it anew with `poetry lock`.",
+            next_step="Make a new one with `poetry lock`.",
         )
 
     def with_block(self, name: str, block: str) -> "PoetryLock":

@@ -41,8 +41,8 @@ class PinsWithoutWheel:
             requirements = self._requirements(name, version)
             if requirements is None:
                 self.unknown.append(
-                    f"{name} {version} in {self.path} has no wheel, and its archive does not tell what it"
-                    f" asks for: {', '.join(moved)} could not be held against it."
+                    f"{name} {version} in {self.path} has no wheel, and its archive does not say what "
+                    f"it depends on: {', '.join(moved)} could not be checked against it."
                 )
             for requirement in requirements or ():
                 package = canonicalize_name(requirement.name)

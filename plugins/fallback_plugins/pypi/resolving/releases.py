@@ -107,7 +107,7 @@ class Releases:
             return self.only
         raise RecipeError(
             RefusalReason.NO_FIXED_VERSION,
-            f"{package} {self.only}, which was chosen, does not serve in the place of {current}.",
+            f"{package} {self.only}, which was chosen, can't replace {current}.",
             next_step="Choose another version.",
         )
 
@@ -169,7 +169,7 @@ class Releases:
         try:
             return question(self.uv)
         except (RecipeError, ToolError) as error:
-            self._note(f"The registry could not be asked for yanked releases. {error.problem}")
+            self._note(f"The registry could not be asked about yanked releases. {error.problem}")
             if isinstance(error, ToolError):
                 self.uv = None
             return None

@@ -132,7 +132,9 @@ def requirement_line(text: str) -> str:
     except InvalidRequirement as error:
         raise resolver_failed(f"{text[:_MAX_LINE]!r} is no requirement.") from error
     if requirement.url is not None:
-        raise resolver_failed(f"{text[:_MAX_LINE]!r} names an address, and none is asked.")
+        raise resolver_failed(
+            f"{text[:_MAX_LINE]!r} names an address, and addresses are not fetched."
+        )
     return str(requirement)
 
 

@@ -166,7 +166,7 @@ class PackageIndex:
                 said = own_words(result.output, folder)
                 asked = ", ".join((*requirements, *constraints))
                 raise UvRefusedError(
-                    f"uv finds no {asked[:_MAX_ASKED]} to take; it said: {said}.", result.output
+                    f"uv finds no usable {asked[:_MAX_ASKED]}; it said: {said}.", result.output
                 )
             return (root / "uv.lock").read_bytes().decode(), result.output
 
@@ -189,7 +189,7 @@ class PackageIndex:
         chosen = _python_and_platform(release, python)
         if chosen is None:
             raise resolver_failed(
-                f"{release.name} {release.version} has no wheel: only a build could tell what it needs."
+                f"{release.name} {release.version} has no wheel: only a build would show what it needs."
             )
         with scratch_folder("uv") as folder:
             root = folder

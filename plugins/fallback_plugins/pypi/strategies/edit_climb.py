@@ -174,8 +174,8 @@ class EditedProject(ABC):
             return replace(fix, notes=tuple(notes))
         if not self.texts:
             notes.append(
-                f"{self.manifest} is not in this repository: what it asks for could not be held against"
-                f" the new lock.{self._ALL_THE_SAME}"
+                f"{self.manifest} is not in this repository: what it asks for could not be compared "
+                f"with the new lock.{self._ALL_THE_SAME}"
             )
         cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
         # The tree is not known, or not shown to be one that the manifest admits.

@@ -127,7 +127,7 @@ class ManifestProject:
             if affected_places(advisory, places, package):
                 raise use_bump(package, f"declared in {places[0].path}")
         if self.repo.settings.offline:
-            self.unknown.append(f"What {self.path} brings in can't be known offline.")
+            self.unknown.append(f"What {self.path} depends on can't be known offline.")
         if not self.is_open(advisory):
             return None
         search = self._search(self._releases(advisory))
@@ -190,7 +190,7 @@ class ManifestProject:
             raise RecipeError(
                 RefusalReason.MANIFEST_MISSING,
                 said,
-                next_step="Compile it anew, with the package upgraded.",
+                next_step="Compile it again, with the package upgraded.",
             )
 
     def _resolved(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:

@@ -132,7 +132,7 @@ class Search:
             if compare_versions(ECOSYSTEM, version, version_of(start.tree, name)) > 0
         }
         if not up:
-            raise unsupported(f"What brings in {', '.join(bad)} admits a safe version already.")
+            raise unsupported(f"What depends on {', '.join(bad)} admits a safe version already.")
         state, least = self._least(start, self._with(start, bad, up), bad, up)
         return Reached(state, {name: self._ways(start.tree, name, least) for name in bad})
 

@@ -78,7 +78,7 @@ class LockStep:
         """The refusal to call the lock clean: it lacks what is asked for, with all that this brings in."""
         for one in self._wanted:
             if one.name not in self.held:
-                return self._refusal(one, "does not hold it, nor what it brings in")
+                return self._refusal(one, "does not hold it, nor what it depends on")
         return None
 
     @property
@@ -88,8 +88,8 @@ class LockStep:
     def _refusal(self, one: Asked, what: str) -> RecipeError:
         return RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,
-            f"{one.path} asks for {one.name}{one.declaration.pep440}, and {self.lock} {what}: it is out of"
-            " step with what it was made from, and does not say what is installed.",
+            f"{one.path} asks for {one.name}{one.declaration.pep440}, and {self.lock} {what}: the "
+            "lock is out of step with what it was made from, so what is installed is unknown.",
             next_step=f"Run `{self.command}`, commit what it writes, and try again.",
         )
 

@@ -74,14 +74,14 @@ def _pipfile_lock(path: str, text: str, package: str) -> Iterator[str]:
         raise RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,
             f"{path!r} is not JSON: {error}.",
-            next_step="Make it anew with `pipenv lock`.",
+            next_step="Make a new one with `pipenv lock`.",
         ) from error
     wanted = canonicalize_name(package)
     if not isinstance(lock, dict):
         raise RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,
             f"{path!r} is not a JSON object.",
-            next_step="Make it anew with `pipenv lock`.",
+            next_step="Make a new one with `pipenv lock`.",
         )
     for section in lock.values():
         for name, entry in section.items() if isinstance(section, dict) else ():

@@ -112,8 +112,8 @@ def empty_lock(path: str) -> RecipeError:
     """The refusal of a lock with nothing in it."""
     return RecipeError(
         RefusalReason.RECIPE_UNSUPPORTED,
-        f"{path!r} is empty, so it does not say what is installed.",
-        next_step="Make it anew with its client, or remove it.",
+        f"{path!r} is empty, so what is installed is unknown.",
+        next_step="Make a new one with its client, or remove it.",
     )
 
 

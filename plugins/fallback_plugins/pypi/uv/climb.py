@@ -140,8 +140,8 @@ class UvClimber:
         if Version(held).major != Version(target).major:
             raise RecipeError(
                 RefusalReason.BLOCKED_BY_CONSTRAINT,
-                f"{package} {target} is another major version than {held}: it isn't forced on a parent"
-                " that does not admit it.",
+                f"{package} {target} is another major version than {held}: it is not forced on a "
+                "parent that does not admit it.",
                 next_step=f"Raise what asks for {package}, or let a model propose the change.",
             )
         root = self._files.root

@@ -124,7 +124,7 @@ class UvLocking:
         files = uv_files.scratch_files(manifests, self._lock, text)
         said = uv_accepts(self._clients, files, self._lock)
         if said:
-            raise resolver_failed(f"uv does not take the new {self._lock} for up to date. {said}")
+            raise resolver_failed(f"uv does not accept the new {self._lock} as up to date. {said}")
 
     def _check_origins(self, text: str, new: Locked) -> None:
         """No release that was withdrawn, no other registry than the lock's. Raises RecipeError."""

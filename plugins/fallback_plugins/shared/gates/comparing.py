@@ -130,7 +130,7 @@ def _beyond(found: Sequence[Finding], base: Sequence[str]) -> list[Finding]:
 
 
 def _tells_nothing(gate: str, check: Check, ours: CommandResult) -> GateVerdict:
-    why = f"{check.label} fails at the base commit too, so this tells nothing"
+    why = f"{check.label} fails at the base commit too, so this shows nothing"
     return gating.skipped(gate, why, ours.output)
 
 

@@ -80,11 +80,11 @@ def of_own_code(
     if bad := [one for one in others if one.status is GateStatus.FAILED]:
         return combined(gate, bad)
     names = ", ".join(package.name for package in affected.own) or "the affected package"
-    what = f"{names} is this repository's own code, and no version tells of a patch of it"
+    what = f"{names} is this repository's own code, and no version shows whether a patch is in it"
     try:
         held = copies()
     except (RecipeError, RepositoryError) as error:
-        return skipped(gate, f"{what}; which copies of it are here can't be told: {error.problem}")
+        return skipped(gate, f"{what}; which copies of it are here is unknown: {error.problem}")
     if held:
         told = ", ".join(f"{place} ({version})" for place, version in list(held.items())[:_NAMED])
         more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
@@ -101,7 +101,7 @@ def of_installed(
         said = f"{client} can't install what it can at the base commit: {found.in_words}"
         return failed(gate, FailureKind.RESOLUTION_FAILED, said, found.in_full)
     if found.level is Level.METADATA:
-        why = f"{client} can't install the base commit either, so this tells nothing: {found.in_words}"
+        why = f"{client} can't install the base commit either, so this shows nothing: {found.in_words}"
         return skipped(gate, why, found.in_full)
     return None
 

@@ -107,7 +107,7 @@ class _Suite:
         """Only tests fail that always fail at the base commit. One may be the test that shows the flaw, so
         they stand in the verdict by name."""
         if not ours.passing:
-            why = "no test passes, here or at the base commit, so this tells nothing"
+            why = "no test passes, here or at the base commit, so this shows nothing"
             return skipped(self.gate, why, ours.result.output)
         what = f"{ours.passing} test(s) pass"
         if weighed.broken:
@@ -124,14 +124,14 @@ class _Suite:
         if before:
             what = f"the runner does not tell that any test ran; {before} did at the base commit"
             return failed(self.gate, FailureKind.TESTS_MISSING, what, log)
-        return passed(self.gate, "tests pass; the runner does not tell how many ran", log)
+        return passed(self.gate, "tests pass; the runner does not report how many ran", log)
 
     def _judge_unnamed(self, ours: SuiteRun) -> GateVerdict:
         """Nobody can tell which tests fail. The same words at the base commit tell nothing."""
         runs = self.base.made
         if not runs or runs[0].said != said(ours):
             return self._failed(ours, Weighed((), (), ()))
-        why = "the tests fail at the base commit too, in the same way, so this tells nothing"
+        why = "the tests fail at the base commit too, in the same way, so this shows nothing"
         return skipped(self.gate, why, ours.result.output)
 
     def _rerun(self, ours: SuiteRun, weighed: Weighed) -> GateVerdict:

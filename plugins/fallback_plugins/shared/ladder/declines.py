@@ -49,7 +49,7 @@ class Tried:
         named = [error for error in errors if error.reason in _TELLING]
         if errors:
             return (named or errors[-1:])[0]
-        said = self.steps[-1].reason if self.steps else "No rung of the ladder serves it."
+        said = self.steps[-1].reason if self.steps else "No step of the ladder fixes it."
         return does_not_serve(said)
 
 

@@ -125,7 +125,7 @@ class Climb(Generic[FilesT]):
                 continue
             lighter = self._weight(second)
             if second.position is not self.at and lighter < weight:
-                said = f"It would serve: {weight}. The {other.step.label} changes less: {lighter}."
+                said = f"It would work: {weight}. The {other.step.label} changes less: {lighter}."
                 self.tried(name).no(best[0].step, said)
                 best, weight = (other, second), lighter
         return best

@@ -26,7 +26,7 @@ from fallback_tier.outcome import (
 from fallback_tier.repo import RepoContext
 
 #: Said in every result that was made with ``Settings.offline``.
-OFFLINE_NOTE = "Offline: whether a chosen release was yanked or deprecated could not be noticed."
+OFFLINE_NOTE = "Offline: it is unknown whether a chosen release was yanked or deprecated."
 
 
 @dataclass(frozen=True)

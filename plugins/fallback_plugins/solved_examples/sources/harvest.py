@@ -221,8 +221,8 @@ def _proof(scope: Scope, links: Sequence[StoredEvent]) -> tuple[FixStarted, FixV
     proof = verified[0].event
     if proof.tier is not Tier.LLM:
         what = {
-            Tier.RECIPE: "a recipe made its patch, and recipes make it again, for the versions of then",
-            Tier.RAG: "it replayed an example, and says nothing new",
+            Tier.RECIPE: "a recipe made its patch, and can make it again",
+            Tier.RAG: "it replayed an example, so it adds nothing new",
         }[proof.tier]
         raise _LeftError(NotHarvestedReason.NOT_A_MODELS_WORK, what)
     return started[0].event, proof
@@ -255,7 +255,7 @@ def _changes(diff: str, commit: str, tools: HarvestTools) -> tuple[FileChange, .
         if why is not None:
             raise _LeftError(
                 NotHarvestedReason.NOT_SOURCE,
-                f"its patch has {change.path}: {why}; the rest alone would be half a fix",
+                f"its patch has {change.path}: {why}; the rest alone would be a partial fix",
             )
     return changes
 

@@ -42,7 +42,7 @@ def edits_between(path: str, before: str, after: str) -> tuple[SearchReplace, ..
     if not old or old == new:
         raise EditError(
             f"The change of {path!r} can't be said as search/replace edits.",
-            next_step="Edits need some text to stand on; line ends alone are not edited.",
+            next_step="An edit needs some text to find; line ends alone are not edited.",
         )
     lines, now = split_lines(old), split_lines(new)
     changes = list(changes_between(lines, now))

@@ -104,7 +104,7 @@ def choose_pair(
             break
     if vulnerable is None:
         raise _no_example(
-            f"no release of {name} near below {fixed} that can be had is affected by {advisory.id}",
+            f"no release of {name} near below {fixed} that is available is affected by {advisory.id}",
             "Give --vulnerable, or the releases' archives (--before, --after): of PyPI only wheels for"
             " this Python are asked for.",
         )

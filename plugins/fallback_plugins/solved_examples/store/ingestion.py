@@ -134,7 +134,7 @@ def _require(example: SolvedExample) -> None:
     if not example.edits:
         raise InputError(
             f"Example {name!r} has no edits.",
-            next_step="State what fixed it; advisories alone are no solved examples.",
+            next_step="State what fixed it; an advisory alone is no solved example.",
         )
     for field, value in (("provenance", example.provenance.source), ("licence", example.licence)):
         if not value.strip():

@@ -278,7 +278,7 @@ def test_a_package_that_stays_and_gets_less_is_no_upgrade() -> None:
         return Tree("lock", {n.key: n for n in (asker, other, Node("leaf", "leaf", version))})
 
     assert let_down(tree("3.0.0"), tree("1.2.0")) == (
-        "mid 2.0.0 would get leaf 1.2.0 in the place of 3.0.0"
+        "mid 2.0.0 would get leaf 1.2.0 instead of 3.0.0"
     )
     assert let_down(tree("1.0.0"), tree("1.2.0")) is None
 
@@ -295,7 +295,7 @@ def test_a_package_that_stays_and_loses_what_it_asks_for_is_no_upgrade() -> None
 
     had = tree("2.0.0", Ask("leaf", "", "leaf"))
     for lost in (tree("2.0.0"), tree("2.0.0", Ask("leaf", "", None))):
-        assert let_down(had, lost) == "mid 2.0.0 would lose leaf, which it asks for"
+        assert let_down(had, lost) == "mid 2.0.0 would lose leaf, which it depends on"
     assert let_down(had, tree("2.1.0")) is None
     assert let_down(tree("2.0.0", Ask("leaf", "", "leaf", peer=True)), tree("2.0.0")) is None
 

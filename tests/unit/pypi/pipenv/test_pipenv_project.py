@@ -151,7 +151,7 @@ def test_what_the_new_release_needs_comes_in_beside_it(
     ("fixed", "said"),
     [
         ("1.4", 'win is needed where sys_platform == "win32"'),
-        ("1.5", "how pipenv writes that into Pipfile.lock isn't known"),
+        ("1.5", "it is not known how pipenv writes that into Pipfile.lock"),
     ],
 )
 def test_what_pipenv_would_write_in_a_way_that_cannot_be_told_is_refused(
@@ -177,7 +177,7 @@ def test_pins_that_only_a_build_could_judge_are_said_to_be_unchecked(
     lock = _lock(_entry("leaf", "1.0") | _entry("source-only", "1.0"))
     fix = _climb(clients, tmp_path, lock)
     assert fix.moves[0].after == "1.2"
-    assert any("could not be held against each other" in note for note in fix.notes)
+    assert any("could not be checked against each other" in note for note in fix.notes)
 
 
 def test_a_lock_in_another_hand_is_not_rewritten(

@@ -194,4 +194,4 @@ def test_a_release_without_a_wheel_is_not_built(clients: SubprocessClients, tmp_
         advisory("PyPI", "source-only", [("0", "1.1")])
     )
     assert fix is not None
-    assert "has no wheel: only a build could tell" in fix.left[0].sentence
+    assert "has no wheel: only a build would show" in fix.left[0].sentence

@@ -144,7 +144,7 @@ def test_a_registry_that_is_away_stops_no_fix_by_text(registry: Registry, tmp_pa
     result = fixed(plugin, tmp_path, {"requirements.txt": "bad==1.0\n"})
     assert after(result, "requirements.txt") == "bad==1.1\n"
     (note,) = result.notes
-    assert note.startswith("The registry could not be asked for yanked releases.")
+    assert note.startswith("The registry could not be asked about yanked releases.")
 
 
 def test_a_set_with_an_index_of_its_own(plugin: EcosystemPlugin, tmp_path: Path) -> None:
@@ -422,4 +422,4 @@ def test_a_pin_that_does_not_tell_what_it_asks_for_is_named(
 ) -> None:
     result = fixed(plugin, tmp_path, {"requirements.txt": "bad==1.0\nbuilt==1.0\n"})
     assert after(result, "requirements.txt") == "bad==1.2\nbuilt==1.0\n"
-    assert any("bad could not be held against it" in note for note in result.notes)
+    assert any("bad could not be checked against it" in note for note in result.notes)

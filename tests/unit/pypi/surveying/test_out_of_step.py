@@ -146,7 +146,7 @@ def test_a_lock_that_holds_another_version_than_is_asked_for_is_out_of_step(
 ) -> None:
     told = refusal(build_ecosystem(FakeClients()), RECORD, offline(tmp_path, files))
     assert told.reason is RefusalReason.RECIPE_UNSUPPORTED
-    assert "it is out of step" in told.sentence
+    assert "the lock is out of step" in told.sentence
 
 
 @pytest.mark.parametrize(
