@@ -79,6 +79,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite docs/trace-contract.md from the table of rules instead of comparing it",
     )
+    parser.addoption(
+        "--refresh-settings",
+        action="store_true",
+        help="rewrite docs/service-configuration.md from the settings instead of comparing it",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-socket reads its options

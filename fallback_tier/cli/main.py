@@ -91,6 +91,10 @@ def build_parser() -> argparse.ArgumentParser:
     commands.add_parser("cache", help=what, verbs=_later("cache_parser"))
     what = "the solved-example memory"
     commands.add_parser("examples", help=what, verbs=_later("examples.parser"))
+    what = "serve fixes over HTTP"
+    commands.add_parser("serve", help=what, verbs=_later("serve.parser"))
+    what = "who may call the service"
+    commands.add_parser("keys", help=what, verbs=_later("keys.parser"))
     what = "measure what the tier is made of"
     commands.add_parser("eval", help=what, verbs=_evaluations)
     _add_local_model(commands)

@@ -8,13 +8,6 @@ from fallback_tier.cli.remediation import line
 from fallback_tier.gates.result import FixResult
 
 
-def usage_document(result: FixResult) -> dict[str, object]:
-    """For machines: which prices ``usage`` and ``unreported`` are estimated from, where there are any."""
-    if not (result.usage or result.unreported):
-        return {}
-    return {"prices_as_of": PRICES_AS_OF, "listed_prices_as_of": listed_prices_as_of()}
-
-
 def report_usage(result: FixResult, console: Console) -> None:
     """One line a call type, for a person; nothing where no model was asked."""
     for used in result.usage:

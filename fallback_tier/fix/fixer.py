@@ -70,9 +70,9 @@ class Fixer:
     services: Services
     watch: Watch = UNWATCHED
 
-    def task(self, given: AdvisorySet, repository: Path) -> Task:
+    def task(self, given: AdvisorySet, repository: Path, *, fix_id: str | None = None) -> Task:
         """Look at a clean git checkout. One advisory goes down the whole chain; several are planned at
-        once.
+        once. ``fix_id``: an identifier that nobody has used, for the fix of one (default: a new one).
 
         Raises RepositoryError, ConfigurationError where no plugin serves the advisory's ecosystem.
         """
@@ -80,6 +80,8 @@ class Fixer:
         if len(given.advisories) == 1 and not given.findings:
             services.plugin_for(given.advisories[0])  # an ecosystem that nobody serves: bad input
         repo = look_at(repository, services.clients, services.configuration.settings)
+        if fix_id is not None:
+            repo = repo.model_copy(update={"fix_id": fix_id})
         return Task(given, repo, self._only_one(given, repo), services, self.watch)
 
     def fix(self, given: AdvisorySet, repository: Path, delivery: Delivery = _DEFAULT) -> Fixed:

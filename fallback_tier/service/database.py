@@ -34,6 +34,7 @@ CREATE TABLE orders (
   ended_at TEXT,
   base_commit TEXT,
   cancelling INTEGER NOT NULL DEFAULT 0,
+  takes INTEGER NOT NULL DEFAULT 0,
   outcome TEXT,
   ended TEXT,
   problem TEXT
@@ -44,6 +45,14 @@ CREATE TABLE tokens (
   token TEXT NOT NULL,
   body_sha256 TEXT NOT NULL,
   fix_id TEXT NOT NULL,
+  kept_until REAL NOT NULL,
+  PRIMARY KEY (owner, token)
+) STRICT;
+CREATE TABLE answers (
+  owner TEXT NOT NULL,
+  token TEXT NOT NULL,
+  body_sha256 TEXT NOT NULL,
+  answer TEXT,
   kept_until REAL NOT NULL,
   PRIMARY KEY (owner, token)
 ) STRICT;

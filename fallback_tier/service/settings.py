@@ -13,7 +13,6 @@ from fallback_tier.gates.builtin.configured import GateSettings
 from fallback_tier.repo import Effort
 from fallback_tier.service.queue.orders import GitRef, RepositoryName
 from fallback_tier.service.queue.queue import MAX_QUEUED
-from fallback_tier.service.roles import Role
 
 #: Where the service listens by itself: this machine alone.
 LOOPBACK, PORT = "127.0.0.1", 8765
@@ -33,6 +32,8 @@ _Seconds = Annotated[float, Field(gt=0, le=7 * 86_400, allow_inf_nan=False)]
 
 
 class _Table(BaseModel):
+    """Frozen, and no name that it doesn't know."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -59,6 +60,7 @@ class Limits(_Table):
     """What the service takes at once, and from whom. Times are seconds, sizes bytes."""
 
     concurrent_fixes: int = Field(default=2, ge=1, le=64, description="fixes that run at once")
+    concurrent_attempts: int = Field(default=2, ge=1, le=16, description="attempts at once")
     queued_fixes: int = Field(
         default=MAX_QUEUED, ge=1, le=100_000, description="fixes that may wait"
     )
@@ -84,7 +86,6 @@ class Limits(_Table):
         default="10/minute", description="wrong keys and passwords of one address"
     )
     followers: int = Field(default=600, ge=1, le=10_000, description="event streams at once")
-    ping_s: _Seconds = Field(default=15.0, description="between the pings of an event stream")
 
 
 class RepositorySettings(_Table):
@@ -146,30 +147,6 @@ class ModelTable(_Table):
     price: str | None = Field(default=None, description="IN:OUT, dollars per million tokens")
 
 
-class OidcSettings(_Table):
-    """People sign in at an issuer. The client's secret is in FALLBACK_TIER_OIDC_SECRET."""
-
-    issuer: str = Field(description="its address; /.well-known/openid-configuration is below it")
-    client_id: str = Field(description="of this service, at the issuer")
-    name_claim: str = Field(
-        default="email", description="the claim that goes on record as a person's name"
-    )
-    roles_claim: str = Field(default="groups", description="the claim that lists a person's groups")
-    roles: dict[str, tuple[Role, ...]] = Field(
-        description="group → roles here; who is in none may do nothing"
-    )
-
-
-class PeopleSettings(_Table):
-    """How people sign in, besides keys."""
-
-    local: bool = Field(
-        default=False, description="by a password of this machine: `fallback-tier keys person`"
-    )
-    session_s: _Seconds = Field(default=8 * 3_600.0, description="until a person signs in again")
-    oidc: OidcSettings | None = Field(default=None, description="at an OpenID Connect issuer")
-
-
 class ServiceSettings(_Table):
     """The whole file."""
 
@@ -185,7 +162,6 @@ class ServiceSettings(_Table):
     record: RecordTable = Field(default_factory=RecordTable)
     model: ModelTable = Field(default_factory=ModelTable)
     budget: BudgetLimits = Field(default_factory=BudgetLimits)
-    people: PeopleSettings = Field(default_factory=PeopleSettings)
     repositories: dict[RepositoryName, RepositorySettings] = Field(
         default_factory=dict, description="name → repository; no other can be named"
     )

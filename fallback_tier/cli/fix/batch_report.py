@@ -11,7 +11,6 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.plan import exit_code as plan_exit_code
 from fallback_tier.cli.fix.plan import show_rest
 from fallback_tier.cli.fix.report import (
-    document,
     exit_code,
     report_end,
     report_patch,
@@ -20,6 +19,7 @@ from fallback_tier.cli.fix.report import (
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.remediation import line, safe, show_left
 from fallback_tier.fix.delivery import Landed
+from fallback_tier.fix.document import document
 from fallback_tier.fix.ends import SeveralFixes
 from fallback_tier.gates.result import WithPatch
 from fallback_tier.handover.headline import headline

@@ -6,11 +6,12 @@ from pathlib import Path
 from rich.console import Console
 
 from fallback_tier.advisory import AdvisorySet
-from fallback_tier.cli.fix.report import document, exit_code, report
+from fallback_tier.cli.fix.report import exit_code, report
 from fallback_tier.cli.options import configuration
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import OnTerminal
 from fallback_tier.fix.delivery import Delivery
+from fallback_tier.fix.document import document
 from fallback_tier.fix.ends import Fixed, OneFix
 from fallback_tier.fix.fixer import Fixer, open_fixer
 from fallback_tier.fix.given import advisories_to_fix

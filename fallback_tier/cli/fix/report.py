@@ -6,9 +6,9 @@ from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReaso
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_patch
 from fallback_tier.cli.remediation import line, safe, show_remediation
-from fallback_tier.cli.usage import report_usage, usage_document
+from fallback_tier.cli.usage import report_usage
 from fallback_tier.fix.delivery import Landed
-from fallback_tier.gates.builtin.proof_given import PROOF
+from fallback_tier.fix.document import proof_status
 from fallback_tier.gates.result import (
     Escalated,
     FixResult,
@@ -20,21 +20,6 @@ from fallback_tier.gates.result import (
 from fallback_tier.handover.headline import headline
 from fallback_tier.outcome import Applied
 from fallback_tier.patch.diff import new_files
-
-
-def document(result: FixResult) -> dict[str, object]:
-    """For machines. Logs are evidence, found by digest; a result stays small."""
-    said = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
-    said |= {**usage_document(result), "proof": proof_status(result)}
-    if not isinstance(result, WithPatch):
-        return said
-    return {**said, "proof_level": result.proof_level, "headline": headline(result)}
-
-
-def proof_status(result: FixResult) -> GateStatus | None:
-    """How the proof that was given ended; None where there was none, or it was not run."""
-    found = (verdict.status for verdict in result.verdicts if verdict.gate == PROOF)
-    return next(found, None)
 
 
 def exit_code(result: FixResult) -> int:

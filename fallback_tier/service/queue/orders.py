@@ -37,7 +37,8 @@ class Submission(Frozen):
     ``whose_code`` and ``offline``: as ``fallback-tier fix`` has them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Built at once: FastAPI hushes what pydantic says of its own fields only while it reads a route.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=False)
 
     repository: RepositoryName
     advisory: dict[str, Any]
@@ -56,7 +57,8 @@ class Problem(Frozen):
 
 class OrderLine(Frozen):
     """A submitted fix as it stands, without what is large. ``outcome``: verified, patched, refused or
-    escalated, where it has ended; ``cancelling``: somebody wants its worker to be ended."""
+    escalated, where it has ended; ``cancelling``: somebody wants its worker to be ended; ``takes``: how
+    many workers have had it."""
 
     number: Annotated[int, Field(ge=1)]
     fix_id: str
@@ -69,6 +71,7 @@ class OrderLine(Frozen):
     ended_at: str | None = None
     base_commit: str | None = None
     cancelling: bool = False
+    takes: int = 0
     outcome: str | None = None
     problem: Problem | None = None
 

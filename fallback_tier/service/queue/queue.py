@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from sqlite3 import Connection, Row
 from typing import NamedTuple
 
+from pydantic import BaseModel
+
 from fallback_tier.service.database import Database
 from fallback_tier.service.queue.orders import Asked, Order, OrderLine, OrderState, Problem
 from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
@@ -29,15 +31,17 @@ _LINE = ", ".join(OrderLine.model_fields)
 
 
 class Token(NamedTuple):
-    """An ``Idempotency-Key``, with the body that came with it."""
+    """An ``Idempotency-Key``, and the digest of what came with it."""
 
     text: str
-    body: bytes
+    body_sha256: str
 
-    @property
-    def body_sha256(self) -> str:
-        """Two requests are the same where this is."""
-        return hashlib.sha256(self.body).hexdigest()
+    @classmethod
+    def of(cls, text: str, what: str, body: BaseModel) -> "Token":
+        """Two requests are the same where they ask the same (``what``) with the same values, however
+        they are spelled."""
+        said = json.dumps([what, body.model_dump(mode="json")], sort_keys=True)
+        return cls(text, hashlib.sha256(said.encode()).hexdigest())
 
 
 class Taken(NamedTuple):
@@ -160,7 +164,7 @@ class OrderQueue:
         """The oldest that waits becomes one that runs; None: none waits."""
         with self._database.writing() as db:
             row = db.execute(
-                "UPDATE orders SET state = ?, started_at = ? WHERE number ="
+                "UPDATE orders SET state = ?, started_at = ?, takes = takes + 1 WHERE number ="
                 " (SELECT min(number) FROM orders WHERE state = ?) RETURNING *",
                 (OrderState.RUNNING, self._now(), OrderState.QUEUED),
             ).fetchone()
@@ -220,9 +224,15 @@ class OrderQueue:
                 )
             return _one(db, fix_id)
 
-    def cancelled(self, fix_id: str) -> bool:
-        """The worker of one that was to be cancelled has gone. False: it had come to its end."""
-        return self._over(fix_id, OrderState.CANCELLED)
+    def cancelled_if_wanted(self, fix_id: str) -> bool:
+        """The worker of this one has gone. True: it was to be cancelled, and is now."""
+        with self._database.writing() as db:
+            done = db.execute(
+                "UPDATE orders SET state = ?, ended_at = ?, cancelling = 0"
+                " WHERE fix_id = ? AND state = ? AND cancelling",
+                (OrderState.CANCELLED, self._now(), fix_id, OrderState.RUNNING),
+            )
+        return done.rowcount == 1
 
     def queue_again(self, fix_id: str, *, interrupted: bool = False) -> Order:
         """It goes on by what is on record. ``interrupted``: it ran when the service died.
@@ -234,7 +244,9 @@ class OrderQueue:
             goes_on = order.state in (OrderState.FAILED, OrderState.CANCELLED) or (
                 order.state is OrderState.ENDED and order.outcome == "escalated"
             )
-            if not goes_on and not (interrupted and order.state is OrderState.RUNNING):
+            if interrupted:
+                goes_on = order.state is OrderState.RUNNING
+            if not goes_on:
                 how = order.outcome or order.state
                 raise ConflictError(
                     f"Fix {fix_id} can't be resumed: it is {how}.",
@@ -242,8 +254,8 @@ class OrderQueue:
                 )
             db.execute(
                 "UPDATE orders SET state = ?, cancelling = 0, outcome = NULL, ended = NULL,"
-                " problem = NULL, ended_at = NULL WHERE fix_id = ?",
-                (OrderState.QUEUED, fix_id),
+                " problem = NULL, ended_at = NULL, takes = ? WHERE fix_id = ?",
+                (OrderState.QUEUED, order.takes if interrupted else 0, fix_id),
             )
             return _one(db, fix_id)
 

@@ -23,10 +23,6 @@ name = "wait"
 command = ["sleep", "4"]
 [repositories.web]
 url = "https://git.example.org/web.git"
-[people.oidc]
-issuer = "https://id.example.org"
-client_id = "fallback-tier"
-roles = { security = ["read", "decide"] }
 """
 
 
@@ -34,7 +30,6 @@ def test_nothing_given_is_this_machine_alone() -> None:
     settings = read_settings(None)
     assert settings.listen.host == LOOPBACK
     assert settings.repositories == {}
-    assert not settings.people.local
 
 
 def test_a_whole_file() -> None:
@@ -43,7 +38,6 @@ def test_a_whole_file() -> None:
     gates = settings.repositories["app"].gates
     assert gates is not None
     assert gates[0].command == ("sleep", "4")
-    assert settings.people.oidc is not None
 
 
 @pytest.mark.parametrize(

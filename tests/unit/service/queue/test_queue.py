@@ -77,7 +77,7 @@ def test_the_oldest_goes_first_and_to_one_alone(queue: OrderQueue, database: Dat
 
 
 def test_the_same_request_again_is_the_same_fix(queue: OrderQueue) -> None:
-    token = Token("t-1", b"body")
+    token = Token("t-1", "body")
     first = queue.submit(asked("fix-1"), token)
     again = queue.submit(asked("fix-2"), token)
     assert (first.cached, again.cached) == (False, True)
@@ -87,27 +87,27 @@ def test_the_same_request_again_is_the_same_fix(queue: OrderQueue) -> None:
 
 def test_a_full_queue_still_knows_a_repetition(queue: OrderQueue) -> None:
     for number in range(3):
-        queue.submit(asked(f"fix-{number}"), Token(f"t-{number}", b"body"))
-    assert queue.submit(asked("fix-9"), Token("t-1", b"body")).order.fix_id == "fix-1"
+        queue.submit(asked(f"fix-{number}"), Token(f"t-{number}", "body"))
+    assert queue.submit(asked("fix-9"), Token("t-1", "body")).order.fix_id == "fix-1"
 
 
 def test_a_token_with_another_body_is_a_conflict(queue: OrderQueue) -> None:
-    queue.submit(asked("fix-1"), Token("t-1", b"body"))
+    queue.submit(asked("fix-1"), Token("t-1", "body"))
     with pytest.raises(ConflictError, match="that was fix fix-1"):
-        queue.submit(asked("fix-2"), Token("t-1", b"another"))
+        queue.submit(asked("fix-2"), Token("t-1", "another"))
 
 
 def test_a_token_belongs_to_who_sent_it(queue: OrderQueue) -> None:
-    queue.submit(asked("fix-1", by="key:ci"), Token("t-1", b"body"))
-    assert not queue.submit(asked("fix-2", by="key:other"), Token("t-1", b"body")).cached
+    queue.submit(asked("fix-1", by="key:ci"), Token("t-1", "body"))
+    assert not queue.submit(asked("fix-2", by="key:other"), Token("t-1", "body")).cached
 
 
 def test_a_token_is_forgotten_after_two_days(queue: OrderQueue, clock: Clock) -> None:
-    queue.submit(asked("fix-1"), Token("t-1", b"body"))
+    queue.submit(asked("fix-1"), Token("t-1", "body"))
     clock.now += TOKEN_SECONDS - 1
-    assert queue.submit(asked("fix-2"), Token("t-1", b"body")).cached
+    assert queue.submit(asked("fix-2"), Token("t-1", "body")).cached
     clock.now += 2
-    assert not queue.submit(asked("fix-3"), Token("t-1", b"body")).cached
+    assert not queue.submit(asked("fix-3"), Token("t-1", "body")).cached
 
 
 def test_an_end_is_kept_whole(queue: OrderQueue) -> None:
@@ -119,7 +119,7 @@ def test_an_end_is_kept_whole(queue: OrderQueue) -> None:
     assert (order.state, order.outcome) == (OrderState.ENDED, "verified")
     assert order.ended == {"outcome": "verified", "patch": "x"}
     assert not queue.fail("fix-1", PROBLEM)
-    assert not queue.cancelled("fix-1")
+    assert not queue.cancelled_if_wanted("fix-1")
     assert queue.get("fix-1") == order
 
 
@@ -134,9 +134,10 @@ def test_one_that_waits_is_cancelled_at_once(queue: OrderQueue) -> None:
 def test_one_that_runs_is_to_be_cancelled(queue: OrderQueue) -> None:
     queue.submit(asked("fix-1"))
     queue.take_next()
+    assert not queue.cancelled_if_wanted("fix-1")
     order = queue.cancel("fix-1")
     assert (order.state, order.cancelling) == (OrderState.RUNNING, True)
-    assert queue.cancelled("fix-1")
+    assert queue.cancelled_if_wanted("fix-1")
     assert queue.get("fix-1").state is OrderState.CANCELLED
 
 
@@ -170,6 +171,8 @@ def test_what_failed_or_asks_a_person_goes_on(queue: OrderQueue) -> None:
     queue.take_next()
     queue.begin_at("fix-1", "d" * 40)  # decided once
     queue.end("fix-1", "escalated", '{"outcome": "escalated"}')
+    with pytest.raises(ConflictError):  # it ended while the service died
+        queue.queue_again("fix-1", interrupted=True)
     assert queue.queue_again("fix-1").base_commit == "c" * 40
 
 

@@ -1,0 +1,1 @@
+"""``fallback-tier keys``: who may call the service."""

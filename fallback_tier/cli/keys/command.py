@@ -1,0 +1,98 @@
+"""``fallback-tier keys``: make, list, rotate and end API keys of a service, whether it runs or not."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from rich.console import Console
+
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.options import state_dir
+from fallback_tier.cli.output import print_json
+from fallback_tier.cli.remediation import line, safe
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.service.database import Database, service_db
+from fallback_tier.service.keys import KeyRecord, KeyStore, NewKey, utc_now
+from fallback_tier.service.roles import Role
+
+#: Longer than that is never.
+_MAX_HOURS = 100 * 366 * 24.0
+
+
+def new(arguments: argparse.Namespace) -> int:
+    """Make a key. Raises ConfigurationError."""
+    roles = [Role(role) for role in arguments.role]
+    lasts = None if arguments.days is None else _hours("--days", arguments.days * 24)
+    with _keys(arguments) as keys:
+        _show_new(keys.new(arguments.name, roles, lasts), as_json=arguments.json)
+    return exit_codes.OK
+
+
+def rotate(arguments: argparse.Namespace) -> int:
+    """Make a key in another's place. Raises NotFoundError."""
+    with _keys(arguments) as keys:
+        made = keys.rotate(arguments.key_id, _hours("--hours", arguments.hours))
+        _show_new(made, as_json=arguments.json)
+    return exit_codes.OK
+
+
+def revoke(arguments: argparse.Namespace) -> int:
+    """End a key. Raises NotFoundError."""
+    with _keys(arguments) as keys:
+        ended = keys.revoke(arguments.key_id)
+    if arguments.json:
+        print_json(ended.model_dump(mode="json"))
+    else:
+        line(Console(), f"[bold]revoked[/]  {ended.key_id} ({safe(ended.name)})")
+    return exit_codes.OK
+
+
+def show_list(arguments: argparse.Namespace) -> int:
+    """Every key, the oldest first."""
+    with _keys(arguments) as keys:
+        found = keys.all()
+    if arguments.json:
+        print_json({"keys": [key.model_dump(mode="json") for key in found]})
+        return exit_codes.OK
+    console = Console()
+    for key in found:
+        line(console, f"{key.key_id}  {safe(key.name)}  {', '.join(key.roles)}  {_standing(key)}")
+    if not found:
+        line(console, "there is no key; `fallback-tier serve` makes an admin's at its first start")
+    return exit_codes.OK
+
+
+@contextmanager
+def _keys(arguments: argparse.Namespace) -> Iterator[KeyStore]:
+    with Database(service_db(state_dir(arguments))) as database:
+        yield KeyStore(database)
+
+
+def _show_new(made: NewKey, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**made.record.model_dump(mode="json"), "secret": made.secret})
+        return
+    line(
+        Console(stderr=True),
+        f"[bold]{made.record.key_id}[/] ({safe(made.record.name)}), shown this once:",
+    )
+    sys.stdout.write(made.secret + "\n")
+
+
+def _standing(key: KeyRecord) -> str:
+    if key.revoked_at is not None:
+        return f"revoked {key.revoked_at:%Y-%m-%d %H:%M}"
+    if key.expires_at is None:
+        return "valid"
+    how = "valid until" if key.valid(utc_now()) else "expired"
+    return f"{how} {key.expires_at:%Y-%m-%d %H:%M}"
+
+
+def _hours(option: str, hours: float) -> timedelta:
+    if not 0 <= hours <= _MAX_HOURS:  # and not NaN
+        raise ConfigurationError(
+            f"{option}: that is no length of time.", next_step="Give a number from 0 on."
+        )
+    return timedelta(hours=hours)

@@ -1,0 +1,59 @@
+"""The verbs of ``fallback-tier keys``."""
+
+from fallback_tier.cli.arguments import add_json, add_state
+
+TYPE_CHECKING = False  # as in fallback_tier/__init__.py
+if TYPE_CHECKING:
+    import argparse
+
+#: As in fallback_tier.service.roles, which a help text need not import.
+ROLES = ("submit", "read", "decide", "admin")
+
+
+def add_verbs(parser: "argparse.ArgumentParser") -> None:
+    """new, list, rotate, revoke."""
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    new = verbs.add_parser(
+        "new",
+        help="make an API key, and print it once",
+        description="Make an API key for a program that calls the service. It is printed once: what is\n"
+        "kept is its SHA-256.",
+    )
+    new.add_argument("name", metavar="NAME", help="who uses it; its acts are on record as key:NAME")
+    new.add_argument(
+        "--role",
+        action="append",
+        required=True,
+        choices=ROLES,
+        help="submit fixes, read everything, decide about escalated fixes, or all of it and raw "
+        "prompts (admin); may be given again",
+    )
+    new.add_argument("--days", type=float, metavar="N", help="it expires then (default: never)")
+    _finish(new, "new")
+    _finish(
+        verbs.add_parser("list", help="every key that there was, without the keys"), "show_list"
+    )
+    rotate = verbs.add_parser(
+        "rotate",
+        help="make a key in another's place; the old one ends in a day",
+        description="Make a new key of the same name and roles, and print it once. The old one ends\n"
+        "after --hours.",
+    )
+    rotate.add_argument("key_id", metavar="KEY", help="as `keys list` prints it: key-…")
+    rotate.add_argument(
+        "--hours",
+        type=float,
+        default=24.0,
+        metavar="N",
+        help="the old one still works (default: 24)",
+    )
+    _finish(rotate, "rotate")
+    revoke = verbs.add_parser("revoke", help="end a key now")
+    revoke.add_argument("key_id", metavar="KEY", help="as `keys list` prints it: key-…")
+    _finish(revoke, "revoke")
+
+
+def _finish(parser: "argparse.ArgumentParser", function: str) -> None:
+    add_state(parser)
+    add_json(parser)
+    parser.set_defaults(handler=f"fallback_tier.cli.keys.command:{function}")

@@ -1,0 +1,1 @@
+"""``fallback-tier serve``: the HTTP service."""

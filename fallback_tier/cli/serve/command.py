@@ -1,0 +1,88 @@
+"""``fallback-tier serve``: from options and environment to a service that listens."""
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.options import keys, record, state_dir
+from fallback_tier.errors import ConfigurationError, ToolMissingError, first_fault
+from fallback_tier.service.configuring import Secrets
+from fallback_tier.service.settings import ServiceSettings, read_settings
+
+#: What the extra brings.
+_LIBRARIES = ("fastapi", "starlette", "uvicorn", "limits")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until a signal ends it."""
+    check_extra()
+    from fallback_tier.service.opening import open_service
+    from fallback_tier.service.serving import check_listening, first_key, serve
+
+    settings = settings_of(arguments)
+    check_listening(settings.listen)
+    place = settings.state_dir or state_dir(arguments)
+    with open_service(settings, place, secrets_of(arguments, settings)) as service:
+        if (made := first_key(service)) is not None:
+            _say(f"an admin's API key, shown this once: {made.secret}")
+        serve(service, lambda address: _say(f"listening on {address}"))
+    return exit_codes.OK
+
+
+def check_extra() -> None:
+    """Raises ToolMissingError where the libraries of the extra are not installed."""
+    for name in _LIBRARIES:
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            raise ToolMissingError(
+                f"The service needs {error.name}, which is not installed.",
+                next_step="pip install 'fallback-tier[serve]'",
+            ) from error
+
+
+def settings_of(arguments: argparse.Namespace) -> ServiceSettings:
+    """The file's settings, with those that options name instead. Raises ConfigurationError."""
+    settings = read_settings(Path(arguments.config) if arguments.config else None)
+    said = {
+        name: value
+        for name in ("host", "port", "tls_cert", "tls_key")
+        if (value := getattr(arguments, name, None)) is not None
+    }
+    given = record(arguments)
+    places = {
+        name: value
+        for name, value in {"checkpoints": given.checkpoints, "keys": given.keys}.items()
+        if value is not None
+    }
+    state = {"state_dir": state_dir(arguments)} if arguments.state_dir else {}
+    facts = settings.model_dump() | state
+    facts |= {"listen": facts["listen"] | said, "record": facts["record"] | places}
+    try:
+        return ServiceSettings.model_validate(facts)
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"The options do not fit: {first_fault(error, 'the whole')}.",
+            next_step="`fallback-tier serve --help` describes them.",
+        ) from error
+
+
+def secrets_of(arguments: argparse.Namespace, settings: ServiceSettings) -> Secrets:
+    """What the environment has."""
+    model = settings.model
+    found = keys(model.base_url, model.judge_base_url)
+    return Secrets(
+        api_key=found["api_key"],
+        judge_api_key=found["judge_api_key"],
+        database=record(arguments).database,
+    )
+
+
+def _say(line: str) -> None:
+    """At once: who started it waits for this."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,30 @@
+"""How a fix ended, as JSON: what ``fallback-tier fix --json`` prints and the service answers."""
+
+from fallback_audit.vocabulary import GateStatus
+from fallback_tier.budget.listed_prices import listed_prices_as_of
+from fallback_tier.budget.prices import PRICES_AS_OF
+from fallback_tier.gates.builtin.proof_given import PROOF
+from fallback_tier.gates.result import FixResult, WithPatch
+from fallback_tier.handover.headline import headline
+
+
+def document(result: FixResult) -> dict[str, object]:
+    """For machines. Logs are evidence, found by digest; a result stays small."""
+    said = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
+    said |= {**usage_document(result), "proof": proof_status(result)}
+    if not isinstance(result, WithPatch):
+        return said
+    return {**said, "proof_level": result.proof_level, "headline": headline(result)}
+
+
+def usage_document(result: FixResult) -> dict[str, object]:
+    """Which prices ``usage`` and ``unreported`` are estimated from, where there are any."""
+    if not (result.usage or result.unreported):
+        return {}
+    return {"prices_as_of": PRICES_AS_OF, "listed_prices_as_of": listed_prices_as_of()}
+
+
+def proof_status(result: FixResult) -> GateStatus | None:
+    """How the proof that was given ended; None where there was none, or it was not run."""
+    found = (verdict.status for verdict in result.verdicts if verdict.gate == PROOF)
+    return next(found, None)

@@ -1,0 +1,76 @@
+"""From the service's settings to the configuration of a fix, an attempt, the record."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.limits import OUTPUT_TOKENS, SMALL_CODE_ROOM_BYTES, SMALL_OUTPUT_TOKENS
+from fallback_tier.repo import Settings
+from fallback_tier.service.queue.orders import Submission
+from fallback_tier.service.settings import RepositorySettings, ServiceSettings
+from fallback_tier.wiring import Configuration, RecordSettings
+from fallback_tier.wiring.configuration import LOCAL_PREFIX, answer_form_for
+
+
+class Secrets(Frozen):
+    """What stands in the environment and in no file: keys, and the address of a database."""
+
+    api_key: SecretStr | None = None
+    judge_api_key: SecretStr | None = None
+    database: SecretStr | None = None
+
+    def revealed(self) -> dict[str, str]:
+        """As plain text, for the pipe to a worker."""
+        found: Mapping[str, SecretStr | None] = dict(self)
+        return {name: value.get_secret_value() for name, value in found.items() if value}
+
+
+def record_settings(settings: ServiceSettings, secrets: Secrets) -> RecordSettings:
+    """Where the record is."""
+    table = settings.record
+    return RecordSettings(
+        database=secrets.database,
+        checkpoints=table.checkpoints,
+        keys=table.keys,
+        keep_prompts=table.keep_prompts,
+    )
+
+
+def configuration(
+    settings: ServiceSettings,
+    state_dir: Path,
+    secrets: Secrets,
+    repository: RepositorySettings | None = None,
+    submission: Submission | None = None,
+) -> Configuration:
+    """As the command line would have it with these options."""
+    model = settings.model
+    is_local = (model.model or "").startswith(LOCAL_PREFIX)
+    room = SMALL_CODE_ROOM_BYTES if is_local else Settings().own_code_budget_bytes
+    return Configuration(
+        state_dir=state_dir,
+        record=record_settings(settings, secrets),
+        model=model.model,
+        base_url=model.base_url,
+        script=model.script,
+        judge_model=model.judge_model,
+        judge_base_url=model.judge_base_url,
+        examples=model.examples,
+        price=model.price,
+        sandbox_waiver=settings.sandbox_waiver,
+        budget=settings.budget,
+        gates=None if repository is None else repository.gates,
+        api_key=secrets.api_key,
+        judge_api_key=secrets.judge_api_key,
+        secrets=tuple(value for _, value in secrets if value is not None),
+        settings=Settings(
+            max_output_tokens=SMALL_OUTPUT_TOKENS if is_local else OUTPUT_TOKENS,
+            effort=model.effort,
+            answer_form=answer_form_for(model.model),
+            offline=submission is not None and submission.offline,
+            whose_code=None if submission is None else submission.whose_code,
+            own_code_budget_bytes=room,
+        ),
+    )

@@ -1,0 +1,84 @@
+"""The application: routes over a service, whatever is mounted besides, bounds around all of it."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Protocol
+
+from fastapi import APIRouter, FastAPI
+from starlette.middleware import Middleware
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+
+from fallback_tier.service.http import (
+    problems,
+    routes_attempts,
+    routes_audit,
+    routes_fixes,
+    routes_reviews,
+)
+from fallback_tier.service.http.bounds import DeclaredSize, TimeLimit
+from fallback_tier.service.http.security import Doorman
+from fallback_tier.service.opening import Service
+
+OPENAPI = "/v1/openapi.json"
+
+DESCRIPTION = (
+    "Submit an advisory and a repository's name, follow the fix, take its proved patch. "
+    "Errors are problem+json (RFC 9457)."
+)
+
+
+class Observer(Protocol):
+    """Who is told what the service does: metrics, logs."""
+
+    def request_ended(self, method: str, route: str, status: int, seconds: float) -> None:
+        """``route`` is the path as declared; ``status`` 499: the client went away before an answer."""
+        ...
+
+
+def create_app(
+    service: Service, *, observer: Observer | None = None, routers: Sequence[APIRouter] = ()
+) -> FastAPI:
+    """The application. ``routers``: what is mounted besides (health, metrics, pages)."""
+    limits = service.settings.limits
+    told: Callable[[str, str, int, float], None] | None = None
+    if observer is not None:
+        told = observer.request_ended
+    app = FastAPI(
+        title="fallback-tier",
+        version=version("fallback-tier"),
+        description=DESCRIPTION,
+        openapi_url=OPENAPI,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+        middleware=[
+            Middleware(TimeLimit, seconds=limits.request_s, observe=told),
+            Middleware(DeclaredSize, max_bytes=limits.body_bytes),
+            Middleware(RequestBodyLimitMiddleware, max_body_size=limits.body_bytes),
+        ],
+    )
+    app.state.service = service
+    app.state.doorman = Doorman(service.keys, limits)
+    problems.install(app)
+    for router in (
+        routes_fixes.router,
+        routes_reviews.router,
+        routes_attempts.router,
+        routes_audit.router,
+        *routers,
+    ):
+        app.include_router(router)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Workers live no longer than what answers for them."""
+    service: Service = app.state.service
+    service.dispatcher.start()
+    try:
+        yield
+    finally:
+        service.feed.close()
+        service.dispatcher.stop()

@@ -1,0 +1,151 @@
+"""Every error as problem+json (RFC 9457): what is wrong, why, and the next step."""
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from fallback_audit.errors import (
+    AuditIntegrityError,
+    AuditStoreError,
+    ContractError,
+    EvidenceError,
+    RequestError,
+)
+from fallback_tier.errors import (
+    FallbackError,
+    InputError,
+    RepositoryError,
+    SandboxError,
+    StateFolderError,
+    ToolError,
+)
+from fallback_tier.service.refusals import NotSignedInError, RequestRefusedError, TooManyError
+
+MEDIA_TYPE = "application/problem+json"
+
+#: Faults of a request that are told at once.
+_MAX_FAULTS = 10
+
+#: The first that fits. What is not here is ours to mend: 500.
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (RequestError, HTTPStatus.NOT_FOUND),
+    (RepositoryError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (InputError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (ContractError, HTTPStatus.CONFLICT),
+    (EvidenceError, HTTPStatus.GONE),
+    (AuditIntegrityError, HTTPStatus.INTERNAL_SERVER_ERROR),
+    (AuditStoreError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (StateFolderError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (SandboxError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (ToolError, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+
+#: What a code of HTTP's own is called, and what can be done.
+_CODES = {
+    400: ("bad_request", "Send JSON as /v1/openapi.json describes it."),
+    404: ("not_found", "/v1/openapi.json lists what there is."),
+    405: ("method", "/v1/openapi.json lists the methods of each path."),
+    413: ("too_large", "Send less: limits.body_bytes of the service's configuration is the limit."),
+    504: ("time_limit", "Try again; limits.request_s of the service's configuration is the limit."),
+}
+
+
+def status_of(error: FallbackError) -> int:
+    """The HTTP status that says it."""
+    if isinstance(error, RequestRefusedError):
+        return error.status
+    return int(
+        next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus(500))
+    )
+
+
+def document(
+    status: int, code: str, detail: str, next_step: str, **more: object
+) -> dict[str, object]:
+    """The body of an error."""
+    return {
+        "type": f"urn:fallback-tier:problem:{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "next_step": next_step,
+        **more,
+    }
+
+
+def response(error: FallbackError) -> JSONResponse:
+    """An error of ours as an answer."""
+    status = status_of(error)
+    body = document(status, error.code, _text(error.problem), _text(error.next_step))
+    headers: dict[str, str] = {}
+    if isinstance(error, NotSignedInError):
+        headers["WWW-Authenticate"] = 'ApiKey realm="fallback-tier"'
+    if isinstance(error, TooManyError):
+        headers["Retry-After"] = str(error.retry_after_s)
+    return JSONResponse(body, status, headers, media_type=MEDIA_TYPE)
+
+
+def plain(
+    status: int, detail: str | None = None, headers: dict[str, str] | None = None
+) -> JSONResponse:
+    """One of HTTP's own."""
+    code, next_step = _CODES.get(status, ("http", "/v1/openapi.json describes every request."))
+    text = detail or HTTPStatus(status).phrase
+    return JSONResponse(
+        document(status, code, text, next_step), status, headers, media_type=MEDIA_TYPE
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Whatever goes wrong in a route is told in this form."""
+
+    @app.exception_handler(FallbackError)
+    async def ours(_: Request, error: FallbackError) -> JSONResponse:
+        return response(error)
+
+    @app.exception_handler(HTTPException)
+    async def https(_: Request, error: HTTPException) -> JSONResponse:
+        return plain(error.status_code, str(error.detail), dict(error.headers or {}))
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
+        return _malformed(error)
+
+    @app.exception_handler(Exception)
+    async def defect(_: Request, error: Exception) -> JSONResponse:
+        return JSONResponse(
+            document(
+                500,
+                "defect",
+                f"A defect of fallback-tier itself: {type(error).__name__}.",
+                "Report it, please: the service's log has the traceback.",
+            ),
+            500,
+            media_type=MEDIA_TYPE,
+        )
+
+
+def _malformed(error: RequestValidationError) -> JSONResponse:
+    faults = [
+        {"where": ".".join(map(str, fault["loc"])), "what": str(fault["msg"])}
+        for fault in error.errors()[:_MAX_FAULTS]
+    ]
+    first: dict[str, Any] = faults[0] if faults else {"where": "the request", "what": "not valid"}
+    body = document(
+        422,
+        "invalid",
+        _text(f"{first['where']}: {first['what']}."),
+        "Correct what `faults` lists; /v1/openapi.json describes every request.",
+        faults=[{name: _text(text) for name, text in fault.items()} for fault in faults],
+    )
+    return JSONResponse(body, 422, media_type=MEDIA_TYPE)
+
+
+def _text(text: str) -> str:
+    """No answer can carry half of a surrogate pair, and a request may have one."""
+    return text.encode("utf-8", "backslashreplace").decode()

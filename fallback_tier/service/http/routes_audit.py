@@ -1,0 +1,87 @@
+"""The record: events page by page, the export, the verification."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import FileResponse
+from starlette.background import BackgroundTask
+
+from fallback_audit.frozen import Frozen
+from fallback_audit.verifying.report import VerificationReport
+from fallback_tier.service.http.examples import problems as may_answer
+from fallback_tier.service.http.given import TheService
+from fallback_tier.service.http.paging import Cursor, cursor_of, number_in
+from fallback_tier.service.http.security import Reader
+from fallback_tier.service.operations.audits import MAX_EVENTS
+
+router = APIRouter(prefix="/v1/audit", tags=["audit"])
+
+_FixId = Annotated[
+    str | None,
+    Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="of this fix alone"),
+]
+_Kind = Annotated[list[str], Query(alias="kind", max_length=60, description="of these kinds")]
+
+
+class EventPage(Frozen):
+    """Events in chain order. ``next`` None: there are no more yet."""
+
+    events: list[dict[str, Any]]
+    next: str | None = None
+
+
+@router.get("/events", responses=may_answer())
+def events(
+    service: TheService,
+    _: Reader,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_EVENTS)] = 100,
+    fix_id: _FixId = None,
+    kinds: _Kind = [],  # noqa: B006 (FastAPI copies it)
+    since: Annotated[datetime | None, Query(description="recorded then or later")] = None,
+) -> EventPage:
+    """What is on record."""
+    found = service.audits.events(
+        after=number_in(cursor) or 0,
+        limit=limit,
+        fix_id=fix_id,
+        kinds=kinds,
+        since=None if since is None else since.isoformat(),
+    )
+    more = cursor_of(found[-1].seq) if len(found) == limit else None
+    return EventPage(events=[stored.model_dump(mode="json") for stored in found], next=more)
+
+
+@router.get(
+    "/export",
+    response_class=Response,
+    responses={
+        200: {"description": "an export", "content": {"application/octet-stream": {}}},
+        **may_answer(404),
+    },
+)
+def export(
+    service: TheService,
+    _: Reader,
+    fix_id: _FixId = None,
+    evidence: Annotated[bool, Query(description="with its evidence, private apart")] = False,
+) -> FileResponse:
+    """The record, or one fix of it, as a file that `fallback-tier audit verify FILE` checks."""
+    path = service.audits.export(fix_id=fix_id, with_evidence=evidence)
+    return FileResponse(
+        path,
+        media_type="application/octet-stream",
+        filename=f"{fix_id or 'audit'}.export",
+        background=BackgroundTask(path.unlink, missing_ok=True),
+    )
+
+
+@router.post("/verify", responses=may_answer())
+def verify(
+    service: TheService,
+    _: Reader,
+    evidence: Annotated[bool, Query(description="read all evidence, too")] = True,
+) -> VerificationReport:
+    """Check bytes, checkpoints and contract of the whole record. `ok` says how it went."""
+    return service.audits.verify(with_evidence=evidence)

@@ -1,0 +1,135 @@
+"""Who asks, and may they: an API key in a header, or a person's session; limits for both."""
+
+import time
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Security
+from fastapi.security import APIKeyHeader
+from limits import RateLimitItem, parse
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
+
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.service.keys import KeyStore
+from fallback_tier.service.refusals import NotAllowedError, NotSignedInError, TooManyError
+from fallback_tier.service.roles import Caller, Role
+from fallback_tier.service.settings import Limits
+
+HEADER = "X-API-Key"
+
+_key = APIKeyHeader(name=HEADER, auto_error=False, description="an API key")
+
+#: What changes nothing needs no proof of where it comes from.
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Doorman:
+    """Tells who asks. ``session``: the person that a session is of, where people can sign in."""
+
+    def __init__(
+        self,
+        keys: KeyStore,
+        limits: Limits,
+        session: Callable[[Request], Caller | None] = lambda _: None,
+    ) -> None:
+        self._keys = keys
+        self._session = session
+        self._limiter = FixedWindowRateLimiter(MemoryStorage())
+        self._per_caller = _limit("requests_per_key", limits.requests_per_key)
+        self._per_address = _limit("requests_per_address", limits.requests_per_address)
+        self._failed = _limit("failed_sign_ins", limits.failed_sign_ins)
+
+    def caller(self, request: Request, key: str | None) -> Caller:
+        """Raises NotSignedInError, TooManyError."""
+        address = address_of(request)
+        self._count(self._per_address, "address", address)
+        if key is None:
+            found = self._session(request)
+            if found is not None:
+                _check_same_origin(request)
+        else:
+            self.check_failures(address)
+            found = self._keys.caller(key)
+            if found is None:
+                self.failed(address)
+        if found is None:
+            raise NotSignedInError(
+                "Nobody has signed in."
+                if key is None
+                else "This key is not valid, or not any more.",
+                next_step=f"Send a valid key in {HEADER}; `fallback-tier keys new` makes one.",
+            )
+        self._count(self._per_caller, "caller", found.name)
+        return found
+
+    def check_failures(self, address: str) -> None:
+        """Raises TooManyError for an address that has tried too many wrong keys or passwords."""
+        if not self._limiter.test(self._failed, "failed", address):
+            raise self._too_many(self._failed, "failed", address)
+
+    def failed(self, address: str) -> None:
+        """Somebody there has tried a wrong one."""
+        self._limiter.hit(self._failed, "failed", address)
+
+    def _count(self, item: RateLimitItem, kind: str, whose: str) -> None:
+        if not self._limiter.hit(item, kind, whose):
+            raise self._too_many(item, kind, whose)
+
+    def _too_many(self, item: RateLimitItem, kind: str, whose: str) -> TooManyError:
+        window = self._limiter.get_window_stats(item, kind, whose)
+        wait = max(1, int(window.reset_time - time.time()) + 1)
+        return TooManyError(
+            f"More than {item} from this {kind if kind != 'failed' else 'address'}.",
+            next_step=f"Wait {wait} seconds.",
+            retry_after_s=wait,
+        )
+
+
+def address_of(request: Request) -> str:
+    """The client's, as a trusted proxy says it, else as it connects."""
+    return request.client.host if request.client else "unknown"
+
+
+def needs(role: Role) -> Callable[..., Coroutine[Any, Any, Caller]]:
+    """A dependency: the caller, who has this role. Raises NotSignedInError, NotAllowedError,
+    TooManyError."""
+
+    async def check(request: Request, key: Annotated[str | None, Security(_key)]) -> Caller:
+        doorman: Doorman = request.app.state.doorman
+        caller = doorman.caller(request, key)
+        if not caller.may(role):
+            raise NotAllowedError(
+                f"{caller.name} does not have the role {role}.",
+                next_step=f"It has {', '.join(sorted(caller.roles))}; an admin can make another key.",
+            )
+        return caller
+
+    return check
+
+
+Submitter = Annotated[Caller, Depends(needs(Role.SUBMIT))]
+Reader = Annotated[Caller, Depends(needs(Role.READ))]
+Decider = Annotated[Caller, Depends(needs(Role.DECIDE))]
+
+
+def _check_same_origin(request: Request) -> None:
+    """A browser sends a session's cookie along for any page: what changes something must come from ours."""
+    if request.method in _SAFE or request.headers.get("sec-fetch-site") == "same-origin":
+        return
+    origin = request.headers.get("origin")
+    if origin is not None and origin == f"{request.url.scheme}://{request.headers.get('host')}":
+        return
+    raise NotAllowedError(
+        "This request comes from another site's page.",
+        next_step="Use this service's own pages, or an API key.",
+    )
+
+
+def _limit(name: str, text: str) -> RateLimitItem:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"limits.{name}: {text!r} is no limit.", next_step='Write it like "600/minute".'
+        ) from error

@@ -1,0 +1,79 @@
+"""The one place where the service's parts meet."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from fallback_tier.installed import clients_and_plugins
+from fallback_tier.service.configuring import Secrets, configuration, record_settings
+from fallback_tier.service.database import Database, service_db
+from fallback_tier.service.keys import KeyStore
+from fallback_tier.service.operations.attempts import Attempts
+from fallback_tier.service.operations.audits import Audits
+from fallback_tier.service.operations.feed import Feed
+from fallback_tier.service.operations.fixes import Fixes
+from fallback_tier.service.operations.record import Record
+from fallback_tier.service.operations.reviews import Reviews
+from fallback_tier.service.queue.queue import OrderQueue
+from fallback_tier.service.settings import ServiceSettings
+from fallback_tier.service.worker.checkouts import Checkouts
+from fallback_tier.service.worker.dispatch import Dispatcher
+from fallback_tier.wiring import wire
+
+
+@dataclass(frozen=True)
+class Service:
+    """What the service does, whoever asks: routes, pages, tests."""
+
+    settings: ServiceSettings
+    state_dir: Path
+    secrets: Secrets
+    database: Database
+    keys: KeyStore
+    queue: OrderQueue
+    record: Record
+    fixes: Fixes
+    reviews: Reviews
+    audits: Audits
+    attempts: Attempts
+    feed: Feed
+    dispatcher: Dispatcher
+
+
+@contextmanager
+def open_service(settings: ServiceSettings, state_dir: Path, secrets: Secrets) -> Iterator[Service]:
+    """All parts, closed at the end. The dispatcher is not started.
+
+    Raises StateFolderError, AuditStoreError, KeyringError, ConfigurationError.
+    """
+    clients, plugins = clients_and_plugins()
+    configured = configuration(settings, state_dir, secrets)
+    with ExitStack() as stack:
+        database = stack.enter_context(Database(service_db(state_dir)))
+        record = Record(state_dir, record_settings(settings, secrets))
+        record.make()
+        stack.callback(record.close)
+        queue = OrderQueue(database, max_queued=settings.limits.queued_fixes)
+        dispatcher = Dispatcher(queue, settings, state_dir, secrets)
+        fixes = Fixes(queue, record, settings.repositories, tuple(plugins), dispatcher.wake)
+        checkouts = Checkouts(state_dir, clients)
+        threads = settings.limits.concurrent_attempts
+        attempts = Attempts(fixes, database, partial(wire, configured), checkouts, threads)
+        stack.callback(attempts.close)
+        yield Service(
+            settings=settings,
+            state_dir=state_dir,
+            secrets=secrets,
+            database=database,
+            keys=KeyStore(database),
+            queue=queue,
+            record=record,
+            fixes=fixes,
+            reviews=Reviews(record),
+            audits=Audits(record),
+            attempts=attempts,
+            feed=Feed(queue, record, settings.limits.followers),
+            dispatcher=dispatcher,
+        )

@@ -1,0 +1,195 @@
+"""One ``FallbackTier.run`` over HTTP, with parts that are warm: an attempt by recipe costs its work alone.
+
+Each thread has parts of its own. A request with an Idempotency-Key is answered once: the answer is kept,
+and given again as it was.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.advisory import Advisory, parse_advisory
+from fallback_tier.outcome import AttemptSummary, RecipeApplication
+from fallback_tier.service.database import Database
+from fallback_tier.service.operations.fixes import Fixes
+from fallback_tier.service.queue.orders import RepositoryName
+from fallback_tier.service.queue.queue import TOKEN_SECONDS, Token
+from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
+from fallback_tier.service.roles import Caller
+from fallback_tier.service.settings import RepositorySettings
+from fallback_tier.service.worker.checkouts import Checkouts
+from fallback_tier.wiring import Services
+
+#: Attempts that may wait for a thread: more would only wait longer than their callers do.
+MAX_WAITING = 32
+
+#: An orchestrator's own names for a fix and a gate transition.
+_Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+
+#: Retries are at most three (ADR-0014); who sends more is told so by the tier.
+_MAX_PRIOR = 16
+
+_application: TypeAdapter[RecipeApplication] = TypeAdapter(RecipeApplication)
+
+
+class AttemptOrder(Frozen):
+    """What ``fallback-tier attempt`` reads; the repository by its configured name."""
+
+    # Built at once: FastAPI hushes what pydantic says of its own fields only while it reads a route.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=False)
+
+    advisory: dict[str, Any]
+    repository: RepositoryName
+    prior_attempts: Annotated[tuple[AttemptSummary, ...], Field(max_length=_MAX_PRIOR)] = ()
+    fix_id: _Id | None = None
+    gate_transition_id: _Id | None = None
+
+
+class AttemptAnswer(Frozen):
+    """What ``run`` returned. ``cached``: it is the answer that this very request had before."""
+
+    application: RecipeApplication
+    cached: bool = False
+
+
+class Attempts:
+    """Runs attempts, some at once. ``open_parts`` gives a thread its own parts."""
+
+    def __init__(
+        self,
+        fixes: Fixes,
+        database: Database,
+        open_parts: Callable[[], Services],
+        checkouts: Checkouts,
+        threads: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._fixes = fixes
+        self._database = database
+        self._open = open_parts
+        self._checkouts = checkouts
+        self._clock = clock
+        self._own = threading.local()
+        self._parts: list[Services] = []
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="attempt")
+        self._room = threading.BoundedSemaphore(threads + MAX_WAITING)
+        with database.writing() as db:  # whoever asked these has been cut off
+            db.execute("DELETE FROM answers WHERE answer IS NULL")
+
+    def run(self, caller: Caller, order: AttemptOrder, token: Token | None = None) -> AttemptAnswer:
+        """Raises NotServedError, AdvisoryError, AttemptHistoryError, RepositoryError; ConflictError: the
+        token came with another body, or its first request is not answered yet; BusyError."""
+        repository = self._fixes.repository(order.repository)
+        advisory = parse_advisory(json.dumps(order.advisory).encode(), "advisory")
+        self._check_id(order.fix_id)
+        if token is not None and (known := self._begun(caller, token)) is not None:
+            return AttemptAnswer(application=_application.validate_json(known), cached=True)
+        try:
+            application = self._in_pool(lambda: self._attempt(order, advisory, repository))
+        except BaseException:
+            self._forget(caller, token)
+            raise
+        if token is not None:
+            self._keep(caller, token, application)
+        return AttemptAnswer(application=application)
+
+    def _in_pool(self, work: Callable[[], RecipeApplication]) -> RecipeApplication:
+        if not self._room.acquire(blocking=False):
+            raise BusyError(
+                f"{MAX_WAITING} attempts wait already, and no more are taken.",
+                next_step="Try again later.",
+            )
+        try:
+            return self._pool.submit(work).result()
+        finally:
+            self._room.release()
+
+    def _attempt(
+        self, order: AttemptOrder, advisory: Advisory, repository: RepositorySettings
+    ) -> RecipeApplication:
+        services: Services | None = getattr(self._own, "services", None)
+        if services is None:
+            services = self._own.services = self._open()
+            self._parts.append(services)
+        place = repository.path or self._checkouts.standing(order.repository, repository)
+        inputs = services.inputs(
+            advisory,
+            Path(place),
+            fix_id=order.fix_id,
+            gate_transition_id=order.gate_transition_id,
+        )
+        return services.tier.run(
+            inputs.advisory,
+            inputs.repo_ctx,
+            inputs.recipe_selection,
+            prior_attempts=order.prior_attempts,
+        )
+
+    def _check_id(self, fix_id: str | None) -> None:
+        """Raises ConflictError: that fix is the queue's, which makes its attempts itself."""
+        if fix_id is None:
+            return
+        try:
+            self._fixes.queue.get(fix_id)
+        except NotFoundError:
+            return
+        raise ConflictError(
+            f"Fix {fix_id} was submitted to the queue, which makes its attempts itself.",
+            next_step="Give an attempt of your own a fix_id of its own, or none.",
+        )
+
+    # --- Answers that are kept --------------------------------------------------------------------
+
+    def _begun(self, caller: Caller, token: Token) -> str | None:
+        """The answer that was given; None: nobody has asked yet, and now somebody has."""
+        with self._database.writing() as db:
+            db.execute("DELETE FROM answers WHERE kept_until < ?", (self._clock(),))
+            row = db.execute(
+                "SELECT * FROM answers WHERE owner = ? AND token = ?", (caller.name, token.text)
+            ).fetchone()
+            if row is None:
+                until = self._clock() + TOKEN_SECONDS
+                facts = (caller.name, token.text, token.body_sha256, None, until)
+                db.execute("INSERT INTO answers VALUES (?,?,?,?,?)", facts)
+                return None
+        if row["body_sha256"] != token.body_sha256:
+            raise ConflictError(
+                "This Idempotency-Key came with another body before.",
+                next_step="Use a new key for a new request; send the same body to ask again.",
+            )
+        if row["answer"] is None:
+            raise ConflictError(
+                "This request is being answered just now.",
+                next_step="Send it again with the same Idempotency-Key when it is done.",
+            )
+        return str(row["answer"])
+
+    def _keep(self, caller: Caller, token: Token, application: RecipeApplication) -> None:
+        with self._database.writing() as db:
+            db.execute(
+                "UPDATE answers SET answer = ? WHERE owner = ? AND token = ?",
+                (application.model_dump_json(), caller.name, token.text),
+            )
+
+    def _forget(self, caller: Caller, token: Token | None) -> None:
+        """An error is no answer: the same request may be tried again."""
+        if token is None:
+            return
+        with self._database.writing() as db:
+            db.execute(
+                "DELETE FROM answers WHERE owner = ? AND token = ? AND answer IS NULL",
+                (caller.name, token.text),
+            )
+
+    def close(self) -> None:
+        """Waits for what runs. Idempotent."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        while self._parts:
+            self._parts.pop().close()

@@ -1,0 +1,106 @@
+"""The record for auditors: its events page by page, an export, a verification."""
+
+import os
+import tempfile
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fallback_audit.checkpoints.keyring import Keyring
+from fallback_audit.errors import KeyringError
+from fallback_audit.exporting.export import Exporter
+from fallback_audit.ports import StoredEvent
+from fallback_audit.verifying.report import VerificationReport
+from fallback_audit.verifying.verify import verify
+from fallback_tier.gates.trees.state_folder import writing_below
+from fallback_tier.service.database import service_dir
+from fallback_tier.service.operations.record import Record
+from fallback_tier.service.refusals import BusyError
+from fallback_tier.wiring.trail import evidence_dir, read_checkpoints, segment_dir
+
+#: Events in one page.
+MAX_EVENTS = 500
+
+
+@dataclass(frozen=True)
+class Audits:
+    """Of one record. Exports and verifications read all of it, so there is one of them at a time."""
+
+    record: Record
+    _one: threading.Lock = field(default_factory=threading.Lock)
+
+    def events(
+        self,
+        *,
+        after: int = 0,
+        limit: int = MAX_EVENTS,
+        fix_id: str | None = None,
+        kinds: Collection[str] = (),
+        since: str | None = None,
+    ) -> list[StoredEvent]:
+        """In chain order, behind number ``after``. Raises AuditStoreError, AuditIntegrityError."""
+        wanted = frozenset(kinds) or None
+        found: list[StoredEvent] = []
+        with self.record.reading() as reader:
+            for stored in reader.events(fix_id, kinds=wanted, since=since, after=after):
+                found.append(stored)
+                if len(found) >= min(limit, MAX_EVENTS):
+                    break
+        return found
+
+    def export(self, *, fix_id: str | None = None, with_evidence: bool = False) -> Path:
+        """A new file; the caller removes it. Raises RequestError: no such fix; BusyError."""
+        record = self.record
+        folder = service_dir(record.state_dir) / "exports"
+        checkpoints = read_checkpoints(record.state_dir, record.settings)
+        with self._alone(), record.reading_long() as reader, reader.snapshot() as snapshot:
+            with writing_below(record.state_dir):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                descriptor, name = tempfile.mkstemp(dir=folder)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    exporter = Exporter(
+                        snapshot,
+                        checkpoints,
+                        origin=_origin(checkpoints.keyring),
+                        evidence=record.evidence if with_evidence else None,
+                    )
+                    _ = exporter.fix(file, fix_id) if fix_id else exporter.trail(file)
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+        return Path(name)
+
+    def verify(self, *, with_evidence: bool = True) -> VerificationReport:
+        """As ``fallback-tier audit verify``. Raises BusyError."""
+        record = self.record
+        state, settings = record.state_dir, record.settings
+        asked = with_evidence and evidence_dir(state).is_dir()
+        with self._alone(), record.reading_long() as reader:
+            return verify(
+                reader,
+                checkpoints=read_checkpoints(state, settings),
+                evidence=record.evidence if asked else None,
+                sealed=segment_dir(state),
+            )
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._one.acquire(blocking=False):
+            raise BusyError(
+                "The whole record is being exported or verified already.",
+                next_step="Ask again when that is done.",
+            )
+        try:
+            yield
+        finally:
+            self._one.release()
+
+
+def _origin(keyring: Keyring) -> str | None:
+    try:
+        return keyring.origin
+    except KeyringError:
+        return None

@@ -1,0 +1,196 @@
+"""Submit, list, show, cancel, resume; the patch and the evidence of a fix."""
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import JsonValue
+
+from fallback_audit.errors import EvidenceError
+from fallback_audit.event_types import Digest
+from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import AffectedCode
+from fallback_tier.advisory import parse_advisory
+from fallback_tier.installed import new_id
+from fallback_tier.service.operations.record import Record
+from fallback_tier.service.queue.orders import Asked, Order, OrderLine, OrderState, Submission
+from fallback_tier.service.queue.queue import OrderQueue, Token
+from fallback_tier.service.refusals import NotAllowedError, NotFoundError, NotServedError
+from fallback_tier.service.roles import Caller, Role
+from fallback_tier.service.settings import RepositorySettings
+
+#: Fixes in one page of a list.
+MAX_PAGE = 100
+
+
+class Repository(Frozen):
+    """A repository that may be named. Where it lies on this machine is not told."""
+
+    name: str
+    ref: str | None = None
+    is_remote: bool = False
+
+
+class Fix(OrderLine):
+    """A submitted fix, whole. ``ended``: the document that ``fallback-tier fix --json`` prints.
+
+    ``cached``: the request that it answers was taken before, by its Idempotency-Key.
+    """
+
+    ref: str | None = None
+    whose_code: AffectedCode | None = None
+    offline: bool = False
+    cached: bool = False
+    ended: dict[str, JsonValue] | None = None
+
+
+class EvidenceItem(Frozen):
+    """Evidence that a fix's record names. ``private``: raw prompts or answers, for admins alone."""
+
+    sha256: Digest
+    seq: int
+    kind: str
+    private: bool | None = None
+
+
+@dataclass(frozen=True)
+class Fixes:
+    """The fixes of one service. ``wake``: something changed that a dispatcher should see."""
+
+    queue: OrderQueue
+    record: Record
+    repositories: Mapping[str, RepositorySettings]
+    ecosystems: Collection[str]
+    wake: Callable[[], None]
+
+    def repositories_named(self) -> tuple[Repository, ...]:
+        """Those that a submission may name."""
+        return tuple(
+            Repository(name=name, ref=one.ref, is_remote=one.url is not None)
+            for name, one in sorted(self.repositories.items())
+        )
+
+    def submit(self, caller: Caller, submission: Submission, token: Token | None = None) -> Fix:
+        """Take it; durable when this returns. Raises NotServedError: a repository or an ecosystem that
+        this service does not know; AdvisoryError; ConflictError and BusyError as the queue does."""
+        self.repository(submission.repository)
+        advisory = parse_advisory(_bytes(submission.advisory), "advisory")
+        if not set(advisory.ecosystems) & set(self.ecosystems):
+            raise NotServedError(
+                f"{advisory.id} is about {', '.join(advisory.ecosystems)}, and no plugin here serves it.",
+                next_step=f"Installed are {', '.join(sorted(self.ecosystems))}.",
+            )
+        asked = Asked(
+            fix_id=new_id("fix"), submission=submission, advisory_id=advisory.id, by=caller.name
+        )
+        taken = self.queue.submit(asked, token)
+        self.wake()
+        return whole(taken.order, cached=taken.cached)
+
+    def repository(self, name: str) -> RepositorySettings:
+        """Raises NotServedError."""
+        if name not in self.repositories:
+            raise NotServedError(
+                f"There is no repository {name!r} in this service's configuration.",
+                next_step="GET /v1/repositories lists those that can be named.",
+            )
+        return self.repositories[name]
+
+    def page(
+        self,
+        *,
+        before: int | None,
+        limit: int,
+        state: OrderState | None = None,
+        repository: str | None = None,
+    ) -> tuple[OrderLine, ...]:
+        """The newest first."""
+        limit = min(limit, MAX_PAGE)
+        return self.queue.page(before=before, limit=limit, state=state, repository=repository)
+
+    def show(self, fix_id: str) -> Fix:
+        """Raises NotFoundError."""
+        return whole(self.queue.get(fix_id))
+
+    def cancel(self, fix_id: str) -> Fix:
+        """Raises NotFoundError, ConflictError."""
+        order = self.queue.cancel(fix_id)
+        self.wake()
+        return whole(order)
+
+    def resume(self, fix_id: str) -> Fix:
+        """It goes on by what is on record. Raises NotFoundError, ConflictError."""
+        order = self.queue.queue_again(fix_id)
+        self.wake()
+        return whole(order)
+
+    def patch(self, fix_id: str) -> str:
+        """The proved patch. Raises NotFoundError: there is none, or not yet."""
+        order = self.queue.get(fix_id)
+        application = (order.ended or {}).get("application")
+        if not isinstance(application, dict):
+            raise NotFoundError(
+                f"Fix {fix_id} has no proved patch: it is {order.outcome or order.state}.",
+                next_step=f"GET /v1/fixes/{fix_id} tells where it stands.",
+            )
+        return str(application["diff"])
+
+    def evidence_of(self, fix_id: str) -> tuple[EvidenceItem, ...]:
+        """Evidence that its record obliges to be kept, once each. Raises NotFoundError."""
+        self.queue.get(fix_id)
+        found: dict[Digest, EvidenceItem] = {}
+        for stored in self.record.events(fix_id):
+            for digest in kept_digests(stored.payload):
+                item = EvidenceItem(
+                    sha256=digest,
+                    seq=stored.seq,
+                    kind=stored.kind,
+                    private=_is_private(self.record.evidence, digest),
+                )
+                found.setdefault(digest, item)
+        return tuple(found.values())
+
+    def evidence(self, caller: Caller, fix_id: str, digest: Digest) -> bytes:
+        """One piece, which this fix's record must name. Raises NotFoundError; NotAllowedError: it is
+        private, and the caller no admin; EvidenceError: it is gone."""
+        item = next((one for one in self.evidence_of(fix_id) if one.sha256 == digest), None)
+        if item is None:
+            raise NotFoundError(
+                f"The record of fix {fix_id} names no evidence {digest[:12]}….",
+                next_step=f"GET /v1/fixes/{fix_id}/evidence lists what it names.",
+            )
+        if item.private and not caller.may(Role.ADMIN):
+            raise NotAllowedError(
+                "This is what a model was asked or answered, word for word: admins alone may read it.",
+                next_step="Ask for a key with the role admin.",
+            )
+        return self.record.evidence.get(digest)
+
+
+def whole(order: Order, *, cached: bool = False) -> Fix:
+    """For an answer: without the advisory, which the caller has."""
+    line = {name: getattr(order, name) for name in OrderLine.model_fields}
+    given = order.submission
+    return Fix(
+        **line,
+        ref=given.ref,
+        whose_code=given.whose_code,
+        offline=given.offline,
+        cached=cached,
+        ended=order.ended,
+    )
+
+
+def _is_private(evidence: FileEvidenceStore, digest: Digest) -> bool | None:
+    """None: it is gone."""
+    try:
+        return evidence.is_private(digest)
+    except EvidenceError:
+        return None
+
+
+def _bytes(record: dict[str, Any]) -> bytes:
+    return json.dumps(record).encode()

@@ -1,0 +1,142 @@
+"""From settings to a listening server, and to its end in good order."""
+
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+import uvicorn
+from fastapi import APIRouter
+from uvicorn.server import HANDLED_SIGNALS
+
+from fallback_tier.errors import ConfigurationError, StateFolderError
+from fallback_tier.service.http.app import Observer, create_app
+from fallback_tier.service.keys import NewKey
+from fallback_tier.service.opening import Service
+from fallback_tier.service.roles import Role
+from fallback_tier.service.settings import Listening
+
+#: Connections that the system holds for us while we are busy.
+BACKLOG = 512
+
+#: An idle connection is closed after this (seconds).
+KEEP_ALIVE_S = 30
+
+
+def check_listening(listening: Listening) -> None:
+    """Keys go over the wire: elsewhere than on this machine only encrypted. Raises ConfigurationError."""
+    if is_loopback(listening.host) or listening.tls_cert or listening.trusted_proxies:
+        for name in ("tls_cert", "tls_key"):
+            path = getattr(listening, name)
+            if path is not None and not path.is_file():
+                raise ConfigurationError(
+                    f"listen.{name} {path}: there is no such file.", next_step="Check the path."
+                )
+        return
+    raise ConfigurationError(
+        f"Listening on {listening.host} without TLS would send keys and patches in the clear.",
+        next_step="Give --tls-cert and --tls-key; or name the proxy that ends TLS in "
+        "listen.trusted_proxies; or listen on 127.0.0.1.",
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def first_key(service: Service) -> NewKey | None:
+    """An admin's key where nobody has one: shown once, by whoever calls this."""
+    keys = service.keys.all()
+    if any(Role.ADMIN in key.roles and key.revoked_at is None for key in keys):
+        return None
+    return service.keys.new("first-admin", [Role.ADMIN])
+
+
+def serve(
+    service: Service,
+    told: Callable[[str], None],
+    *,
+    observer: Observer | None = None,
+    routers: Sequence[APIRouter] = (),
+) -> None:
+    """Listen until SIGTERM or SIGINT. ``told`` hears the address once it can be asked; ``observer`` and
+    ``routers``: as ``create_app`` has them.
+
+    Raises ConfigurationError, StateFolderError where the address can't be had.
+    """
+    listening, limits = service.settings.listen, service.settings.limits
+    check_listening(listening)
+    config = uvicorn.Config(
+        create_app(service, observer=observer, routers=routers),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=int(limits.shutdown_s),
+        proxy_headers=bool(listening.trusted_proxies),
+        forwarded_allow_ips=list(listening.trusted_proxies),
+        ssl_certfile=listening.tls_cert,
+        ssl_keyfile=listening.tls_key,
+    )
+    with _bound(listening) as place:
+        host, port = place.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        scheme = "https" if listening.tls_cert else "http"
+        _Server(config, service, lambda: told(f"{scheme}://{shown}:{port}")).run([place])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which ends event streams as soon as it is asked to end."""
+
+    def __init__(
+        self, config: uvicorn.Config, service: Service, started: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._service = service
+        self._started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Says so when it is done."""
+        await super().startup(sockets)
+        if self.started:
+            self._started()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """A signal that asks us to end has been obeyed then: uvicorn would raise it once more, and what
+        stands open here would stay so."""
+        before = {sig: signal.signal(sig, self.handle_exit) for sig in HANDLED_SIGNALS}
+        try:
+            yield
+        finally:
+            for sig, handler in before.items():
+                signal.signal(sig, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Streams end now; requests in hand are answered first."""
+        self._service.feed.close()
+        super().handle_exit(sig, frame)
+
+
+def _bound(listening: Listening) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+    place = socket.socket(family, socket.SOCK_STREAM)
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        place.bind((listening.host, listening.port))
+    except OSError as error:
+        place.close()
+        raise StateFolderError(
+            f"{listening.host}:{listening.port} can't be listened on: {error.strerror}.",
+            next_step="End what listens there, or choose another --port.",
+        ) from error
+    return place

@@ -1,0 +1,157 @@
+"""A checkout of its own for each fix: the repository that a configuration names is read, never written.
+
+A repository behind a URL is mirrored first. Objects of a local one are linked, not copied, where they are
+on the same file system.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fallback_tier.errors import RepositoryError
+from fallback_tier.execution import ClientRunner
+from fallback_tier.files.folders import remove_tree
+from fallback_tier.files.locks import hold
+from fallback_tier.gates.trees.state_folder import writing_below
+from fallback_tier.service.database import service_dir
+from fallback_tier.service.settings import RepositorySettings
+
+#: A local clone of the largest repositories takes a minute; one over a network gets this long.
+FETCH_S = 1_800.0
+LOCAL_S = 600.0
+
+#: An attempt takes minutes; a checkout that nobody has begun with for a day can go.
+_STANDING_S = 86_400.0
+
+#: Of a commit, in a folder's name.
+_SHORT = 16
+
+#: What git says of a failure, for a person.
+_SAID_CHARS = 300
+
+#: The user's own git configuration counts for a fetch: credentials, proxies, certificates.
+_USERS = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
+
+
+class Checkouts:
+    """Those of one service."""
+
+    def __init__(self, state_dir: Path, clients: ClientRunner) -> None:
+        self._state_dir = state_dir
+        self._home = service_dir(state_dir)
+        self._clients = clients
+
+    def place(self, fix_id: str) -> Path:
+        """Where the checkout of a fix is; the same each time, since a resumed fix looks there."""
+        return self._home / "checkouts" / fix_id
+
+    def commit_of(self, name: str, repository: RepositorySettings, ref: str | None) -> str:
+        """The commit that a fix of it is about now. A URL is fetched. Raises RepositoryError, ToolError."""
+        source = self._source(name, repository, fetch=True)
+        wanted = ref or repository.ref or "HEAD"
+        words = ["rev-parse", "--quiet", "--verify", "--end-of-options", f"{wanted}^{{commit}}"]
+        done = self._clients.run("git", words, cwd=source, timeout_s=LOCAL_S)
+        if not done.ok:
+            raise RepositoryError(
+                f"Repository {name!r} has no commit {wanted!r}: {_said(done.output)}",
+                next_step="Name a branch, a tag or a commit of it.",
+            )
+        return done.output.strip()
+
+    @contextmanager
+    def made(
+        self, fix_id: str, name: str, repository: RepositorySettings, commit: str
+    ) -> Iterator[Path]:
+        """A clean checkout at this commit, gone at the end. Raises RepositoryError, ToolError."""
+        place = self.place(fix_id)
+        with writing_below(self._state_dir):
+            place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._clone(name, repository, commit, place)
+            yield place
+        finally:
+            remove_tree(place)
+
+    def standing(self, name: str, repository: RepositorySettings) -> Path:
+        """A checkout of a mirror that stays, at what the configuration names now: for single attempts.
+
+        Raises RepositoryError, ToolError.
+        """
+        commit = self.commit_of(name, repository, None)
+        place = self._home / "standing" / f"{name}-{commit[:_SHORT]}"
+        with writing_below(self._state_dir):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            lock = hold(self._home / "standing" / f"{name}.lock", limit_s=FETCH_S)
+        with lock:
+            if not place.exists():
+                self._clone(name, repository, commit, part := place.with_name(f"{name}.part"))
+                part.rename(place)
+                self._remove_old(name, place)
+        return place
+
+    def _remove_old(self, name: str, kept: Path) -> None:
+        """Of earlier commits, once no attempt can be at work in them."""
+        for place in kept.parent.glob(f"{name}-{'?' * _SHORT}"):
+            if place != kept and place.stat().st_mtime < time.time() - _STANDING_S:
+                remove_tree(place)
+
+    def _clone(self, name: str, repository: RepositorySettings, commit: str, place: Path) -> None:
+        remove_tree(place)  # of a process that was killed
+        source = self._source(name, repository, fetch=False)
+        clone = ["clone", "--quiet", "--no-checkout", "--", str(source), str(place)]
+        self._git([*_allow("file"), *clone], place.parent, name, LOCAL_S)
+        self._git(["checkout", "--quiet", "--detach", commit], place, name, LOCAL_S)
+
+    def _source(self, name: str, repository: RepositorySettings, *, fetch: bool) -> Path:
+        if repository.path is not None:
+            if not repository.path.is_dir():
+                raise RepositoryError(
+                    f"Repository {name!r}: {repository.path} is not a folder.",
+                    next_step="Correct its path in the service's configuration.",
+                )
+            return repository.path
+        assert repository.url is not None  # noqa: S101 (settings: one of the two)
+        mirror = self._home / "mirrors" / f"{name}.git"
+        with writing_below(self._state_dir):
+            mirror.parent.mkdir(parents=True, exist_ok=True)
+            lock = hold(mirror.with_suffix(".lock"), limit_s=FETCH_S)
+        with lock:
+            if not (mirror / "HEAD").exists():
+                self._mirror(repository.url, mirror, name)
+            elif fetch:
+                words = [*_allow("https", "ssh"), "fetch", "--quiet", "--prune", "origin"]
+                self._git(words, mirror, name, FETCH_S, env=_USERS)
+        return mirror
+
+    def _mirror(self, url: str, mirror: Path, name: str) -> None:
+        """Whole, or not there."""
+        part = mirror.with_suffix(".part")
+        remove_tree(part)
+        words = [*_allow("https", "ssh"), "clone", "--quiet", "--mirror", "--", url, str(part)]
+        self._git(words, mirror.parent, name, FETCH_S, env=_USERS)
+        part.rename(mirror)
+
+    def _git(
+        self,
+        words: Sequence[str],
+        cwd: Path,
+        name: str,
+        timeout_s: float,
+        env: dict[str, str] | None = None,
+    ) -> None:
+        done = self._clients.run("git", words, cwd=cwd, timeout_s=timeout_s, env=env)
+        if not done.ok:
+            what = "took too long" if done.timed_out else _said(done.output)
+            raise RepositoryError(
+                f"Repository {name!r} can't be had: {what}",
+                next_step="Look at its entry in the service's configuration, and at its rights.",
+            )
+
+
+def _allow(*protocols: str) -> list[str]:
+    return [word for name in protocols for word in ("-c", f"protocol.{name}.allow=always")]
+
+
+def _said(output: str) -> str:
+    return " ".join(output.split())[:_SAID_CHARS] or "git said nothing"

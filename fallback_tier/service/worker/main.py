@@ -1,0 +1,132 @@
+"""The worker: one fix, from its start or from where the record says that it stands, to its end.
+
+Started by ``dispatch.py`` as a process of its own, with its order on standard input. It writes its end to
+the queue itself, so that the end is kept whether the service lives or not.
+"""
+
+import json
+import os
+import signal
+import sys
+
+from fallback_audit.events import FixStarted
+from fallback_audit.ports import AuditReader
+from fallback_tier.advisory import AdvisorySet, parse_advisory
+from fallback_tier.errors import FallbackError
+from fallback_tier.fix.delivery import Delivery
+from fallback_tier.fix.document import document
+from fallback_tier.fix.ends import Fixed, OneFix
+from fallback_tier.fix.fixer import open_fixer
+from fallback_tier.installed import clients_and_plugins
+from fallback_tier.service.configuring import Secrets, configuration
+from fallback_tier.service.database import Database, service_db
+from fallback_tier.service.queue.orders import Order, OrderState, Problem
+from fallback_tier.service.queue.queue import OrderQueue
+from fallback_tier.service.refusals import NotFoundError, NotServedError
+from fallback_tier.service.worker.checkouts import Checkouts
+from fallback_tier.service.worker.order import WorkOrder, write_holder
+
+#: A defect's own words in a problem (characters).
+_QUOTED = 300
+
+#: The patch is handed out by the service: no repository is written.
+_KEEP = Delivery(dry_run=True)
+
+
+class _Stopped(BaseException):
+    """SIGTERM: what is running is ended in good order, and can be resumed."""
+
+
+def main() -> None:
+    """Read the order, do it. The exit code tells nothing: the queue does."""
+    signal.signal(signal.SIGTERM, _stop)
+    order = WorkOrder.model_validate_json(sys.stdin.buffer.read())
+    os.set_inheritable(order.lock, False)  # no client of ours may outlive us with it
+    write_holder(order.lock)
+    try:
+        work(order)
+    except _Stopped:
+        sys.exit(128 + signal.SIGTERM)
+
+
+def _stop(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Stopped
+
+
+def work(order: WorkOrder) -> None:
+    """Do what the queue says of this fix, and write down how it ended."""
+    with Database(service_db(order.state_dir)) as database:
+        queue = OrderQueue(database)
+        try:
+            found = queue.get(order.fix_id)
+            if found.state is not OrderState.RUNNING:
+                return  # cancelled, or taken back, before we were there
+            fixed = _fixed(order, found, queue)
+            assert isinstance(fixed, OneFix)  # noqa: S101 (of one advisory)
+            said = json.dumps(document(fixed.result))
+            queue.end(order.fix_id, fixed.result.outcome, said)
+        except FallbackError as error:
+            queue.fail(order.fix_id, problem_of(error))
+        except Exception as error:
+            queue.fail(order.fix_id, defect(error))
+            raise  # its traceback goes to the worker's log
+
+
+def problem_of(error: FallbackError) -> Problem:
+    """An error of ours as it is told."""
+    return Problem(code=error.code, problem=error.problem, next_step=error.next_step)
+
+
+def defect(error: Exception) -> Problem:
+    """What nobody explained, said plainly."""
+    first = str(error).partition("\n")[0][:_QUOTED]
+    return Problem(
+        code="defect",
+        problem=f"The worker broke: {type(error).__name__}: {first}",
+        next_step="Its log in the service's state folder has the traceback; it can be resumed.",
+    )
+
+
+def _fixed(order: WorkOrder, found: Order, queue: OrderQueue) -> Fixed:
+    repository = order.settings.repositories.get(found.repository)
+    if repository is None:
+        raise NotFoundError(
+            f"Repository {found.repository!r} is not configured any more.",
+            next_step="Configure it as before, then resume the fix.",
+        )
+    clients, _ = clients_and_plugins()
+    checkouts = Checkouts(order.state_dir, clients)
+    commit = found.base_commit
+    if commit is None:
+        commit = checkouts.commit_of(found.repository, repository, found.submission.ref)
+        queue.begin_at(order.fix_id, commit)
+    advisory = parse_advisory(json.dumps(found.submission.advisory).encode(), "the submission")
+    with checkouts.made(order.fix_id, found.repository, repository, commit) as place:
+        configured = configuration(
+            order.settings, order.state_dir, _secrets(order), repository, found.submission
+        )
+        given = AdvisorySet(advisories=(advisory,))
+        with open_fixer(configured, given) as fixer:
+            if _is_on_record(fixer.services.audit, order.fix_id):
+                return fixer.resume(order.fix_id, repository=place, delivery=_KEEP)
+            task = fixer.task(given, place, fix_id=order.fix_id)
+            if task.one is None:
+                raise NotServedError(
+                    f"{advisory.id} concerns packages of several ecosystems in this repository, and an "
+                    "order is for one of them.",
+                    next_step="Submit the record once an ecosystem, with only that one's packages.",
+                )
+            return task.run(_KEEP)
+
+
+def _is_on_record(audit: AuditReader, fix_id: str) -> bool:
+    return any(audit.events(fix_id, kinds=frozenset({FixStarted.__name__})))
+
+
+def _secrets(order: WorkOrder) -> Secrets:
+    return Secrets(**order.secrets)
+
+
+if __name__ == "__main__":
+    main()
