@@ -4,6 +4,7 @@
 
     FallbackError                    what is wrong, why, and the next step (fallback_audit.errors)
     ├── AuditError …                 the audit trail's branch (fallback_audit.errors)
+    ├── DiskError                    a disk that fails or is full (fallback_audit.errors)
     ├── InputError                   bad input: nothing was done
     │   ├── AdvisoryError            not OSV, too large
     │   │   └── WithdrawnError       there is nothing to fix

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from fallback_audit.disk_errors import blamed, raise_failed
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import AffectedCode, LadderStep
 from fallback_tier.affected import Affected
@@ -141,10 +142,11 @@ class RepoContext(Frozen):
                     f"{path!r} is, or lies behind, a symbolic link.",
                     next_step="Links are never followed; name the file itself.",
                 ) from error
-            raise RepositoryError(
+            unreadable = RepositoryError(
                 f"{path!r} can't be read: {error.strerror}.",
                 next_step="Check that the working tree is complete (`git status`).",
-            ) from error
+            )
+            raise blamed(error, repr(path), unreadable) from error
 
     def glimpse(self, path: str) -> str | None:
         """What can be seen of a tracked file that ``read_text`` refuses, to search it for names: bytes that
@@ -153,7 +155,8 @@ class RepoContext(Frozen):
             if (led_to := self.leads_to(path)) is not None:
                 return self.read_text(led_to)
             return self._bytes(path).decode("utf-8", "ignore").replace("\0", "")
-        except (OSError, RepositoryError):
+        except (OSError, RepositoryError) as error:
+            raise_failed(error, repr(path))
             return None
 
     def leads_to(self, path: str) -> str | None:

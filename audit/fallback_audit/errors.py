@@ -3,6 +3,7 @@
 ::
 
     FallbackError                  every error of ours: what is wrong, why, and the next step
+    ├── DiskError                  the system failed to read or write a file, or has no room for it
     ├── AuditError
     │   ├── AuditStoreError        the store can't be opened, read or written
     │   │   ├── RequestError       what was asked for is not on record, or can't be had; bad input
@@ -13,7 +14,7 @@
     │   ├── AuditIntegrityError    what is stored is not what was written
     │   │   └── NotAnExportError   a file is no export, or one of a newer format
     │   └── EvidenceError          an evidence file is missing, altered or too large
-    │       ├── UnreadEvidenceError  the system could not read it: nothing is known about it
+    │       ├── UnreadEvidenceError  it may not be read: nothing is known about it
     │       └── EvidenceKeyError     its key can't be had (fallback_audit.evidence.cipher)
     └── (fallback_tier.errors)     the other branches
 """
@@ -35,6 +36,12 @@ class FallbackError(Exception):
         super().__init__(f"{problem} {next_step}")
         self.problem = problem
         self.next_step = next_step
+
+
+class DiskError(FallbackError):
+    """The system failed to read or write a file, or has no room for it: no bad input, and no damage."""
+
+    code = "disk"
 
 
 class AuditError(FallbackError):
@@ -102,6 +109,6 @@ class EvidenceError(AuditError):
 
 
 class UnreadEvidenceError(EvidenceError):
-    """The system failed to read an evidence file: whether it is whole, nobody knows."""
+    """An evidence file may not be read: whether it is whole, nobody knows."""
 
     code = "evidence_unread"

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
+from fallback_audit.disk_errors import blamed
 from fallback_tier.advisory.matching import PackageMatcher
 from fallback_tier.advisory.osv_affected import Affected, OsvModel
 from fallback_tier.advisory.versions import base_ecosystem, canonical_name
@@ -155,10 +156,11 @@ def load_advisory(path: Path) -> Advisory:
         with path.open("rb") as stream:
             data = stream.read(MAX_ADVISORY_BYTES + 1)
     except OSError as error:
-        raise AdvisoryError(
+        unreadable = AdvisoryError(
             f"The advisory {str(path)!r} can't be read: {error.strerror}.",
             next_step="Check the path given with --advisory.",
-        ) from error
+        )
+        raise blamed(error, f"The advisory {str(path)!r}", unreadable) from error
     return parse_advisory(data, str(path))
 
 

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory.bundles import by_flaw, merged
 from fallback_tier.advisory.found import CodeFinding, Found, Record, Skipped, mapping, text
 from fallback_tier.advisory.osv import Advisory, advisory_from
-from fallback_tier.errors import AdvisoryError
+from fallback_tier.errors import AdvisoryError, FallbackError
 
 #: One report. osv-scanner writes every record out in full: a few MB for a large repository. Parsed, it
 #: takes about eight times as much memory.
@@ -169,11 +170,12 @@ def _bytes(path: Path) -> bytes:
     return data
 
 
-def _unreadable(path: Path, error: OSError) -> AdvisoryError:
-    return AdvisoryError(
+def _unreadable(path: Path, error: OSError) -> FallbackError:
+    unreadable = AdvisoryError(
         f"The input {str(path)!r} can't be read: {error.strerror}.",
         next_step="Check the path and its permissions.",
     )
+    return blamed(error, f"The input {str(path)!r}", unreadable)
 
 
 # --- Forms ----------------------------------------------------------------------------------------

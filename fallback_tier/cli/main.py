@@ -19,7 +19,7 @@ from fallback_tier.cli.arguments import (
     add_whose_code,
     words,
 )
-from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, TRAIL_BROKEN, epilog
+from fallback_tier.cli.exit_codes import BAD_INPUT, epilog
 from fallback_tier.cli.model_options import add_model
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
@@ -233,32 +233,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return BAD_INPUT
     handler = _load(arguments.handler)
-
-    from fallback_audit.errors import AuditIntegrityError, RequestError
-    from fallback_tier.errors import FallbackError, InputError
-
     try:
-        return handler(arguments)
-    except FallbackError as error:
-        _print_error(error, as_json=getattr(arguments, "json", False))
-        if isinstance(error, AuditIntegrityError):
-            return TRAIL_BROKEN
-        return BAD_INPUT if isinstance(error, InputError | RequestError) else ENVIRONMENT
-    except KeyboardInterrupt as stop:
-        from fallback_tier.cli.output import notes_of
+        code = handler(arguments)
+        sys.stdout.flush()  # here, not at exit: a full disk behind it is an error, too
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (all is told in one form)
+        from fallback_tier.cli.ending import ended
 
-        sys.stderr.write("\ninterrupted; the repository is as it was\n")
-        sys.stderr.writelines(f"  next: {note}\n" for note in notes_of(stop))
-        return 130
-    except BrokenPipeError:
-        # The reader (head, less) has gone: stop quietly, and keep Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:  # noqa: BLE001 (the last resort: all is told in one form)
-        from fallback_tier.cli.unexplained import explained
-
-        _print_error(explained(error), as_json=getattr(arguments, "json", False))
-        return ENVIRONMENT
+        return ended(error, as_json=getattr(arguments, "json", False))
+    return code
 
 
 def _load(name: str) -> Callable[[argparse.Namespace], int]:
@@ -272,9 +254,3 @@ def _load(name: str) -> Callable[[argparse.Namespace], int]:
         gc.freeze()
         gc.enable()
     return handler
-
-
-def _print_error(error: Exception, *, as_json: bool) -> None:
-    from fallback_tier.cli.output import print_error
-
-    print_error(error, as_json=as_json)

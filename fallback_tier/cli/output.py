@@ -28,16 +28,19 @@ def print_patch(diff: str) -> None:
     sys.stdout.write(visible(diff, lines=True) if sys.stdout.isatty() else diff)
 
 
-def print_error(error: Exception, *, as_json: bool) -> None:
-    """The problem and the next step, what was noted on its way among them (``notes_of``). With ``--json``
-    also as an object on standard output."""
+def print_error(error: Exception) -> None:
+    """The problem and the next step, what was noted on its way among them (``notes_of``), on standard
+    error."""
     told = as_object(error)
-    if as_json:
-        print_json({"error": told})
     # They may name what an advisory, a file or a client says.
     sys.stderr.write(f"fallback-tier: {visible(told['problem'], lines=True)}\n")
     if told["next_step"]:
         sys.stderr.write(f"  next: {visible(told['next_step'], lines=True)}\n")
+
+
+def print_error_json(error: Exception) -> None:
+    """The same as an object on standard output."""
+    print_json({"error": as_object(error)})
 
 
 def as_object(error: Exception) -> dict[str, str]:

@@ -4,6 +4,7 @@ import argparse
 import shlex
 from pathlib import Path
 
+from fallback_audit.disk_errors import blamed
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.gates.builtin.configured import GateSettings, of_file
 from fallback_tier.gates.builtin.proof_given import PROOF_TIMEOUT_S, Proof
@@ -61,10 +62,11 @@ def _content(source: Path) -> bytes:
         with source.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise ConfigurationError(
+        unreadable = ConfigurationError(
             f"--proof-file {source}: {error.strerror}.",
             next_step="Name a file that can be read; --proof-file PATH=PLACE says where it goes.",
-        ) from error
+        )
+        raise blamed(error, f"--proof-file {source}", unreadable) from error
     if len(content) > MAX_FILE_BYTES:
         raise ConfigurationError(
             f"--proof-file {source}: larger than {MAX_FILE_BYTES:,} bytes.",

@@ -2,8 +2,9 @@
 
 import os
 
+from fallback_audit.disk_errors import failure_of
+from fallback_audit.errors import DiskError, FallbackError
 from fallback_tier.cli.output import notes_of
-from fallback_tier.errors import FallbackError
 
 #: In the environment: a defect is shown as Python shows it.
 TRACEBACK = "FALLBACK_TIER_TRACEBACK"
@@ -14,20 +15,26 @@ _QUOTED = 300
 
 def explained(error: Exception) -> FallbackError:
     """What to tell of it. Raises the error itself where it is a defect and somebody looks for those."""
-    if not isinstance(error, OSError) and os.environ.get(TRACEBACK):
+    is_the_systems = isinstance(error, OSError) or failure_of(error) is not None
+    if not is_the_systems and os.environ.get(TRACEBACK):
         raise error
-    said = _system_error(error) if isinstance(error, OSError) else _defect(error)
+    said = _system_error(error) if is_the_systems else _defect(error)
     for note in notes_of(error):
         said.add_note(note)
     return said
 
 
-def _system_error(error: OSError) -> FallbackError:
+def _system_error(error: Exception) -> FallbackError:
     """A full disk, a missing permission: what the system said, about which path."""
-    where = f"{error.filename}: " if error.filename else ""
+    named = getattr(error, "filename", None)
+    where = f"{named}: " if named else ""
+    failure = failure_of(error)
+    if failure is not None:
+        next_step = f"The repository is as it was. {failure.next_step}"
+        return DiskError(f"{where}{failure.meaning}.", next_step=next_step)
     return FallbackError(
-        f"{where}{error.strerror or error}.",
-        next_step="The repository is as it was. Free some space or fix the permission, then try again.",
+        f"{where}{getattr(error, 'strerror', None) or error}.",
+        next_step="The repository is as it was. Fix the path or its permission, then try again.",
     )
 
 

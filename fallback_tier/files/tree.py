@@ -10,6 +10,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from fallback_audit.disk_errors import raise_failed
 from fallback_audit.frozen import Frozen
 
 #: The mark of a folder whose lower layers don't show through, where no privileges were needed.
@@ -70,7 +71,8 @@ class Tree(Frozen):
         """As ``locate``; None where nothing is there that can be reached without a link."""
         try:
             return self.locate(path)
-        except OSError:
+        except OSError as error:
+            raise_failed(error, path)
             return None
 
     def has_folder(self, path: str) -> bool:

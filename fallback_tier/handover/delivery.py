@@ -2,8 +2,10 @@
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
+from fallback_audit.disk_errors import blamed
 from fallback_audit.events import PatchDelivered
 from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.vocabulary import DeliveryPlace
@@ -120,8 +122,10 @@ def write_patch(path: Path, diff: str) -> None:
         partial.write_bytes(diff.encode())
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise PatchError(
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        unwritable = PatchError(
             f"The patch can't be written to {path}: {error.strerror}.",
             next_step="Name a writable path with --output.",
-        ) from error
+        )
+        raise blamed(error, f"The patch can't be written to {path}", unwritable) from error

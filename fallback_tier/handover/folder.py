@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
+from fallback_audit.disk_errors import blamed
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError, PatchError
 from fallback_tier.gates.result import WithPatch
@@ -80,10 +81,11 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
         partial.rename(folder)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise PatchError(
+        unwritable = PatchError(
             f"The report can't be written to {folder}: {error.strerror}.",
             next_step="Name a new folder in a writable place with --report.",
-        ) from error
+        )
+        raise blamed(error, f"The report can't be written to {folder}", unwritable) from error
 
 
 def _json(document: Mapping[str, object]) -> str:

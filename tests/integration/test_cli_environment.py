@@ -254,7 +254,7 @@ def test_a_full_disk_under_the_state(tmp_path: Path, advisory: Path, small_disk:
     ended = run("fix", repo, "--advisory", advisory, "--state-dir", state, "--json")
     assert ended.code == exit_codes.ENVIRONMENT, ended
     error = ended.json["error"]  # which of its files has no room left, depends on their sizes
-    assert error["code"] in {"state_folder", "audit_store"}
+    assert error["code"] in {"state_folder", "audit_store", "disk"}
     assert error["problem"].endswith(("No space left on device.", "the disk is full.")), error
     assert str(state) in error["problem"]
     assert "Free space" in error["next_step"]
@@ -294,7 +294,7 @@ def test_a_full_disk_under_the_output(tmp_path: Path, state: Path, small_disk: P
             filler.flush()
     command = ["fix", repo, "--advisory", advisory, "--state-dir", state, "--json"]
     ended = run(*command, "--output", output)
-    assert as_error(ended, "patch") == (
+    assert as_error(ended, "disk") == (
         f"The patch can't be written to {output}: No space left on device."
     )
     assert snapshot(repo) == before

@@ -15,7 +15,7 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.batch.part import Part
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.batch_report import combined_exit_code
-from fallback_tier.cli.output import print_error, print_json
+from fallback_tier.cli.output import print_error, print_error_json, print_json
 from fallback_tier.cli.progress import FixProgress, PlanProgress
 from fallback_tier.errors import AdvisoryError, RecipeError
 from fallback_tier.gates.result import RefusedFix
@@ -32,7 +32,9 @@ ACTING = set("\x1b\x07\x9b\u202e")
 def test_an_error_that_quotes_an_advisory_is_neutralised(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_error(AdvisoryError(f"{HOSTILE} was withdrawn.", next_step=HOSTILE), as_json=True)
+    withdrawn = AdvisoryError(f"{HOSTILE} was withdrawn.", next_step=HOSTILE)
+    print_error(withdrawn)
+    print_error_json(withdrawn)
     told = capsys.readouterr()
     assert not ACTING & set(told.err + told.out)
     assert json.loads(told.out)["error"]["next_step"] == HOSTILE, "JSON gives it back"

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fallback_audit.errors import KeyringError
+from fallback_audit.disk_errors import blamed
+from fallback_audit.errors import FallbackError, KeyringError
 from fallback_audit.files import make_private_directory, sync_directory
 
 #: AES-256 and HKDF-SHA-256: 256 bits each.
@@ -103,7 +104,7 @@ class EvidenceKeys:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise _unusable(folder, error.strerror or str(error)) from error
+            raise _failed(folder, error) from error
         for path in paths:
             if numbered := _FILE.fullmatch(path.name):
                 yield int(numbered[1]), _read(path)
@@ -127,7 +128,7 @@ class EvidenceKeys:
         except FileExistsError:
             return _read(path)  # another process was faster
         except OSError as error:
-            raise _unusable(path, error.strerror or str(error)) from error
+            raise _failed(path, error) from error
         return key
 
 
@@ -142,12 +143,16 @@ def _read(path: Path) -> EvidenceKey:
         prefix, key_id, secret = path.read_text("ascii").strip().split("+", 2)
         key = EvidenceKey.of(base64.b64decode(secret, validate=True))
     except OSError as error:
-        raise _unusable(path, error.strerror or str(error)) from error
+        raise _failed(path, error) from error
     except (ValueError, binascii.Error) as error:
         raise _unusable(path, "it is no evidence key") from error
     if prefix != _PREFIX or len(key.secret) != KEY_BYTES or key.key_id.hex() != key_id:
         raise _unusable(path, "it is no evidence key, or it was altered")
     return key
+
+
+def _failed(path: Path, error: OSError) -> FallbackError:
+    return blamed(error, f"Evidence key {path}", _unusable(path, error.strerror or str(error)))
 
 
 def _unusable(path: Path, why: str) -> KeyringError:

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from fallback_audit.errors import EvidenceError, UnreadEvidenceError
+from fallback_audit.disk_errors import blamed
+from fallback_audit.errors import DiskError, EvidenceError, FallbackError, UnreadEvidenceError
 from fallback_audit.event_types import Digest
 from fallback_audit.evidence.cipher import OVERHEAD_BYTES, decrypt, encrypt, is_encrypted
 from fallback_audit.evidence.keys import KeySource
@@ -93,8 +94,8 @@ class FileEvidenceStore:
     def get(self, digest: Digest) -> bytes:
         """The content of ``digest``.
 
-        Raises EvidenceError: missing, altered; UnreadEvidenceError: the system failed to read it;
-        EvidenceKeyError: private, and its key can't be had.
+        Raises EvidenceError: missing, altered; UnreadEvidenceError: it may not be read; DiskError: the
+        system failed to; EvidenceKeyError: private, and its key can't be had.
         """
         stored = self._bytes(digest)
         # The digest first: evidence that only looks encrypted is what its name says.
@@ -170,7 +171,7 @@ class FileEvidenceStore:
             ) from error
         except OSError as error:
             failed = self._failed(path, error)
-            if error.errno in _PLANTED:
+            if error.errno in _PLANTED or isinstance(failed, DiskError):
                 raise failed from error
             raise UnreadEvidenceError(failed.problem, next_step=failed.next_step) from error
         if content is None:
@@ -202,11 +203,12 @@ class FileEvidenceStore:
             next_step="Keep the file for analysis, move it away, restore it from a copy.",
         )
 
-    def _failed(self, path: Path, error: OSError) -> EvidenceError:
-        return EvidenceError(
+    def _failed(self, path: Path, error: OSError) -> FallbackError:
+        failed = EvidenceError(
             f"Evidence {path}: {error.strerror or error}.",
             next_step=f"Check free space, owner and mode of {self._root}.",
         )
+        return blamed(error, f"Evidence {path}", failed)
 
 
 def _digest(content: bytes) -> str:

@@ -16,7 +16,7 @@ from fallback_audit.exporting.spool import Spool
 from fallback_audit.files import FILE_MODE, make_private_directory, sync_directory
 from fallback_audit.segment import open_segment
 from fallback_audit.stores.sqlite import SqliteAuditStore
-from fallback_audit.stores.sqlite_errors import explained
+from fallback_audit.stores.sqlite_errors import explained, store_error
 from fallback_audit.verifying.sources import GivenCheckpoints
 from fallback_audit.verifying.verify import verify
 from fallback_audit.verifying.walk import Progress
@@ -71,8 +71,10 @@ def import_export(
                 target.log.add(open_checkpoint(note, source.verifiers()))
             try:
                 os.link(made, target.database)
-            except OSError as error:
+            except FileExistsError as error:
                 raise _there(target.database) from error
+            except OSError as error:
+                raise store_error(target.database, error) from error
         sync_directory(target.database.parent)
     return Imported(report.events - report.sealed_events, len(notes), kept)
 

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 from fallback_audit.canonical import GENESIS
 from fallback_audit.chain import StoredRow, read_row
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.errors import AuditIntegrityError, AuditStoreError, EvidenceError
+from fallback_audit.disk_errors import blamed
+from fallback_audit.errors import AuditIntegrityError, AuditStoreError, EvidenceError, FallbackError
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.exporting.format import (
     Base,
@@ -67,10 +68,7 @@ class Spool:
             self._db.execute("COMMIT")
         except (sqlite3.Error, OSError) as error:
             self.close()
-            raise AuditStoreError(
-                f"{name} can't be unpacked in {folder}: {error}.",
-                next_step="Free some space there, or set TMPDIR.",
-            ) from error
+            raise self._failed(error) from error
         except BaseException:
             self.close()
             raise
@@ -101,7 +99,7 @@ class Spool:
 
     def segments(self) -> list[bytes]:
         """The statements of what was sealed before."""
-        return [row[0] for row in self._db.execute("SELECT statement FROM segment ORDER BY number")]
+        return [row[0] for row in self._found("SELECT statement FROM segment ORDER BY number")]
 
     def tombstones(self) -> None:
         """They stand in the payloads alone."""
@@ -109,27 +107,27 @@ class Spool:
 
     def rows(self, after: int = 0) -> Iterator[StoredRow]:
         """Every event behind ``after``."""
-        found = self._db.execute(f"{_ROWS} WHERE seq > ? ORDER BY seq", (after,))
+        found = self._found(f"{_ROWS} WHERE seq > ? ORDER BY seq", (after,))
         return map(StoredRow._make, found)
 
     def rows_by_trail(self, fix_ids: frozenset[str] | None = None) -> Iterator[StoredRow]:
         """Gate transition by gate transition; of all fixes, or of these."""
         if fix_ids is None:
             sql = f"{_ROWS} ORDER BY fix_id, gate_transition_id, seq"
-            return map(StoredRow._make, self._db.execute(sql))
+            return map(StoredRow._make, self._found(sql))
         sql = f"{_ROWS} WHERE fix_id = ? ORDER BY gate_transition_id, seq"
-        found = (self._db.execute(sql, (fix_id,)) for fix_id in sorted(fix_ids))
+        found = (self._found(sql, (fix_id,)) for fix_id in sorted(fix_ids))
         return map(StoredRow._make, chain.from_iterable(found))
 
     def notes(self) -> Iterator[KeptNote]:
         """Its checkpoints."""
-        found = self._db.execute("SELECT number, note FROM checkpoint ORDER BY number")
+        found = self._found("SELECT number, note FROM checkpoint ORDER BY number")
         for number, note in found:
             yield KeptNote(Path(f"{self.name}, checkpoint {number}"), note.encode())
 
     def proof(self, seq: int) -> InclusionProof | None:
         """The inclusion proof that stands with an event."""
-        (text,) = self._db.execute("SELECT proof FROM event WHERE seq = ?", (seq,)).fetchone()
+        ((text,),) = self._found("SELECT proof FROM event WHERE seq = ?", (seq,))
         return None if text is None else InclusionProof.model_validate_json(text)
 
     def remarks(self) -> tuple[str, ...]:
@@ -141,6 +139,21 @@ class Spool:
             f"{self.head.words}, this program has {WORDS}. `audit import`, then `audit show`."
         )
         return (remark,)
+
+    def _found(self, sql: str, values: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        """Rows of what was unpacked. Raises AuditStoreError."""
+        try:
+            yield from self._db.execute(sql, values)
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> FallbackError:
+        """Where it came from, or where it is unpacked to: the disks of both may fail."""
+        what = f"{self.name} can't be unpacked in {self._place.name}"
+        unfit = AuditStoreError(
+            f"{what}: {error}.", next_step="Free some space there, or set TMPDIR."
+        )
+        return blamed(error, what, unfit)
 
     def _load(self, file: BinaryIO) -> Head:
         head: Head | None = None

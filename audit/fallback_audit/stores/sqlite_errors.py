@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from fallback_audit.disk_errors import failure_of
 from fallback_audit.errors import AuditError, AuditIntegrityError, AuditStoreError
 
 #: Primary result code (https://sqlite.org/rescode.html) → reason, next step.
@@ -44,7 +45,8 @@ _DAMAGE = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
 
 #: Rows of a check: whether one says that a page could not be read is what counts.
 _CHECKED_ROWS = 100
-_UNREAD_PAGE = re.compile(r"error code=(\d+)")
+#: How it says that: with the result code, or, of a page of a list, without one.
+_UNREAD_PAGE = re.compile(r"failed to get page|error code=(\d+)")
 
 
 def store_error(path: Path, error: Exception) -> AuditError:
@@ -64,6 +66,8 @@ def store_error(path: Path, error: Exception) -> AuditError:
         reason = error.strerror or str(error)
         if error.filename and Path(error.filename) != path:
             reason += f" ({error.filename})"
+        failure = failure_of(error)
+        next_step = failure.next_step if failure is not None else next_step
     kind = AuditIntegrityError if primary in _DAMAGE else AuditStoreError
     return kind(f"Audit store {path}: {reason}.", next_step=next_step)
 
@@ -88,8 +92,14 @@ def _is_damaged(path: Path) -> bool:
         return _primary(error) in _DAMAGE or _primary(error) < 0
     except OSError:
         return False
-    codes = [int(code) for (text,) in said for code in _UNREAD_PAGE.findall(str(text))]
-    return said != [("ok",)] and all(code & 0xFF != sqlite3.SQLITE_IOERR for code in codes)
+    return said != [("ok",)] and not any(is_unread(str(text)) for (text,) in said)
+
+
+def is_unread(finding: str) -> bool:
+    """Does this finding of SQLite's integrity check say that the system failed to read a page? It is among
+    those that say what is damaged."""
+    found = _UNREAD_PAGE.search(finding)
+    return found is not None and (found[1] is None or int(found[1]) & 0xFF == sqlite3.SQLITE_IOERR)
 
 
 @contextmanager

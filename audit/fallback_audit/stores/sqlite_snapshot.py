@@ -1,11 +1,14 @@
 """An audit store in SQLite at one moment, as ``verify`` reads it: the stored bytes, whole."""
 
+import errno
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 
 from fallback_audit.chain import StoredRow
+from fallback_audit.stores.sqlite_errors import is_unread
 from fallback_audit.stores.sqlite_schema import schema_problems, table_names
 
 # A damaged or altered file may hold values of any type: they are read as bytes, which no digest fits.
@@ -48,9 +51,13 @@ class SqliteSnapshot:
 
     def index_problems(self) -> list[str]:
         """Where the index of fixes is not what the table says: whoever asks for one fix gets a part of
-        it. Reads the table and the index to their ends."""
+        it. Reads the table and the index to their ends. Raises OSError where the system failed to read
+        them: SQLite says so among its findings, and what it then finds missing is no damage."""
         checked = self._connection.execute("PRAGMA integrity_check(audit_header)")
-        return [f"audit_header: {said}" for (said,) in checked if said != "ok"]
+        found = [said for (said,) in checked if said != "ok"]
+        if any(map(is_unread, found)):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return [f"audit_header: {said}" for said in found]
 
     def segments(self) -> list[bytes]:
         """The statements of all segments, in order."""

@@ -19,7 +19,8 @@ from pydantic import ValidationError
 from fallback_audit.checkpoints.checkpoint import open_checkpoint
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.errors import AuditIntegrityError, AuditStoreError
+from fallback_audit.disk_errors import blamed
+from fallback_audit.errors import AuditIntegrityError, AuditStoreError, FallbackError
 from fallback_audit.event_types import Digest
 from fallback_audit.files import sync_directory
 from fallback_audit.frozen import Frozen
@@ -113,8 +114,9 @@ def _unfit(path: Path, reason: str) -> AuditIntegrityError:
     )
 
 
-def _unwritable(path: Path, error: OSError) -> AuditStoreError:
-    return AuditStoreError(
+def _unwritable(path: Path, error: OSError) -> FallbackError:
+    unusable = AuditStoreError(
         f"Verification state {path}: {error.strerror or error}.",
         next_step="Name a file in a folder that exists and that you may write to.",
     )
+    return blamed(error, f"Verification state {path}", unusable)

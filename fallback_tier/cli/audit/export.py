@@ -13,6 +13,7 @@ from rich.console import Console
 
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckpointLog
+from fallback_audit.disk_errors import blamed
 from fallback_audit.errors import KeyringError
 from fallback_audit.exporting.export import Exporter
 from fallback_audit.exporting.importing import Target, import_export
@@ -112,24 +113,28 @@ def _output(name: str | None) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
         return
     path = Path(name).absolute()
+    there = InputError(f"--out {name}: it exists.", next_step="Name a new file.")
     if path.exists():
-        raise InputError(f"--out {name}: it exists.", next_step="Name a new file.")
+        raise there
     try:
         descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(descriptor)
+            os.link(part, path)  # not where there is one: it may be an export that is kept
+            sync_directory(path.parent)
+        finally:
+            Path(part).unlink(missing_ok=True)
+    except FileExistsError as error:
+        raise there from error
     except OSError as error:
-        raise InputError(
+        unwritable = InputError(
             f"--out {name}: {error.strerror or error}.",
             next_step="Name a file in a folder that you may write to.",
-        ) from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(descriptor)
-        os.link(part, path)
-        sync_directory(path.parent)
-    finally:
-        Path(part).unlink(missing_ok=True)
+        )
+        raise blamed(error, f"--out {name}", unwritable) from error
 
 
 def _origin(keyring: Keyring) -> str | None:

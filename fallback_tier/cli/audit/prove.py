@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from fallback_audit.checkpoints.proofs import (
     prove_inclusion,
 )
 from fallback_audit.checkpoints.writer import Base
+from fallback_audit.disk_errors import blamed
 from fallback_audit.errors import AuditIntegrityError, CheckpointError
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.audit.verify import trusted
@@ -148,9 +149,10 @@ def _read(option: str, name: str) -> bytes:
     try:
         return Path(name).read_bytes()
     except OSError as error:
-        raise InputError(
+        unreadable = InputError(
             f"{option} {name}: {error.strerror or error}.", next_step="Check the path."
-        ) from error
+        )
+        raise blamed(error, f"{option} {name}", unreadable) from error
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -159,11 +161,13 @@ def _write(path: Path, content: bytes) -> None:
         partial.write_bytes(content)
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise InputError(
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        unwritable = InputError(
             f"--output {path}: {error.strerror or error}.",
             next_step="Name a file that can be made.",
-        ) from error
+        )
+        raise blamed(error, f"--output {path}", unwritable) from error
 
 
 def _said(proof: Proof, signed: SignedCheckpoint) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.note import Verifier
+from fallback_audit.disk_errors import blamed
 from fallback_audit.errors import AuditStoreError, KeyringError, NotAnExportError
 from fallback_audit.exporting.proved import verify_fix
 from fallback_audit.exporting.reading import MAGIC
@@ -25,7 +26,7 @@ from fallback_audit.verifying.verify import verify as verify_store
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
-from fallback_tier.errors import ConfigurationError, InputError
+from fallback_tier.errors import ConfigurationError, FallbackError, InputError
 from fallback_tier.wiring.trail import (
     TrailReader,
     evidence_dir,
@@ -91,9 +92,7 @@ def opened(name: str) -> Iterator[BinaryIO]:
     try:
         file = Path(name).open("rb")  # noqa: SIM115 - closed below
     except OSError as error:
-        raise InputError(
-            f"{name}: {error.strerror or error}.", next_step="Check the path."
-        ) from error
+        raise _unreadable(name, error, "Check the path.") from error
     with file:
         yield file
 
@@ -209,15 +208,16 @@ def _is_export(path: Path) -> bool:
             f"{path}: there is no such file.", next_step="Name a store's file, or an export."
         ) from error
     except OSError as error:
-        raise InputError(
-            f"{path}: {error.strerror or error}.", next_step="Name a store's file, or an export."
-        ) from error
+        raise _unreadable(str(path), error, "Name a store's file, or an export.") from error
 
 
 def _read(option: str, path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InputError(
-            f"{option} {path}: {error.strerror or error}.", next_step="Check the path."
-        ) from error
+        raise _unreadable(f"{option} {path}", error, "Check the path.") from error
+
+
+def _unreadable(what: str, error: OSError, next_step: str) -> FallbackError:
+    unreadable = InputError(f"{what}: {error.strerror or error}.", next_step=next_step)
+    return blamed(error, what, unreadable)

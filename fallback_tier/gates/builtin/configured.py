@@ -21,6 +21,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, StrictStr, StringConstraints, ValidationError
 
+from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import ConfigurationError, RepositoryError, first_fault
 from fallback_tier.execution import ClientRunner
@@ -75,7 +76,8 @@ def of_file(path: Path) -> tuple[GateSettings, ...]:
             raise _unfit(str(path), "the file", f"larger than {MAX_FILE_BYTES:,} bytes")
         text = content.decode("utf-8")
     except OSError as error:
-        raise _unfit(str(path), "the file", error.strerror or "can't be read") from error
+        unfit = _unfit(str(path), "the file", error.strerror or "can't be read")
+        raise blamed(error, str(path), unfit) from error
     except UnicodeDecodeError as error:
         raise _unfit(str(path), "the file", f"not UTF-8 (byte {error.start})") from error
     return _gates(str(path), text, shared=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fallback_tier import gate_ports
-from fallback_tier.errors import RepositoryError
+from fallback_tier.errors import RepositoryError, StateFolderError
 from fallback_tier.execution import ClientRunner, Sandbox
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.files.folders import remove_tree
@@ -78,8 +78,8 @@ class Worktrees:
         """A worktree of ``repo``'s base commit, removed at the end; ``name``: instead of the fix's.
 
         First whatever worktrees of dead processes are here is removed. Raises RepositoryError where the
-        objects are not there (a partial clone), where the state folder can't be written, and where
-        another process has this worktree; SandboxError; ToolFailedError where git fails otherwise.
+        objects are not there (a partial clone), and where another process has this worktree;
+        StateFolderError where it can't be made; SandboxError; ToolFailedError where git fails otherwise.
         """
         place = self._workspace / "worktrees" / (name or repo.fix_id)
         with self._claimed(place):
@@ -167,8 +167,8 @@ def _empty(place: Path) -> None:
             entry.unlink()
 
 
-def _no_room(place: Path, error: OSError) -> RepositoryError:
-    return RepositoryError(
+def _no_room(place: Path, error: OSError) -> StateFolderError:
+    return StateFolderError(
         f"No worktree can be made in {place}: {error.strerror}.",
         next_step="Free some space there, or choose another state directory.",
     )

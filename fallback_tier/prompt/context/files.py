@@ -5,6 +5,7 @@ import stat
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from fallback_audit.disk_errors import raise_failed
 from fallback_tier.files.source_paths import SOURCE_SUFFIXES, is_beside
 
 #: Source files opened per prompt: about half a second of reading; those nearest the root come first.
@@ -62,7 +63,8 @@ class Reader:
                 text = os.read(file, status.st_size + 1).decode("utf-8")
             finally:
                 os.close(file)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            raise_failed(error, f"{self._root}/{path}")
             return None
         return _by_a_person(text)
 

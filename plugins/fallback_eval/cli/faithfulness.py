@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from fallback_audit.disk_errors import blamed
 from fallback_audit.showing.describe import visible
 from fallback_eval.cli.retrieval import StageProgress, require_extra
 from fallback_tier.cli import exit_codes
@@ -155,10 +156,11 @@ def _weights(path: str | None) -> str:
         with Path(path).open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
-        raise ConfigurationError(
+        unreadable = ConfigurationError(
             f"--judge-weights {visible(path)!r} can't be read: {error.strerror}.",
             next_step="Give the file of the model's weights, or leave the option out.",
-        ) from error
+        )
+        raise blamed(error, f"--judge-weights {visible(path)!r}", unreadable) from error
     return f"sha256 {digest}"
 
 

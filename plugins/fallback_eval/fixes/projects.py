@@ -16,6 +16,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
+from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import Advisory, load_advisory
 from fallback_tier.errors import InputError, ToolFailedError, first_fault
@@ -109,7 +110,8 @@ def load_project(folder: Path) -> MiniProject:
         read = tomllib.loads(place.read_text(encoding="utf-8"))
         facts = _Facts.model_validate(read)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise _unfit(place, str(getattr(error, "strerror", None) or error)) from error
+        unfit = _unfit(place, str(getattr(error, "strerror", None) or error))
+        raise blamed(error, str(place), unfit) from error
     except ValidationError as error:
         raise _unfit(place, first_fault(error, "the file")) from error
     advisory = load_advisory(folder / ADVISORY)

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, StringConstraints, ValidationError
 
+from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import InputError, first_fault
 from fallback_tier.limits import MAX_FILE_BYTES
@@ -204,10 +205,11 @@ def read_lines(path: Path, model: type[_T]) -> Iterator[tuple[_T, str]]:
         with path.open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise GoldenSetError(
+        unreadable = GoldenSetError(
             f"The golden set's {str(path)!r} can't be read: {error.strerror}.",
             next_step=f"Give the folder of the golden set, which has {path.name}.",
-        ) from error
+        )
+        raise blamed(error, f"The golden set's {str(path)!r}", unreadable) from error
     if len(data) > MAX_FILE_BYTES:
         raise GoldenSetError(
             f"{str(path)!r} is larger than {MAX_FILE_BYTES:,} bytes.",

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
+from fallback_audit.disk_errors import blamed
 from fallback_audit.vocabulary import Provenance
 from fallback_tier.errors import ConfigurationError, ModelError, first_fault
 from fallback_tier.ports import ModelAnswer, ModelRequest, Usage
@@ -72,9 +73,10 @@ def load_script(path: Path) -> ScriptedModel:
     try:
         answers = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(
+        unreadable = ConfigurationError(
             f"The script {path} can't be read: {error.strerror}.", next_step=_FIX_SCRIPT
-        ) from error
+        )
+        raise blamed(error, f"The script {path}", unreadable) from error
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"The script {path} is not JSON: {error}.", next_step=_FIX_SCRIPT

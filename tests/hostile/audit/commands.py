@@ -3,6 +3,7 @@
 import io
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
+from pathlib import Path
 from unittest.mock import patch
 
 from fallback_tier.cli import exit_codes
@@ -16,7 +17,12 @@ from tests.unit.audit.trails import TEXTS
 _parser = cache(build_parser)
 
 
+#: What is unpacked lies on the same disk.
+SCRATCH = "tmp"
+
+
 def _ready(house: House) -> None:
+    (house.place / SCRATCH).mkdir(parents=True)
     upkeep.fixes(house, "a", "b")
     for text in TEXTS.values():  # what the events name: else nothing would verify
         house.evidence().put(text.encode())
@@ -24,30 +30,57 @@ def _ready(house: House) -> None:
 
 def _commands(house: House, say: Say) -> None:
     signed = ("--by", "A. Keeper", "--because", "a reason")
-    out = str(house.place / "export.jsonl")
+    out, proof = str(house.place / "export.jsonl"), str(house.place / "proof.txt")
     for words in (
         ("checkpoint",),
         ("verify",),
         ("redact", "1", *signed),
         ("export", "--out", out),
         ("verify", out),
+        ("import", out),
+        ("prove", "3", "--output", proof),
+        ("prove", "--check", proof),
         ("keygen", "--rotate", *signed),
         ("show", "a"),
     ):
         _run(house, say, *words)
 
 
+def _verify(house: House, say: Say) -> None:
+    state = str(house.place / "verified.json")
+    _run(house, say, "verify", "--since-state", state)
+    _run(house, say, "verify", "--since-state", state)
+
+
+def _hand_out(house: House, say: Say) -> None:
+    """What writes a file that the user named, and what reads one."""
+    out, proof = str(house.place / "export.jsonl"), str(house.place / "proof.txt")
+    for words in (
+        ("export", "--with-evidence", "--out", out),
+        ("verify", out),
+        ("import", out),
+        ("prove", "3", "--output", proof),
+        ("prove", "--check", proof),
+    ):
+        _run(house, say, *words)
+
+
 def _run(house: House, say: Say, verb: str, *words: str) -> None:
     said, complained = io.StringIO(), io.StringIO()
-    where = ("--state-dir", str(house.state), "--checkpoints", str(house.place / "checkpoints"))
+    imports = verb == "import"  # a record is never mixed with another
+    state = house.place / "imported" if imports else house.state
+    checkpoints = state / "checkpoints" if imports else house.place / "checkpoints"
+    where = ("--state-dir", str(state), "--checkpoints", str(checkpoints))
     keys = ("--keys", str(house.keys))
     once = patch("fallback_tier.cli.main.build_parser", _parser)
-    with once, redirect_stdout(said), redirect_stderr(complained):
+    there = patch("tempfile.tempdir", str(house.place / SCRATCH))
+    with once, there, redirect_stdout(said), redirect_stderr(complained):
         code = main(["audit", verb, *words, *where, *keys])
     if code == exit_codes.OK:
         return
-    if verb == "verify" and words and code == exit_codes.BAD_INPUT:
-        return  # there is no export: the command before it said why
+    reads_a_file = verb in ("verify", "import") or "--check" in words
+    if code == exit_codes.BAD_INPUT and reads_a_file and not Path(words[-1]).exists():
+        return  # there is no such file: the command before it said why
     # Nothing is damaged by a disk that fails, and nothing of it is called damaged.
     assert code == exit_codes.ENVIRONMENT, (
         f"audit {verb} ended with {code}: {complained.getvalue()}"
@@ -61,3 +94,7 @@ def _run(house: House, say: Say, verb: str, *words: str) -> None:
 
 
 COMMANDS = Workload("by command", _ready, _commands)
+
+#: Parts of them, small enough to let each of their calls fail in a test.
+VERIFYING = Workload("audit verify", _ready, _verify)
+HANDING_OUT = Workload("files of the user's", _ready, _hand_out)

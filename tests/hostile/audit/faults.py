@@ -11,7 +11,7 @@ from zlib import crc32
 
 from tests.hostile.audit.campaign import Ask, Tally
 from tests.hostile.audit.children import Child
-from tests.hostile.audit.commands import COMMANDS
+from tests.hostile.audit.commands import COMMANDS, HANDING_OUT, VERIFYING
 from tests.hostile.audit.disk import HALF, KILL, NAMES, WRITING, Disk, on_that_disk
 from tests.hostile.audit.house import House
 from tests.hostile.audit.promises import Promises
@@ -120,12 +120,28 @@ def faults_shortly(ask: Ask) -> Tally:
 
 @on_that_disk
 def failing_reads(ask: Ask) -> Tally:
-    """The commands alone, one read after another: what SQLite itself then takes for damage, too."""
-    bench, tally = Bench(ask.place, (COMMANDS,)), Tally()
-    for case in ask.cases:
-        _, said, _ = bench.run(Fault(COMMANDS, READING, case, errno.EIO, again=False))
+    """``audit verify``, each of its reads once: what SQLite itself then takes for damage, too."""
+    return _one_by_one(ask, VERIFYING, READING, errno.EIO)
+
+
+@on_that_disk
+def failing_files(ask: Ask) -> Tally:
+    """Files that the user named, each call that writes them, or makes room for them to be read."""
+    return _one_by_one(ask, HANDING_OUT, WRITING, errno.ENOSPC)
+
+
+def _one_by_one(ask: Ask, workload: Workload, calls: str, error: int) -> Tally:
+    bench, tally = Bench(ask.place, (workload,)), Tally()
+    _, _, tally.possible = bench.run(Fault(workload, calls, NEVER, error, again=False))
+    for case in range(1, 1 + min(ask.count, tally.possible)):
+        if not ask.mine(case):
+            continue
+        try:
+            _, said, _ = bench.run(Fault(workload, calls, case, error, again=False))
+        except AssertionError as broken:
+            raise ask.broken(case, str(broken)) from broken
         tally.cases += 1
-        tally.counts["refused"] += sum(line.startswith("refused by audit") for line in said)
+        tally.counts["refused"] += any(line.startswith("refused by audit") for line in said)
     return tally
 
 

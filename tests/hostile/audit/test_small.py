@@ -1,7 +1,8 @@
 """Each campaign in seconds, and what it says without a safeguard. The long way: `make hostile-audit`."""
 
 import json
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -14,7 +15,7 @@ from tests.hostile.audit.campaign import Ask, BrokenRecordError, Campaign, Skipp
 from tests.hostile.audit.catalogue import ALL_MINUTES, CATALOGUE
 from tests.hostile.audit.children import Child
 from tests.hostile.audit.crash import crash
-from tests.hostile.audit.faults import failing_reads, faults_shortly
+from tests.hostile.audit.faults import failing_files, failing_reads, faults_shortly
 from tests.hostile.audit.house import House, records
 from tests.hostile.audit.lost_writes import KINDS as KINDS_OF_LOSS
 from tests.hostile.audit.mutations_rows import ROW_MUTATIONS
@@ -27,7 +28,7 @@ from tests.hostile.audit.sequences import sequences
 from tests.hostile.audit.tamper import CAUGHT, IN_ALL, MUTATIONS, TAIL, VOID, tamper
 from tests.hostile.audit.workloads import WORKLOADS
 from tests.hostile.audit.world import SORTS, world
-from tests.integration.contract_sequences import A_STORE
+from tests.integration.contract_sequences import A_STORE, fast_place
 
 Run = Callable[..., Tally]
 
@@ -35,12 +36,23 @@ Run = Callable[..., Tally]
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     def run_it(campaign: Campaign, count: int, backend: str = "sqlite", *, first: int = 0) -> Tally:
-        try:
-            return campaign(Ask(count, tmp_path, backend=backend, first=first))
-        except Skipped as reason:
-            pytest.skip(str(reason))
+        return _run(campaign, Ask(count, tmp_path, backend=backend, first=first))
 
     return run_it
+
+
+@pytest.fixture
+def run_in_memory() -> Iterator[Run]:
+    """For what fails before a disk is asked."""
+    with tempfile.TemporaryDirectory(dir=fast_place()) as place:
+        yield lambda campaign, count, **more: _run(campaign, Ask(count, Path(place), **more))
+
+
+def _run(campaign: Campaign, ask: Ask) -> Tally:
+    try:
+        return campaign(ask)
+    except Skipped as reason:
+        pytest.skip(str(reason))
 
 
 def test_kill_9_loses_nothing_that_was_acknowledged(run: Run) -> None:
@@ -64,10 +76,19 @@ def test_calls_that_fail_lose_nothing(run: Run) -> None:
     assert tally.possible > 2_000
 
 
-def test_a_read_that_fails_is_never_called_damage(run: Run) -> None:
-    """``commands`` asks for exit code 6; to SQLite this read of a first page says "malformed"."""
-    tally = run(failing_reads, 1, first=9)
-    assert tally.counts["refused"] == 1
+def test_a_read_that_fails_is_never_called_damage(run_in_memory: Run) -> None:
+    """``commands`` asks for exit code 6. SQLite says of a first page "malformed", and its integrity check
+    names what it could not read among what is damaged."""
+    tally = run_in_memory(failing_reads, 1_000)
+    assert tally.cases == tally.possible
+    assert tally.counts["refused"] > 30
+
+
+def test_a_full_disk_is_never_called_bad_input(run_in_memory: Run) -> None:
+    """Of three calls that follow one another, one: no file is opened, written and named with fewer."""
+    tally = run_in_memory(failing_files, 1_000, workers=3, worker=1)
+    assert tally.cases > 90
+    assert tally.counts["refused"] > 80
 
 
 def test_lost_power_loses_nothing(run: Run) -> None:

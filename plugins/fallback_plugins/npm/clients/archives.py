@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from fallback_audit.disk_errors import blamed
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.clients.npm_run import own_words
 from fallback_plugins.npm.clients.scopes import told_of_scope
@@ -53,7 +54,8 @@ def bundled_in(package: str, version: str, clients: ClientRunner) -> tuple[Bundl
         try:
             return tuple(_read(found[0]))
         except (tarfile.TarError, OSError, EOFError, ValueError, RecursionError) as error:
-            raise _untold(package, version, str(error)) from error
+            what = f"npm's archive of {package} {version}"
+            raise blamed(error, what, _untold(package, version, str(error))) from error
 
 
 def _read(archive: Path) -> Iterator[Bundled]:

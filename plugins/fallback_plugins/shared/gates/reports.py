@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from fallback_audit.disk_errors import raise_failed
 from fallback_tier.files.tree import Tree
 
 #: How the names of such files begin.
@@ -85,7 +86,8 @@ class ReportFile:
             descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as file:
                 content = file.read(MAX_REPORT_BYTES + 1)
-        except OSError:
+        except OSError as error:
+            raise_failed(error, f"The report {self._name}")
             return None
         if len(content) > MAX_REPORT_BYTES:
             return None

@@ -16,7 +16,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
-from fallback_tier.errors import InputError
+from fallback_audit.disk_errors import blamed
+from fallback_tier.errors import FallbackError, InputError
 from fallback_tier.limits import MAX_FILE_BYTES
 
 #: A release as it is downloaded. The largest pure-code releases are below 20 MB.
@@ -64,7 +65,7 @@ def read_release(path: Path, keep: Keep) -> dict[str, bytes]:
             raise _refused(path, f"it is larger than {MAX_ARCHIVE_BYTES:,} bytes")
         return _without_top_folder(path, _from_archive(path, keep), keep)
     except OSError as error:
-        raise _refused(path, error.strerror or str(error)) from error
+        raise _blamed(path, error, error.strerror or str(error)) from error
     except (
         tarfile.TarError,
         zipfile.BadZipFile,
@@ -73,7 +74,7 @@ def read_release(path: Path, keep: Keep) -> dict[str, bytes]:
         EOFError,
         ValueError,
     ) as error:
-        raise _refused(path, f"it is damaged ({error})") from error
+        raise _blamed(path, error, f"it is damaged ({error})") from error
     except (
         NotImplementedError,
         RuntimeError,
@@ -222,6 +223,10 @@ def _without_top_folder(path: Path, files: dict[str, bytes], keep: Keep) -> dict
         return {name: content for name, content in files.items() if keep(name)}
     bare = {name.partition("/")[2]: content for name, content in files.items()}
     return {name: content for name, content in bare.items() if keep(name)}
+
+
+def _blamed(path: Path, error: Exception, why: str) -> FallbackError:
+    return blamed(error, f"The release {str(path)!r}", _refused(path, why))
 
 
 def _refused(path: Path, why: str) -> ArchiveError:

@@ -13,6 +13,7 @@ from typing import IO
 
 from pydantic import ValidationError
 
+from fallback_audit.disk_errors import blamed
 from fallback_audit.events import Digest
 from fallback_tier.errors import InputError, first_fault
 from fallback_tier.limits import MAX_FILE_BYTES
@@ -62,10 +63,11 @@ def lines(path: Path) -> Iterator[tuple[str, bytes]]:
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         after = f" after line {number}" if number else ""
-        raise InputError(
+        unreadable = InputError(
             f"The examples {str(path)!r} can't be read{after}: {reason}.",
             next_step="Check the path, and that the file is whole.",
-        ) from error
+        )
+        raise blamed(error, f"The examples {str(path)!r}{after}", unreadable) from error
 
 
 def parse_record(line: bytes, place: str) -> SolvedExample:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fallback_audit.errors import EvidenceError, UnreadEvidenceError
+from fallback_audit.errors import DiskError, EvidenceError
 from fallback_audit.evidence.checking import Finding, examine
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import EvidenceStore
@@ -84,9 +84,9 @@ def test_what_the_system_can_not_read_is_not_called_bad(store: FileEvidenceStore
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
-        with pytest.raises(UnreadEvidenceError, match="Too many open files"):
+        with pytest.raises(DiskError, match="Too many open files"):
             store.get(digest)
-        with pytest.raises(UnreadEvidenceError):
+        with pytest.raises(DiskError):
             examine(store, digest, frozenset())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -127,6 +127,6 @@ def test_a_failed_write_leaves_nothing(
 
     store.put(b"first")
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(EvidenceError, match="No space left on device"):
+    with pytest.raises(DiskError, match="No space left on device"):
         store.put(b"second")
     assert sum(1 for path in root.rglob("*") if path.is_file()) == 1

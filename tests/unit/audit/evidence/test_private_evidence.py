@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fallback_audit.errors import EvidenceError, KeyringError
+from fallback_audit.errors import DiskError, EvidenceError
 from fallback_audit.evidence.cipher import MAGIC, OVERHEAD_BYTES, EvidenceKeyError
 from fallback_audit.evidence.keys import EvidenceKeys
 from fallback_audit.evidence.store import FileEvidenceStore
@@ -192,7 +192,7 @@ def test_a_key_is_there_whole_or_not_at_all(keys: Path, monkeypatch: pytest.Monk
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         keys.mkdir()
-        with pytest.raises(KeyringError, match="No space left"):
+        with pytest.raises(DiskError, match="No space left"):
             EvidenceKeys(lambda: keys).current()
     assert list(keys.iterdir()) == []
     assert EvidenceKeys(lambda: keys).current() == EvidenceKeys(lambda: keys).current()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.errors import PatchError, RepositoryError
+from fallback_tier.errors import PatchError, RepositoryError, StateFolderError
 from fallback_tier.files.tree import RawChange
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.repo import RepoContext
@@ -393,7 +393,7 @@ def test_a_commit_that_is_not_there_is_a_repository_error(
 def test_a_place_that_can_not_be_written_is_said(repo: RepoContext, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     worktrees = Worktrees(tmp_path / "file" / "state", SubprocessClients(), UnsandboxedRunner())
-    with pytest.raises(RepositoryError, match="No worktree can be made") as caught:
+    with pytest.raises(StateFolderError, match="No worktree can be made") as caught:
         worktrees.open(repo).__enter__()
     assert "state directory" in caught.value.next_step
 

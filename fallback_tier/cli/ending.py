@@ -1,0 +1,51 @@
+"""How a command ends that did not come to its end: what is said, and with which exit code."""
+
+import os
+import sys
+from contextlib import suppress
+
+from fallback_audit.errors import AuditIntegrityError, RequestError
+from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, OK, TRAIL_BROKEN
+from fallback_tier.cli.output import notes_of, print_error, print_error_json
+from fallback_tier.cli.unexplained import explained
+from fallback_tier.errors import FallbackError, InputError
+
+#: As a shell says it of a program that SIGINT ended.
+INTERRUPTED = 130
+
+
+def ended(error: BaseException, *, as_json: bool) -> int:
+    """Tell of the error, and give the exit code. Raises it again where it is a defect and somebody looks
+    for those."""
+    if isinstance(error, BrokenPipeError):
+        _let_go_of_output()  # the reader (head, less) has gone: stop quietly
+        return OK
+    if isinstance(error, KeyboardInterrupt):
+        sys.stderr.write("\ninterrupted; the repository is as it was\n")
+        sys.stderr.writelines(f"  next: {note}\n" for note in notes_of(error))
+        return INTERRUPTED
+    if not isinstance(error, Exception):
+        raise error
+    told = error if isinstance(error, FallbackError) else explained(error)
+    _tell(told, as_json=as_json)
+    if isinstance(told, AuditIntegrityError):
+        return TRAIL_BROKEN
+    return BAD_INPUT if isinstance(told, InputError | RequestError) else ENVIRONMENT
+
+
+def _tell(error: FallbackError, *, as_json: bool) -> None:
+    """On standard error; it, or standard output, may be what fails: the exit code is left to say it."""
+    try:
+        sys.stdout.flush()
+        if as_json:
+            print_error_json(error)
+            sys.stdout.flush()
+    except OSError:
+        _let_go_of_output()
+    with suppress(OSError):
+        print_error(error)
+
+
+def _let_go_of_output() -> None:
+    """Keep Python from complaining at exit of what nobody reads, or no disk takes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
