@@ -25,7 +25,7 @@ def test_a_disk_that_fails_is_said_with_the_file_and_why(tmp_path: Path) -> None
     assert sorted(tally.counts) == sorted(f"{name}: disk" for name in (*READ, *WRITTEN))
 
 
-@pytest.mark.parametrize("words", [("cache", "list"), ("audit", "verify", "--json")])
+@pytest.mark.parametrize("words", [("cache", "list", "--json"), ("audit", "verify", "--json")])
 def test_a_full_disk_behind_standard_output_is_exit_code_6(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
