@@ -99,8 +99,17 @@ def failed(gate: str, kind: FailureKind, detail: str, log: str = "") -> GateVerd
 
 
 def skipped(gate: str, reason: str, log: str = "") -> GateVerdict:
-    """The gate could say nothing, and why; never a pass."""
+    """The gate had nothing to say, and why; never a pass. What it should have said and could not is
+    ``undecided``."""
     return GateVerdict(gate=gate, status=GateStatus.SKIPPED, detail=reason, log=log)
+
+
+def undecided(gate: str, reason: str, log: str = "") -> GateVerdict:
+    """The base commit is known to do what is checked, and what the patch does can't be held against it.
+
+    Neither a pass nor the patch's failure: unless another gate fails it, a person is asked (ADR-0077).
+    """
+    return GateVerdict(gate=gate, status=GateStatus.UNDECIDED, detail=reason, log=log)
 
 
 class Gate(Protocol):

@@ -118,7 +118,7 @@ __all__ = [
 ]
 
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 
 
 class AttemptStarted(Frozen):

@@ -61,7 +61,7 @@ class SandboxDisabled(Frozen):
 
 
 class GateJudged(Frozen):
-    """One gate's typed verdict on one attempt's patch.
+    """One gate's typed verdict on one attempt's patch. ``status`` "undecided": since schema version 12.
 
     ``flaky``: tests that failed here and that fail now and then at the base commit too. ``broken``: tests
     that pass there and failed here, where the runner names them. ``failing_before``: tests that fail

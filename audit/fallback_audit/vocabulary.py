@@ -87,11 +87,8 @@ class ModelFailureKind(StrEnum):
     @property
     def may_be_billed(self) -> bool:
         """The server may have worked, and nobody learned how much: booked at the pre-charge."""
-        return self in {
-            ModelFailureKind.TIMEOUT,
-            ModelFailureKind.BROKEN_STREAM,
-            ModelFailureKind.NOT_AN_ANSWER,
-        }
+        kind = ModelFailureKind
+        return self in {kind.TIMEOUT, kind.BROKEN_STREAM, kind.NOT_AN_ANSWER}
 
 
 class Retrieve(StrEnum):
@@ -136,11 +133,13 @@ class RetrievalVerdict(StrEnum):
 
 
 class GateStatus(StrEnum):
-    """A gate's verdict. ``skipped`` always carries its reason and never counts as a pass."""
+    """A gate's verdict. ``skipped`` always carries its reason and never counts as a pass. ``undecided``,
+    since schema version 12: it can't be held against the base commit, a person's question (ADR-0077)."""
 
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
+    UNDECIDED = "undecided"
 
 
 class FailureKind(StrEnum):
@@ -248,6 +247,7 @@ class EscalationReason(StrEnum):
     TESTS_CONTRADICT_PATCH = "tests_contradict_patch"
     #: A person had the gates run again on a patch, and one of them failed it again.
     GATES_FAILED_AGAIN = "gates_failed_again"
+    GATES_UNDECIDED = "gates_undecided"
 
 
 #: The gate that runs the base commit's tests, and the one that runs a test of the flaw.

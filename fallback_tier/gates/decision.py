@@ -101,6 +101,8 @@ def decide(
             return replace(failure, then=_apart(f"failed: {_cut(what_failed(failure.summary))}"))
         case Ask(reason=EscalationReason.NOTHING_PROVED) if divisible:
             return _apart("could not be proved by any gate: each was skipped.")
+        case Ask(reason=EscalationReason.GATES_UNDECIDED) if divisible:
+            return _apart(f"could not be decided about by {_cut(_undecided(state))}.")
         case Ask() as ask:
             return told(ask, fix_id)
         case Failure(then=Ask() as ask) as failure:
@@ -137,6 +139,13 @@ def _decide(state: FixState, fix_id: str, code: AffectedCode, *, recalls: bool) 
         return _refusal(state, application, fix_id)
     if state.gates_with(GateStatus.FAILED):
         return _failure(state, application, recalls=recalls)
+    if state.gates_with(GateStatus.UNDECIDED):
+        return Ask(
+            EscalationReason.GATES_UNDECIDED,
+            f"No gate failed this patch, and it is not known to be right: by {_cut(_undecided(state))}. "
+            "Is it right? Approve it, or mend what keeps the two from being compared and have the gates "
+            "run again.",
+        )
     passed, skipped = state.gates_with(GateStatus.PASSED), state.gates_with(GateStatus.SKIPPED)
     if not SHOWING_GATES[code].isdisjoint(passed):
         return Pass(application, passed, skipped)
@@ -147,6 +156,12 @@ def _decide(state: FixState, fix_id: str, code: AffectedCode, *, recalls: bool) 
         "The patch applies, but no gate could prove it: each was skipped. Review it by hand, or "
         "give the repository a test that shows the vulnerability.",
     )
+
+
+def _undecided(state: FixState) -> str:
+    """Gates that could not decide, each with its reason."""
+    told = (one for one in state.verdicts if one.status is GateStatus.UNDECIDED)
+    return "; ".join(f"gate {one.gate}: {one.detail}" for one in told)
 
 
 def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:

@@ -46,14 +46,22 @@ SLOW = settings(
     deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
-GATE_SAYS = ("passes", "fails", "fails otherwise", "is skipped", "has no tool")
+GATE_SAYS = ("passes", "fails", "fails otherwise", "is skipped", "is undecided", "has no tool")
 ENDS = {"FixVerified", "FixRefused", "FixEscalated"}
 
 #: How a patch ends a fix that its gate does not fail.
 NOT_FAILED: dict[str, str] = {
     "passes": "verified",
     "is skipped": EscalationReason.NOTHING_PROVED,
+    "is undecided": EscalationReason.GATES_UNDECIDED,
     "has no tool": EscalationReason.GATE_INFRASTRUCTURE,
+}
+
+
+_NOT_FAILED = {
+    "passes": GateStatus.PASSED,
+    "is skipped": GateStatus.SKIPPED,
+    "is undecided": GateStatus.UNDECIDED,
 }
 
 
@@ -75,7 +83,7 @@ class SayingGate:
         word = next(self.words, "passes")
         if word == "has no tool":
             raise ToolFailedError("The registry can't be reached.", next_step="Wait.")
-        status = {"passes": GateStatus.PASSED, "is skipped": GateStatus.SKIPPED}.get(word)
+        status = _NOT_FAILED.get(word)
         if status is not None:
             level = ProofLevel.PROOF_TEST if status is GateStatus.PASSED else None
             return GateVerdict(gate=self.name, status=status, detail=word, proof_level=level)

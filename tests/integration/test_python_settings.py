@@ -41,6 +41,7 @@ def registry() -> Iterator[Registry]:
     universe.pypi("pytest", "5.0", files=broken).pypi("pytest", "8.0", files=good)
     for minor in range(pythons.OLDEST_MINOR, MINE):  # no wheel for ours
         universe.pypi("earlier", "1.0", tag=f"cp3{minor}-none-any")
+    universe.pypi("latest", "1.0", tag=f"cp3{MINE}-none-any")
     with serve(universe) as registry:
         yield registry
 
@@ -183,24 +184,60 @@ def test_a_patch_is_installed_as_the_base_commit_was_or_not_at_all(
         found = made.install()
         assert (found.level, found.how) == (Level.IN_PART, ())
         assert ResolvesGate().judge(made.context).status is GateStatus.FAILED
-    test = {
-        "test_it.py": "import unittest\nclass T(unittest.TestCase):\n    def test(self): pass\n"
-    }
-    before = {"requirements.txt": "earlier\nleft==1.0.0\n", **test}
+    on_other = (f"on Python 3.{pythons.minor_of(other)}",)
+    before = {"requirements.txt": "earlier\nleft==1.0.0\n", **TEST}
     with project(
         *(tmp_path / "2", registry, before, AffectedCode.DEPENDENCY), {"requirements.txt": "left\n"}
     ) as made:
-        assert made.install().how == ()  # it can be had with ours now …
-        verdict = PythonTests().judge(made.context)
-        assert (
-            verdict.status is GateStatus.SKIPPED
-        )  # … and is not compared with what ran on the other
-        assert "the tests would run in two settings" in verdict.detail
+        assert made.install().how == on_other  # though ours could have it now
+        assert PythonTests().judge(made.context).status is GateStatus.PASSED
     before |= {"requirements-dev.txt": "left\n"}
     change = {"requirements-dev.txt": "left==1.0.0\n"}
     with project(tmp_path / "3", registry, before, AffectedCode.DEPENDENCY, change) as made:
-        assert made.install().how == (f"on Python 3.{pythons.minor_of(other)}",)
+        assert made.install().how == on_other
         assert made.resolved("left") == ()  # users may get another
+
+
+TEST = {"test_it.py": "import unittest\nclass T(unittest.TestCase):\n    def test(self): pass\n"}
+
+
+@pytest.mark.parametrize("tests", [TEST, {}], ids=["with tests", "without"])
+def test_what_can_not_be_installed_as_its_base_was_is_a_persons_question(
+    tmp_path: Path, registry: Registry, other: Path, tests: dict[str, str]
+) -> None:
+    """It resolves, on ours alone; what worked on the other is not known to work."""
+    before = {"requirements.txt": "earlier\nleft==1.0.0\n", **tests}
+    change = {"requirements.txt": "latest\nleft==1.0.1\n"}
+    with project(tmp_path, registry, before, AffectedCode.DEPENDENCY, change) as made:
+        found = made.install()
+        assert (found.level, found.how) == (Level.EVERYTHING, ())
+        resolves = ResolvesGate().judge(made.context)
+        assert resolves.status is GateStatus.UNDECIDED
+        on_other = f"on Python 3.{pythons.minor_of(other)}"
+        told = f"at the base commit everything, all of it, as uv reads it, {on_other}"
+        assert told in resolves.detail
+        judged = PythonTests().judge(made.context)
+        assert judged.status is (GateStatus.UNDECIDED if tests else GateStatus.SKIPPED)
+        assert ("the tests would run in two settings" in judged.detail) is bool(tests)
+
+
+def test_a_failure_beside_another_step_of_the_ladder_is_no_patchs_doing_for_certain(
+    tmp_path: Path, registry: Registry
+) -> None:
+    """At the base commit a line could not be had; with the patch all of it can, and a pass is one."""
+    fails = TEST["test_it.py"].replace("pass", "import left; self.assertNotIn('1.0.1', V)")
+    before = {"requirements.txt": "left==1.0.0\nno-such-thing\n", **TEST}
+    for number, (test, status) in enumerate(
+        ((TEST["test_it.py"], GateStatus.PASSED), (fails, GateStatus.UNDECIDED))
+    ):
+        change = {"requirements.txt": "left==1.0.1\n", "test_it.py": test}
+        place = tmp_path / str(number)
+        with project(place, registry, before, AffectedCode.DEPENDENCY, change) as made:
+            assert made.install().level is Level.EVERYTHING
+            verdict = PythonTests().judge(made.context)
+            assert verdict.status is status, verdict.detail
+            said = "here everything, all of it, as uv reads it; at the base commit in part"
+            assert (said in verdict.detail) is (status is GateStatus.UNDECIDED)
 
 
 def test_releases_of_its_day_that_do_not_start_here_are_not_taken(

@@ -99,7 +99,7 @@ def test_event_kinds() -> None:
     assert {one.model_fields["kind"].default for one in classes} == EVENT_KINDS
     assert {one.__name__ for one in classes} == EVENT_KINDS
     assert set(TERMINAL_KINDS) == {"FixEscalated", "FixPatched", "FixRefused", "FixVerified"}
-    assert SCHEMA_VERSION == 11
+    assert SCHEMA_VERSION == 12
 
 
 CLOSED = {
@@ -117,6 +117,7 @@ CLOSED = {
     EscalationReason: """
         retry_cap_reached same_failure_repeated gate_infrastructure model_unavailable
         budget_exhausted retry_refused nothing_proved tests_contradict_patch gates_failed_again
+        gates_undecided
     """,
     Tier: "recipe rag llm",
     PromptShape: "initial retry none",
@@ -130,7 +131,7 @@ CLOSED = {
     BudgetLimit: "usd_per_fix usd_per_day tokens_per_fix tokens_per_day",
     Provenance: "live replayed scripted",
     RetrievalVerdict: "hit degraded miss",
-    GateStatus: "passed failed skipped",
+    GateStatus: "passed failed skipped undecided",
     ProofLevel: "resolved_tree pins source proof_test tests_only",
     Capability: "process network dynamic_code unknown",
     ReviewVerdict: "approved rejected",

@@ -34,11 +34,13 @@ def fails_together_is_of_a_batch(trail: Trail) -> Iterator[Finding]:
 
 
 def _could_not_be_proved(trail: Trail, last: object) -> bool:
-    """Gates had their say of all of it, and none failed or saw what a fix must show."""
+    """Gates had their say of all of it, none failed, and one was undecided or none saw what a fix must
+    show."""
     verdicts = [event for _, event in trail.of(GateJudged)]
     passed = {event.gate for event in verdicts if event.status is GateStatus.PASSED}
-    failed = any(event.status is GateStatus.FAILED for event in verdicts)
-    return isinstance(last, GateJudged) and not failed and PROVING_GATES.isdisjoint(passed)
+    statuses = {event.status for event in verdicts}
+    unproved = GateStatus.UNDECIDED in statuses or PROVING_GATES.isdisjoint(passed)
+    return isinstance(last, GateJudged) and GateStatus.FAILED not in statuses and unproved
 
 
 @rule(

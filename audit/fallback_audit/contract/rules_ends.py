@@ -125,6 +125,27 @@ def contradictions_are_real(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
+    "A patch that a gate could not decide about never ends a fix: it fails, or a person is asked.",
+    "ADR-0077",
+    breaches=(
+        Altered(GateJudged, "status"),
+        Altered(FixEscalated, "reason"),
+        Removed(GateJudged),
+    ),
+    sees={AttemptStarted, GateJudged, FixVerified, FixPatched, FixEscalated},
+)
+def undecided_is_asked(trail: Trail) -> Iterator[Finding]:
+    """Such a question has such a verdict on record, of the attempt in hand."""
+    runs = trail.runs[-1:]
+    gates = [verdict.gate for run in runs for _, verdict in judged(run, GateStatus.UNDECIDED)]
+    for seq, end in trail.any_of(FixVerified, FixPatched) if gates else []:
+        yield seq, f"gate {gates[0]!r} was undecided, and the end is {end.kind}"
+    for seq, end in trail.of(FixEscalated):
+        if end.reason is EscalationReason.GATES_UNDECIDED and not gates:
+            yield seq, "no gate was undecided about this patch"
+
+
+@rule(
     "A patch that ends a fix was judged by each gate that the fix set out with, in order, by no other.",
     "ADR-0028",
     breaches=(

@@ -69,6 +69,8 @@ def _report_attempt(attempt: AttemptReview, console: Console) -> None:
         )
         for claim in attempt.double_check:
             line(console, f"     - {safe(claim)}")
+    for gate in attempt.undecided:
+        line(console, f"   [bold yellow]could not be decided[/] by gate {safe(gate)}")
     if attempt.flaky:
         line(console, f"   flaky tests, at the base commit too: {safe(', '.join(attempt.flaky))}")
 

@@ -23,7 +23,7 @@ from fallback_audit.events import (
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditReader, EvidenceStore, StoredEvent
 from fallback_audit.showing.describe import AttemptLine, FixSummary, summarise
-from fallback_audit.vocabulary import EscalationReason, FailureKind, PromptShape
+from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus, PromptShape
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.journal.history import Transition, read_history
@@ -69,7 +69,8 @@ class AttemptReview(Frozen):
     """One attempt, as far as a person needs it to decide.
 
     ``in_place_of_examples``: the failure summary that a retry had instead of retrieval, whole where its
-    evidence is there; None on a first attempt. ``double_check``: claims that a judge found unsupported.
+    evidence is there; None on a first attempt. ``undecided``: gates that could not hold it against the base
+    commit, each with its reason. ``double_check``: claims that a judge found unsupported.
     ``cost_usd_estimate`` None: no model was paid, or its price is not known.
     """
 
@@ -83,6 +84,7 @@ class AttemptReview(Frozen):
     failing_gates: tuple[str, ...] = ()
     failure: str | None = None
     flaky: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
     grounded: bool | None = None
     low_confidence: str | None = None
     double_check: tuple[str, ...] = ()
@@ -213,6 +215,11 @@ def _attempt(transition: Transition, line: AttemptLine, evidence: EvidenceStore)
         if failed
         else None,
         flaky=tuple(name for judged in own.of(GateJudged) for name in judged.flaky),
+        undecided=tuple(
+            f"{judged.gate}: {judged.detail}"
+            for judged in own.of(GateJudged)
+            if judged.status is GateStatus.UNDECIDED
+        ),
         grounded=line.grounded,
         low_confidence=flagged.reason if flagged else None,
         double_check=doubted.unsupported if flagged and doubted else (),

@@ -35,11 +35,13 @@ class Level(StrEnum):
 @dataclass(frozen=True)
 class Installed:
     """What is there. ``declined``: steps, files and lines that could not be had, and the client's words;
-    ``how``: where it was not had in the usual way (``on Python 3.10``)."""
+    ``how``: where it was not had in the usual way (``on Python 3.10``); ``step``: the step of the ladder
+    that served, with its flags (``npm ci --legacy-peer-deps``)."""
 
     level: Level
     declined: tuple[tuple[str, str], ...] = ()
     how: tuple[str, ...] = ()
+    step: str = ""
 
     @property
     def in_words(self) -> str:
@@ -73,6 +75,14 @@ class Installed:
             return order.index(self.level) > order.index(base.level)
         return bool({what for what, _ in self.declined} - {what for what, _ in base.declined})
 
+    def otherwise_than(self, base: "Installed") -> str:
+        """How this was installed, and how the base commit was, where that differs in anything but the
+        texts; else empty. What a run in the two says can't be compared: it may be the setting's doing."""
+        if (self.how, self.level, self.step) == (base.how, base.level, base.step):
+            return ""
+        told = (", ".join(filter(None, (one.level, one.step, *one.how))) for one in (self, base))
+        return "here {}; at the base commit {}".format(*told)
+
     def keep(self, environment: Path) -> None:
         """Beside what was installed, for whoever finds it made."""
         text = json.dumps(asdict(self))
@@ -83,4 +93,5 @@ class Installed:
         """What was kept there."""
         found = json.loads((environment / RECORD).read_text(encoding="utf-8"))
         declined = tuple((what, why) for what, why in found["declined"])
-        return cls(Level(found["level"]), declined, tuple(found.get("how", ())))
+        how, step = tuple(found.get("how", ())), found.get("step", "")
+        return cls(Level(found["level"]), declined, how, step)

@@ -28,12 +28,19 @@ def nothing_proved_together() -> Events:
     return [part("A", "B"), *t.first_by_recipe(), *gates, end]
 
 
+def undecided_together() -> Events:
+    """A gate could not hold both in one patch against the base commit."""
+    gates = [t.judged(1, "applies"), t.judged(1, "tests", GateStatus.UNDECIDED)]
+    end = FixRefused(attempt=1, reason=RefusalReason.FAILS_TOGETHER, sentence="Apart, then.")
+    return [part("A", "B"), *t.first_by_recipe(), *gates, end]
+
+
 def fixed_in_part() -> Events:
     gates = t.passing_gates(1)
     return [part("A", in_part=("A",)), *t.first_by_recipe(), *gates, t.verified(1, Tier.RECIPE)]
 
 
-BATCH_VALID = (fails_together, nothing_proved_together, fixed_in_part)
+BATCH_VALID = (fails_together, nothing_proved_together, undecided_together, fixed_in_part)
 
 BATCH_MUTANTS: dict[str, list[Callable[[], Events]]] = {
     "fails-together-is-of-a-batch": [

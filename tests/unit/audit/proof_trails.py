@@ -125,7 +125,16 @@ def declared_on_retry() -> Events:
     ]
 
 
+def undecided_and_asked() -> Events:
+    """Its versions are proved, and its tests ran on another Python than those of the base commit."""
+    gates = verdicts(applies=None, not_vulnerable=ProofLevel.RESOLVED_TREE)
+    tests = t.judged(1, "tests", GateStatus.UNDECIDED)
+    ask = t.escalated(1, EscalationReason.GATES_UNDECIDED)
+    return [begun(AffectedCode.DEPENDENCY), *t.first_by_recipe(), *gates[:-1], tests, ask]
+
+
 PROOF_VALID = (
+    undecided_and_asked,
     declared_on_retry,
     dependency_verified,
     dependency_proved,
@@ -135,6 +144,15 @@ PROOF_VALID = (
 )
 
 PROOF_MUTANTS: dict[str, list[Callable[[], Events]]] = {
+    "undecided-is-asked": [
+        lambda: [*undecided_and_asked()[:-1], dependency_verified()[-1]],
+        lambda: [*dependency_verified()[:-1], undecided_and_asked()[-1]],
+        lambda: [
+            *own_code_patched()[:-2],
+            t.judged(1, "tests", GateStatus.UNDECIDED),
+            own_code_patched()[-1],
+        ],
+    ],
     "patched-is-tested": [
         lambda: changed(own_code_patched(), FixPatched, patch_sha256=digest("another")),
         lambda: changed(own_code_patched(), FixPatched, gates_passed=("applies",)),

@@ -14,8 +14,8 @@ from fallback_audit.vocabulary import (
     RefusalReason,
     Tier,
 )
-from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.decision import Ask, Decision, Failure, OnlyTested, Pass, decide
+from fallback_tier.gate_ports import GateVerdict, undecided
+from fallback_tier.gates.decision import Ask, Decision, Failure, OnlyTested, Pass, Refuse, decide
 from fallback_tier.gates.steps import FixState
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 
@@ -30,6 +30,7 @@ PATCH = Applied(
     files=("lib.py",),
     proof_level=ProofLevel.SOURCE,
 )
+UNDECIDED = undecided("tests", "on another Python than at the base commit")
 OWN, DEPENDENCY = AffectedCode.OWN, AffectedCode.DEPENDENCY
 
 
@@ -85,6 +86,30 @@ def test_without_any_word_on_it_a_person_is_asked() -> None:
     end = decided(verdict("applies"), verdict("tests", passed=False))
     assert isinstance(end, Ask)
     assert end.reason is EscalationReason.NOTHING_PROVED
+
+
+@pytest.mark.parametrize("code", AffectedCode)
+def test_what_a_gate_could_not_decide_is_a_persons_question_whatever_else_passed(
+    code: AffectedCode,
+) -> None:
+    end = decided(verdict("not_vulnerable"), verdict("proof"), UNDECIDED, code=code)
+    assert isinstance(end, Ask)
+    assert end.reason is EscalationReason.GATES_UNDECIDED
+    assert "gate tests: on another Python" in end.question
+    assert "fallback-tier review show fix-1" in end.question
+
+
+def test_what_a_gate_failed_fails_whatever_another_could_not_decide() -> None:
+    end = decided(UNDECIDED, verdict("tests", broken=("t.py::a",)))
+    assert isinstance(end, Failure)
+    assert end.then is None
+
+
+def test_undecided_in_one_patch_several_fixes_are_proved_apart() -> None:
+    state = FixState(application=PATCH, verdicts=(verdict("not_vulnerable"), UNDECIDED))
+    end = decide(state, "fix-1", DEPENDENCY, divisible=True)
+    assert isinstance(end, Refuse)
+    assert end.reason is RefusalReason.FAILS_TOGETHER
 
 
 def test_a_first_patch_against_a_test_is_tried_again() -> None:

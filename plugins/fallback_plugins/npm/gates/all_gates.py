@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fallback_audit.vocabulary import ProofLevel
+from fallback_plugins.npm.gates.beside import beside_base
 from fallback_plugins.npm.gates.checks import BuildGate, TypecheckGate
 from fallback_plugins.npm.gates.imports import ImportsGate
 from fallback_plugins.npm.gates.testing import run_tests
@@ -169,7 +170,8 @@ class TestsGate(NpmGate):
             return run_tests(context, target, tree, told)
 
         base = Installation(context, context.repo, folder)
-        return judge_tests(self.name, context, folder, run, base.contents)
+        verdict = judge_tests(self.name, context, folder, run, base.contents)
+        return beside_base(context, folder, verdict)
 
 
 def _held(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from fallback_plugins.npm.gates.beside import beside_base
 from fallback_plugins.npm.gates.touched import NpmGate
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests import tsconfig
@@ -52,7 +53,7 @@ class TypecheckGate(NpmGate):
         base = Installation(context, context.repo, folder)
         told = (tsconfig.findings, tsconfig.is_blocked)
         check = Check(f"tsc -p {config}", run, *told, on=base.contents)
-        return judge_check(self.name, context, folder, check)
+        return beside_base(context, folder, judge_check(self.name, context, folder, check))
 
 
 class BuildGate(NpmGate):
@@ -73,4 +74,4 @@ class BuildGate(NpmGate):
 
         base = Installation(context, context.repo, folder)
         check = Check("npm run build", run, on=base.contents)
-        return judge_check(self.name, context, folder, check)
+        return beside_base(context, folder, judge_check(self.name, context, folder, check))

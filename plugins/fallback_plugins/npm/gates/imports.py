@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any
 
+from fallback_plugins.npm.gates.beside import beside_base
 from fallback_plugins.npm.gates.touched import NpmGate
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests import tsconfig
@@ -79,7 +80,7 @@ class ImportsGate(NpmGate):
             return said == _ES_MODULE and not _is_required(gating.patched(context), every[label])
 
         asked = Loading(tuple(every), run, base.contents, _VARYING, excused)
-        return judge_loading(self.name, context, folder, asked)
+        return beside_base(context, folder, judge_loading(self.name, context, folder, asked))
 
 
 def _asked(context: GateContext, project: Installation) -> Sequence[_Asked]:

@@ -47,7 +47,7 @@ def install(context: GateContext, commands: Commands, inputs: Inputs, entry: Pat
             continue
         why = _try(context, commands, step, inputs, entry)
         if why is None:
-            return Installed(step.level, (*declined, *step.left_out))
+            return Installed(step.level, (*declined, *step.left_out), step=step.name)
         declined.append((step.name, why))
     return Installed(Level.METADATA, tuple(declined))
 

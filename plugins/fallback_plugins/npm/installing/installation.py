@@ -35,7 +35,7 @@ from fallback_tier.repo import RepoContext
 _PLACEHOLDER = "no test specified"
 
 #: Changed with how a project is installed: what an older version installed is not taken.
-_FORMAT = 1
+_FORMAT = 2
 
 
 class Installation:

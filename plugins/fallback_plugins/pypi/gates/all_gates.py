@@ -54,6 +54,10 @@ class ResolvesGate(ResolvingGate, PyPIGate):
             said = f"Python does not start with these packages: {gating.in_short(started.output)}"
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, started.output)
         what = f"uv installs {', '.join(project.sources)}"
+        if otherwise := project.in_another_setting():
+            return gating.undecided(
+                self.name, f"{what}, and not as at the base commit: {otherwise}"
+            )
         if found.declined:
             what += f" {found.in_words}; so it is at the base commit"
         elif found.how:
@@ -161,11 +165,11 @@ class TestsGate(PyPIGate):
 
         base = Environment(context, context.repo, folder)
         here = Environment(context, gating.patched(context), folder)
-        ours, theirs = here.install(), base.install()
-        if ours.how != theirs.how:
-            what = f"here {ours.in_words}, at the base commit {theirs.in_words}"
-            why = f"could not be judged: the tests would run in two settings, {what}"
-            return gating.skipped(self.name, why)
+        if (otherwise := here.in_another_setting()) and base.install().absent is None:
+            why = (
+                f"the tests would run in two settings, so that nothing can be compared: {otherwise}"
+            )
+            return gating.undecided(self.name, why)
 
         def alike() -> bool:
             return here.contents() == base.contents()

@@ -1,7 +1,8 @@
 """Do the base commit's environment and the patched one differ in more than the patch moves?
 
-Both are made on one day, but not at once: a release that came in between is in one of them alone, and what
-fails with it tells nothing of the patch.
+Both are made on one day, but not at once: a release that came in between is in one of them alone. And one
+of them may be there only on another Python, or by another step of the ladder. What fails beside such a
+difference is not known to be the patch's doing, nor anything else's: a person's question (ADR-0077).
 """
 
 import re
@@ -23,21 +24,21 @@ _NAMED = 3
 
 
 def beside_drift(context: GateContext, folder: str, verdict: GateVerdict) -> GateVerdict:
-    """A failure that stands beside a difference which is not the patch's doing could not be judged; any
-    other verdict as it is. Raises as ``Environment.install`` does."""
+    """A failure that stands beside a difference which is not the patch's doing is undecided; any other
+    verdict as it is. Raises as ``Environment.install`` does."""
     if verdict.status is not GateStatus.FAILED:
         return verdict
     ours, base = (
         Environment(context, tree, folder) for tree in (gating.patched(context), context.repo)
     )
+    if otherwise := ours.otherwise():
+        return gating.beside_another_setting(verdict, otherwise)
     if not (told := drifted(ours, base)):
         return verdict
     more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
-    what = (
-        f"could not be judged: {verdict.detail}; and other releases are installed than at the base"
-    )
+    what = f"{verdict.detail}; and other releases are installed than at the base"
     what += f" commit, which the patch does not move: {', '.join(told[:_NAMED])}{more}"
-    return gating.skipped(verdict.gate, what, verdict.log)
+    return gating.undecided(verdict.gate, what, verdict.log)
 
 
 def drifted(ours: Environment, base: Environment) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing import pythons
-from fallback_plugins.pypi.installing.making import Setting, distributions_in, make
+from fallback_plugins.pypi.installing.making import Setting, as_base, distributions_in, make
 from fallback_plugins.pypi.installing.plan import Manifests
 from fallback_plugins.pypi.manifests.metadata import (
     asked_python,
@@ -35,7 +35,7 @@ from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 10
+_FORMAT = 11
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
@@ -139,8 +139,9 @@ class Environment:
         return Installed.kept(self.place)
 
     def _make(self, made: Path) -> Installed:
-        settings = self._settings if self._base is None else self._settings[:1]
-        found = make(self.context, self._manifests, made, settings, self._starts, self._as_base)
+        base = None if self._base is None else self._base.install()
+        settings, others = as_base(self._settings, base)
+        found = make(self.context, self._manifests, made, settings, self._starts, others)
         add_to(made)
         for own in (*self._manifests.beside, self._manifests.own):
             for path, text in own_metadata(own, self._tag).items():
@@ -247,11 +248,16 @@ class Environment:
         base = Environment(self.context, self.context.repo, self.folder, self._runner, self._only)
         return None if base._manifests.identity == self._manifests.identity else base
 
-    def _as_base(self) -> Sequence[Setting]:
-        """As the base commit's was made, where that took more than our Python: a patched tree is installed
-        so, or not at all, since what is compared must run on the same one."""
-        how = () if self._base is None else self._base.install().how
-        return [one for one in self._settings if how and one.how == how]
+    def otherwise(self) -> str:
+        """How this tree is installed, and how the base commit's, where that differs (``Installed``); else
+        empty. Raises as ``install`` does."""
+        return "" if self._base is None else self.install().otherwise_than(self._base.install())
+
+    def in_another_setting(self) -> str:
+        """The same, where it runs on another Python, or on releases of another day."""
+        if self._base is None or self.install().how == self._base.install().how:
+            return ""
+        return self.otherwise()
 
     def _starts(self, made: Path) -> bool:
         """Does pytest start in an environment in the making? Where it has none, nothing need start."""

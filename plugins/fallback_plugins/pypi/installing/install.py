@@ -89,6 +89,8 @@ class _Climb:
     #: What the project runs with: what it is tested with may not change it.
     kept: tuple[str, ...] = ()
     tries: int = 0
+    #: What served.
+    step: str = ""
 
     def climb(self) -> Installed:
         return self.with_runner(self.everything() or self._in_part())
@@ -103,7 +105,7 @@ class _Climb:
                 self.declined.append((runner, why))
             elif level is Level.METADATA:
                 level = Level.IN_PART
-        return Installed(level, tuple(self.declined))
+        return Installed(level, tuple(self.declined), step=self.step)
 
     def everything(self) -> Level | None:
         self.declined += self.plan.refused
@@ -111,6 +113,7 @@ class _Climb:
             whys = (self._run(command) for command in step.commands)
             why = next((why for why in whys if why is not None), None)
             if why is None:
+                self.step = step.name
                 return Level.IN_PART if self.plan.refused else Level.EVERYTHING
             self.declined.append((step.name, why))
         return None

@@ -40,24 +40,40 @@ class Setting:
         return (*other, *([f"from releases up to {self.until}"] if self.until else []))
 
 
+def as_base(
+    settings: Sequence[Setting], there: Installed | None
+) -> tuple[Sequence[Setting], Sequence[Setting]]:
+    """Of these, the one for a patched tree beside a base commit that was installed so; and others for all
+    of it where that one has not all.
+
+    What is compared must run on the same Python. What can't be had any more on ours is the patch's failure.
+    Where only another Python had all of the base commit, and has not all of the patched tree, a further one
+    shows that the two can't be compared (ADR-0077). None: it is the base commit, all of them are tried.
+    """
+    if there is None:
+        return settings, ()
+    alike = [one for one in settings if one.how == there.how] or settings[:1]
+    other = there.level is Level.EVERYTHING and there.how
+    return alike, [one for one in settings if other and one not in alike]
+
+
 def make(
     context: GateContext,
     manifests: Manifests,
     made: Path,
     settings: Sequence[Setting],
     starts: Callable[[Path], bool],
-    instead: Callable[[], Sequence[Setting]] = tuple,
+    others: Sequence[Setting] = (),
 ) -> Installed:
-    """All of it in the first setting where all can be had; else what can be had in the first.
-
-    ``instead``: settings to take where all can be had in none of those; asked for only then.
+    """All of it in the first setting where all can be had, ``others`` last; else what can be had in the
+    first.
 
     ``made``: a folder of ours. ``starts``: does the test runner in it start? Asked of what is unusual: old
     releases may not run on today's Python. Raises ToolMissingError; ToolFailedError where no registry
     answers, or uv makes no environment.
     """
     with gating.scratch(context) as scratch:
-        return _Making(context, manifests, made, scratch).make(settings, starts, instead)
+        return _Making(context, manifests, made, scratch).make(settings, starts, others)
 
 
 class _Making:
@@ -77,13 +93,10 @@ class _Making:
         self,
         settings: Sequence[Setting],
         starts: Callable[[Path], bool],
-        instead: Callable[[], Sequence[Setting]],
+        others: Sequence[Setting],
     ) -> Installed:
         plan = self._plan()
-        found = self._first_whole(plan, settings, starts)
-        if found is None and (others := instead()):
-            settings = others
-            found = self._first_whole(plan, settings, starts)
+        found = self._first_whole(plan, [*settings, *others], starts)
         return found or self._part(plan, settings[0], starts)
 
     def _first_whole(

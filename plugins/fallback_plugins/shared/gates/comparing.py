@@ -49,7 +49,8 @@ class Check:
 def judge_check(gate: str, context: GateContext, folder: str, check: Check) -> GateVerdict:
     """Passed where the check passes, or complains of nothing new; failed where it does.
 
-    Skipped where nothing can be told: it fails at the base commit too. Raises what ``run`` raises.
+    Skipped where nothing can be told, since it fails at the base commit too; undecided where it fails and
+    what it does there can't be had. Raises what ``run`` raises.
     """
     return judge_run(gate, context, folder, check, check.run(gating.patched(context)))
 
@@ -70,10 +71,8 @@ def judge_run(
         return gating.passed(gate, f"{check.label}: in order", ours.output)
     base = _at_base(gate, context, folder, check)
     if isinstance(base, NotInstalled):
-        why = (
-            f"{check.label} could not be judged: it fails here, and the base commit's dependencies"
-        )
-        return gating.skipped(gate, f"{why} could not be installed: {base.why}", ours.output)
+        why = f"{check.label} fails here, and the base commit's dependencies could not be installed"
+        return gating.undecided(gate, f"{why}: {base.why}", ours.output)
     if ours.timed_out and base.exit_code is not None:
         return gating.timed_out(gate, ours, context)
     if base.exit_code == 0:

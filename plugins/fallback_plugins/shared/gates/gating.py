@@ -22,6 +22,7 @@ from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gate_ports import failed as failed
 from fallback_tier.gate_ports import passed as passed
 from fallback_tier.gate_ports import skipped as skipped
+from fallback_tier.gate_ports import undecided as undecided
 from fallback_tier.repo import RepoContext
 
 #: How much of a client's own words a verdict's one sentence repeats.
@@ -106,6 +107,15 @@ def of_installed(
     return None
 
 
+def beside_another_setting(verdict: GateVerdict, otherwise: str) -> GateVerdict:
+    """A failure where the two trees are not installed alike (``Installed.otherwise_than``) is undecided: it
+    may be the setting's doing. A pass stays one: it was seen with what users get. Others as they are."""
+    if not otherwise or verdict.status is not GateStatus.FAILED:
+        return verdict
+    what = f"{verdict.detail}; and it is not installed as the base commit was: {otherwise}"
+    return undecided(verdict.gate, what, verdict.log)
+
+
 def timed_out(gate: str, result: CommandResult, context: GateContext) -> GateVerdict:
     """The wall clock ended a command of the target."""
     what = f"{' '.join(result.argv[:3])} did not end within {context.timeout_s:.0f} s"
@@ -115,8 +125,8 @@ def timed_out(gate: str, result: CommandResult, context: GateContext) -> GateVer
 
 
 def combined(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
-    """One verdict over several project folders: a failure decides, then a pass."""
-    for status in (GateStatus.FAILED, GateStatus.PASSED):
+    """One verdict over several project folders: a failure decides, then what is undecided, then a pass."""
+    for status in (GateStatus.FAILED, GateStatus.UNDECIDED, GateStatus.PASSED):
         chosen = [verdict for verdict in verdicts if verdict.status is status]
         if status is GateStatus.PASSED and chosen:
             left = (v for v in verdicts if v.status is GateStatus.SKIPPED and v.proof_level)

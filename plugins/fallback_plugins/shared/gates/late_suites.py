@@ -4,13 +4,17 @@ from collections.abc import Sequence
 
 from fallback_audit.vocabulary import FailureKind
 from fallback_plugins.shared.gates.base_runs import BaseRun
-from fallback_plugins.shared.gates.gating import failed, passed, skipped
+from fallback_plugins.shared.gates.gating import failed, passed, skipped, undecided
 from fallback_plugins.shared.gates.reports import Report
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 #: Names that a verdict's one sentence repeats.
 _NAMED = 3
+
+#: Of the tests that passed before the time-out at the base commit, how many must have passed here before
+#: it: a busy machine comes less far, a patch that makes the suite hang comes nowhere.
+_LEAST_SHARE = 0.5
 
 _NOTHING = Report(frozenset())
 
@@ -36,9 +40,16 @@ def judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) -
     """Neither run ended: what passed there before its end, and failed here, is the patch's."""
     if (broken := _broken(gate, ours, late)) is not None:
         return broken
-    what = f"could not be judged: the tests do not end within {context.timeout_s:.0f} s"
-    what += f", nor do those of the base commit; {in_words(ours)}"
-    return skipped(gate, what, ours.result.output)
+    here, there = _told(ours.report), _told(late.report)
+    what = f"the tests do not end within {context.timeout_s:.0f} s, nor do those of the base commit"
+    what += f"; {in_words(ours)}"
+    if unseen := [one for one in here.failed if not there.excuses(one)]:
+        what += f"; the base commit's run did not come to {named(unseen)}"
+        return undecided(gate, what, ours.result.output)
+    if len(here.passed & there.passed) < len(there.passed) * _LEAST_SHARE:
+        what += f", of {len(there.passed)} that passed in time at the base commit"
+        return undecided(gate, what, ours.result.output)
+    return skipped(gate, f"could not be judged: {what}", ours.result.output)
 
 
 def judge_beside_late(
@@ -57,8 +68,7 @@ def judge_beside_late(
     failing = () if ours.result.ok else _told(ours.report).failed or ours.failing
     unseen = [one for one in failing or () if not there.excuses(one)]
     if unseen or failing is None or not (failing or ours.result.ok):
-        what = f"could not be judged: {in_words(ours)}, and {beside}"
-        return skipped(gate, what, log)
+        return undecided(gate, f"{in_words(ours)}, and {beside}", log)
     if not (ours.passing or ours.count is None):
         return skipped(gate, f"no test passes here, and {beside}", log)
     verdict = passed(gate, f"{in_words(ours)}; {beside}", log)

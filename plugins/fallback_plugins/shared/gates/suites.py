@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from fallback_audit.vocabulary import FailureKind
 from fallback_plugins.shared.gates.base_runs import BaseRun, BaseRuns, On, Run, said
 from fallback_plugins.shared.gates.flaky import PATCHED_RERUNS, Weighed, is_settled, weigh
-from fallback_plugins.shared.gates.gating import failed, passed, patched, skipped, timed_out
+from fallback_plugins.shared.gates.gating import (
+    failed,
+    passed,
+    patched,
+    skipped,
+    timed_out,
+    undecided,
+)
 from fallback_plugins.shared.gates.late_suites import in_words, judge_beside_late, judge_late, named
 from fallback_plugins.shared.gates.observing import judge_acts
 from fallback_plugins.shared.gates.reports import Report
@@ -34,10 +41,12 @@ def judge_tests(
     see ``judge_acts``. Raises what ``run`` raises, ToolError.
     """
     ours = run(patched(context))
+    base = BaseRuns(context, gate, folder, run, on)
     if isinstance(ours, NotInstalled):
         why = f"the project's dependencies could not be installed, so no test ran: {ours.why}"
+        if any(there.count != 0 for there in base.until(bool)) or base.late is not None:
+            return undecided(gate, f"{why}; at the base commit they do")
         return skipped(gate, why)
-    base = BaseRuns(context, gate, folder, run, on)
     verdict = _Suite(gate, context, base, run).judge(ours)
     verdict = judge_acts(verdict, context, base, run, ours, alike)
     if not ours.installed:
@@ -61,8 +70,10 @@ class _Suite:
         runs = self.base.until(bool)
         if not runs and self.base.absent is not None:
             why = f"the base commit's dependencies could not be installed: {self.base.absent.why}"
-            what = f"could not be judged: here {in_words(ours)}, and {why}"
-            return skipped(self.gate, what, ours.result.output)
+            what = f"here {in_words(ours)}, and {why}"
+            if not ours.result.ok:
+                return undecided(self.gate, what, ours.result.output)
+            return skipped(self.gate, f"could not be judged: {what}", ours.result.output)
         if not runs and self.base.late is not None:
             if ours.result.timed_out:
                 return judge_late(self.gate, self.context, ours, self.base.late)

@@ -15,6 +15,7 @@ from fallback_audit.events import (
     AttemptFailed,
     FixEscalated,
     FixPatched,
+    FixRefused,
     FixStarted,
     FixVerified,
     GateJudged,
@@ -34,7 +35,14 @@ from fallback_audit.showing.account import account_lines
 from fallback_audit.showing.describe import sentence
 from fallback_audit.verifying.verify import verify
 from fallback_audit.verifying.walk import Walk
-from fallback_audit.vocabulary import AffectedCode, EscalationReason, LadderStep, ProofLevel
+from fallback_audit.vocabulary import (
+    AffectedCode,
+    EscalationReason,
+    GateStatus,
+    LadderStep,
+    ProofLevel,
+    RefusalReason,
+)
 from tests.unit.audit.trails import digest
 
 _SCOPE = ("fix_id", "gate_transition_id")
@@ -238,6 +246,28 @@ def test_what_version_11_added_is_absent_not_invented(version: int) -> None:
     payloads = [read_row(row).payload for row in Export(TRAILS / f"schema-{version}.jsonl").rows()]
     starts = [p for p in payloads if isinstance(p, FixStarted)]
     assert {(p.batch_sha256, p.in_part) for p in starts} == {(None, ())}
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_what_version_12_added_is_absent_not_invented(version: int) -> None:
+    """Before, a gate passed, failed or was skipped; nobody was asked about one that could not decide."""
+    payloads = [read_row(row).payload for row in Export(TRAILS / f"schema-{version}.jsonl").rows()]
+    verdicts = {p.status for p in payloads if isinstance(p, GateJudged)}
+    assert verdicts <= {GateStatus.PASSED, GateStatus.FAILED, GateStatus.SKIPPED}
+    ends = [p.reason for p in payloads if isinstance(p, FixEscalated)]
+    assert EscalationReason.GATES_UNDECIDED not in ends
+
+
+def test_what_version_11_wrote_is_read_as_it_was() -> None:
+    """Parts of a batch, one of which fixes an advisory in part."""
+    payloads = [read_row(row).payload for row in Export(TRAILS / "schema-11.jsonl").rows()]
+    starts = [p for p in payloads if isinstance(p, FixStarted) and p.batch_sha256]
+    assert {(p.batch_sha256, p.in_part) for p in starts} == {
+        (digest("batch"), ()),
+        (digest("batch"), ("A",)),
+    }
+    ends = [p.reason for p in payloads if isinstance(p, FixRefused)]
+    assert RefusalReason.FAILS_TOGETHER in ends
 
 
 def test_what_version_10_wrote_is_read_as_it_was() -> None:

@@ -13,7 +13,7 @@ from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.repo import RepoContext
 from tests.unit.shared.gates.test_flaky import context
 
-PASSED, SKIPPED = GateStatus.PASSED, GateStatus.SKIPPED
+PASSED, SKIPPED, UNDECIDED = GateStatus.PASSED, GateStatus.SKIPPED, GateStatus.UNDECIDED
 
 
 def result(*said: str, code: int | None = None) -> CommandResult:
@@ -74,9 +74,9 @@ def test_where_the_base_commit_is_in_order_the_whole_log_is_kept(tmp_path: Path)
         (result("STOP"), result("STOP"), SKIPPED),
         (HANGS, HANGS, SKIPPED),
         (NOWHERE, result(), SKIPPED),
-        # The base commit's lock may be out of step: that says nothing of the patch.
-        (result("a"), NOWHERE, SKIPPED),
-        (HANGS, NOWHERE, SKIPPED),
+        # The base commit's lock may be out of step: whose doing it is nobody can tell.
+        (result("a"), NOWHERE, UNDECIDED),
+        (HANGS, NOWHERE, UNDECIDED),
         # What the base commit did not come to may be out of order there too.
         (result("a"), HANGS, SKIPPED),
     ],

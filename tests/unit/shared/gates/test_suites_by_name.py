@@ -14,7 +14,7 @@ from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.execution import CommandResult
 from tests.unit.shared.gates.test_flaky import Project, judge
 
-PASSED, SKIPPED = GateStatus.PASSED, GateStatus.SKIPPED
+PASSED, SKIPPED, UNDECIDED = GateStatus.PASSED, GateStatus.SKIPPED, GateStatus.UNDECIDED
 NAMES = ("a", "b", "c", "d")
 
 
@@ -162,7 +162,8 @@ def test_a_time_out_on_both_sides_could_not_be_judged_but_for_what_broke_before(
     tmp_path: Path,
 ) -> None:
     same = judge(
-        tmp_path / "1", Project([late(a="passed", c="failed")], [late(a="passed", b="passed")])
+        tmp_path / "1",
+        Project([late(a="passed", c="failed")], [late(a="passed", b="passed", c="failed")]),
     )
     broken = judge(tmp_path / "2", Project([late(a="failed")], [late(a="passed")]))
     silent = judge(tmp_path / "3", Project([late()], [late()]))
@@ -172,6 +173,24 @@ def test_a_time_out_on_both_sides_could_not_be_judged_but_for_what_broke_before(
         "1 test(s) passed in time, 1 fail: c"
     )
     assert (broken.failure_kind, broken.broken) == (FailureKind.TESTS_FAILED, ("a",))
+
+
+@pytest.mark.parametrize(
+    ("ours", "base"),
+    [
+        pytest.param(
+            late(a="passed", c="failed"), late(a="passed"), id="fails what was not come to"
+        ),
+        pytest.param(late(), late(a="passed", b="passed"), id="comes nowhere"),
+        pytest.param(
+            late(a="passed"), late(a="passed", b="passed", c="passed"), id="comes less far"
+        ),
+    ],
+)
+def test_a_time_out_on_both_sides_excuses_no_doubt(
+    tmp_path: Path, ours: SuiteRun, base: SuiteRun
+) -> None:
+    assert judge(tmp_path, Project([ours], [base])).status is UNDECIDED
 
 
 def test_beside_a_base_commit_that_does_not_end_what_it_told_is_compared(tmp_path: Path) -> None:
@@ -185,8 +204,8 @@ def test_beside_a_base_commit_that_does_not_end_what_it_told_is_compared(tmp_pat
     assert (red.status, red.failing_before) == (PASSED, ("b",))
     assert worse.broken == ("a",)
     assert gone.failure_kind is FailureKind.TESTS_MISSING
-    assert unseen.status is SKIPPED
-    assert unseen.detail.startswith("could not be judged: 1 test(s) pass, 1 fail: d, and the base")
+    assert unseen.status is UNDECIDED
+    assert unseen.detail.startswith("1 test(s) pass, 1 fail: d, and the base")
 
 
 def test_a_base_commit_that_did_not_end_is_asked_again_next_time(tmp_path: Path) -> None:
@@ -206,15 +225,23 @@ def test_where_the_base_commit_can_not_be_installed_nothing_fails(
     tmp_path: Path, ours: SuiteRun
 ) -> None:
     verdict = judge(tmp_path, Project([ours], [NOWHERE]))
-    assert verdict.status is SKIPPED
-    assert verdict.detail.startswith("could not be judged: ")
+    assert verdict.status is (SKIPPED if ours.result.ok else UNDECIDED)
     assert verdict.detail.endswith("npm ci: the lock is out of step")
 
 
 def test_what_the_client_says_stands_in_the_verdict(tmp_path: Path) -> None:
-    verdict = judge(tmp_path, Project([NOWHERE], [ended(a="passed")]))
+    verdict = judge(tmp_path, Project([NOWHERE], [NOWHERE]))
     assert (verdict.status, verdict.log) == (SKIPPED, "")
     assert "the lock is out of step" in verdict.detail
+
+
+@pytest.mark.parametrize("base", [ended(a="passed"), late(a="passed")])
+def test_what_runs_at_the_base_commit_and_can_not_run_here_is_undecided(
+    tmp_path: Path, base: SuiteRun
+) -> None:
+    verdict = judge(tmp_path, Project([NOWHERE], [base]))
+    assert verdict.status is UNDECIDED
+    assert "at the base commit they do" in verdict.detail
 
 
 def test_on_what_it_ran_is_said(tmp_path: Path) -> None:
