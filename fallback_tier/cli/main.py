@@ -87,6 +87,8 @@ def build_parser() -> argparse.ArgumentParser:
     commands.add_parser("audit", help=what, verbs=_later("audit.parser"))
     what = "what fixes ask a person, and the answers"
     commands.add_parser("review", help=what, verbs=_later("review.parser"))
+    what = "can fixes be made now: store, checkpoints, keys, disk, sandbox, model"
+    commands.add_parser("health", help=what, verbs=_later("health.parser"))
     what = "what the state folder keeps so that the next fix is quicker"
     commands.add_parser("cache", help=what, verbs=_later("cache_parser"))
     what = "the solved-example memory"

@@ -1,0 +1,48 @@
+"""``fallback-tier health``: can fixes be made now?"""
+
+import argparse
+import sys
+
+from fallback_audit.showing.describe import visible
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.options import keys, record, state_dir
+from fallback_tier.cli.output import print_json
+from fallback_tier.observing.health.checks import checks_of
+from fallback_tier.observing.health.report import Health
+from fallback_tier.observing.health.running import Checks
+from fallback_tier.wiring import Configuration
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run every check, tell them, and let the exit code say whether fixes can be made."""
+    health = Checks(checks_of(configuration(arguments))).run()
+    if arguments.json:
+        print_json(health.model_dump(mode="json"))
+    else:
+        sys.stdout.write(as_text(health))
+    return exit_codes.OK if health.ready else exit_codes.ENVIRONMENT
+
+
+def configuration(arguments: argparse.Namespace) -> Configuration:
+    """What of a fix's configuration is looked at."""
+    configured = Configuration(
+        state_dir=state_dir(arguments),
+        record=record(arguments),
+        model=arguments.model,
+        base_url=arguments.base_url,
+        judge_model=arguments.judge_model,
+        judge_base_url=arguments.judge_base_url,
+        sandbox_waiver="--no-sandbox was given" if arguments.no_sandbox else None,
+    )
+    return configured.model_copy(update=keys(arguments.base_url, arguments.judge_base_url))
+
+
+def as_text(health: Health) -> str:
+    """A line a check, the next step below it; last the sum of all."""
+    lines = []
+    for one in health.checks:
+        lines.append(f"{one.state.value:<8}  {one.check:<11}  {visible(one.reason)}")
+        if one.next_step:
+            lines.append(f"{'':<23}next: {visible(one.next_step)}")
+    lines.append("ready" if health.ready else "not ready")
+    return "\n".join(lines) + "\n"

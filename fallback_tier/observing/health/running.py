@@ -1,0 +1,124 @@
+"""Checks, each in a thread of its own and with a limit on its time: one that hangs is a finding, too."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from fallback_tier.errors import FallbackError
+from fallback_tier.observing.health.report import (
+    CheckResult,
+    Finding,
+    Health,
+    as_failed,
+    failed,
+)
+
+#: A healthy check takes milliseconds; a model's server in another country a second.
+CHECK_TIMEOUT_S = 5.0
+
+#: How long a finding is good for: probes come every few seconds, from several sides.
+FRESH_S = 2.0
+
+#: The same of checks that start a process or ask another machine.
+DEAR_FRESH_S = 30.0
+
+#: Of a defect's own words (characters).
+_QUOTED = 300
+
+
+@dataclass(frozen=True)
+class Check:
+    """``look`` finds out. It may raise FallbackError, and block."""
+
+    name: str
+    look: Callable[[], Finding]
+    fresh_s: float = FRESH_S
+
+
+@dataclass
+class _Look:
+    """One run of a check."""
+
+    began: float
+    thread: threading.Thread | None = None
+    result: CheckResult | None = None
+    ended: float = 0.0
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class Checks:
+    """Runs checks when asked, at most one run of each at a time. Threads may share it.
+
+    ``timeout_s``: what is waited for all of them together. What has not answered by then has failed; it
+    goes on by itself, and no second run is started beside it.
+    """
+
+    def __init__(
+        self,
+        checks: tuple[Check, ...],
+        *,
+        timeout_s: float = CHECK_TIMEOUT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._checks = checks
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._looks: dict[str, _Look] = {}
+
+    def run(self) -> Health:
+        """What each check says: now, or a moment ago."""
+        looks = {check.name: self._begin(check) for check in self._checks}
+        until = time.monotonic() + self._timeout_s
+        for look in looks.values():
+            look.done.wait(max(0.0, until - time.monotonic()))
+        return Health.of(tuple(self._told(looks)))
+
+    def _begin(self, check: Check) -> _Look:
+        with self._lock:
+            look = self._looks.get(check.name)
+            runs = look is not None and look.result is None
+            if look is not None and (runs or self._clock() - look.ended < check.fresh_s):
+                return look
+            look = self._looks[check.name] = _Look(self._clock())
+            look.thread = threading.Thread(target=self._look, args=(check, look), daemon=True)
+            look.thread.start()
+            return look
+
+    def _look(self, check: Check, look: _Look) -> None:
+        try:
+            found = check.look()
+        except FallbackError as error:
+            found = as_failed(error)
+        except Exception as error:  # noqa: BLE001 (a check that breaks is a finding)
+            found = _broke(error)
+        took = self._clock() - look.began
+        look.ended = self._clock()
+        look.result = CheckResult(
+            check=check.name, duration_ms=round(took * 1000), **found._asdict()
+        )
+        look.done.set()
+
+    def _told(self, looks: Mapping[str, _Look]) -> list[CheckResult]:
+        return [look.result or self._late(name, look) for name, look in looks.items()]
+
+    def _late(self, name: str, look: _Look) -> CheckResult:
+        waited = self._clock() - look.began
+        found = failed(
+            f"It has not answered for {waited:.1f} s; {self._timeout_s:g} s are waited for.",
+            "Look for a disk, a server or a lock that hangs; the check goes on by itself.",
+        )
+        return CheckResult(check=name, **found._asdict())
+
+
+def _broke(error: Exception) -> Finding:
+    first = str(error).partition("\n")[0][:_QUOTED]
+    if isinstance(error, OSError):
+        return failed(
+            f"{error.filename or 'The system'}: {error.strerror or first}.",
+            "Check owner and mode of what it names, and its disk.",
+        )
+    return failed(
+        f"A defect of the check itself: {type(error).__name__}: {first}.", "Report it, please."
+    )

@@ -1,0 +1,28 @@
+"""The record, opened for reading, where there is one."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fallback_tier.wiring import RecordSettings, audit_db
+from fallback_tier.wiring.trail import TrailReader, read_trail
+
+
+def has_record(state_dir: Path, record: RecordSettings) -> bool:
+    """Was anything recorded yet? PostgreSQL's store is there, or it is missing."""
+    return record.database is not None or audit_db(state_dir).exists()
+
+
+def open_record(state_dir: Path, record: RecordSettings) -> TrailReader | None:
+    """None: nothing is recorded yet. Raises AuditStoreError, KeyringError. Close it at the end."""
+    return read_trail(state_dir, record) if has_record(state_dir, record) else None
+
+
+@contextmanager
+def read_record(state_dir: Path, record: RecordSettings) -> Iterator[TrailReader]:
+    """While it is needed. Raises AuditStoreError, KeyringError."""
+    reader = read_trail(state_dir, record)
+    try:
+        yield reader
+    finally:
+        reader.close()
