@@ -127,7 +127,7 @@ def read_row(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> StoredEven
             reason = "the header stands at another place, or over another kind of event"
     raise AuditIntegrityError(
         f"Event {row.seq} of the audit trail can't be trusted: {reason}.",
-        next_step="Run `fallback-tier audit verify`, keep a copy of the store, find out who wrote.",
+        next_step="Run `fallback-tier audit verify`, keep a copy of the store, find out who wrote to it.",
     )
 
 

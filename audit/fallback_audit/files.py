@@ -62,7 +62,7 @@ def lock(descriptor: int, operation: int, timeout_s: float = LOCK_TIMEOUT_S) -> 
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    errno.ETIMEDOUT, "another process holds its lock (`fuser` tells which)"
+                    errno.ETIMEDOUT, "another process holds its lock (`fuser` shows which)"
                 ) from None
         time.sleep(_LOCK_POLL_S)
 

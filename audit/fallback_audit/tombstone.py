@@ -49,5 +49,5 @@ def open_tombstone(
 def _unfit(seq: int, problem: str) -> AuditIntegrityError:
     return AuditIntegrityError(
         f"Event {seq} of the audit trail can't be trusted: {problem}.",
-        next_step="Keep a copy of the store, and find out who wrote.",
+        next_step="Keep a copy of the store, and find out who wrote to it.",
     )

@@ -184,9 +184,9 @@ class Checkpointer:
         gone = self._log.gone(keyring, latest)
         if gone is not None:
             raise HistoryError(
-                f"The record can't be gone on with: {gone_because(gone, self._log.folder)}.",
+                f"The record can't be continued: {gone_because(gone, self._log.folder)}.",
                 next_step="Put back, or mount, the checkpoints and the store that were there. Only if they "
-                f"were removed on purpose, say so, on record: `{self._ending}`.",
+                f"were removed on purpose, confirm it, on record: `{self._ending}`.",
             )
 
     @property
@@ -201,7 +201,7 @@ class Checkpointer:
                 f"The store has {size} events, but its checkpoint in {self._log.folder} says "
                 f"{before.size}: it was rolled back, or it is another one.",
                 next_step=f"{_VERIFY} Only if the store was removed on purpose: move that folder away, and "
-                f"say so, on record: `{self._ending}`.",
+                f"confirm it, on record: `{self._ending}`.",
             )
         leaf = self._leaf(before.size)
         if leaf != before.tip:

@@ -53,7 +53,7 @@ _SAID = (
 
 
 @rule(
-    "Where gates alone are run again, they judge the named patch: nothing is asked, made or retried.",
+    "If only the gates are run again, they judge the named patch: nothing is asked, made or retried.",
     "ADR-0042",
     breaches=(
         Added(ModelCalled),

@@ -67,7 +67,7 @@ def prompt_shapes_agree(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "An event of an attempt stands between its AttemptStarted and the next.",
+    "An event of an attempt is recorded between its AttemptStarted and the next.",
     "ADR-0070",
     breaches=(
         Removed(AttemptStarted),
@@ -84,7 +84,7 @@ def events_stand_in_their_attempt(trail: Trail) -> Iterator[Finding]:
         number = run.attempt
         for seq, event in run.entries:
             if type(event) in _NUMBERED and event.attempt != number:  # type: ignore[union-attr]
-                yield seq, f"{event.kind} of attempt {event.attempt} stands in attempt {number}"  # type: ignore[union-attr]
+                yield seq, (f"{event.kind} of attempt {event.attempt} stands in attempt {number}")  # type: ignore[union-attr]
 
 
 @rule(

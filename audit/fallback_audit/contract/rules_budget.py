@@ -69,7 +69,7 @@ def budget_stops_are_real(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "BudgetRaised has a name and a reason, and stands where a budget stopped the fix.",
+    "BudgetRaised has a name and a reason, and is recorded only if a budget stopped the fix.",
     "ADR-0023",
     breaches=(
         Added(BudgetRaised),
@@ -101,7 +101,7 @@ def budget_raises_are_signed(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "After BudgetRaised the stopped attempt is taken up again, or the fix ends.",
+    "After BudgetRaised the stopped attempt is resumed, or the fix ends.",
     "ADR-0023",
     breaches=(
         Removed(AttemptStarted),
@@ -117,6 +117,6 @@ def budget_raises_reopen(trail: Trail) -> Iterator[Finding]:
             if seq > raises[0].seq and not isinstance(
                 event, BudgetRaised | FixEscalated | FixRefused
             ):
-                yield seq, f"{event.kind} after BudgetRaised, before the attempt was taken up again"
+                yield seq, f"{event.kind} after BudgetRaised, before the attempt was resumed"
         if raises and run.successor and not run.resumed:
-            yield run.successor.start.seq, f"attempt {run.attempt} was not taken up again"
+            yield run.successor.start.seq, f"attempt {run.attempt} was not resumed"

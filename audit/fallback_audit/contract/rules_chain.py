@@ -120,7 +120,7 @@ def retrieval_means_what_it_says(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "Examples that retrieval returned are replayed, or stand in a prompt, unless self-RAG decides no.",
+    "Examples that retrieval returned are replayed, or are in a prompt, unless self-RAG decides no.",
     "ADR-0005",
     breaches=(Altered(ModelCalled, "example_ids"),),
     sees={RetrievalQueried, RetrieveDecided, StrategyDegraded, ModelCalled, AnswerReused},

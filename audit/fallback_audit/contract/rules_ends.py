@@ -79,7 +79,8 @@ def patched_is_tested(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "Where own code is affected no patch is a recipe's; where it is unclear whose, there is none.",
+    "If own code is affected, no patch comes from a recipe; if it is unclear whose code is affected, "
+    "there is no patch.",
     "ADR-0037",
     breaches=(
         Altered(FixStarted, "affected_code"),
@@ -101,7 +102,7 @@ def own_code_takes_no_recipe(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "A question about tests that contradict a patch follows an attempt that failed by tests.",
+    "A question about tests that contradict a patch follows an attempt that failed in the tests.",
     "ADR-0038",
     breaches=(
         Removed(AttemptFailed),

@@ -165,7 +165,7 @@ def refusals_act(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "A retry follows a failed attempt, or takes up an interrupted one.",
+    "A retry follows a failed attempt, or resumes an interrupted one.",
     "ADR-0070",
     breaches=(Removed(AttemptFailed),),
     sees={FixStarted, AttemptStarted},
@@ -226,7 +226,7 @@ def _same(reason: str, kind: FailureKind) -> bool:
 
 
 @rule(
-    "FixStarted stands once and first, and only a started fix ends.",
+    "FixStarted is recorded once and first, and only a started fix ends.",
     "ADR-0028",
     breaches=(
         Removed(FixStarted),
@@ -245,7 +245,8 @@ def fix_starts_first(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "A finished fix has exactly one of verified, patched, refused, escalated; only afterwords follow.",
+    "A finished fix has exactly one of verified, patched, refused, escalated; only a delivery, an "
+    "answer or a reopening follows.",
     "ADR-0029",
     breaches=(
         Added(FixVerified),

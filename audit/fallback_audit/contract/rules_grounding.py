@@ -158,7 +158,7 @@ def low_confidence_has_grounds(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "The strict instruction stands only in the one regeneration of an unsupported plan.",
+    "The strict instruction is used only in the one regeneration of an unsupported plan.",
     "ADR-0022",
     breaches=(
         Removed(GroundingJudged),

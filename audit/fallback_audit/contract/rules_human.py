@@ -18,7 +18,7 @@ from fallback_audit.vocabulary import ReviewVerdict
 
 
 @rule(
-    "FixResumed takes up a started fix that has not ended, after the event that it names.",
+    "FixResumed resumes a started fix that has not ended, after the event that it names.",
     "ADR-0028",
     breaches=(
         Added(FixResumed),
@@ -89,7 +89,7 @@ def approvals_name_a_patch(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "A gate transition is reopened for attempts only where a failed one is there to start with.",
+    "A gate transition is reopened for attempts only if there is a failed attempt to start with.",
     "ADR-0011",
     breaches=(
         Removed(AttemptFailed),

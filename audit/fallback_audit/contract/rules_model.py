@@ -113,7 +113,8 @@ def rejections_act(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "The author is asked again after a rejected or doubted answer, a failed call, or for want of code.",
+    "The author is asked again after a rejected or doubted answer, a failed call, or because code "
+    "was missing.",
     "ADR-0022",
     breaches=(
         Removed(PlanRejected),
@@ -230,7 +231,7 @@ def answers_reused_were_paid(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "An attempt that is taken up again asks for nothing that it has an answer to.",
+    "A resumed attempt asks for nothing that it has an answer to.",
     "ADR-0023",
     breaches=(Added(ModelCalled),),
     sees={ModelCalled, AttemptStarted},

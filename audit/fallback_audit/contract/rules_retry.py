@@ -82,7 +82,7 @@ def skip_counts_priors(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "In place of the examples stands the summary of the last failed attempt.",
+    "The summary of the last failed attempt replaces the examples.",
     "ADR-0011",
     breaches=(
         Altered(RagSkippedOnRetry, "summary_sha256"),
@@ -126,7 +126,7 @@ def history_grows(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "Attempt numbers increase; only an interrupted attempt is taken up again.",
+    "Attempt numbers increase; only an interrupted attempt is resumed under its own number.",
     "ADR-0028",
     breaches=(Altered(AttemptStarted, "attempt"),),
     sees={AttemptStarted},

@@ -38,7 +38,7 @@ def retrieve_forced_on_retry(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "A candidate follows one decision on retrieval, and has no example where that is no.",
+    "A candidate follows one decision on retrieval, and has no example if that is no.",
     "ADR-0024",
     breaches=(
         Removed(RetrieveDecided),

@@ -58,7 +58,7 @@ def redactions_are_named(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "A flag stands right behind the event that it is about.",
+    "A flag follows directly after the event that it is about.",
     "ADR-0035",
     breaches=(Altered(AppendFlagged, "at"),),
     sees={AppendFlagged},
@@ -74,7 +74,7 @@ def flags_stand_behind(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "The record's upkeep has a scope of its own, where nothing else stands.",
+    "The maintenance of the record has a scope of its own, with nothing else in it.",
     "ADR-0036",
     breaches=(
         Added(SegmentSealed),
@@ -86,11 +86,14 @@ def flags_stand_behind(trail: Trail) -> Iterator[Finding]:
 def upkeep_stands_apart(trail: Trail) -> Iterator[Finding]:
     for seq, event in trail.any_of(*KEEPING) if trail.of_a_fix else trail.entries:
         if isinstance(event, KEEPING) is trail.of_a_fix:
-            yield seq, f"{event.kind} in the scope of {'a fix' if trail.of_a_fix else 'upkeep'}"
+            yield (
+                seq,
+                f"{event.kind} in the scope of {'a fix' if trail.of_a_fix else 'maintenance'}",
+            )
 
 
 @rule(
-    "Who seals, retires, collects, rotates or begins again has a name and a reason.",
+    "Sealing, retiring, collecting, rotating a key and beginning again have a name and a reason.",
     "ADR-0036",
     breaches=(
         Altered(SegmentSealed, "by"),
@@ -109,7 +112,7 @@ def upkeep_is_signed(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "Each sealed segment goes on where the one before it ended, and holds earlier events.",
+    "Each sealed segment continues where the one before it ended, and holds earlier events.",
     "ADR-0036",
     breaches=(
         Added(SegmentSealed),

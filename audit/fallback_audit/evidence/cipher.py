@@ -65,7 +65,7 @@ def decrypt(stored: bytes, digest: str, keys: KeySource | None) -> bytes | None:
         where = "no folder of keys was named" if keys is None else f"it is not in {keys.where}"
         raise EvidenceKeyError(
             f"Evidence {digest} is private: it needs the evidence key {key_id.hex()}, and {where}.",
-            next_step="Put the key's file back, or name its folder with --keys.",
+            next_step="Restore the key's file, or name its folder with --keys.",
         )
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

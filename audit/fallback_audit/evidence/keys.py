@@ -158,5 +158,5 @@ def _failed(path: Path, error: OSError) -> FallbackError:
 def _unusable(path: Path, why: str) -> KeyringError:
     return KeyringError(
         f"Evidence key {path} can't be used: {why}.",
-        next_step="Give it mode 0600, or put it back from a copy; --keys names another folder.",
+        next_step="Give it mode 0600, or restore it from a copy; --keys names another folder.",
     )

@@ -53,7 +53,7 @@ def import_export(
         why = report.first_bad.reason.rstrip(".") if report.first_bad else "nothing says why"
         raise AuditIntegrityError(
             f"{spool.name} does not verify, and nothing was imported: {why}.",
-            next_step=f"`fallback-tier audit verify {spool.name}` says all that is wrong with it.",
+            next_step=f"`fallback-tier audit verify {spool.name}` lists all that is wrong with it.",
         )
     notes = [kept.note for kept in source.notes]
     kept = 0

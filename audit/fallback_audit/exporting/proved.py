@@ -130,8 +130,8 @@ def _who_wrote(covered: Sequence[int], checkpoints: Collection[Checkpoint]) -> I
         )
     if untold:
         yield (
-            f"Of {len(untold):,} of its events ({_in_short(untold)}) the export does not tell whether who "
-            "signed them had written them."
+            f"Of {len(untold):,} of its events ({_in_short(untold)}) the export does not show whether "
+            "the run that signed them had written them."
         )
 
 

@@ -41,7 +41,7 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[Line]:
             raise _foreign(name)
         line = _parsed(text, name, number)
         if place == len(ORDER):
-            raise _unfit(name, number, "there is something behind its end")
+            raise _unfit(name, number, "there is something after its end")
         if (number == 1) != isinstance(line, Head) or ORDER.index(line.line) < place:
             raise _unfit(name, number, f"a line of the sort {line.line!r} does not belong here")
         place = ORDER.index(line.line)
@@ -58,7 +58,7 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[Line]:
     if not sum(counts.values()):
         raise _foreign(name)
     if place != len(ORDER):
-        raise _unfit(name, sum(counts.values()) + 1, "it ends too soon (cut)")
+        raise _unfit(name, sum(counts.values()) + 1, "it is cut off at the end")
 
 
 def rows_of_file(path: Path, *, sha256: str) -> Iterator[StoredRow]:
@@ -80,7 +80,7 @@ def rows_of_file(path: Path, *, sha256: str) -> Iterator[StoredRow]:
     if found != sha256:
         raise AuditIntegrityError(
             f"{path} has the SHA-256 {found}, its signed statement says {sha256}.",
-            next_step="Restore it from a copy, and find out who wrote.",
+            next_step="Restore it from a copy, and find out who wrote to it.",
         )
 
 
@@ -93,7 +93,7 @@ def _parsed(text: bytes, name: str, number: int) -> Line:
     if len(text) > MAX_LINE_BYTES:
         raise _unfit(name, number, f"it is longer than {MAX_LINE_BYTES:,} bytes")
     if not text.endswith(b"\n"):
-        raise _unfit(name, number, "it ends too soon (cut)")
+        raise _unfit(name, number, "it is cut off at the end")
     try:
         line = line_adapter.validate_json(text)
     except ValidationError as error:

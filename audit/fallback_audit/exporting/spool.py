@@ -166,7 +166,7 @@ class Spool:
                     self._db.execute("INSERT INTO segment (statement) VALUES (?)", (text.encode(),))
                 case EventLine():
                     if line.seq <= last:
-                        raise _unfit(self.name, f"event {line.seq} stands behind event {last}")
+                        raise _unfit(self.name, f"event {line.seq} is after event {last}")
                     first, last = first or line.seq, line.seq
                     self._event(line, head)
                 case EvidenceLine():

@@ -174,7 +174,7 @@ class Collector:
 def _check_grace(limits: Limits, now: datetime) -> None:
     if limits.older_than is not None and limits.older_than > now - GRACE:
         raise AuditStoreError(
-            f"Evidence can be removed when its fix ended {GRACE.days} day ago or earlier, not later.",
+            f"Evidence can be removed only if its fix ended at least {GRACE.days} day ago.",
             next_step="Name an earlier date, or more days.",
         )
 

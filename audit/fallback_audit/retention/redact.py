@@ -111,14 +111,14 @@ class Redactor:
         if told is None or not isinstance(told.payload, PayloadRedacted):
             raise AuditStoreError(
                 f"Event {stored.seq} is redacted, and no event says by whom.",
-                next_step="Run `fallback-tier audit verify`, and find out who wrote.",
+                next_step="Run `fallback-tier audit verify`, and find out who wrote to it.",
             )
         done = told.payload.fields
         if fields and set(fields) - set(done):
             raise AuditStoreError(
                 f"Event {stored.seq} was redacted by {told.payload.by} ({', '.join(done)}); a tombstone is "
                 "never replaced.",
-                next_step="What else it says stays until its segment is retired.",
+                next_step="The rest of it stays until its segment is retired.",
             )
         self._store.scrub()
         return _redaction(stored, done, told.seq, finished=True)
@@ -134,7 +134,7 @@ class Redactor:
             needed = wanted & {digest.hex() for digest in named_digests(other.payload)}
             if needed and fix_id not in ended:
                 raise AuditStoreError(
-                    f"Evidence {min(map(str, needed))} is needed by {fix_id}, which is not over.",
+                    f"Evidence {min(map(str, needed))} is needed by {fix_id}, which has not ended.",
                     next_step="End that fix first (`fallback-tier resume`, `fallback-tier review`).",
                 )
         return files
@@ -169,7 +169,7 @@ def _event(store: KeepableStore, seq: int) -> StoredEvent:
     if found is not None:
         raise RequestError(
             f"Event {seq} is in a sealed segment, which is never changed.",
-            next_step="Its words go when the segment is retired: `fallback-tier audit retire`.",
+            next_step="Its words are deleted when the segment is retired: `fallback-tier audit retire`.",
         )
     raise RequestError(
         f"There is no event {seq}; the last one is {tip}.",
@@ -181,7 +181,7 @@ def _checked(stored: StoredEvent, fields: Sequence[str]) -> tuple[str, ...]:
     if isinstance(stored.payload, PayloadRedacted):
         raise RequestError(
             f"Event {stored.seq} says who redacted another one, and why: that stays on record.",
-            next_step="Name the event whose words are to go.",
+            next_step="Name the event whose words are to be removed.",
         )
     there = with_words(stored.payload)
     unknown = [name for name in fields if name not in there]

@@ -116,7 +116,7 @@ class Sealer:
             return None
         if covered is None or covered.checkpoint.size < choice.last_seq:
             raise CheckpointError(
-                f"Events up to {choice.last_seq} are to be sealed, and no checkpoint covers them.",
+                f"Events up to {choice.last_seq} are to be sealed, but no checkpoint covers them.",
                 next_step="Run `fallback-tier audit checkpoint` first.",
             )
         sealed = self._seal(choice, covered, by=by, reason=reason)
@@ -256,8 +256,8 @@ class Sealer:
             first = next(self._store.events(fix_id))
             if first.seq <= choice.last_seq:
                 raise AuditStoreError(
-                    f"{fix_id} went on while it was being sealed; nothing was sealed.",
-                    next_step="Seal again when it is over.",
+                    f"{fix_id} continued while it was being sealed; nothing was sealed.",
+                    next_step="Seal again when it has ended.",
                 )
 
     def _restate(self) -> None:

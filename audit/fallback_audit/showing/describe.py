@@ -203,12 +203,15 @@ def _attempt_sentence(event: events.AuditEvent) -> str:
     """Events of the tier."""
     match event:
         case events.AttemptStarted(prompt_shape=PromptShape.NONE):
-            return f"attempt {event.attempt} again: its patch alone, no tier is asked"
+            return f"attempt {event.attempt}: its patch alone is judged again, no tier is asked"
         case events.AttemptStarted():
-            return f"attempt {event.attempt} started, {event.prior_attempt_count} before it"
+            before = event.prior_attempt_count
+            return (
+                f"attempt {event.attempt} started{f', {before} failed before it' if before else ''}"
+            )
         case events.RecipeEvaluated():
-            rungs = f" ({', '.join(step.label for step in event.steps)})" if event.steps else ""
-            said = f"selected {event.recipe}{rungs}" if event.selected else f"no: {event.reason}"
+            steps = f" ({', '.join(step.label for step in event.steps)})" if event.steps else ""
+            said = f"selected {event.recipe}{steps}" if event.selected else f"no: {event.reason}"
             return f"recipe: {said}"
         case events.RetrievalQueried():
             found = ", ".join(event.example_ids) or "no example"

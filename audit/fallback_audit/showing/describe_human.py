@@ -19,7 +19,7 @@ def human_sentence(event: events.AuditEvent) -> str:
     """What happened, in one line; empty for an event of another kind."""
     match event:
         case events.FixResumed():
-            return f"taken up again after {event.after} (version {event.tool_version})"
+            return f"resumed after {event.after} (version {event.tool_version})"
         case events.ReviewDecided():
             what = f"patch {event.patch_sha256[:12]} " if event.patch_sha256 else ""
             return f"{what}{decided_words(event)}: {event.reason}"

@@ -38,8 +38,8 @@ def _call_sentence(event: events.AuditEvent) -> str:
             )
         case events.AnswerReused():
             return (
-                f"{event.call_type} call {event.call} to {event.model} not sent: answered before the"
-                f" interruption, nothing paid again{_asked_for(event)}"
+                f"{event.call_type} call {event.call} to {event.model} not sent: answered before the "
+                f"interruption, nothing is paid twice{_asked_for(event)}"
             )
         case events.ModelAnswered():
             cost = f", ~${event.cost_usd_estimate}" if event.cost_usd_estimate else ""
@@ -68,7 +68,8 @@ def _verdict_sentence(event: events.AuditEvent) -> str:
             return f"answer {event.call} rejected: not a valid plan"
         case events.MoreCodeShown():
             return (
-                f"answer {event.call} declined for want of code: shown {event.byte_count:,} bytes more,"
+                f"answer {event.call} declined because code was missing: shown {event.byte_count:,} "
+                "bytes more,"
                 f" of {', '.join(event.files)}"
             )
         case events.RepeatedPatchRejected():

@@ -10,7 +10,7 @@ def upkeep_sentence(event: events.AuditEvent) -> str:
     """What happened, in one line; empty for an event of another kind."""
     match event:
         case events.AppendFlagged():
-            return f"RULE BROKEN at event {event.at}, and let through: {event.rule}"
+            return f"RULE BROKEN at event {event.at}, recorded all the same: {event.rule}"
         case events.PayloadRedacted():
             what = ", ".join(event.fields)
             return f"event {event.seq} REDACTED ({what}) by {event.by}: {event.reason}"

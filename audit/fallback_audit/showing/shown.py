@@ -4,7 +4,7 @@ from fallback_audit.events import AuditEvent
 from fallback_audit.showing.describe import excerpt_of, sentence
 
 #: Raised when the words of any event change: an export of before is then not held to today's.
-WORDS = 1
+WORDS = 2
 
 
 def shown(event: AuditEvent) -> str:

@@ -114,7 +114,7 @@ class PostgresAuditStore(PostgresAuditReader):
                 return
         raise AuditStoreError(
             f"Audit store {self._location}: the change is made and on record, but PostgreSQL's files "
-            "still hold what was taken out: this user may not write the tables anew.",
+            "still hold what was removed: this user may not rewrite the tables.",
             next_step="As their owner run VACUUM FULL on audit_payload and audit_header; "
             "see docs/postgresql.md for logs and backups.",
         )

@@ -234,7 +234,7 @@ def tip_of(rows: list[TupleRow], segments: Callable[[], list[bytes]]) -> tuple[i
         return seq, leaf
     if segments():  # a segment never takes the last event
         raise AuditIntegrityError(
-            "The audit trail has sealed segments, and none of the events behind them.",
+            "The audit trail has sealed segments, and none of the events after them.",
             next_step="Keep this store for analysis and restore a copy.",
         )
     return 0, GENESIS

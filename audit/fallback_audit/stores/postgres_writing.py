@@ -124,7 +124,7 @@ class PostgresTransaction:
             raise AuditStoreError(
                 f"{what} was committed, and the server can't be asked: the event may be there or not "
                 f"(its leaf is {last.leaf}).",
-                next_step="When the server is up, look whether `fallback-tier audit log` has it.",
+                next_step="When the server is up, check whether `fallback-tier audit log` has it.",
             ) from None
         if found != [(last.leaf,)]:
             raise AuditStoreError(
@@ -147,7 +147,7 @@ class PostgresTransaction:
         self.roll_back()
         raise AuditStoreError(
             f"Audit store {self._session.location}: the server runs with fsync or full_page_writes off: "
-            "a power cut may take events that it acknowledged.",
+            "a power cut may lose events that it acknowledged.",
             next_step="Set both on in postgresql.conf; an audit trail is durable or nothing.",
         )
 

@@ -93,8 +93,8 @@ class SqliteAuditStore(SqliteAuditReader):
             (busy, _, _) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise AuditStoreError(
-                f"Audit store {self._path}: its log still holds what was taken out: a reader is at work.",
-                next_step="It is gone when the readers have ended and the command is run once more.",
+                f"Audit store {self._path}: its log still holds what was removed: a reader has it open.",
+                next_step="It is gone once the readers have ended and the command is run again.",
             )
 
     def _keep(

@@ -149,7 +149,7 @@ def tip(connection: sqlite3.Connection) -> tuple[int, Digest]:
     last: tuple[int, Digest] | None = connection.execute(sql).fetchone()
     if last is None and segments(connection):  # a segment never takes the last event
         raise AuditIntegrityError(
-            "The audit trail has sealed segments, and none of the events behind them.",
+            "The audit trail has sealed segments, and none of the events after them.",
             next_step="Keep this store for analysis and restore a copy.",
         )
     return last or (0, GENESIS)

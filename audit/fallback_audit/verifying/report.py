@@ -12,7 +12,7 @@ from fallback_audit.verifying.state import OpenFix, VerifiedState
 #: Findings of a sort that a report lists. More help nobody, and memory stays flat.
 MAX_LISTED = 100
 
-KEEP = "Keep a copy of the store as it is, find out who wrote, restore one that verifies."
+KEEP = "Keep a copy of the store as it is, find out who wrote to it, and restore one that verifies."
 COVER = "Find out where the checkpoints are; only if the record is right, `fallback-tier audit checkpoint`."
 NOT_ASKED = (
     "Checkpoints were not looked at: events removed from the end, and a chain rewritten as a whole, are "
@@ -21,7 +21,7 @@ NOT_ASKED = (
 
 
 END_UNKNOWN = (
-    "Nothing outside this record says how far it went: these keys know of no checkpoint of it (it was "
+    "Nothing outside this record shows how far it went: these keys know of no checkpoint of it (it was "
     "moved, copied, or is verified by the public key alone). One that was cut short together with its "
     "checkpoints looks the same. Give one that was kept elsewhere: `fallback-tier audit verify "
     "--checkpoint FILE`."

@@ -76,8 +76,8 @@ class Sealed:
             first, last = self._retired[-1].first_seq, self._retired[0].last_seq
             yield (
                 f"{len(self._retired):,} sealed segments (events {first:,} to {last:,}) were retired: "
-                "deleted on record, their retention over. `fallback-tier audit show audit` tells by whom, "
-                "and why."
+                "deleted on record, their retention over. `fallback-tier audit show audit` shows by "
+                "whom, and why."
             )
         if self._absent:
             yield f"{len(self._absent):,} sealed segments are not here: nothing in them was read."

@@ -130,8 +130,8 @@ class GivenCheckpoints:
             problem = f"{kept.place}: it is a checkpoint of the log {found.origin}, not of {origin}"
         elif found.size <= after:
             problem = (
-                f"{kept.place}: it covers {found.size} events, but an incremental run begins "
-                f"behind event {after}: verify everything"
+                f"{kept.place}: it covers {found.size} events, but an incremental run begins after "
+                f"event {after}: verify everything"
             )
         return CheckedCheckpoint(found.size, kept.place, None if problem else signed, problem)
 

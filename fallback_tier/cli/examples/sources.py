@@ -141,7 +141,7 @@ def _check_chain(reader: TrailReader) -> None:
         reason = report.integrity_problems[0].reason
         raise AuditIntegrityError(
             f"Nothing is harvested from a trail that is not intact: {reason}.",
-            next_step="Run `fallback-tier audit verify`, and find out who wrote.",
+            next_step="Run `fallback-tier audit verify`, and find out who wrote to it.",
         )
 
 

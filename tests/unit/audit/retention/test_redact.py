@@ -191,7 +191,7 @@ def test_evidence_that_another_fix_needs_stays(desk: Desk) -> None:
     desk.tell(failing(desk))
     desk.tell(failing(desk)[:-1], "fix-2")
     (seq, _) = seqs(desk, AttemptFailed)
-    with pytest.raises(AuditStoreError, match="is needed by fix-2, which is not over"):
+    with pytest.raises(AuditStoreError, match="is needed by fix-2, which has not ended"):
         desk.redact(seq, with_evidence=True)
     assert WORDS.encode() in desk.bytes(), "nothing was done"
 
@@ -201,7 +201,7 @@ def test_a_reader_in_the_way_is_said_and_the_next_run_finishes(desk: Desk) -> No
     with closing(sqlite3.connect(desk.path)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM audit_header").fetchone()
-        with pytest.raises(AuditStoreError, match="a reader is at work"):
+        with pytest.raises(AuditStoreError, match="a reader has it open"):
             desk.redact(1)
     assert WORDS.encode() in desk.bytes()
     assert desk.redact(1).finished

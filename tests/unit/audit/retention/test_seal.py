@@ -274,7 +274,7 @@ def test_a_fix_that_goes_on_meanwhile(archive: Archive, monkeypatch: pytest.Monk
         write(sealer, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Sealer, "_check_unchanged", meanwhile)
-    with pytest.raises(AuditStoreError, match="a went on while it was being sealed"):
+    with pytest.raises(AuditStoreError, match="a continued while it was being sealed"):
         archive.seal()
     assert (archive.files(), archive.told()) == ([], [])
 

@@ -170,7 +170,7 @@ def test_a_persons_answer_is_no_proof_wherever_it_is_shown(tmp_path: Path) -> No
 def test_a_fix_that_was_taken_up_says_so_and_a_linked_one_from_where(tmp_path: Path) -> None:
     events = stored(tmp_path, h.resumed_between_gates(), h.reopened_twice())
     text = shown("render_fix", events)
-    assert text.count("taken up again after GateJudged (version 0.1.0)") == 2
+    assert text.count("resumed after GateJudged (version 0.1.0)") == 2
     assert "(npm), reopened from transition-0" in text
     assert [fix["linked_transition"] for fix in log_json(events)] == [None, "transition-0"]
 

@@ -220,7 +220,7 @@ def test_a_reader_in_the_way_is_said_and_scrubbing_is_made_up_for(path: Path) ->
         with closing(raw(path)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM audit_header").fetchone()
-            with pytest.raises(AuditStoreError, match="a reader is at work"):
+            with pytest.raises(AuditStoreError, match="a reader has it open"):
                 store.replace_payload(seq, b"tombstone", redacted(seq))
         assert store.tip()[0] == seq + 1
         store.scrub()
@@ -298,7 +298,7 @@ def test_segments_without_the_events_behind_them_are_no_empty_store(path: Path) 
     with behind_the_triggers(path) as db:
         db.execute("DELETE FROM audit_header")
         db.execute("DELETE FROM audit_payload")
-    gone = pytest.raises(AuditIntegrityError, match="none of the events behind them")
+    gone = pytest.raises(AuditIntegrityError, match="none of the events after them")
     with closing(open_readonly(path)) as reader, gone:
         reader.tip()
     with closing(SqliteAuditStore(path)) as store, pytest.raises(AuditIntegrityError):
