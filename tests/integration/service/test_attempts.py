@@ -1,0 +1,103 @@
+"""Single attempts over HTTP: what `fallback-tier attempt` reads and prints, answered once a key."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.service.roles import Role
+from tests.e2e.command import osv, repository
+from tests.integration.service.test_requests import problem
+from tests.service.house import House, house
+
+pytestmark = pytest.mark.registry("uv")
+
+BODY = {"repository": "app", "advisory": json.loads(osv("idna", fixed="3.7"))}
+FAILED = {"attempt": 1, "failure_kind": "tests_failed", "prior_failure_summary": "it failed"}
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[House]:
+    app = repository(tmp_path / "app", {"requirements.txt": "idna==3.6\n"})
+    with house(tmp_path, repositories=[app]) as opened:
+        yield opened
+
+
+def test_an_attempt_by_recipe(service: House) -> None:
+    client = service.client(Role.SUBMIT)
+    for fix_id in ("mine-1", "mine-2"):
+        said = client.post("/v1/attempts", json={**BODY, "fix_id": fix_id}).json()
+        assert said["application"]["outcome"] == "applied"
+        assert "+idna==3.7" in said["application"]["diff"]
+        events = service.service.record.events(fix_id)
+        assert events[0].kind == "AttemptStarted"
+
+
+def test_a_retry_without_a_model_is_refused_with_its_reason(service: House) -> None:
+    client = service.client(Role.SUBMIT)
+    said = client.post("/v1/attempts", json={**BODY, "prior_attempts": [FAILED]}).json()
+    assert said["application"]["outcome"] == "refused"
+    assert said["application"]["sentence"]
+
+
+def test_the_same_request_again_has_the_same_answer_whole(service: House) -> None:
+    client = service.client(Role.SUBMIT)
+    key = {"Idempotency-Key": "a-1"}
+    first = client.post("/v1/attempts", json=BODY, headers=key).json()
+    count = len(service.service.audits.events())
+    again = client.post("/v1/attempts", json=BODY, headers=key).json()
+    assert (first["cached"], again["cached"]) == (False, True)
+    assert again["application"] == first["application"]
+    assert len(service.service.audits.events()) == count
+    other = client.post("/v1/attempts", json={**BODY, "fix_id": "x"}, headers=key)
+    assert "another body" in problem(other, 409)["detail"]
+
+
+def test_an_error_is_no_answer(service: House, tmp_path: Path) -> None:
+    client = service.client(Role.SUBMIT)
+    key = {"Idempotency-Key": "a-1"}
+    (left := tmp_path / "app" / "requirements.txt").write_text("idna==3.5\n")
+    said = problem(client.post("/v1/attempts", json=BODY, headers=key), 422)
+    assert "uncommitted changes" in said["detail"]
+    left.write_text("idna==3.6\n")
+    assert not client.post("/v1/attempts", json=BODY, headers=key).json()["cached"]
+
+
+def test_what_is_being_answered_is_not_begun_twice(service: House) -> None:
+    inner = service.service.attempts
+    client = service.client(Role.SUBMIT)
+    real = inner._in_pool
+    answers = []
+
+    def meanwhile(work: object) -> object:
+        inner._in_pool = real  # type: ignore[method-assign]
+        answers.append(client.post("/v1/attempts", json=BODY, headers=key))
+        return real(work)  # type: ignore[arg-type]
+
+    key = {"Idempotency-Key": "a-1"}
+    inner._in_pool = meanwhile  # type: ignore[method-assign,assignment]
+    assert client.post("/v1/attempts", json=BODY, headers=key).status_code == 200
+    assert "answered just now" in problem(answers[0], 409)["detail"]
+
+
+def test_a_submitted_fix_makes_its_attempts_itself(service: House) -> None:
+    client = service.client(Role.SUBMIT)
+    fix_id = client.post("/v1/fixes", json=BODY).json()["fix_id"]
+    answer = client.post("/v1/attempts", json={**BODY, "fix_id": fix_id})
+    assert "submitted to the queue" in problem(answer, 409)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"repository": "/etc"}, "body.repository"),
+        ({"fix_id": "../x"}, "body.fix_id"),
+        ({"prior_attempts": [FAILED, FAILED]}, "strictly increasing"),
+        ({"prior_attempts": [{**FAILED, "prior_failure_summary": "x" * 9_000}]}, "8,192"),
+        ({"prior_attempts": [FAILED] * 17}, "body.prior_attempts"),
+    ],
+)
+def test_an_attempt_that_can_not_be(service: House, more: dict[str, object], says: str) -> None:
+    answer = service.client(Role.SUBMIT).post("/v1/attempts", json={**BODY, **more})
+    assert says in problem(answer, 422)["detail"]

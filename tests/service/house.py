@@ -1,0 +1,44 @@
+"""A service in this process, without workers: for what is decided before one is started."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi.testclient import TestClient
+
+from fallback_tier.service.configuring import Secrets
+from fallback_tier.service.http.app import create_app
+from fallback_tier.service.opening import Service, open_service
+from fallback_tier.service.roles import Role
+from fallback_tier.service.settings import ServiceSettings
+
+
+@dataclass(frozen=True)
+class House:
+    """The service, and clients for its application."""
+
+    service: Service
+
+    def key(self, *roles: Role) -> str:
+        """A new key with these roles."""
+        name = f"key {len(self.service.keys.all())}"
+        return self.service.keys.new(name, roles).secret
+
+    def client(self, *roles: Role) -> TestClient:
+        """With a key that has these roles; without any: no key."""
+        headers = {"X-API-Key": self.key(*roles)} if roles else {}
+        app = create_app(self.service)
+        return TestClient(app, headers=headers, raise_server_exceptions=False)
+
+
+@contextmanager
+def house(
+    place: Path, settings: ServiceSettings | None = None, repositories: Sequence[Path] = ()
+) -> Iterator[House]:
+    """Its state is below ``place``; each repository is named after its folder."""
+    facts = (settings or ServiceSettings()).model_dump(exclude_none=True)
+    facts["repositories"] = {path.name: {"path": path} for path in repositories}
+    given = ServiceSettings.model_validate(facts)
+    with open_service(given, place / "state", Secrets()) as service:
+        yield House(service)
