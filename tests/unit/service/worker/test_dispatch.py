@@ -1,0 +1,114 @@
+"""What the dispatcher takes from the queue, and what it makes of fixes that an earlier service left."""
+
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.service.configuring import Secrets
+from fallback_tier.service.database import Database, service_db
+from fallback_tier.service.queue.orders import Asked, OrderState, Submission
+from fallback_tier.service.queue.queue import OrderQueue
+from fallback_tier.service.settings import Limits, ServiceSettings
+from fallback_tier.service.worker.dispatch import MAX_TAKES, Dispatcher
+from fallback_tier.service.worker.order import lock_path, try_lock
+from tests.waiting import PATIENCE_S
+
+SUBMISSION = Submission(repository="app", advisory={"id": "TEST-2026-1"})
+FREE = 10**9
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[OrderQueue]:
+    with Database(service_db(tmp_path)) as database:
+        queue = OrderQueue(database)
+        for number in range(3):
+            name = f"fix-{number}"
+            queue.submit(Asked(fix_id=name, submission=SUBMISSION, advisory_id="T", by="key:ci"))
+        yield queue
+
+
+def dispatcher(queue: OrderQueue, place: Path, free: int = FREE) -> Dispatcher:
+    settings = ServiceSettings(limits=Limits(concurrent_fixes=2, min_free_bytes=FREE))
+    return Dispatcher(queue, settings, place, Secrets(), free_bytes=lambda _: free)
+
+
+def finished(one: Dispatcher) -> None:
+    """Its workers have gone: the repository is not configured, so each says so at once."""
+    for child in one._children.values():
+        child.process.wait(PATIENCE_S)
+
+
+def test_as_many_run_as_may(queue: OrderQueue, tmp_path: Path) -> None:
+    one = dispatcher(queue, tmp_path)
+    one._look()
+    assert [queue.get(f"fix-{n}").state for n in range(3)] == ["running", "running", "queued"]
+    finished(one)
+    one._look()
+    failed = queue.get("fix-0")
+    assert failed.state is OrderState.FAILED
+    assert failed.problem is not None
+    assert "not configured any more" in failed.problem.problem
+    assert queue.get("fix-2").state is OrderState.RUNNING
+    finished(one)
+    one._look()
+    assert queue.running() == ()
+    assert not list((tmp_path / "service" / "workers").iterdir())
+
+
+def test_nothing_begins_on_a_full_disk(queue: OrderQueue, tmp_path: Path) -> None:
+    dispatcher(queue, tmp_path, free=FREE - 1)._look()
+    assert queue.counts()[OrderState.QUEUED] == 3
+
+
+def test_what_nobody_holds_waits_again(queue: OrderQueue, tmp_path: Path) -> None:
+    queue.take_next()
+    dispatcher(queue, tmp_path)._take_up()
+    assert queue.get("fix-0").state is OrderState.QUEUED
+
+
+def test_what_somebody_holds_is_his(queue: OrderQueue, tmp_path: Path) -> None:
+    queue.take_next()
+    lock = try_lock(tmp_path, "fix-0")
+    assert lock is not None
+    with lock:
+        one = dispatcher(queue, tmp_path, free=0)
+        one._take_up()
+        one._look()
+        assert queue.get("fix-0").state is OrderState.RUNNING
+    one._look()
+    assert queue.get("fix-0").state is OrderState.QUEUED
+
+
+def test_what_was_to_be_cancelled_is(queue: OrderQueue, tmp_path: Path) -> None:
+    queue.take_next()
+    queue.cancel("fix-0")
+    dispatcher(queue, tmp_path)._take_up()
+    assert queue.get("fix-0").state is OrderState.CANCELLED
+
+
+def test_what_kills_the_service_again_and_again_is_left_alone(
+    queue: OrderQueue, tmp_path: Path
+) -> None:
+    one = dispatcher(queue, tmp_path)
+    for _ in range(MAX_TAKES):
+        assert queue.get("fix-0").state is OrderState.QUEUED
+        queue.take_next()
+        one._take_up()
+    failed = queue.get("fix-0")
+    assert failed.state is OrderState.FAILED
+    assert failed.problem is not None
+    assert f"died {MAX_TAKES} times" in failed.problem.problem
+
+
+def test_a_lock_ends_with_the_last_who_has_it(tmp_path: Path) -> None:
+    lock = try_lock(tmp_path, "fix-0")
+    assert lock is not None
+    assert try_lock(tmp_path, "fix-0") is None
+    lock.close()
+    again = try_lock(tmp_path, "fix-0")
+    assert again is not None
+    with lock_path(tmp_path, "fix-0").open("ab") as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    again.close()
