@@ -12,7 +12,6 @@ from fallback_audit.vocabulary import (
     BudgetLimit,
     CallType,
     FailureKind,
-    GateStatus,
     RetrievalVerdict,
     Tier,
 )
@@ -215,7 +214,3 @@ def _at_zero(metric: Counter | Histogram, values: Iterable[tuple[str, ...]]) -> 
     """So that a rate is right from the first event on."""
     for labels in values:
         metric.labels(*(str(value) for value in labels))
-
-
-#: For tests and documents: the statuses that ``gate_verdicts`` has.
-STATUSES = tuple(status.value for status in GateStatus)

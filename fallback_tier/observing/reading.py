@@ -16,7 +16,8 @@ from fallback_tier.observing.families import Families
 from fallback_tier.observing.following import Follower
 from fallback_tier.wiring.trail import TrailReader
 
-QueueDepth = Callable[[], Mapping[str, int]]
+#: A state's name, or a member of a vocabulary, and how many stand there.
+QueueDepth = Callable[[], Mapping[Any, int]]
 
 
 class Figures:

@@ -1,6 +1,7 @@
 """``fallback-tier serve``: from options and environment to a service that listens."""
 
 import argparse
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -14,13 +15,28 @@ from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.settings import ServiceSettings, read_settings
 
 #: What the extra brings.
-_LIBRARIES = ("fastapi", "starlette", "uvicorn", "limits")
+_LIBRARIES = (
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "limits",
+    "prometheus_client",
+    "structlog",
+    "opentelemetry.sdk",
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal ends it."""
     check_extra()
+    from fastapi import Depends
+
+    from fallback_tier.observing.http import routes
+    from fallback_tier.observing.observer import build_observer
+    from fallback_tier.service.configuring import configuration
+    from fallback_tier.service.http.security import needs
     from fallback_tier.service.opening import open_service
+    from fallback_tier.service.roles import Role
     from fallback_tier.service.serving import check_listening, first_key, serve
 
     settings = settings_of(arguments)
@@ -29,7 +45,23 @@ def run(arguments: argparse.Namespace) -> int:
     with open_service(settings, place, secrets_of(arguments, settings)) as service:
         if (made := first_key(service)) is not None:
             _say(f"an admin's API key, shown this once: {made.secret}")
-        serve(service, lambda address: _say(f"listening on {address}"))
+        observer = build_observer(
+            configuration(settings, place, service.secrets),
+            os.environ,
+            log_to=sys.stderr,
+            queue_depth=service.queue.counts,
+            min_free_bytes=settings.limits.min_free_bytes,
+        )
+        observer.start()
+        try:
+            serve(
+                service,
+                lambda address: _say(f"listening on {address}"),
+                observer=observer,
+                routers=[routes(observer, readers=[Depends(needs(Role.READ))])],
+            )
+        finally:
+            observer.close()
     return exit_codes.OK
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
@@ -96,8 +97,10 @@ def _served(asked: _Asked, model: str) -> Finding:
     from fallback_plugins.messages_api.model import PROVIDER_URL
 
     url = asked.base_url or PROVIDER_URL
+    given = asked.base_url or PROVIDER_URL
+    url = _shown(given)
     try:
-        status = _status_of(f"{url.rstrip('/')}/v1/models", asked.key)
+        status = _status_of(f"{given.rstrip('/')}/v1/models", asked.key)
     except OSError as error:
         return degraded(
             f"{url}, which serves the {asked.what} {model}, can't be reached: {error}.",
@@ -114,6 +117,12 @@ def _served(asked: _Asked, model: str) -> Finding:
             "Look at that server; calls are tried again by themselves.",
         )
     return ok(f"{url} answers; the {asked.what} is {model}.")
+
+
+def _shown(url: str) -> str:
+    """Scheme, host and port: an address may have a password in it."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))
 
 
 def _status_of(url: str, key: SecretStr | None) -> int:

@@ -256,9 +256,10 @@ def test_a_models_server_is_asked_for_no_answer(
 
 
 def test_a_models_server_that_is_not_there_only_degrades(configuration: Configuration) -> None:
-    told = found(configuration.model_copy(update={"model": "m", "base_url": "http://127.0.0.1:1"}))[
-        "model"
-    ]
+    told = found(
+        configuration.model_copy(update={"model": "m", "base_url": "http://me:hidden@127.0.0.1:1"})
+    )["model"]
+    assert "hidden" not in str(told)
     assert told.state is CheckState.DEGRADED
     assert "can't be reached" in told.reason
 

@@ -1,0 +1,50 @@
+"""What a service answers about itself: metrics, and whether it lives and is ready."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.params import Depends
+
+from fallback_tier.observing.health.report import Health
+from fallback_tier.observing.observer import Observer
+
+#: Not ready: whoever sends requests should send them elsewhere, for now.
+UNAVAILABLE = 503
+
+
+def routes(observer: Observer, *, readers: Sequence[Depends] = ()) -> APIRouter:
+    """A router for this observer. ``readers``: what lets somebody see the metrics; health is open, since
+    what restarts and balances can't sign in."""
+    router = APIRouter(tags=["operation"])
+
+    @router.get("/metrics", dependencies=[*readers], response_class=Response, responses=_TEXT)
+    def metrics(request: Request) -> Response:
+        """For Prometheus: text, or OpenMetrics where that is accepted."""
+        text, content_type = observer.metrics(request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type})
+
+    @router.get("/v1/metrics", dependencies=[*readers])
+    def metrics_as_json() -> dict[str, Any]:
+        """The same as JSON; of a histogram its count and sum."""
+        return observer.document()
+
+    @router.get("/health/live")
+    def live() -> dict[str, str]:
+        """The process answers. When it does not, start it again."""
+        return {"state": "alive"}
+
+    @router.get("/health/ready", responses={UNAVAILABLE: {"model": Health}})
+    def ready(response: Response) -> Health:
+        """May fixes be sent here? If not, the failed checks say why, and what to do."""
+        health = observer.health()
+        if not health.ready:
+            response.status_code = UNAVAILABLE
+        return health
+
+    return router
+
+
+_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Prometheus' text format", "content": {"text/plain": {}}}
+}

@@ -1,0 +1,142 @@
+"""Structured logs: a line of JSON an event of the record, a request, or what a library says.
+
+Words of people, targets and models are not in them: closed vocabularies, numbers, identifiers. Whoever
+wants the rest has the record.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import structlog
+
+from fallback_audit.ports import StoredEvent
+
+#: Of an event: members that are numbers, or of a closed vocabulary.
+_TOLD = (
+    "attempt",
+    "call",
+    "call_type",
+    "gate",
+    "status",
+    "tier",
+    "failure_kind",
+    "last_failure_kind",
+    "reason",
+    "limit",
+    "verdict",
+    "supported",
+    "input_tokens",
+    "output_tokens",
+    "duration_ms",
+    "proof_level",
+    "ecosystem",
+    "rule",
+)
+
+#: Characters of a word; the rest is prose.
+_MAX_WORD = 60
+
+#: What somebody should look at.
+_WARNINGS = frozenset(
+    {
+        "AppendFlagged",
+        "BudgetReached",
+        "ConsumerLeft",
+        "FixEscalated",
+        "ModelFailed",
+        "SandboxDisabled",
+        "StrategyDegraded",
+    }
+)
+
+_TIMES = structlog.processors.TimeStamper(fmt="iso", utc=True)
+
+
+class Logs:
+    """Writes to ``stream``. ``install`` has the libraries' own messages written there, too."""
+
+    kinds = None
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._handler: logging.Handler | None = None
+        self._log = structlog.wrap_logger(
+            structlog.WriteLogger(stream),
+            processors=[
+                structlog.processors.add_log_level,
+                _TIMES,
+                structlog.processors.JSONRenderer(default=str),
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        )
+
+    def take(self, stored: StoredEvent) -> None:
+        """An event of the record, with its own time as ``recorded_at``."""
+        say = self._log.warning if stored.kind in _WARNINGS else self._log.info
+        say(
+            stored.kind,
+            seq=stored.seq,
+            fix_id=stored.scope.fix_id,
+            gate_transition_id=stored.scope.gate_transition_id,
+            recorded_at=stored.recorded_at,
+            **_members(stored.payload.model_dump(mode="json")),
+        )
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request that was answered."""
+        self._log.info(
+            "request",
+            method=method,
+            route=route,
+            status=status,
+            duration_ms=round(seconds * 1000, 1),
+        )
+
+    def info(self, event: str, **facts: object) -> None:
+        """Something that happened here."""
+        self._log.info(event, **facts)
+
+    def warning(self, event: str, **facts: object) -> None:
+        """Something that somebody should look at."""
+        self._log.warning(event, **facts)
+
+    def install(self) -> None:
+        """Python's own logging goes here from now on: what libraries say is JSON as well."""
+        handler = logging.StreamHandler(self._stream)
+        handler.setFormatter(
+            structlog.stdlib.ProcessorFormatter(
+                foreign_pre_chain=[
+                    structlog.stdlib.add_log_level,
+                    structlog.stdlib.add_logger_name,
+                    _TIMES,
+                ],
+                processors=[
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    structlog.processors.format_exc_info,
+                    structlog.processors.JSONRenderer(default=str),
+                ],
+            )
+        )
+        logging.getLogger().addHandler(handler)
+        self._handler = handler
+
+    def close(self) -> None:
+        """Take ``install`` back. Idempotent."""
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            logging.getLogger().removeHandler(handler)
+
+
+def _members(payload: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: payload[name] for name in _TOLD if payload.get(name) is not None}
+    return {name: value for name, value in found.items() if not _is_prose(name, value)}
+
+
+def _is_prose(name: str, value: object) -> bool:
+    """Somebody's words: ``reason`` is of a vocabulary in some events, and a sentence in others."""
+    if not isinstance(value, str):
+        return False
+    if name == "reason" and not value.replace("_", "").isalpha():
+        return True
+    return len(value) > _MAX_WORD or not value.isprintable()

@@ -1,0 +1,162 @@
+"""Everything that observes, put together: who reads the record, who counts, who tells."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from prometheus_client import CollectorRegistry
+
+from fallback_audit.checkpoints.log import CheckpointLog
+from fallback_tier.observing.counting import Counting
+from fallback_tier.observing.families import Families
+from fallback_tier.observing.following import Follower
+from fallback_tier.observing.health.checks import checks_of
+from fallback_tier.observing.health.disk import MIN_FREE_BYTES
+from fallback_tier.observing.health.report import CheckState, Health
+from fallback_tier.observing.health.running import Checks
+from fallback_tier.observing.logs import Logs
+from fallback_tier.observing.reading import Figures, QueueDepth
+from fallback_tier.observing.record import open_record
+from fallback_tier.observing.spans import Spans, spans_for
+from fallback_tier.wiring import Configuration
+from fallback_tier.wiring.trail import checkpoint_dir
+
+#: How often the record is looked at while nobody asks (seconds): logs and traces are so far behind.
+POLL_S = 2.0
+
+#: Every so many looks the checks are run, so that metrics tell of them without a scrape paying for it.
+LOOKS_A_CHECK = 8
+
+#: How long the thread is waited for at the end (seconds).
+_STOP_S = 10.0
+
+#: Those that HTTP defines; others are counted together.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+#: What a stream of events is declared as: it lasts as long as somebody follows.
+_STREAMS = ("/stream", "/fixes/{fix_id}/events")
+
+
+class Observer:
+    """``start`` it before requests come, ``close`` it after the last. Threads may share it."""
+
+    def __init__(
+        self,
+        families: Families,
+        follower: Follower,
+        figures: Figures,
+        checks: Checks,
+        *,
+        logs: Logs | None = None,
+        spans: Spans | None = None,
+    ) -> None:
+        self.figures = figures
+        self._families = families
+        self._follower = follower
+        self._checks = checks
+        self._logs = logs
+        self._spans = spans
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._told: dict[str, CheckState] = {}
+
+    def start(self) -> None:
+        """Follow the record from now on. What it has already is counted, not told."""
+        if self._logs is not None:
+            self._logs.install()
+        self._follower.catch_up(patience_s=0)
+        self._thread = threading.Thread(target=self._follow, name="observer", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Tell what was recorded until now, and end. Idempotent."""
+        self._over.set()
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        thread.join(_STOP_S)
+        self._follower.catch_up()
+        if self._spans is not None:
+            self._spans.close()
+        if self._logs is not None:
+            self._logs.close()
+
+    def request_ended(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request was answered. ``route``: the path as it is declared, never as it was asked for."""
+        method = method if method in _METHODS else "other"
+        self._families.http_requests.labels(method, route, str(status)).inc()
+        if not route.endswith(_STREAMS):
+            self._families.http_duration.labels(method, route).observe(seconds)
+        if self._logs is not None:
+            self._logs.request(method, route, status, seconds)
+
+    def health(self) -> Health:
+        """Every check, now or a moment ago."""
+        health = self._checks.run()
+        for one in health.checks:
+            self._families.check_ok.labels(one.check).set(one.state is not CheckState.FAILED)
+        self._families.ready.set(health.ready)
+        return health
+
+    def metrics(self, accept: str = "") -> tuple[bytes, str]:
+        """Prometheus' text, and its content type."""
+        self.figures.refresh()
+        return self.figures.prometheus(accept)
+
+    def document(self) -> dict[str, Any]:
+        """The same as JSON."""
+        self.figures.refresh()
+        return self.figures.document()
+
+    def _follow(self) -> None:
+        looks = 0
+        while not self._over.is_set():
+            if looks % LOOKS_A_CHECK == 0:
+                self._tell_changes(self.health())
+            looks += 1
+            position = self._follower.catch_up()
+            if not position.behind or position.problem is not None:
+                self._over.wait(POLL_S)
+
+    def _tell_changes(self, health: Health) -> None:
+        """A check whose state has changed is a line of the log."""
+        for one in health.checks:
+            before, self._told[one.check] = self._told.get(one.check, CheckState.OK), one.state
+            if self._logs is None or before is one.state:
+                continue
+            say = self._logs.info if one.state is CheckState.OK else self._logs.warning
+            say(
+                "health",
+                check=one.check,
+                state=one.state.value,
+                reason=one.reason,
+                next_step=one.next_step,
+            )
+
+
+def build_observer(
+    configuration: Configuration,
+    environ: Mapping[str, str],
+    *,
+    log_to: TextIO | None = None,
+    queue_depth: QueueDepth | None = None,
+    min_free_bytes: int = MIN_FREE_BYTES,
+) -> Observer:
+    """For one configuration. ``environ`` may name an OTLP endpoint; ``log_to`` None: no log is written.
+
+    ``queue_depth``: how many fixes stand where, asked at each scrape.
+    """
+    state, record = configuration.state_dir, configuration.record
+    families = Families(CollectorRegistry())
+    logs = None if log_to is None else Logs(log_to)
+    spans = spans_for(environ)
+    live = [taker for taker in (logs, spans) if taker is not None]
+
+    def opened() -> Any:
+        return open_record(state, record)
+
+    follower = Follower(opened, every=[Counting(families)], live=live)
+    log = CheckpointLog(checkpoint_dir(state, record))
+    figures = Figures(families, follower, opened, log, queue_depth=queue_depth)
+    checks = Checks(checks_of(configuration, min_free_bytes=min_free_bytes))
+    return Observer(families, follower, figures, checks, logs=logs, spans=spans)

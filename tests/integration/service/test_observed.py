@@ -1,0 +1,152 @@
+"""A real service after a real fix: what it says of itself is what the record says."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from fallback_audit.stores.sqlite_reading import open_readonly
+from tests.e2e.command import osv, repository
+from tests.e2e.command import run as command
+from tests.service.running import Running, served, waited
+from tests.unit.observing.test_spans import collector
+
+pytestmark = [pytest.mark.registry("uv"), pytest.mark.sandbox]
+
+BODY = {"repository": "app", "advisory": json.loads(osv("idna", fixed="3.7"))}
+
+Samples = dict[tuple[str, ...], float]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    app = repository(tmp_path / "app", {"requirements.txt": "idna==3.6\n"})
+    return f'[repositories.app]\npath = "{app}"\n'
+
+
+@pytest.fixture
+def service(tmp_path: Path, config: str) -> Iterator[Running]:
+    with served(tmp_path / "state", config) as running:
+        yield running
+
+
+def scraped(service: Running) -> Samples:
+    """As Prometheus reads it: name and label values, by the labels' names → value."""
+    with service.client() as client:
+        answer = client.get("/metrics")
+    assert answer.status_code == 200, answer.text
+    return {
+        (sample.name, *dict(sorted(sample.labels.items())).values()): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+        if not sample.name.endswith(("_bucket", "_created"))
+    }
+
+
+def test_metrics_after_a_fix_are_the_records(service: Running, tmp_path: Path) -> None:
+    """The worker is a process of its own: what it did is known by what it recorded."""
+    assert scraped(service)["fallback_tier_attempts_total",] == 0
+    fix_id = service.post("/v1/fixes", BODY).json()["fix_id"]
+    assert service.until_over(fix_id)["outcome"] == "verified"
+    assert service.get(f"/v1/fixes/{fix_id}")["outcome"] == "verified"
+    with service.client() as client:
+        assert client.get("/v1/fixes/no-such-fix").status_code == 404
+        assert client.get("/no/such/path?secret=hunter2").status_code == 404
+    told = scraped(service)
+
+    reader = open_readonly(tmp_path / "state" / "audit.db")
+    recorded = list(reader.events())
+    reader.close()
+    kinds = Counter(stored.kind for stored in recorded)
+    gates = Counter(
+        (stored.payload.gate, stored.payload.status.value)
+        for stored in recorded
+        if stored.payload.kind == "GateJudged"
+    )
+    assert kinds["FixVerified"] == 1
+    assert told["fallback_tier_fixes_started_total", "PyPI"] == kinds["FixStarted"] == 1
+    assert told["fallback_tier_fixes_ended_total", "verified", "none"] == 1
+    assert told["fallback_tier_attempts_total",] == kinds["AttemptStarted"] == 1
+    assert told["fallback_tier_tier_outcomes_total", "verified", "recipe"] == 1
+    name = "fallback_tier_gate_verdicts_total"
+    assert {key[1:]: value for key, value in told.items() if key[0] == name} == dict(gates)
+    assert told["fallback_tier_chain_events",] == recorded[-1].seq
+    assert told["fallback_tier_chain_lag_events",] == 0
+    assert told["fallback_tier_trail_behind_events",] == 0
+    assert told["fallback_tier_trail_readable",] == 1
+    assert told["fallback_tier_queue_depth", "ended"] == 1
+    assert told["fallback_tier_queue_depth", "queued"] == 0
+    assert told["http_requests_total", "POST", "/v1/fixes", "202"] == 1
+    assert told["http_requests_total", "GET", "/v1/fixes/{fix_id}", "404"] == 1
+    assert told["http_requests_total", "GET", "unknown", "404"] == 1
+    assert told["http_request_duration_seconds_count", "POST", "/v1/fixes"] == 1
+    assert "hunter2" not in str(told)
+    assert "hunter2" not in str(service.said)
+
+    document = service.get("/v1/metrics")["metrics"]
+    assert document["fallback_tier_attempts"]["samples"][0]["value"] == 1
+    assert service.get("/health/ready")["ready"] is True
+    assert service.get("/health/live") == {"state": "alive"}
+    assert service.end() == 0
+    lines = [json.loads(line) for line in service.said if line.startswith("{")]
+    assert [line["seq"] for line in lines if "seq" in line] == [one.seq for one in recorded]
+    assert {line["fix_id"] for line in lines if "seq" in line} == {fix_id}
+
+
+def test_metrics_go_on_after_a_restart_and_need_a_key(
+    service: Running, tmp_path: Path, config: str
+) -> None:
+    fix_id = service.post("/v1/fixes", BODY).json()["fix_id"]
+    service.until_over(fix_id)
+    service.kill()
+    with served(tmp_path / "state", config, key=service.key) as again:
+        assert scraped(again)["fallback_tier_attempts_total",] == 1
+        with again.client("") as nobody:
+            assert nobody.get("/metrics").status_code == 401
+            assert nobody.get("/v1/metrics").status_code == 401
+            assert nobody.get("/health/ready").status_code == 200
+        # A fix that somebody makes at a terminal, with the same record.
+        repo = repository(tmp_path / "other", {"requirements.txt": "idna==3.6\n"})
+        advisory = tmp_path / "advisory.json"
+        advisory.write_text(json.dumps(BODY["advisory"]))
+        words = ("fix", repo, "--advisory", advisory, "--dry-run")
+        assert command(*words, "--state-dir", tmp_path / "state").code == 0
+        assert scraped(again)["fallback_tier_attempts_total",] == 2
+        # What was recorded before its start is not told again.
+        assert not [line for line in again.said if fix_id in line and '"seq"' in line]
+
+
+def test_spans_go_where_the_environment_says(tmp_path: Path, config: str) -> None:
+    with collector() as (url, got):
+        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": url}
+        with served(tmp_path / "state", config, env=env) as service:
+            fix_id = service.post("/v1/fixes", BODY).json()["fix_id"]
+            service.until_over(fix_id)
+            assert service.end() == 0
+    spans = [
+        span
+        for request in got
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+    assert {"fix", "attempt"} < {span.name for span in spans}
+    assert len({span.trace_id for span in spans}) == 1
+    facts = [{one.key: one.value.string_value for one in span.attributes} for span in spans]
+    assert {fact["fallback_tier.fix_id"] for fact in facts} == {fix_id}
+
+
+def test_not_ready_is_said_by_a_running_service(service: Running, tmp_path: Path) -> None:
+    (store := tmp_path / "state" / "audit.db").rename(tmp_path / "away.db")
+    store.write_bytes(b"not a database" * 1_000)
+    with service.client("") as client:
+        answer = waited(  # a finding is good for two seconds
+            lambda: client.get("/health/ready"), lambda told: told.status_code != 200
+        )
+    assert answer.status_code == 503
+    bad = [one for one in answer.json()["checks"] if one["state"] == "failed"]
+    assert [one["check"] for one in bad] == ["store", "checkpoints"]
+    assert all("audit.db" in one["reason"] and one["next_step"] for one in bad)
