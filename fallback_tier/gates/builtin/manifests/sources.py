@@ -118,7 +118,9 @@ def _walk(data: Any, place: Place, dependencies: frozenset[Place]) -> Iterator[s
                 yield from _walk(value, (*place, key), dependencies)
     elif isinstance(data, list):
         for value in data:
-            yield from _walk(value, place, dependencies)
+            # Such a table has names of its own: uv.lock's dependency says its source as a package does.
+            inside = (*place, "") if isinstance(value, dict) else place
+            yield from _walk(value, inside, dependencies)
     elif isinstance(data, str):
         for text in data.splitlines():
             if asked and _NO_VERSION.search(text.partition(";")[0]):

@@ -134,6 +134,13 @@ def declared(texts: Mapping[str, str], package: str) -> Iterator[tuple[str, str,
             yield path, string.declaration.specifier, string.declaration.refusal is None
 
 
+def asked_for(texts: Mapping[str, str]) -> Iterator[tuple[str, str, RequirementString]]:
+    """All that manifests ask for: path, canonical name, and how it is written."""
+    for path, text in texts.items():
+        for name, strings in _asked(path, text).items():
+            yield from ((path, name, string) for string in strings)
+
+
 def not_admitting(texts: Mapping[str, str], package: str, version: str) -> tuple[str, str] | None:
     """The first manifest whose words exclude the version, with those words; None: all admit it."""
     for path, text in texts.items():

@@ -1,12 +1,14 @@
 """The rungs of one climb over a uv project: each asks the real uv."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from packaging.version import Version
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.locks import uv_files
 from fallback_plugins.pypi.locks.uv_lock import requires_python
+from fallback_plugins.pypi.resolving.own_line import of_its_line
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolver import resolver_failed
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, lowest_python
@@ -18,6 +20,7 @@ from fallback_plugins.pypi.strategies.lock_edit import (
     not_admitting,
     strategy,
 )
+from fallback_plugins.pypi.uv.beside import followers, with_room
 from fallback_plugins.pypi.uv.locking import UvFiles, UvLocking
 from fallback_plugins.pypi.uv.overrides import with_override
 from fallback_plugins.shared.bumping import unsupported
@@ -132,7 +135,13 @@ class UvClimber:
             except RecipeError as error:
                 last = error
         if len(found) > 1:
-            return self._with_parents(state, manifests, found, package, target)
+            try:
+                return self._with_parents(state, manifests, found, package, target)
+            except RecipeError as error:
+                last = error
+        for name, version in found.items():
+            with suppress(RecipeError):
+                return self._with_followers(state, manifests, {name: version}, package, target)
         raise last or resolver_failed("No ancestor could be tried.")
 
     def _overridden(self, state: State, package: str, target: str) -> State:
@@ -201,6 +210,26 @@ class UvClimber:
             edited |= lock_edit.raised(edited, name, version)
         return self._locking.locked(state, edited, {**parents, package: target})
 
+    def _with_followers(
+        self,
+        state: State,
+        manifests: Mapping[str, str],
+        parents: Mapping[str, str],
+        package: str,
+        target: str,
+    ) -> State:
+        """The same, and what is declared beside them raised as far as they need it (ADR-0077): what they
+        admit as it is stays. Raises RecipeError."""
+        edited = dict(manifests)
+        for name, version in parents.items():
+            edited |= lock_edit.raised(edited, name, version)
+        wanted = {**parents, package: target}
+        room = with_room(edited, state.tree, wanted)
+        moved = followers(edited, self._locking.tree_of(state, room, wanted))
+        for name, version in moved.items():
+            edited |= lock_edit.raised(edited, name, version)
+        return self._locking.locked(state, edited, {**wanted, **moved})
+
     def _ancestors(
         self, state: State, package: str, manifests: Mapping[str, str]
     ) -> Sequence[tuple[str, str]]:
@@ -217,7 +246,8 @@ class UvClimber:
     def _lowest_parent(self, name: str, held: str, package: str, target: str) -> str:
         index = PackageIndex(self._clients)
         python = lowest_python(requires_python(self._lock, self._files.text))
-        return index.lowest_with(f"{name}>={held}", f"{package}>={target}", python)[name]
+        lowest = index.lowest_with(f"{name}>={held}", f"{package}>={target}", python)[name]
+        return of_its_line(index, (name, held, lowest), (package, target), python)
 
     @staticmethod
     def _manifests(state: State) -> dict[str, str]:

@@ -69,6 +69,23 @@ class UvLocking:
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> State:
         """The lock with these versions, everything else kept where it can be. Raises RecipeError."""
+        new = self._lowest(state, manifests, wanted)
+        unchanged = self._unchanged if rewrites(self._old, new.text) else self._old
+        text = spliced(self._old, unchanged, new.text)
+        self._check_origins(text, new)
+        if text != new.text:
+            self._check_accepted(manifests, text)
+        return State({**manifests, self._lock: text}, read_tree(self._lock, text))
+
+    def tree_of(
+        self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
+    ) -> Tree:
+        """What such a lock would hold, for manifests that are no fix. Raises RecipeError."""
+        return read_tree(self._lock, self._lowest(state, manifests, wanted).text)
+
+    def _lowest(
+        self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
+    ) -> Locked:
         try:
             new = self._resolved(state, manifests, wanted)
         except RecipeError as error:
@@ -77,12 +94,7 @@ class UvLocking:
         if lower:
             with suppress(RecipeError):  # uv's own choice stands
                 new = self._resolved(state, manifests, {**wanted, **lower})
-        unchanged = self._unchanged if rewrites(self._old, new.text) else self._old
-        text = spliced(self._old, unchanged, new.text)
-        self._check_origins(text, new)
-        if text != new.text:
-            self._check_accepted(manifests, text)
-        return State({**manifests, self._lock: text}, read_tree(self._lock, text))
+        return new
 
     def _resolved(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]

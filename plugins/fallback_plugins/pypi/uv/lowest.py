@@ -17,15 +17,16 @@ from fallback_plugins.shared.tree import Tree
 def moved_along(before: Tree, after: Tree, wanted: Iterable[str]) -> dict[str, str]:
     """The packages that went up without being asked to, with the version that they had.
 
-    A package in several versions (by platform) is left out: it can't be pinned to one.
+    A package that was there in several versions (by platform) is left out: it can't be pinned to one. One
+    that uv splits now is not: a lower version of it may do everywhere.
     """
     return {
         name: nodes[0].version
         for name, nodes in before.by_name.items()
         if name not in wanted
         and len(nodes) == 1
-        and len(after.of(name)) == 1
-        and _is_higher(after.of(name)[0].version, nodes[0].version)
+        and after.of(name)
+        and all(_is_higher(one.version, nodes[0].version) for one in after.of(name))
     }
 
 
@@ -46,8 +47,14 @@ def lower_versions(lock: str, text: str, after: Tree, floors: Iterable[str]) -> 
     return {
         name: version
         for name, version in found.items()
-        if version is not None and _is_higher(after.of(name)[0].version, version)
+        if version is not None and _is_lower(version, [one.version for one in after.of(name)])
     }
+
+
+def _is_lower(version: str, than: Iterable[str]) -> bool:
+    """Lower than one of these, and higher than none."""
+    others = [Version(one) for one in than]
+    return Version(version) <= min(others) and Version(version) < max(others)
 
 
 def _is_higher(version: str, than: str) -> bool:

@@ -417,3 +417,21 @@ def test_what_nests_as_locks_do_is_read() -> None:
     assert "may not be changed" in " ".join(
         manifest_problems("package.json", (), text, text.replace("1", "2"))
     )
+
+
+SPLIT = """[[package]]
+name = "app"
+source = {{ registry = "https://a.example/simple" }}
+dependencies = [{{ name = "b" }}{0}]
+"""
+
+
+@pytest.mark.parametrize(("host", "is_new"), [("a", False), ("b", True)])
+def test_a_dependency_that_uv_splits_says_its_source_as_a_package_does(
+    host: str, is_new: bool
+) -> None:
+    source = f'{{ registry = "https://{host}.example/simple" }}'
+    more = f', {{ name = "source", version = "1", source = {source} }}'
+    problems = list(manifest_problems("uv.lock", (), SPLIT.format(""), SPLIT.format(more)))
+    assert bool(problems) is is_new
+    assert all("b.example" in one for one in problems)

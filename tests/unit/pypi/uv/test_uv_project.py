@@ -48,6 +48,25 @@ _UNIVERSE = (
     .pypi("engine", "1.0")
     .pypi("engine", "2.0")
     .pypi("engine", "3.0")
+    # Another, which says no upper bound: 2.0 and 2.1 admit a leaf that came years after them.
+    .pypi("house", "1.0", ["leaf<1.2", "brick<1.5"])
+    .pypi("house", "2.0", ["leaf>=1.0", "brick"])
+    .pypi("house", "2.1", ["leaf>=1.1", "brick"])
+    .pypi("house", "2.2", ["leaf>=1.2", "brick>=1.5", "split>=2"])
+    .pypi("house", "2.3", ["leaf>=1.2", "brick>=1.6"])
+    .pypi("house", "3.0", ["leaf>=2"])
+    .pypi("within", "1.0", ["leaf<1.2"])
+    .pypi("within", "1.1", ["leaf>=1.0"])
+    .pypi("within", "1.2", ["leaf>=1.2"])
+    .pypi("unnamed", "1.0", ["leaf<1.2"])
+    .pypi("unnamed", "2.0", ["leaf"])
+    .pypi("unnamed", "2.1", ["leaf"])
+    .pypi("brick", "1.0")
+    .pypi("brick", "1.5")
+    .pypi("brick", "1.6")
+    .pypi("split", "1.0")
+    .pypi("split", "2.0")
+    .pypi("split", "3.0", requires_python=">=3.11")
     .pypi("tools", "1.0")
     .pypi("tools", "2.0")
 )
@@ -424,3 +443,38 @@ def test_what_moves_along_never_goes_to_an_affected_version(bench: Bench) -> Non
     fix = bench.climb(files, record)
     assert fix.after is not None
     assert [node.version for node in fix.after.of("engine")] == ["3.0"]
+
+
+def test_across_a_major_the_parent_of_the_fixed_childs_own_line_is_taken_and_pins_follow(
+    bench: Bench,
+) -> None:
+    """house 2.0 and 2.1 admit leaf 1.2, and were made for older ones. What 2.2 admits stays where it is."""
+    asked = ("house==1.0", "brick==1.0", "split==1.0", "other==1.0")
+    files = bench.lock({"pyproject.toml": _manifest(*asked)}, "leaf==1.1")
+    fix = bench.climb(files)
+    (move,) = fix.moves
+    print(move.declined)
+    assert (move.step, move.after) == (LadderStep.PARENT_BUMP, "1.2")
+    assert set(move.raised) == {"house 2.2", "brick 1.5", "split 2.0"}
+    now = fix.texts["pyproject.toml"]
+    assert now == _manifest("house==2.2", "brick==1.5", "split==2.0", "other==1.0")
+
+
+@pytest.mark.parametrize(
+    ("parent", "raised"), [("within==1.0", "within 1.1"), ("unnamed==1.0", "unnamed 2.0")]
+)
+def test_within_a_major_or_where_no_line_is_told_the_lowest_parent_stays(
+    bench: Bench, parent: str, raised: str
+) -> None:
+    (move,) = bench.climb(bench.lock({"pyproject.toml": _manifest(parent)}, "leaf==1.1")).moves
+    assert move.raised == (raised,)
+
+
+def test_what_uv_would_split_by_python_stays_one_where_a_lower_version_serves(bench: Bench) -> None:
+    files = bench.lock(
+        {"pyproject.toml": _manifest("house==1.0", "split")}, "leaf==1.1", "split==1.0"
+    )
+    fix = bench.climb(files)
+    assert fix.after is not None
+    print(fix.moves, fix.texts["uv.lock"])
+    assert [node.version for node in fix.after.of("split")] == ["2.0"]
