@@ -226,7 +226,7 @@ def refuse(task: Task, refusal: Refusal, record: Recorder) -> Generator[TierEven
 
 def _no_model(declined: NotApplicable | None) -> Refusal:
     """No model is configured: why the recipe declined says more, where it was asked."""
-    how = "No model is configured to go on (--model, --base-url)."
+    how = "No model is configured (--model, --base-url)."
     if declined is None:
         return Refusal(RefusalReason.MODEL_NOT_CONFIGURED, f"A retry needs a model. {how}")
     return Refusal(declined.reason, f"{declined.sentence} {how}")

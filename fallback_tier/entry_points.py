@@ -69,8 +69,8 @@ class Mounted:
         return PluginError(
             f"The plugin {self.name!r} of {self.distribution} (entry point {self.entry.value!r} of "
             f"{self.entry.group}) failed in {hook}: {why}.",
-            next_step="Repair or uninstall that distribution, or report this to its makers; then run "
-            "it again.",
+            next_step="Repair or uninstall that distribution, or report this to its makers; then run this "
+            "again.",
         )
 
 
@@ -141,7 +141,7 @@ def _hook(
             owner.blame(hook, error)
             raise
         if not isinstance(given, gives):
-            raise owner.failed(hook, f"it gave {type(given).__name__}")
+            raise owner.failed(hook, f"it returned {type(given).__name__}")
         return given
 
     return call

@@ -191,5 +191,5 @@ class _GuardedGate:
         judge = _blameless(lambda own: self._owner.call(hook, self._gate.judge, own))
         verdict: object = judge(context)
         if not isinstance(verdict, GateVerdict):
-            raise self._owner.failed(hook, f"it gave {type(verdict).__name__}, no verdict")
+            raise self._owner.failed(hook, f"it returned {type(verdict).__name__}, no verdict")
         return verdict

@@ -164,6 +164,6 @@ class FallbackTier:
                 return self._plugins[ecosystem]
         raise ConfigurationError(
             f"Advisory {advisory.id} is about {', '.join(advisory.ecosystems) or 'no ecosystem'}; "
-            f"this tier serves {', '.join(sorted(self._plugins)) or 'none'}.",
+            f"this tier supports {', '.join(sorted(self._plugins)) or 'none'}.",
             next_step="Install a plugin for that ecosystem, or pass an advisory for one of these.",
         )

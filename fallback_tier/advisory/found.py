@@ -175,6 +175,6 @@ def unread(value: object, source: str, kinds: tuple[type, ...] = (dict,)) -> Ite
     if value is None:
         return
     if not isinstance(value, list):
-        yield Skipped(source=source, reason="What should be a list here is none.")
+        yield Skipped(source=source, reason="What should be a list here is not one.")
     elif not all(isinstance(item, kinds) for item in value):
-        yield Skipped(source=source, reason="An entry here is not of the form that it should have.")
+        yield Skipped(source=source, reason="An entry here does not have the expected form.")

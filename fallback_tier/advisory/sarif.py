@@ -104,7 +104,7 @@ def _set_aside(result: Mapping[str, Any]) -> str:
     if kind in _NO_FINDING:
         return f"the report calls it {kind!r}"
     if text(result.get("baselineState")) == "absent":
-        return "the report says that it is gone"
+        return "the report says that it is fixed"
     accepted = [
         it
         for it in mappings(result.get("suppressions"))

@@ -72,7 +72,8 @@ def _unless_half(part: Part, parts: Sequence[Part]) -> Part:
         return part
     name = part.advisory.id
     return replace(
-        part, held_back=f"{name} is not fixed in {broken.ecosystem}, and half a fix is none."
+        part,
+        held_back=f"{name} is not fixed in {broken.ecosystem}, and a partial fix is not delivered.",
     )
 
 

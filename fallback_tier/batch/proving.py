@@ -125,8 +125,8 @@ class EcosystemProof:
             package=names,
             advisory_ids=tuple(ids),
             reason=RefusalReason.RESOLVER_FAILED,
-            sentence=f"{names or ', '.join(ids)} can't be mended without the fixes that gates refused.",
-            next_step="Look at those first.",
+            sentence=f"{names or ', '.join(ids)} can't be fixed without the changes that gates refused.",
+            next_step="Fix those first.",
         )
 
     def _part(self, trial: Trial, why_not: str | None = None) -> Part:
@@ -139,7 +139,10 @@ class EcosystemProof:
         together = self._trials[frozenset((*held, unit))]
         said = together.result.sentence if isinstance(together.result, RefusedFix) else ""
         said = said or "; ".join(one.sentence for one in together.left)
-        return f"It holds by itself, and not with the fix of {ids}: {said} Fix it once that is committed."
+        return (
+            f"It passes alone, but not together with the fix of {ids}: {said} Fix it once that is "
+            "committed."
+        )
 
     def _taken_apart(self) -> tuple[str, ...]:
         ends = (trial.result for trial in self._trials.values())

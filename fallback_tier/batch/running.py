@@ -175,7 +175,7 @@ class BatchRun:
         if taken.linked is not None:
             raise InputError(
                 f"Fix {fix_id}, a part of this run, was reopened by a person.",
-                next_step="Run that `fallback-tier fix` again: it begins anew.",
+                next_step="Run that `fallback-tier fix` again: it starts from the beginning.",
             )
         return taken
 

@@ -89,7 +89,7 @@ def add_whose_code(parser: "argparse.ArgumentParser") -> None:
     told.add_argument(
         "--own-code",
         action="store_true",
-        help="REPO is the source of the affected package: its code is to be edited (default: told by "
+        help="REPO is the source of the affected package: its code is to be edited (default: decided by "
         "the names in its manifests; recorded)",
     )
     told.add_argument(
@@ -104,8 +104,8 @@ def add_prefer(parser: "Options") -> None:
     parser.add_argument(
         "--prefer",
         choices=("parent", "override"),
-        help="of a bump of the parent and an override of what it asks for, try this first (default: what "
-        "changes less for the application)",
+        help="try this one first: a bump of the parent, or an override of what it depends on (default: "
+        "what changes less for the application)",
     )
 
 
@@ -115,15 +115,15 @@ def add_routing_floor(parser: "Options") -> None:
         "--routing-floor",
         type=_share,
         metavar="SCORE",
-        help="0 to 1: use no example unless the best one reaches it, by cosine (without vectors: by "
-        "probability); default: a bound that refuses nothing known to be right",
+        help="0 to 1: use examples only if the best one reaches this score (cosine; without vectors: "
+        "probability); default: a bound that refuses no example known to be right",
     )
 
 
 def add_budget(parser: "argparse.ArgumentParser") -> None:
     """Caps on what model calls may use, and what a model costs."""
     budget = parser.add_argument_group(
-        "budget (none: no cap; a call that may pass a cap is not sent, and the fix can be resumed)"
+        "budget (none: no cap; a call that might exceed a cap is not sent, and the fix can be resumed)"
     )
     budget.add_argument(
         "--max-usd", type=dollars, metavar="N", help="estimated dollars that a fix may use"
@@ -196,7 +196,7 @@ def add_proof(parser: "argparse.ArgumentParser") -> None:
         "--proof-end",
         metavar="LINE",
         help="the line that the proof prints once it has found no flaw: a script without a test runner "
-        "proves nothing unless it says so",
+        "proves nothing unless it prints it",
     )
     judged.add_argument(
         "--config",
@@ -265,5 +265,5 @@ def add_offline(parser: "Options") -> None:
     parser.add_argument(
         "--offline",
         action="store_true",
-        help="ask no registry where the files suffice; a yanked release can't be noticed then",
+        help="do not ask a registry if the files suffice; yanked releases are not noticed then",
     )

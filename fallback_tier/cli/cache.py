@@ -1,4 +1,4 @@
-"""``fallback-tier cache``: what the state folder keeps so that the next fix is quicker, and room again."""
+"""``fallback-tier cache``: what is kept to make the next fix faster, and room again."""
 
 import argparse
 import math

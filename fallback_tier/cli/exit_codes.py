@@ -18,7 +18,7 @@ MEANING = {
     "(audit verify), answered (review)",
     BAD_INPUT: "bad input; nothing was done",
     ESCALATED: "escalated: a person must decide",
-    REFUSED: "refused: no patch can be had, or not for all, with the reason",
+    REFUSED: "refused: no patch is possible, or not for all, with the reason",
     NOT_AFFECTED: "not affected: nothing to fix",
     ENVIRONMENT: "a tool, the sandbox or a store is missing or failed",
     TRAIL_BROKEN: "the audit trail is damaged, or breaks its contract",

@@ -81,15 +81,15 @@ def build_parser() -> argparse.ArgumentParser:
     _add_fix(commands)
     _add_resume(commands)
     _add_plan(commands)
-    what = "one FallbackTier.run, JSON in and out (for an orchestrator in any language)"
+    what = "make one attempt, JSON in and out (for an orchestrator in any language)"
     commands.add_parser("attempt", help=what, verbs=_later("attempt.parser"))
-    what = "read, verify and keep the audit trail"
+    what = "read, verify and maintain the audit trail"
     commands.add_parser("audit", help=what, verbs=_later("audit.parser"))
-    what = "what fixes ask a person, and the answers"
+    what = "answer the questions of escalated fixes"
     commands.add_parser("review", help=what, verbs=_later("review.parser"))
     what = "can fixes be made now: store, checkpoints, keys, disk, sandbox, model"
     commands.add_parser("health", help=what, verbs=_later("health.parser"))
-    what = "what the state folder keeps so that the next fix is quicker"
+    what = "what is kept to make the next fix faster"
     commands.add_parser("cache", help=what, verbs=_later("cache_parser"))
     what = "the solved-example memory"
     commands.add_parser("examples", help=what, verbs=_later("examples.parser"))
@@ -97,7 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands.add_parser("serve", help=what, verbs=_later("serve.parser"))
     what = "who may call the service"
     commands.add_parser("keys", help=what, verbs=_later("keys.parser"))
-    what = "measure what the tier is made of"
+    what = "measure retrieval, judges and models (source tree only)"
     commands.add_parser("eval", help=what, verbs=_evaluations)
     _add_local_model(commands)
     demo = commands.add_parser("demo", help="fix real vulnerabilities and show the audit trail")
@@ -109,11 +109,11 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_fix(commands: "Commands") -> None:
     fix = commands.add_parser(
         "fix",
-        help="fix advisories in one repository, and prove it",
+        help="fix advisories in a repository, and prove the patch",
         description="Make a patch for an advisory, prove it in a sandbox, and put it on the working\n"
         "tree of REPO (not committed). REPO must be a clean git checkout. Several\n"
         "advisories are planned together and fixed by recipe, one patch an ecosystem;\n"
-        "what can't be fixed so is reported, each with its reason.",
+        "what can't be fixed that way is reported, each with its reason.",
         epilog=epilog(),
     )
     _add_subject(fix)
@@ -146,7 +146,7 @@ def _add_fix(commands: "Commands") -> None:
 
 
 def _add_resume(commands: "Commands") -> None:
-    what = "go on with a fix that was interrupted, or that a person let go on"
+    what = "continue a fix that was interrupted, reopened, or given more budget"
     commands.add_parser("resume", help=what, verbs=_later("fix.resume_parser"))
 
 
@@ -154,9 +154,9 @@ def _add_plan(commands: "Commands") -> None:
     plan = commands.add_parser(
         "plan",
         help="show what fix would do by recipe, and why",
-        description="Climb the minimal-fix ladder for all advisories together and show each move, why\n"
-        "the cheaper steps did not serve, and what can't be fixed. The package clients\n"
-        "run, but nothing is written: not to REPO, and not to the audit trail.",
+        description="Find the smallest fix for all advisories together and show each change of a version,\n"
+        "why cheaper steps do not work, and what can't be fixed. The package clients run, but\n"
+        "nothing is written: not to REPO, and not to the audit trail.",
         epilog=epilog(),
     )
     _add_subject(plan)

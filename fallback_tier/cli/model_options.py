@@ -46,32 +46,33 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--code-room",
         type=int,
         metavar="KB",
-        help="how much of a package's own code a prompt shows where that is at fault: what the model's "
-        "window has room for (default: 96, some 25,000 tokens; with local:FILE 12)",
+        help="how much of a package's own code a prompt shows if that code is at fault: what fits the "
+        "model's window (default: 96, some 25,000 tokens; with local:FILE 12)",
     )
     model.add_argument(
         "--max-output-tokens",
         type=int,
         metavar="N",
-        help="of one answer, its thinking counted in (default: 16000; with local:FILE 2048); booked before "
-        "a call is sent",
+        help="tokens of one answer, including its thinking (default: 16000; with local:FILE 2048); booked "
+        "before a call is sent",
     )
     model.add_argument(
         "--effort",
         choices=EFFORTS,
-        help="how much the model is to think, where its server knows that (default: the model's own)",
+        help="how much the model should think, if its server supports that (default: the model's own)",
     )
     model.add_argument(
         "--answer-form",
         choices=ANSWER_FORMS,
-        help="how a plan is to be written: one JSON object, or plain text with search/replace blocks, for "
+        help="how the model writes its plan: one JSON object, or plain text with search/replace blocks, "
+        "for "
         "models that do not write JSON well (default: json, which local:FILE is held to by a grammar)",
     )
     model.add_argument(
         "--recall-attempts",
         action="store_true",
-        help="tell a retry also, in a line each, how the attempts before the last one failed (default: the "
-        "last failure alone)",
+        help="also show a retry, in a line each, how the attempts before the last one failed (default: "
+        "only the last failure)",
     )
     model.add_argument(
         "--keep-prompts",
@@ -82,7 +83,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     judge.add_argument(
         "--judge-model",
         metavar="NAME",
-        help="judges whether advisory and code support the plan; best not the author's model",
+        help="a model that judges whether advisory and code support the plan; best not the author's",
     )
     judge.add_argument(
         "--judge-base-url",

@@ -110,7 +110,7 @@ def _output_tokens(arguments: argparse.Namespace) -> int:
     if not 1 <= tokens <= MAX_OUTPUT_TOKENS:
         raise ConfigurationError(
             f"--max-output-tokens {tokens}: an answer has 1 to {MAX_OUTPUT_TOKENS} tokens.",
-            next_step="Choose what the model may write, its thinking counted in.",
+            next_step="Choose how much the model may write, including its thinking.",
         )
     return tokens
 

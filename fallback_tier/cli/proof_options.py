@@ -17,7 +17,7 @@ def proof_of(arguments: argparse.Namespace) -> Proof | None:
         for option in ("proof_file", "proof_timeout", "proof_end"):
             if getattr(arguments, option):
                 raise ConfigurationError(
-                    f"--{option.replace('_', '-')} says something of a proof, and none is given.",
+                    f"--{option.replace('_', '-')} is about a proof, and no proof is given.",
                     next_step="Give the command that proves the fix with --proof.",
                 )
         return None

@@ -68,7 +68,7 @@ PYTHON = Scene(
 REPLAY = Scene(
     "3. A fix replayed from a solved example",
     "A small project of ours, and a store with one validated fix of the same package on the same file "
-    "content. Replayed is the example's edit; the gates are real, a test of the flaw among them. No model.",
+    "content. The example's edit is replayed; the gates are real, a test of the flaw among them. No model.",
     "demo-replay",
     "DEMO-2026-0001",
     lambda place, clients: copy_project("replay", place, clients),
@@ -76,8 +76,9 @@ REPLAY = Scene(
 )
 RETRY = Scene(
     "4. A fix that fails its gates once, and succeeds from a fresh context",
-    "A small project of ours, and an example that fits its code but breaks its tests: asking retrieval "
-    "again would give it again. [magenta]Replayed by vcrpy from a cassette: the model's HTTP traffic, "
+    "A small project of ours, and an example that fits its code but breaks its tests: asking "
+    "retrieval again would return it again. [magenta]Replayed by vcrpy from a cassette: the model's "
+    "HTTP traffic, "
     "recorded from a real local model (the file says which).[/] Everything else is real.",
     RETRY_FIX,
     "DEMO-2026-0002",

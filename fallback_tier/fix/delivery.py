@@ -91,7 +91,7 @@ class Delivery(Frozen):
         """What a fix that goes on began with, and what is asked for now. Raises ConfigurationError."""
         if self.commit is not None or self.report is not None:
             raise ConfigurationError(
-                "A fix that goes on is delivered as it began: no other branch or report can be asked for.",
+                "A resumed fix is delivered as it began: another branch or report can't be chosen.",
                 next_step="Leave them out; or give the advisory, and its task's `resume`.",
             )
         if self.output:

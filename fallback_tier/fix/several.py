@@ -38,7 +38,7 @@ def fix_several(
         services.sandbox()  # where there is none, that is said before the long work
     begun = _desk(services, watch).begin(given, repo, setup)
     if begun.goes_on:
-        watch.note("this run was interrupted: what is on record is not done again")
+        watch.note("resuming an interrupted run: what is on record is not done again")
     put = complete if begun.goes_on else deliver
     return _to_the_end(begun.run, services, put, begun.run.record.setup)
 

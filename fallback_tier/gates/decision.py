@@ -119,7 +119,7 @@ def _apart(how: str) -> Refuse:
 
 def how_to_answer(fix_id: str) -> str:
     """The command, for the person who is asked."""
-    return f"`fallback-tier review show {fix_id}` tells what was tried, and how to answer."
+    return f"`fallback-tier review show {fix_id}` shows what was tried, and how to answer."
 
 
 def told(ask: Ask, fix_id: str) -> Ask:
@@ -256,10 +256,10 @@ def _contradiction(attempts: Sequence[AttemptSummary]) -> Ask | None:
         return None
     return Ask(
         EscalationReason.TESTS_CONTRADICT_PATCH,
-        f"The proof passes with the patch of attempt {against.attempt}, and tests of the base commit "
-        "stand against it, which pass there and fail with it: "
-        f"{_some(against.contradicting_tests)}. If they assert what the advisory calls the flaw, the patch "
-        "is right and they must change with it; else it broke what they test.",
+        f"The proof passes with the patch of attempt {against.attempt}, but tests that pass at the base "
+        f"commit fail with it: {_some(against.contradicting_tests)}. If they assert what the advisory "
+        "calls "
+        "the flaw, the patch is right and the tests must change with it; else it broke what they test.",
     )
 
 

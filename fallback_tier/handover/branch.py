@@ -84,7 +84,7 @@ def check_branch(branch: str, repo: RepoContext, clients: ClientRunner) -> None:
     formats = (["--branch", branch], [f"refs/heads/{branch}"])
     if not all(_ask(repo, clients, ["check-ref-format", *form]) for form in formats):
         raise ConfigurationError(
-            f"--commit {branch!r} is no name for a branch.",
+            f"--commit {branch!r} is not a valid name for a branch.",
             next_step="See git-check-ref-format(1).",
         )
     if _has(branch, repo, clients) and not _is_on_base(branch, repo, clients):

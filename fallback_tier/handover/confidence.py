@@ -87,7 +87,7 @@ def _gate_signal(result: WithPatch, gate: str, missing: str) -> Signal:
 
 
 def _versions(result: WithPatch) -> Signal:
-    in_source = None, "the flaw is in source code, so no version tells"
+    in_source = None, "the flaw is in source code, so no version shows it"
     said = {
         ProofLevel.RESOLVED_TREE: (True, "no affected version is in the resolved tree"),
         ProofLevel.PINS: (None, "only the declared pins could be read"),

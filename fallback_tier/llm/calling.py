@@ -141,7 +141,7 @@ class Caller:
             if isinstance(end.outcome, ModelError):
                 outcomes[index] = end.outcome
                 if call.number in drafts:
-                    why = f"It broke off: {end.outcome}"
+                    why = f"The call broke off: {end.outcome}"
                     yield DraftDiscarded.because(why, attempt=self._task.number, call=call.number)
             else:
                 outcomes[index] = Answered(end.outcome, call.number)
@@ -198,7 +198,7 @@ class Caller:
             raise
         except (GeneratorExit, KeyboardInterrupt):
             for call in announced:
-                self._record(self._failed(call, _withheld("Whoever asked for it went away.")))
+                self._record(self._failed(call, _withheld("The caller went away.")))
             raise
 
     def _admit(self, model: LanguageModel, call: _Call) -> Charge | None:
@@ -291,6 +291,6 @@ class Caller:
 def _withheld(why: str) -> ModelError:
     return ModelError(
         f"It was not sent. {why}",
-        next_step="Take the attempt up again.",
+        next_step="Resume the attempt.",
         failure=ModelFailureKind.WITHHELD,
     )

@@ -2,7 +2,7 @@
 
 Two checks with two consequences (ADR-0022). *Validity* is ours: an invalid or repeated plan is asked
 for again (ADR-0014) and never handed on. *Support* is a judge's: an unsupported plan is generated once
-more under the strict instruction, and if that doesn't mend it, handed on with a flag.
+more under the strict instruction, and if that doesn't mend it, passed on with a flag.
 """
 
 from collections.abc import Generator, Sequence
@@ -142,7 +142,7 @@ class LlmLeaf:
                     prompt, draft.text, verdict.problems, strict=strict
                 )
                 continue
-            # 2. Support: generated once more, then handed on with a flag.
+            # 2. Support: generated once more, then passed on with a flag.
             judgement = yield from self._judged(draft, verdict, attempt)
             if judgement is None and doubted is not None and _same_edits(verdict, doubted.proposal):
                 break  # Nobody looked anew: the doubt about these very edits stands.

@@ -174,6 +174,6 @@ def _unsupported(advisory: Advisory, plugins: Mapping[str, EcosystemPlugin]) -> 
         package="",
         advisory_ids=(advisory.id,),
         reason=RefusalReason.ECOSYSTEM_UNSUPPORTED,
-        sentence=f"{advisory.id} is about {about}, and no plugin serves it.",
-        next_step=f"Fix it by hand; served are {', '.join(sorted(plugins)) or 'none'}.",
+        sentence=f"{advisory.id} is about {about}, and no plugin supports it.",
+        next_step=f"Fix it by hand; supported are {', '.join(sorted(plugins)) or 'none'}.",
     )

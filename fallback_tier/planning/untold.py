@@ -53,6 +53,6 @@ def untold(ecosystem: str, advisory: Advisory, names: tuple[str, ...]) -> NotApp
         reason=RefusalReason.NO_FIXED_VERSION,
         sentence=(
             f"{advisory.id} names no version of {', '.join(names)} ({ecosystem}) as affected or fixed "
-            "(commits, at most), so whether this repository is affected can't be told from it."
+            "(commits, at most), so it does not show whether this repository is affected."
         ),
     )

@@ -147,7 +147,7 @@ def _doubted(called: tuple[OwnPackage, ...], witness: _Witness) -> Affected:
 
 def _unclear(called: tuple[OwnPackage, ...], witness: _Witness, why: str) -> Affected:
     names = ", ".join(package.label for package in called)
-    said = f"{names} is called like the affected package, and {why}. Whose code is affected must be said: "
+    said = f"{names} is called like the affected package, and {why}. State whose code is affected: "
     return Affected(
         code=AffectedCode.UNCLEAR,
         decided_by=witness.decided_by,

@@ -292,7 +292,7 @@ def _target_result(result: CommandResult, argv: Sequence[str], nonce: str) -> Co
     complaint, started, output = result.output.partition(f"{nonce}\n")
     if not started:
         what = "it did not start in time" if result.timed_out else complaint.strip()
-        raise _no_sandbox(f"a sandbox can't be had here ({what or result.exit_code})")
+        raise _no_sandbox(f"a sandbox can't be started here ({what or result.exit_code})")
     return result.model_copy(update={"argv": tuple(argv), "output": output})
 
 

@@ -112,10 +112,10 @@ class TestRaising:
     @pytest.mark.parametrize(
         ("caps", "why"),
         [
-            ({}, "The cap that stands is 1 tokens"),
+            ({}, "The present cap is 1 tokens"),
             ({"tokens_per_fix": 1}, "not more"),
             ({"tokens_per_fix": 0}, "not more"),
-            ({"usd_per_fix": "5"}, "The cap that stands is 1 tokens"),
+            ({"usd_per_fix": "5"}, "The present cap is 1 tokens"),
             ({"by": " ", "tokens_per_fix": 10**6}, "name and a reason"),
             ({"reason": "", "tokens_per_fix": 10**6}, "name and a reason"),
         ],
@@ -152,7 +152,7 @@ class TestReopening:
     def test_only_one_process_goes_on_with_it(self, house: House) -> None:
         with (
             holding(house.root, "../fix"),
-            pytest.raises(InputError, match="of another process"),
+            pytest.raises(InputError, match="by another process"),
             holding(house.root, "../fix"),
         ):
             pass

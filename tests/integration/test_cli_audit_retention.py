@@ -163,7 +163,7 @@ def test_what_holds_sealing_back_is_said(desk: Desk) -> None:
     desk.fix("a", 60, "a", ends=False)
     before = str((NOW - timedelta(days=10)).date())
     said = desk.run("seal", "--before", before, *WHO)
-    assert "a, from event 1: it is not over" in said
+    assert "a, from event 1: it has not ended" in said
     assert "a day's budget" in desk.run(
         "seal", "--before", str((NOW + timedelta(days=1)).date()), *WHO, code=exit_codes.BAD_INPUT
     )
@@ -182,7 +182,9 @@ def test_evidence_is_collected_on_record(desk: Desk) -> None:
     desk.verified()
     desk.evidence.path(young).unlink()
     assert "is missing" in desk.run("evidence", "check", code=exit_codes.TRAIL_BROKEN)
-    assert "Nothing says what may go" in desk.run("evidence", "gc", *WHO, code=exit_codes.BAD_INPUT)
+    assert "Nothing says what may be deleted" in desk.run(
+        "evidence", "gc", *WHO, code=exit_codes.BAD_INPUT
+    )
 
 
 def test_no_record_is_made_by_looking_for_one(desk: Desk) -> None:

@@ -80,7 +80,7 @@ def test_an_advisory_for_another_ecosystem(desk: Desk) -> None:
     problem = as_error(
         desk.fix(osv("left", ecosystem="crates.io"), as_json=True), code="configuration"
     )
-    assert problem == "Advisory TEST-2026-1 is about crates.io; this tier serves PyPI, npm."
+    assert problem == "Advisory TEST-2026-1 is about crates.io; this tier supports PyPI, npm."
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_nothing_is_raised_while_the_fix_goes_on(desk: Desk) -> None:
     with holding(desk.state, fix_id):
         refused = desk.review(fix_id, "--max-tokens", "1000000")
     assert refused.code == exit_codes.BAD_INPUT
-    assert "of another process" in refused.json["error"]["problem"]
+    assert "by another process" in refused.json["error"]["problem"]
     shown = run("audit", "show", fix_id, "--state-dir", desk.state, "--json")
     assert "BudgetRaised" not in shown.out
     assert desk.review(fix_id, "--max-tokens", "1000000").code == exit_codes.OK

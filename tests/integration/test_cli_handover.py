@@ -85,7 +85,7 @@ def test_the_same_patch_on_the_same_commit_makes_no_second_branch(
     assert {it.reference for it in deliveries(desk)} == {f"mine {first['commit']}"}
     assert desk.fix(advisory("A", "left"), commit="", json=False) == exit_codes.OK
     out = " ".join(capsys.readouterr().out.split())
-    assert "no branch was made, this very patch is on the same base commit already" in out
+    assert "no branch was made, this patch is already on the same base commit" in out
     assert f"branch mine: {first['commit'][:12]}" in out
 
 
@@ -165,7 +165,7 @@ def test_a_dry_run_writes_its_report_and_delivers_nothing(
     ("options", "said"),
     [
         ({"commit": "", "dry_run": True}, "--dry-run leaves"),
-        ({"commit": "a..b"}, "no name for a branch"),
+        ({"commit": "a..b"}, "not a valid name for a branch"),
         ({"commit": "there"}, "already"),
         ({"report": "."}, "already"),
         ({"report": "no/such/place"}, "no folder"),

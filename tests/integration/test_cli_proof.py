@@ -98,10 +98,10 @@ def test_a_proof_that_fails_before_and_passes_after(desk: Desk) -> None:
 def test_the_result_says_so_to_a_person(desk: Desk) -> None:
     with_one = desk.proved("--dry-run", as_json=False)
     assert "the proof given fails at the base commit and passes with the patch" in with_one.out
-    assert "is for a reviewer to say" not in with_one.out
+    assert "must be judged by a reviewer" not in with_one.out
     assert "that it fails at the base commit" in with_one.err  # before anything was spent
     without = desk.fix("--dry-run", as_json=False)
-    assert "is for a reviewer to say" in without.out
+    assert "must be judged by a reviewer" in without.out
     assert desk.fix("--dry-run").json["proof"] is None
     # On record, among what the fix began with, is which limits held.
     kept = (place.read_bytes() for place in (desk.place / "state").rglob("*") if place.is_file())

@@ -128,7 +128,7 @@ def test_after_a_false_red_the_gates_alone_are_run_again(tmp_path: Path) -> None
     ]
     text = run("audit", "show", fix_id, *state).out
     assert "Attempt 1: no model call" in text
-    assert "attempt 1 again: its patch alone, no tier is asked" in text
+    assert "attempt 1: its patch alone is judged again, no tier is asked" in text
     assert f"patch {patch} by llm, made in {log[0]['gate_transition_id']}" in text
     verified = run("audit", "verify", *state)
     assert verified.code == exit_codes.OK, verified.out

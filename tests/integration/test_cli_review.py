@@ -64,7 +64,7 @@ def desk(
 
 
 def test_nobody_is_asked_anything(desk: Desk) -> None:
-    assert desk.review("list").out == "Nobody is asked anything.\n"
+    assert desk.review("list").out == "No fix waits for a person.\n"
     assert desk.review("list", "--json").json == {"questions": []}
 
 
@@ -130,7 +130,7 @@ def test_an_approved_patch_is_what_git_applies(desk: Desk) -> None:
     assert (repo / "app.py").read_text() == "safe(4)\n"
     (answer,) = desk.answers()
     assert (answer.verdict, answer.by, answer.reason) == ("approved", "Ada", "read it")
-    assert desk.review("list").out == "Nobody is asked anything.\n"
+    assert desk.review("list").out == "No fix waits for a person.\n"
     assert "approved by Ada (not proved)" in desk.review("list", "--all").out
     again = desk.review("approve", FIX, *WHO)
     assert again.code == exit_codes.BAD_INPUT

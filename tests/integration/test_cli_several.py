@@ -257,7 +257,7 @@ def test_what_holds_by_itself_and_not_with_another_is_named(
     (_, alone) = document["fixes"]
     assert (alone["outcome"], alone["delivered"]) == ("verified", False)
     assert alone["held_back"].startswith(
-        "It holds by itself, and not with the fix of A: In one patch"
+        "It passes alone, but not together with the fix of A: In one patch"
     )
     assert "failed at gate proof" in alone["held_back"]
     assert document["advisories"][1]["why"][0]["reason"] == "held_back"
@@ -392,7 +392,10 @@ def test_half_a_fix_is_not_delivered(desk: Desk, capsys: pytest.CaptureFixture[s
     before = snapshot(desk.repo)
     assert desk.fix(both("A", "left", "left")) == exit_codes.ESCALATED
     document = printed(capsys)
-    assert document["fixes"][0]["held_back"] == "A is not fixed in npm, and half a fix is none."
+    assert (
+        document["fixes"][0]["held_back"]
+        == "A is not fixed in npm, and a partial fix is not delivered."
+    )
     assert not document["delivered"]
     assert snapshot(desk.repo) == before
 

@@ -141,7 +141,7 @@ class TestAsItWas:
 
     def test_gates_in_another_order(self, early: CrashHouse, refused: Callable[..., None]) -> None:
         early.gates = (RuleGate(lambda _: True), RuleGate(lambda _: True, name="declared_set"))
-        refused(InputError, "another order")
+        refused(InputError, "order differs")
 
     def test_a_gate_of_the_same_name_that_does_something_else(
         self, early: CrashHouse, refused: Callable[..., None]
@@ -157,7 +157,7 @@ class TestAsItWas:
         self, early: CrashHouse, refused: Callable[..., None]
     ) -> None:
         with holding(early.state, early.fix_id):
-            refused(InputError, "in the hands of another process")
+            refused(InputError, "in use by another process")
 
     @pytest.mark.parametrize("kind", [FixStarted, PatchProposed])
     def test_evidence_that_is_gone(self, whole: CrashHouse, tmp_path: Path, kind: Any) -> None:

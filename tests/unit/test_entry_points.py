@@ -110,7 +110,7 @@ def test_a_hook_that_is_missing_is_missed_at_once() -> None:
 
 def test_a_hook_gives_what_core_goes_on_with() -> None:
     assert guarded(Whole(), OWNER, Hooks, gives={"parse": (int,)}).parse("7") == 7
-    with pytest.raises(PluginError, match="failed in parse: it gave int"):
+    with pytest.raises(PluginError, match="failed in parse: it returned int"):
         guarded(Whole(), OWNER, Hooks, gives={"parse": (str,)}).parse("7")
 
 

@@ -53,7 +53,7 @@ def begin_again(arguments: argparse.Namespace) -> int:
         print_json({"lost_size": lost[0].size, "lost_sha256": lost[0].sha256, "size": size})
     else:
         console = Console()
-        line(console, f"a record of {lost[0].size} events is gone, and said to be so on purpose")
+        line(console, f"a record of {lost[0].size} events is gone, confirmed to be on purpose")
         line(console, f"  {size} event(s) on record now, covered by {safe(str(log.path(size)))}")
         line(console, f"  `fallback-tier audit show {UPKEEP.fix_id}` shows it")
     return exit_codes.OK

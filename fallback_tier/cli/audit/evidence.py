@@ -58,7 +58,8 @@ def gc(arguments: argparse.Namespace) -> int:
     """Delete what retention lets go. Raises InputError, AuditStoreError, EvidenceError."""
     if arguments.older_than is None and arguments.max_bytes is None:
         raise InputError(
-            "Nothing says what may go.", next_step="Give --older-than DAYS, --max-bytes N, or both."
+            "Nothing says what may be deleted.",
+            next_step="Give --older-than DAYS, --max-bytes N, or both.",
         )
     now = utc_now()
     try:
@@ -93,7 +94,7 @@ def gc(arguments: argparse.Namespace) -> int:
         line(console, f"  spared      {done.spared:,}: put or named again meanwhile")
     line(console, f"  kept        {done.kept:,} files, {done.kept_bytes:,} bytes")
     if arguments.max_bytes is not None and done.kept_bytes > arguments.max_bytes:
-        line(console, "  over        the rest is of open fixes, or too young to go")
+        line(console, "  over        the rest is of open fixes, or too young to be deleted")
     if done.seqs:
         line(console, f"  on record   event {', '.join(map(str, done.seqs))}")
     return exit_codes.OK

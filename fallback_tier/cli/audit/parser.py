@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def add_verbs(parser: "argparse.ArgumentParser") -> None:
     """log, show, verify, stats, and what keeps the record."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    log = verbs.add_parser("log", help="the fixes on record, one a line")
-    show = verbs.add_parser("show", help="one fix, event by event")
+    log = verbs.add_parser("log", help="list the fixes on record")
+    show = verbs.add_parser("show", help="show one fix, event by event")
     add_fix_id(show, "audit log")
-    stats = verbs.add_parser("stats", help="how often a judge changed something, and its cost")
+    stats = verbs.add_parser("stats", help="show how often a judge changed something, and its cost")
     for verb, name in ((log, "log"), (show, "show"), (stats, "stats")):
         finish(verb, f"audit.trails:{name}")
     add_verify(verbs)

@@ -15,7 +15,7 @@ def add_keygen(verbs: "Verbs") -> None:
         "keygen",
         help="make the key that signs checkpoints, or rotate it",
         description="Make an Ed25519 key and print its public half. The first fix does so by itself;\n"
-        "what is there stays. --rotate makes a new key: both sign until --end-overlap,\n"
+        "an existing key is kept. --rotate makes a new key: both sign until --end-overlap,\n"
         "and the old one stays trusted for what it signed.",
     )
     keygen.add_argument(
@@ -23,7 +23,7 @@ def add_keygen(verbs: "Verbs") -> None:
     )
     keygen.add_argument("--rotate", action="store_true", help="sign with a new key from now on")
     keygen.add_argument(
-        "--end-overlap", action="store_true", help="the old key signs no longer, and is deleted"
+        "--end-overlap", action="store_true", help="stop signing with the old key, and delete it"
     )
     keygen.add_argument("--by", type=words, metavar="NAME", help="--rotate: who decides")
     keygen.add_argument("--because", type=words, metavar="TEXT", help="--rotate: why")
@@ -43,7 +43,7 @@ def add_prove(verbs: "Verbs") -> None:
         help="prove that an event is on record, or that nothing before it was changed",
         description="Print a proof that whoever has the public key can check, without the record:\n"
         "that event SEQ is covered by the latest checkpoint (C2SP tlog-proof), or, with\n"
-        "--from, that the record goes on from an old checkpoint. --check checks one.",
+        "--from, that the record continues from an old checkpoint. --check checks one.",
     )
     prove.add_argument("seq", nargs="?", type=int, metavar="SEQ", help="an event's number")
     prove.add_argument("--from", dest="old", metavar="FILE", help="a checkpoint that was kept")
@@ -52,7 +52,7 @@ def add_prove(verbs: "Verbs") -> None:
         "--trust",
         action="append",
         metavar="VKEY",
-        help="--check: by this public key, or those in this file, a line each (default: those in "
+        help="--check: trust this public key, or those in this file, a line each (default: those in "
         "--keys); may be given again",
     )
     prove.add_argument("-o", "--output", metavar="FILE", help="write the proof to FILE")

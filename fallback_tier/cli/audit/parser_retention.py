@@ -14,9 +14,9 @@ def add_redact(verbs: "Verbs") -> None:
     """``audit redact``."""
     redact = verbs.add_parser(
         "redact",
-        help="take somebody's words out of an event, on record",
+        help="remove a person's words from an event, on record",
         description="Replace the words in event SEQ by [redacted], for good. Its digest stays in the\n"
-        "chain, a signed tombstone stands in its place, and the record says who did it and\n"
+        "chain, a signed tombstone replaces it, and the record says who did it and\n"
         "why, so that everything still verifies. An event can be redacted once.",
     )
     redact.add_argument(
@@ -40,9 +40,9 @@ def add_seal(verbs: "Verbs") -> None:
     seal = verbs.add_parser(
         "seal",
         help="move old events to a sealed file",
-        description="Move the events before DATE, as they stand, from the store to a file below the\n"
-        "state folder that proves itself. No fix is cut in two, and none that is not over\n"
-        "is sealed: what holds sealing back is said.",
+        description="Move the events before DATE, unchanged, from the store to a file below the state\n"
+        "folder that can be verified alone. No fix is split, and none that has not ended is\n"
+        "sealed: what prevents sealing is reported.",
     )
     seal.add_argument(
         "--before",
@@ -51,7 +51,7 @@ def add_seal(verbs: "Verbs") -> None:
         metavar="DATE",
         help="e.g. 2026-01-31 (UTC); today at the latest",
     )
-    seal.add_argument("--dry-run", action="store_true", help="say what would be sealed")
+    seal.add_argument("--dry-run", action="store_true", help="show what would be sealed")
     finish(seal, "audit.retention:seal", signed=True)
 
 
@@ -60,8 +60,8 @@ def add_retire(verbs: "Verbs") -> None:
     retire = verbs.add_parser(
         "retire",
         help="delete a sealed file whose retention is over",
-        description="Record that a sealed segment is deleted, then delete its file. The record goes on\n"
-        "to verify from what the segment's signed statement says. The oldest goes first.",
+        description="Record that a sealed segment is deleted, then delete its file. The record still\n"
+        "verifies, by the segment's signed statement. The oldest is deleted first.",
     )
     retire.add_argument(
         "segment", metavar="SEGMENT", type=number, help="its number: the first of its file's name"
@@ -71,15 +71,15 @@ def add_retire(verbs: "Verbs") -> None:
 
 def add_evidence(verbs: "Verbs") -> None:
     """``audit evidence check``, ``audit evidence gc``."""
-    evidence = verbs.add_parser("evidence", help="check the evidence store, or clear it out")
+    evidence = verbs.add_parser("evidence", help="check the evidence store, or clean it up")
     actions = evidence.add_subparsers(dest="action", metavar="ACTION", required=True)
-    check = actions.add_parser("check", help="is all that events name there, and unaltered?")
+    check = actions.add_parser("check", help="check that all evidence is there, and unaltered")
     finish(check, "audit.evidence:check")
     gc = actions.add_parser(
         "gc",
         help="delete evidence whose retention is over",
         description="Delete the evidence of fixes that ended before a time, and files that no event\n"
-        "names. What goes is on record first. Evidence of a fix that is not over never goes.",
+        "names. It is recorded first. Evidence of a fix that has not ended is never deleted.",
     )
     gc.add_argument(
         "--older-than",
@@ -93,7 +93,7 @@ def add_evidence(verbs: "Verbs") -> None:
         metavar="N",
         help="then of those that ended first, until no more than N bytes are left",
     )
-    gc.add_argument("--dry-run", action="store_true", help="say what would go")
+    gc.add_argument("--dry-run", action="store_true", help="show what would be deleted")
     finish(gc, "audit.evidence:gc", signed=True)
 
 
@@ -101,10 +101,11 @@ def add_begin_again(verbs: "Verbs") -> None:
     """``audit begin-again``."""
     again = verbs.add_parser(
         "begin-again",
-        help="say that the record was removed on purpose, so that it can go on",
-        description="Where the last checkpoint that was signed is gone, nothing more is recorded: it may\n"
-        "have been a thief. Whoever removed the record on purpose says so here. The first\n"
-        "event from then on tells who, why, and which checkpoint is gone.",
+        help="confirm that the record was removed on purpose, and start a new one",
+        description="If the last signed checkpoint is gone, nothing more is recorded: an attacker may "
+        "have\n"
+        "removed it. If you removed the record on purpose, confirm it here. The first event of\n"
+        "the new record says who, why, and which checkpoint is gone.",
     )
     finish(again, "audit.again:begin_again", signed=True)
 

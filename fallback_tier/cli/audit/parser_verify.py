@@ -14,10 +14,10 @@ def add_verify(verbs: "Verbs") -> None:
     verify = verbs.add_parser(
         "verify",
         help="check the chain, the checkpoints, the evidence and the trace contract",
-        description="Check that each event stands as it was written, that the events are those that the\n"
+        description="Check that each event is as it was written, that the events are those that the\n"
         "checkpoints signed, that each recorded verdict has its action, and that the\n"
         "evidence is there. The first bad event is named. Nothing is changed.\n\n"
-        "--since-state FILE goes on where the last run ended: only newer events are hashed,\n"
+        "--since-state FILE continues where the last run ended: only newer events are hashed,\n"
         "and fixes that have some are judged whole. It does not notice that an older event,\n"
         "or evidence of another fix, was altered since: run without it from time to time.",
     )
@@ -49,17 +49,17 @@ def add_export(verbs: "Verbs") -> None:
     """``audit export``."""
     export = verbs.add_parser(
         "export",
-        help="the record, or one fix of it, as a file that proves itself",
+        help="write the record, or one fix, to a file that can be verified alone",
         description="Write JSON lines: each event byte for byte, what `audit show` says of it, and the\n"
         "checkpoints. With --fix each event has its proof, and nothing of other fixes is\n"
-        "told. `audit verify FILE` checks it anywhere, with the public key alone.",
+        "shown. `audit verify FILE` checks it anywhere, with the public key alone.",
     )
     export.add_argument("--fix", metavar="FIX", help="this fix only")
     export.add_argument("--out", metavar="FILE", help="write to FILE (default: standard output)")
     export.add_argument(
         "--with-evidence",
         action="store_true",
-        help="and the evidence that the events name, but for raw prompts and answers",
+        help="include the evidence that the events name, except raw prompts and answers",
     )
     finish(export, "audit.export:export_")
 
@@ -68,7 +68,7 @@ def add_import(verbs: "Verbs") -> None:
     """``audit import``."""
     imported = verbs.add_parser(
         "import",
-        help="make a store of an export",
+        help="make a new store from an export",
         description="Verify an export of a whole record, then make a new store of it, with its\n"
         "checkpoints and evidence: all of it, or nothing.",
     )

@@ -36,7 +36,7 @@ def redact(arguments: argparse.Namespace) -> int:
     line(console, f"  on record   event {done.by_event}")
     for digest in done.evidence:
         line(console, f"  deleted     evidence {digest}")
-    line(console, "  copies      back-ups and exports of before still have the words")
+    line(console, "  copies      earlier back-ups and exports still have the words")
     return exit_codes.OK
 
 
@@ -106,8 +106,9 @@ def _show_held(console: Console, choice: Choice) -> None:
     for held in choice.held_by:
         fix_id = safe(held.fix_id)
         why = (
-            "it ended too lately"
+            "it ended too recently"
             if held.over
-            else f"it is not over: `fallback-tier resume {fix_id}`, or `fallback-tier review show {fix_id}`"
+            else f"it has not ended: `fallback-tier resume {fix_id}`, or `fallback-tier review show "
+            f"{fix_id}`"
         )
         line(console, f"    {fix_id}, from event {held.first_seq}: {why}")

@@ -90,7 +90,7 @@ def stats(arguments: argparse.Namespace) -> int:
         console,
         f"  regenerated               {counted.regenerated}{_share(counted.regeneration_rate)}",
     )
-    line(console, f"  handed on with a flag     {counted.flagged}{_share(counted.flag_rate)}")
+    line(console, f"  passed on with a flag     {counted.flagged}{_share(counted.flag_rate)}")
     if counted.added_ms_p50 is not None:
         line(console, f"  added by the judge        {counted.added_ms_p50 / 1_000:.1f} s (median)")
     if counted.regeneration_ms_p50 is not None:

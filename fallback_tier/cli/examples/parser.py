@@ -21,17 +21,21 @@ def add_verbs(examples: "Parser") -> None:
     _add_index(verbs)
     _add_search(verbs)
     _add_list(verbs)
-    show = _verb(verbs, "show", "one example, whole, with its earlier versions")
+    show = _verb(verbs, "show", "show one example, with its earlier versions")
     show.add_argument("example_id", metavar="ID", help="as `examples list` prints it")
     _add_withdraw(verbs)
-    influenced = _verb(verbs, "influenced", "fixes on record that an example had a part in")
+    influenced = _verb(verbs, "influenced", "list the fixes that an example had a part in")
     influenced.add_argument("example_id", metavar="ID", help="as `examples list` prints it")
     add_record(influenced)
     influenced.set_defaults(handler="fallback_tier.cli.examples.sources:influenced")
-    manifest = _verb(verbs, "manifest", "which corpus, chunker and model the store is made of")
+    manifest = _verb(
+        verbs, "manifest", "show the corpus, chunker and model that the store is made of"
+    )
     manifest.set_defaults(handler="fallback_tier.cli.examples.index:manifest")
     validate = _verb(
-        verbs, "validate", "report every difference from the manifest; repairs nothing (drift: 6)"
+        verbs,
+        "validate",
+        "report every difference from the manifest; repairs nothing (exit code 6 on drift)",
     )
     validate.set_defaults(handler="fallback_tier.cli.examples.index:validate")
 
@@ -70,7 +74,7 @@ def _add_harvest(verbs: "Verbs") -> None:
     harvest = _verb(
         verbs,
         "harvest",
-        "add our own fixes that passed every gate",
+        "add fixes made here that passed every gate",
         "Make an example of each fix on record that was proved, from the audit trail and\n"
         "the evidence.",
     )
@@ -116,7 +120,7 @@ def _add_index(verbs: "Verbs") -> None:
     index = _verb(
         verbs,
         "index",
-        "cut and embed what is new; goes on where it was stopped",
+        "chunk and embed what is new; continues where it stopped",
         "Cut again what another version of the chunker cut, and embed what has no vector\n"
         "yet (extra `embeddings`; without it, words alone are searched).",
     )
@@ -125,7 +129,7 @@ def _add_index(verbs: "Verbs") -> None:
 
 
 def _add_search(verbs: "Verbs") -> None:
-    search = _verb(verbs, "search", "what the memory would answer, and why")
+    search = _verb(verbs, "search", "show which examples would be found, and why")
     asked = search.add_mutually_exclusive_group(required=True)
     asked.add_argument("text", nargs="?", metavar="TEXT", help="an advisory's text")
     asked.add_argument("--advisory", metavar="FILE", help="an OSV record (JSON)")
@@ -136,7 +140,7 @@ def _add_search(verbs: "Verbs") -> None:
 
 
 def _add_list(verbs: "Verbs") -> None:
-    listing = _verb(verbs, "list", "the examples, one a line")
+    listing = _verb(verbs, "list", "list the examples")
     for name in ("ecosystem", "package", "language", "cwe"):
         listing.add_argument(f"--{name}", metavar=name.upper(), help="only those of it")
     listing.add_argument(
@@ -152,7 +156,7 @@ def _add_withdraw(verbs: "Verbs") -> None:
     withdraw = _verb(
         verbs,
         "withdraw",
-        "take out an example that was found wrong",
+        "remove an example that was found wrong",
         "It is never found again, and does not come back by an ingest; its text stays on\n"
         "file with the reason. `examples influenced` lists what it had a part in.",
     )

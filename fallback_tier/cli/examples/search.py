@@ -1,4 +1,4 @@
-"""``fallback-tier examples search``: what the memory would answer, and why."""
+"""``fallback-tier examples search``: show which examples would be found, and why."""
 
 import argparse
 import sys

@@ -87,7 +87,7 @@ def show_rest(console: Console, planned: RemediationPlan) -> None:
     if planned.undecided:
         line(
             console,
-            f"undecided: {names(planned.undecided)}; not everything is locked, so only resolving tells",
+            f"undecided: {names(planned.undecided)}; not everything is locked, so only resolving decides",
         )
     show_unused(console, planned)
 

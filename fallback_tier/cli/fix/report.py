@@ -77,12 +77,12 @@ def _report_patched(result: WithPatch, head: str, console: Console) -> None:
         # A passing suite shows that nothing broke; only a test of the flaw shows it gone.
         line(
             console,
-            "  whether the flaw is gone is for a reviewer to say, or for a test of it: --proof CMD",
+            "  whether the flaw is gone must be judged by a reviewer, or by a test of it: --proof CMD",
         )
     _report_grounding(application, console)
     for verdict in result.verdicts:
         if verdict.status is GateStatus.SKIPPED:
-            line(console, f"  could not be judged by {safe(verdict.gate)}: {safe(verdict.detail)}")
+            line(console, f"  gate {safe(verdict.gate)} was skipped: {safe(verdict.detail)}")
 
 
 def _report_grounding(application: Applied, console: Console) -> None:
@@ -109,7 +109,7 @@ def report_patch(application: Applied, console: Console, landed: Landed) -> None
         where = landed.committed
         said = "committed to branch"
         if where.existed:
-            said = "no branch was made, this very patch is on the same base commit already: branch"
+            said = "no branch was made, this patch is already on the same base commit: branch"
         line(console, f"  {said} {safe(where.branch)}: {where.commit[:12]}")
     elif landed.delivered:
         made = new_files(application.diff)

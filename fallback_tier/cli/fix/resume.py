@@ -74,7 +74,7 @@ def _configuration(
         )
     except ValidationError as error:
         raise EvidenceError(
-            f"What fix {arguments.fix_id} began with is no configuration as this version reads it.",
+            f"The configuration that fix {arguments.fix_id} began with can't be read by this version.",
             next_step="Resume with the version that started the fix, or start a new one.",
         ) from error
     if asks:

@@ -16,11 +16,11 @@ from fallback_tier.cli.exit_codes import epilog
 def add_verbs(parser: argparse.ArgumentParser) -> None:
     """What ``resume`` is told: which fix, and what is different now."""
     parser.description = (
-        "Take up a fix where its record ends: after a crash, after `review raise-budget`, or\n"
-        "after `review reopen`. REPO, advisory, model and gates are those that it began\n"
-        "with (keys are read from the environment). No gate that gave its verdict judges\n"
-        "again, save where a person asked for just that (`review reopen --gates-again`: then no\n"
-        "model is asked), and no answer that was paid for is asked for again."
+        "Continue a fix where its record ends: after a crash, after `review raise-budget`, or\n"
+        "after `review reopen`. REPO, advisory, model and gates are those that it began with\n"
+        "(keys are read from the environment). No gate that gave a verdict is run again, and no\n"
+        "answer is paid twice. After `review reopen --gates-again` only the gates are run, and no\n"
+        "model is asked."
     )
     parser.epilog = epilog()
     add_fix_id(parser, "audit log")

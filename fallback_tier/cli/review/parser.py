@@ -27,16 +27,16 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
     _add_approve(verbs)
     reject = verbs.add_parser(
         "reject",
-        help="none of the patches of an escalated fix is taken",
+        help="reject all patches of an escalated fix",
         description="Record that a person decided against a fix. It can't be reopened then.",
     )
     _finish(reject, "reject", signed=True)
     _add_reopen(verbs)
     raised = verbs.add_parser(
         "raise-budget",
-        help="let a fix go on that stopped at a cap",
+        help="raise the cap of a fix that stopped at it",
         description="Record that a person raised a cap of a fix that stopped at it, and why. Then\n"
-        "`fallback-tier resume FIX` goes on where it stopped.",
+        "`fallback-tier resume FIX` continues where it stopped.",
     )
     add_raise_budget(raised)
     finish(raised, "review.command:raise_budget")
@@ -46,15 +46,15 @@ def _add_list(verbs: "Verbs") -> None:
     questions = verbs.add_parser(
         "list", help="escalated fixes that nobody has answered, newest first"
     )
-    questions.add_argument("--all", action="store_true", help="those that were answered, too")
+    questions.add_argument("--all", action="store_true", help="also those that were answered")
     finish(questions, "review.command:show_list")
 
 
 def _add_approve(verbs: "Verbs") -> None:
     approve = verbs.add_parser(
         "approve",
-        help="take a patch of an escalated fix as it is",
-        description="Record that a person takes a patch that was not proved, and print it, for\n"
+        help="accept a patch of an escalated fix as it is",
+        description="Record that a person accepts a patch that was not proved, and print it, for\n"
         "`git apply`. The record says approved by, never verified.",
     )
     approve.add_argument(
@@ -69,17 +69,17 @@ def _add_approve(verbs: "Verbs") -> None:
 def _add_reopen(verbs: "Verbs") -> None:
     reopen = verbs.add_parser(
         "reopen",
-        help="have an escalated fix tried again, or only its gates",
+        help="try an escalated fix again, or only its gates",
         description="Record that a person opens a new gate transition, linked to the one that ended. It\n"
         "starts with the last failure, without retrieval, and has three attempts of its own;\n"
-        "with --gates-again it runs all gates on a patch that is on record, and asks nobody.\n"
+        "with --gates-again it runs all gates on a patch that is on record, and no model.\n"
         "`fallback-tier resume FIX` runs it.",
     )
     reopen.add_argument(
         "--gates-again",
         action="store_true",
-        help="after a false red (a flaky machine, a tool that was missing): no new attempt, only the "
-        "gates, from nothing that they saw before; passed, the fix ends as it would have",
+        help="after a false failure (a flaky machine, a missing tool): no new attempt, only the gates, "
+        "from scratch; if they pass, the fix ends as it would have",
     )
     reopen.add_argument(
         "--patch",

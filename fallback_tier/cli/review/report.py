@@ -22,7 +22,7 @@ MAX_PATCH_LINES = 400
 def report_questions(questions: Sequence[Question], console: Console) -> None:
     """A line a question, and its answer where it has one."""
     if not questions:
-        line(console, "Nobody is asked anything.")
+        line(console, "No fix waits for a person.")
     for question in questions:
         line(
             console,

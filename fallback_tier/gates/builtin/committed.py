@@ -50,7 +50,7 @@ class CommittedFiles:
         content = output.encode("utf-8")
         # The object's name is a digest: git's own remarks, and bytes that aren't UTF-8, would show.
         if len(content) > MAX_FILE_BYTES or _object_name(content, len(entry[1])) != entry[1]:
-            raise self._unfit(commit, path, "it is no UTF-8 text, or too large")
+            raise self._unfit(commit, path, "it is not UTF-8 text, or too large")
         return output
 
     def glimpse(self, commit: str, path: str) -> str:
@@ -72,7 +72,7 @@ class CommittedFiles:
 
     def _unfit(self, commit: str, path: str, why: str) -> RepositoryError:
         return RepositoryError(
-            f"{path!r} of commit {commit[:12]} can't be had from {self.root}: {why}.",
+            f"{path!r} of commit {commit[:12]} can't be read from {self.root}: {why}.",
             next_step="Name the repository that was fixed, with the commit in it.",
         )
 

@@ -238,7 +238,7 @@ def _checked(proof: Proof, ran: TargetRun) -> CommandResult:
     said += f" (installed: {ran.installed})" if ran.installed else ""
     if result.ok:
         raise ProofError(
-            "The proof passes already at the base commit, so it can't show that a patch mends "
+            "The proof passes already at the base commit, so it can't show that a patch fixes "
             f"anything: {said}",
             next_step="Give a test that fails while the vulnerability is there.",
         )

@@ -73,7 +73,7 @@ def _check_higher(
     if needed and cap is not None:
         said = "" if given is None else f", and {amount(limit, given)} is not more"
         raise InputError(
-            f"The cap that stands is {amount(limit, cap)}{said}.",
+            f"The present cap is {amount(limit, cap)}{said}.",
             next_step=f"Give {_OPTIONS[limit]} {_least(reached) if reached.limit is limit else 'N'} "
             "or more.",
         )

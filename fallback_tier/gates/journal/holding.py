@@ -25,8 +25,8 @@ def holding(workspace: Path, fix_id: str) -> Iterator[None]:
         lock = try_hold(place)
     if lock is None:
         raise InputError(
-            f"Fix {fix_id} is in the hands of another process.",
-            next_step="Wait for it to end; `fallback-tier audit show` tells how it goes.",
+            f"Fix {fix_id} is in use by another process.",
+            next_step="Wait for it to end; `fallback-tier audit show` shows its progress.",
         )
     with lock:
         try:

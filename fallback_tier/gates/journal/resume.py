@@ -147,7 +147,7 @@ def check_gates(
         return
     gone = [f"{name!r} is gone" for name in taken.gates if name not in now]
     new = [f"{name!r} is new" for name in now if name not in taken.gates]
-    what = ", ".join([*gone, *new]) or "they stand in another order"
+    what = ", ".join([*gone, *new]) or "their order differs"
     raise InputError(
         f"Fix {fix_id} began with other gates: {what}.",
         next_step="Configure the gates as before to resume, or start a new fix.",

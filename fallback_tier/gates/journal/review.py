@@ -176,7 +176,7 @@ def _asked(history: History) -> Transition:
         resume = f", `fallback-tier resume {fix_id}` goes on" if current.reopened else ""
         raise InputError(
             f"Fix {fix_id} was answered already: {' '.join(answer.split())}.",
-            next_step=f"`fallback-tier review show {fix_id}` tells the whole story{resume}.",
+            next_step=f"`fallback-tier review show {fix_id}` shows the whole story{resume}.",
         )
     end = current.end
     if end is None:

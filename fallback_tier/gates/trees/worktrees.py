@@ -107,7 +107,7 @@ class Worktrees:
                 lock = hold(place / _LOCK)
         except FileExistsError as error:
             raise RepositoryError(
-                f"The worktree {place} is in the hands of another process.",
+                f"The worktree {place} is in use by another process.",
                 next_step="Wait for it to end.",
             ) from error
         except OSError as error:

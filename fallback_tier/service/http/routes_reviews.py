@@ -25,7 +25,7 @@ class Questions(Frozen):
 def reviews(
     service: TheService,
     _: Reader,
-    answered: Annotated[bool, Query(description="those that were answered, too")] = False,
+    answered: Annotated[bool, Query(description="also those that were answered")] = False,
 ) -> Questions:
     """Escalated fixes that wait for an answer."""
     return Questions(questions=tuple(service.reviews.questions(answered=answered)))

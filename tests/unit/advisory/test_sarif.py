@@ -157,7 +157,7 @@ def test_properties_name_a_package(tmp_path: Path, properties: dict[str, str]) -
         ([{"ruleId": "R", "locations": [place("a.py")]}], "neither a package nor a line"),
         ([{"ruleId": "R", "locations": [place("../a.py", 1)]}], "leaves the repository"),
         ([{"kind": "pass", "locations": [place("a.py", 1)]}], "'pass'"),
-        ([{"baselineState": "absent", "locations": [place("a.py", 1)]}], "gone"),
+        ([{"baselineState": "absent", "locations": [place("a.py", 1)]}], "is fixed"),
         (
             [{"suppressions": [{"kind": "inSource"}], "locations": [place("a.py", 1)]}],
             "suppressed",

@@ -67,8 +67,8 @@ def test_files_go_to_the_root_or_where_they_are_told(given: Given) -> None:
         (["--proof", "x", "--proof-file", "p.py=/p.py"], "not at a place inside"),
         (["--proof", "x", "--proof-file", "p.py=.git/p.py"], "not at a place inside"),
         (["--proof", "x", "--proof-file", "p.py", "--proof-file", "a=b.py=p.py"], "another file"),
-        (["--proof-file", "p.py"], "--proof-file says something of a proof, and none is given"),
-        (["--proof-timeout", "5"], "--proof-timeout says something of a proof"),
+        (["--proof-file", "p.py"], "--proof-file is about a proof, and no proof is given"),
+        (["--proof-timeout", "5"], "--proof-timeout is about a proof"),
     ],
 )
 def test_what_can_not_be_is_named(given: Given, options: list[str], problem: str) -> None:

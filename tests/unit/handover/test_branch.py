@@ -97,9 +97,9 @@ def test_what_can_be_known_before_is_asked_before(repo: RepoContext) -> None:
     git(repo.root, "checkout", "-q", "there")
     for branch, said in (
         ("there", "already"),
-        ("a..b", "no name"),
-        ("-x", "no name"),
-        ("@{-1}", "no name"),
+        ("a..b", "not a valid name"),
+        ("-x", "not a valid name"),
+        ("@{-1}", "not a valid name"),
         ("there/below", "can't keep"),
         ("dir", "can't keep"),
     ):

@@ -134,7 +134,7 @@ class TestOneCall:
         void = told[-1]
         assert isinstance(void, DraftDiscarded)
         assert void.call == 1
-        assert "It broke off" in void.reason
+        assert "The call broke off" in void.reason
         assert SECRET not in void.reason
 
     @pytest.mark.parametrize(

@@ -457,5 +457,5 @@ def test_two_processes_never_share_a_worktree(
     repo: RepoContext, opened: Open, hold: Callable[[str], int]
 ) -> None:
     hold(repo.fix_id)
-    with pytest.raises(RepositoryError, match="in the hands of another process"), opened(repo):
+    with pytest.raises(RepositoryError, match="in use by another process"), opened(repo):
         pass
