@@ -117,7 +117,10 @@ class KeyStore:
         The row is found by the hash of what was presented, so that neither time nor anything else tells
         how near a guess was; the hashes are compared once more in constant time.
         """
-        digest = _digest(secret)
+        return self.caller_of(digest_of(secret))
+
+    def caller_of(self, digest: str) -> Caller | None:
+        """The same, for a key that was presented before: of it only the digest is remembered."""
         with self._database.reading() as db:
             row = db.execute("SELECT * FROM keys WHERE sha256 = ?", (digest,)).fetchone()
         if row is None or not hmac.compare_digest(row["sha256"], digest):
@@ -148,7 +151,7 @@ def _made(
         (
             kept.key_id,
             name,
-            _digest(secret),
+            digest_of(secret),
             " ".join(kept.roles),
             now.isoformat(),
             None if expires is None else expires.isoformat(),
@@ -157,7 +160,8 @@ def _made(
     return NewKey(kept, secret)
 
 
-def _digest(secret: str) -> str:
+def digest_of(secret: str) -> str:
+    """What is kept of a secret: SHA-256, in hex."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

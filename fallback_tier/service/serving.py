@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from uvicorn.server import HANDLED_SIGNALS
 
 from fallback_tier.errors import ConfigurationError, StateFolderError
-from fallback_tier.service.http.app import Observer, create_app
+from fallback_tier.service.http.app import Observer, Pages, create_app
 from fallback_tier.service.keys import NewKey
 from fallback_tier.service.opening import Service
 from fallback_tier.service.roles import Role
@@ -64,16 +64,17 @@ def serve(
     *,
     observer: Observer | None = None,
     routers: Sequence[APIRouter] = (),
+    pages: Pages | None = None,
 ) -> None:
-    """Listen until SIGTERM or SIGINT. ``told`` hears the address once it can be asked; ``observer`` and
-    ``routers``: as ``create_app`` has them.
+    """Listen until SIGTERM or SIGINT. ``told`` hears the address once it can be asked; ``observer``,
+    ``routers`` and ``pages``: as ``create_app`` has them.
 
     Raises ConfigurationError, StateFolderError where the address can't be had.
     """
     listening, limits = service.settings.listen, service.settings.limits
     check_listening(listening)
     config = uvicorn.Config(
-        create_app(service, observer=observer, routers=routers),
+        create_app(service, observer=observer, routers=routers, pages=pages),
         log_level="warning",
         access_log=False,
         server_header=False,

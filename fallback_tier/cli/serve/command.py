@@ -23,6 +23,8 @@ _LIBRARIES = (
     "prometheus_client",
     "structlog",
     "opentelemetry.sdk",
+    "multipart",
+    "pygments",
 )
 
 
@@ -33,6 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from fallback_tier.observing.http import routes
     from fallback_tier.observing.observer import build_observer
+    from fallback_tier.portal.mounting import open_portal
     from fallback_tier.service.configuring import configuration
     from fallback_tier.service.http.security import needs
     from fallback_tier.service.opening import open_service
@@ -59,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
                 lambda address: _say(f"listening on {address}"),
                 observer=observer,
                 routers=[routes(observer, readers=[Depends(needs(Role.READ))])],
+                pages=open_portal(service),
             )
         finally:
             observer.close()

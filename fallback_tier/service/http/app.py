@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Protocol
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
@@ -19,6 +19,7 @@ from fallback_tier.service.http import (
 from fallback_tier.service.http.bounds import DeclaredSize, TimeLimit
 from fallback_tier.service.http.security import Doorman
 from fallback_tier.service.opening import Service
+from fallback_tier.service.roles import Caller
 
 OPENAPI = "/v1/openapi.json"
 
@@ -26,6 +27,18 @@ DESCRIPTION = (
     "Submit an advisory and a repository's name, follow the fix, take its proved patch. "
     "Errors are problem+json (RFC 9457)."
 )
+
+
+class Pages(Protocol):
+    """What people open with a browser, beside the routes."""
+
+    def caller(self, request: Request) -> Caller | None:
+        """Whose session this request comes from; None: nobody's."""
+        ...
+
+    def mount(self, app: FastAPI) -> None:
+        """Add its own routes."""
+        ...
 
 
 class Observer(Protocol):
@@ -37,9 +50,13 @@ class Observer(Protocol):
 
 
 def create_app(
-    service: Service, *, observer: Observer | None = None, routers: Sequence[APIRouter] = ()
+    service: Service,
+    *,
+    observer: Observer | None = None,
+    routers: Sequence[APIRouter] = (),
+    pages: Pages | None = None,
 ) -> FastAPI:
-    """The application. ``routers``: what is mounted besides (health, metrics, pages)."""
+    """The application. ``routers``: what is mounted besides (health, metrics)."""
     limits = service.settings.limits
     told: Callable[[str, str, int, float], None] | None = None
     if observer is not None:
@@ -59,7 +76,8 @@ def create_app(
         ],
     )
     app.state.service = service
-    app.state.doorman = Doorman(service.keys, limits)
+    session = (lambda _: None) if pages is None else pages.caller
+    app.state.doorman = Doorman(service.keys, limits, session)
     problems.install(app)
     for router in (
         routes_fixes.router,
@@ -69,6 +87,8 @@ def create_app(
         *routers,
     ):
         app.include_router(router)
+    if pages is not None:
+        pages.mount(app)
     return app
 
 

@@ -47,7 +47,7 @@ class Doorman:
         if key is None:
             found = self._session(request)
             if found is not None:
-                _check_same_origin(request)
+                check_same_origin(request)
         else:
             self.check_failures(address)
             found = self._keys.caller(key)
@@ -113,7 +113,7 @@ Reader = Annotated[Caller, Depends(needs(Role.READ))]
 Decider = Annotated[Caller, Depends(needs(Role.DECIDE))]
 
 
-def _check_same_origin(request: Request) -> None:
+def check_same_origin(request: Request) -> None:
     """A browser sends a session's cookie along for any page: what changes something must come from ours."""
     if request.method in _SAFE or request.headers.get("sec-fetch-site") == "same-origin":
         return

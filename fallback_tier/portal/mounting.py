@@ -1,0 +1,72 @@
+"""All of the portal, for the service's application."""
+
+from dataclasses import dataclass
+from importlib.resources import files
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from fallback_tier.portal.pages import queue, sign_in, triage
+from fallback_tier.portal.rendering import PREFIX
+from fallback_tier.portal.routing import PageRoute, problem_page
+from fallback_tier.portal.sessions import Sessions
+from fallback_tier.service.opening import Service
+from fallback_tier.service.roles import Caller
+
+#: A browser asks again after an hour, so that a new version's pages meet the new version's files.
+_STATIC_HEADERS = {
+    "Cache-Control": "max-age=3600",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True)
+class Portal:
+    """Pages, and whom their sessions belong to."""
+
+    sessions: Sessions
+
+    def caller(self, request: Request) -> Caller | None:
+        """For the service's door: who has signed in with this browser."""
+        return self.sessions.caller(request)
+
+    def mount(self, app: FastAPI) -> None:
+        """Pages below ``/portal``, which is also where ``/`` leads."""
+        app.state.sessions = self.sessions
+        for router in (sign_in.router, queue.router, triage.router):
+            app.include_router(router)
+        place = str(files("fallback_tier.portal") / "static")
+        app.mount(f"{PREFIX}/static", _Static(directory=place), name="portal-static")
+        app.include_router(_rest)
+
+
+def open_portal(service: Service) -> Portal:
+    """The portal of a service."""
+    return Portal(Sessions(service.keys))
+
+
+class _Static(StaticFiles):
+    def file_response(self, *args: object, **kwargs: object) -> Response:
+        """Never read as something else than it says."""
+        found: Response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
+        found.headers.update(_STATIC_HEADERS)
+        return found
+
+
+_rest = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@_rest.get("/")
+async def first() -> Response:
+    """A browser that was given the service's address."""
+    return RedirectResponse(f"{PREFIX}/", 303)
+
+
+@_rest.get(PREFIX + "/{rest:path}")
+async def nothing(request: Request) -> Response:
+    """No such page."""
+    return problem_page(
+        request, 404, "There is no such page.", f"{PREFIX}/ leads to all that there are."
+    )

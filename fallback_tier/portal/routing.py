@@ -1,0 +1,131 @@
+"""What every page has in common: who asks, what they may, and errors as pages."""
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+from urllib.parse import quote, urlsplit
+
+from fastapi import Depends, Form, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse, Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from fallback_audit.errors import AuditError
+from fallback_tier.errors import FallbackError
+from fallback_tier.portal.rendering import PREFIX, page
+from fallback_tier.portal.sessions import Sessions, SignedIn
+from fallback_tier.service.http.problems import status_of
+from fallback_tier.service.http.security import Doorman
+from fallback_tier.service.refusals import NotAllowedError, NotSignedInError
+from fallback_tier.service.roles import Role
+
+SIGN_IN = f"{PREFIX}/sign-in"
+
+#: An address that a sign-in leads back to is one of ours, and this long at most.
+_MAX_NEXT = 500
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages: what is wrong, and the next step."""
+
+    def get_route_handler(self) -> Handler:
+        """As fastapi has it."""
+        inner: Handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await inner(request)
+            except NotSignedInError:
+                return to_sign_in(request)
+            except (FallbackError, AuditError) as error:
+                return problem_page(request, status_of(error), error.problem, error.next_step)
+            except RequestValidationError as error:
+                first = error.errors()[0]
+                where = str(first["loc"][-1])
+                said = f"{where.capitalize()}: {first['msg']}."
+                return problem_page(request, 422, said, "Go back and correct it.")
+            except HTTPException as error:
+                return problem_page(request, error.status_code, str(error.detail), "Go back.")
+
+        return handle
+
+
+def problem_page(request: Request, status: int, problem: str, next_step: str) -> Response:
+    """An error as it is told to a person."""
+    found = sessions_of(request).signed_in(request)
+    return page("problem.html", request, found, status=status, problem=problem, next_step=next_step)
+
+
+def to_sign_in(request: Request) -> Response:
+    """And back here, where that can be."""
+    if request.headers.get("hx-request"):  # a part of a page can't be led anywhere: the whole is
+        return Response(status_code=204, headers={"HX-Refresh": "true"})
+    back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    asked = f"?next={quote(back, safe='/')}" if request.method == "GET" else ""
+    return RedirectResponse(SIGN_IN + asked, 303)
+
+
+def way_back(text: str) -> str:
+    """A page of ours, or the first one: nobody is led to another site."""
+    parts = urlsplit(text)
+    ours = not parts.scheme and not parts.netloc and parts.path.startswith(PREFIX + "/")
+    plain = "\\" not in text and text.isprintable() and len(text) <= _MAX_NEXT
+    return text if ours and plain else f"{PREFIX}/"
+
+
+def sessions_of(request: Request) -> Sessions:
+    """Those of the service that answers."""
+    found: Sessions = request.app.state.sessions
+    return found
+
+
+def may(role: Role) -> Callable[..., Coroutine[Any, Any, SignedIn]]:
+    """A dependency: who has signed in and has this role. Raises NotSignedInError, NotAllowedError,
+    TooManyError."""
+
+    async def check(request: Request) -> SignedIn:
+        doorman: Doorman = request.app.state.doorman
+        caller = doorman.caller(request, None)
+        found = sessions_of(request).signed_in(request)
+        if found is None:
+            raise NotSignedInError("Nobody has signed in.", next_step=f"Sign in at {SIGN_IN}.")
+        if not caller.may(role):
+            raise NotAllowedError(
+                f"{caller.name} does not have the role {role}.",
+                next_step=f"It has {', '.join(sorted(caller.roles))}; sign in with another key.",
+            )
+        return found
+
+    return check
+
+
+def _checked_form(signed_in: SignedIn, form_token: str) -> None:
+    if not signed_in.may_send(form_token):
+        raise NotAllowedError(
+            "This form was not made by a page of your session.",
+            next_step="Open the page again, and send the form from there.",
+        )
+
+
+FormToken = Annotated[str, Form(max_length=100)]
+
+Reader = Annotated[SignedIn, Depends(may(Role.READ))]
+
+
+async def _sending_reader(signed_in: Reader, form_token: FormToken = "") -> SignedIn:
+    _checked_form(signed_in, form_token)
+    return signed_in
+
+
+async def _sending_decider(
+    signed_in: Annotated[SignedIn, Depends(may(Role.DECIDE))], form_token: FormToken = ""
+) -> SignedIn:
+    _checked_form(signed_in, form_token)
+    return signed_in
+
+
+#: Who sent a form of ours. The door has looked at where it comes from, too.
+SendingReader = Annotated[SignedIn, Depends(_sending_reader)]
+SendingDecider = Annotated[SignedIn, Depends(_sending_decider)]

@@ -1,0 +1,232 @@
+"""One screen, one decision: what a person needs of an escalated fix, in the order in which they need it."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple
+
+from fallback_audit.contract.trail import is_budget_stop
+from fallback_audit.events import (
+    AttemptFailed,
+    GateJudged,
+    ModelAnswered,
+    PatchProposed,
+)
+from fallback_audit.ports import StoredEvent
+from fallback_audit.vocabulary import SHOWING_GATES, BudgetLimit, GateStatus
+from fallback_tier.gates.journal.history import History, Transition
+from fallback_tier.gates.journal.questions import Review
+from fallback_tier.gates.journal.review import asked_about, carries_failure
+from fallback_tier.portal.views.diffs import Diff, read_diff
+from fallback_tier.portal.views.told import not_proved, why_escalated
+from fallback_tier.service.operations.reviews import Verdict
+
+#: A failed gate first, then what could not be judged, then what was left out: what passed comes last.
+_ORDER = {
+    GateStatus.FAILED: 0,
+    GateStatus.UNDECIDED: 1,
+    GateStatus.SKIPPED: 2,
+    GateStatus.PASSED: 3,
+}
+
+
+class GateLine(NamedTuple):
+    """One verdict. ``first``: the failing test, and its assertion."""
+
+    gate: str
+    status: GateStatus
+    detail: str
+    first: str
+    tests: tuple[str, ...]
+    milliseconds: int
+    evidence: str | None
+
+
+class Spent(NamedTuple):
+    """What calls of one type used. ``usd`` None: a price is not known."""
+
+    call_type: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    usd: Decimal | None
+
+
+class Choice(NamedTuple):
+    """A decision that can be made: its key, its button, and what comes of it."""
+
+    verdict: Verdict
+    key: str
+    label: str
+    comes: str
+
+
+class Cap(NamedTuple):
+    """The cap that was reached, and what is offered in its place. ``field``: of the form."""
+
+    limit: BudgetLimit
+    cap: str
+    used: str
+    wanted: str
+    field: str | None
+    offered: str
+
+
+@dataclass(frozen=True)
+class Triage:
+    """The whole screen. ``judged_attempt``: whose gates are shown, the one asked about."""
+
+    review: Review
+    why: str
+    open_points: str
+    judged_attempt: int | None
+    gates: tuple[GateLine, ...]
+    diff: Diff | None
+    spent: tuple[Spent, ...]
+    choices: tuple[Choice, ...]
+    cap: Cap | None
+    last_seq: int
+
+    @property
+    def usd(self) -> Decimal | None:
+        """Of all calls."""
+        return total(self.spent)
+
+
+def triage(review: Review, history: History) -> Triage:
+    """Of a question and the trail that it stands in."""
+    current = history.current
+    asked = asked_about(current)
+    attempt = _attempt_of(current, asked)
+    gates = gate_lines(current, attempt)
+    code = current.start.affected_code if current.start else None
+    return Triage(
+        review=review,
+        why=why_escalated(review.question.reason),
+        open_points=not_proved(
+            {line.gate: line.status for line in gates},
+            shows=SHOWING_GATES.get(code, frozenset({"proof"})) if code else frozenset({"proof"}),
+            has_patch=asked is not None,
+        ),
+        judged_attempt=attempt,
+        gates=gates,
+        diff=read_diff(review.patch) if review.patch is not None else None,
+        spent=spent_in([event for one in history.transitions for event in one.events]),
+        choices=choices(history) if review.question.answer is None else (),
+        cap=_cap(current),
+        last_seq=current.events[-1].seq,
+    )
+
+
+def choices(history: History) -> tuple[Choice, ...]:
+    """What can be decided now; the record refuses everything else."""
+    current = history.current
+    if is_budget_stop(current.end):
+        return (
+            Choice(
+                Verdict.RAISE_BUDGET, "b", "Raise budget", "The attempt that was stopped goes on."
+            ),
+        )
+    found = []
+    if current.of(PatchProposed):
+        said = "The patch is taken as it is: approved by you, not proved."
+        found.append(Choice(Verdict.APPROVE, "a", "Approve", said))
+    found.append(Choice(Verdict.REJECT, "r", "Reject", "None of its patches is taken. Final."))
+    if carries_failure(history, current):
+        said = "Tried again, three attempts at most, from the last failure; without examples."
+        found.append(Choice(Verdict.REOPEN, "o", "Open new transition", said))
+    if history.patches:
+        said = "The patch stays as it is; all of its gates judge it again."
+        found.append(Choice(Verdict.GATES_AGAIN, "g", "Run the gates again", said))
+    return tuple(found)
+
+
+def gate_lines(transition: Transition, attempt: int | None) -> tuple[GateLine, ...]:
+    """Each gate's last verdict on this attempt, failures first."""
+    last: dict[str, GateJudged] = {}
+    for judged in transition.of(GateJudged):
+        if judged.attempt == attempt:
+            last[judged.gate] = judged
+    planned = transition.start.gates if transition.start else ()
+    lines = [_line(judged) for judged in last.values()]
+    stopped = any(line.status is GateStatus.FAILED for line in lines)
+    if lines:
+        why = "a gate before it failed" if stopped else "it was not reached"
+        lines += [_unreached(gate, why) for gate in planned if gate not in last]
+    return tuple(sorted(lines, key=lambda line: _ORDER[line.status]))
+
+
+def _line(judged: GateJudged) -> GateLine:
+    first, _, rest = judged.detail.partition("\n")
+    return GateLine(
+        judged.gate,
+        judged.status,
+        rest if judged.status is GateStatus.FAILED else judged.detail,
+        first if judged.status is GateStatus.FAILED else "",
+        judged.broken,
+        judged.duration_ms,
+        judged.evidence_sha256,
+    )
+
+
+def _unreached(gate: str, why: str) -> GateLine:
+    return GateLine(gate, GateStatus.SKIPPED, why, "", (), 0, None)
+
+
+def _attempt_of(transition: Transition, asked: str | None) -> int | None:
+    """The attempt that proposed it; else the last one that failed."""
+    for patch in reversed(transition.of(PatchProposed)):
+        if patch.patch_sha256 == asked:
+            return patch.attempt
+    failed = transition.last_of(AttemptFailed)
+    return failed.attempt if failed else None
+
+
+def spent_in(events: Sequence[StoredEvent]) -> tuple[Spent, ...]:
+    """By call type, the dearest first."""
+    answers: dict[str, list[ModelAnswered]] = defaultdict(list)
+    for stored in events:
+        if isinstance(stored.payload, ModelAnswered):
+            answers[stored.payload.call_type].append(stored.payload)
+    found = [_spent(kind, some) for kind, some in answers.items()]
+    return tuple(sorted(found, key=lambda one: one.usd or Decimal(0), reverse=True))
+
+
+def _spent(kind: str, some: list[ModelAnswered]) -> Spent:
+    prices = [one.cost_usd_estimate for one in some]
+    known = [Decimal(price) for price in prices if price is not None]
+    return Spent(
+        kind,
+        len(some),
+        sum(one.input_tokens for one in some),
+        sum(one.output_tokens for one in some),
+        sum(known, Decimal(0)) if len(known) == len(prices) else None,
+    )
+
+
+def total(spent: Sequence[Spent]) -> Decimal | None:
+    """None: some price is not known."""
+    prices = [one.usd for one in spent]
+    known = [price for price in prices if price is not None]
+    return sum(known, Decimal(0)) if len(known) == len(prices) else None
+
+
+def _cap(current: Transition) -> Cap | None:
+    """Twice the cap is offered, at least what the next call wants."""
+    reached = current.stopped
+    if reached is None or not is_budget_stop(current.end):
+        return None
+    fields = {
+        BudgetLimit.USD_PER_FIX: "usd_per_fix",
+        BudgetLimit.TOKENS_PER_FIX: "tokens_per_fix",
+    }
+    cap, needs = Decimal(reached.cap), Decimal(reached.used) + Decimal(reached.wanted)
+    offered = max(2 * cap, needs)
+    if reached.limit is BudgetLimit.TOKENS_PER_FIX:
+        shown = str(int(offered))
+    else:
+        shown = f"{offered.quantize(Decimal('0.01')) + (offered % Decimal('0.01') > 0) * Decimal('0.01'):f}"
+    return Cap(
+        reached.limit, reached.cap, reached.used, reached.wanted, fields.get(reached.limit), shown
+    )

@@ -1,0 +1,1 @@
+"""A real Chromium, driven over chromedriver's own HTTP (W3C WebDriver): no library between."""

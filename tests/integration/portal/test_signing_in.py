@@ -1,0 +1,146 @@
+"""A key becomes a session, and only what a session's own pages send is taken."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.portal.sessions import SESSION_S, Sessions
+from fallback_tier.service.roles import Role
+from tests.service.house import House
+from tests.service.portal import SAME_ORIGIN, form_token, portal_house, visit
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[House]:
+    with portal_house(tmp_path) as opened:
+        yield opened
+
+
+def test_nobody_is_led_to_the_sign_in_and_back(service: House) -> None:
+    nobody = visit(service)
+    answer = nobody.client.get("/portal/queue", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (
+        303,
+        "/portal/sign-in?next=/portal/queue",
+    )
+    page = nobody.get("/sign-in?next=/portal/queue")
+    assert 'name="next" value="/portal/queue"' in page
+    fields = {"key": service.key(Role.READ), "next": "/portal/queue"}
+    answer = nobody.client.post(
+        "/portal/sign-in", data=fields, headers=SAME_ORIGIN, follow_redirects=False
+    )
+    assert (answer.status_code, answer.headers["location"]) == (303, "/portal/queue")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert fields["key"] not in cookie
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "https://evil.example/",
+        "//evil.example/portal/",
+        "/v1/fixes",
+        "/portal/\\evil",
+        "javascript:1",
+    ],
+)
+def test_a_sign_in_leads_nowhere_else(service: House, place: str) -> None:
+    fields = {"key": service.key(Role.READ), "next": place}
+    answer = visit(service).client.post(
+        "/portal/sign-in", data=fields, headers=SAME_ORIGIN, follow_redirects=False
+    )
+    assert answer.headers["location"] == "/portal/"
+
+
+def test_wrong_keys_are_told_and_counted(service: House) -> None:
+    client = visit(service).client
+    answers = [
+        client.post("/portal/sign-in", data={"key": f"ftk_{n}"}, headers=SAME_ORIGIN)
+        for n in range(11)
+    ]
+    assert [answer.status_code for answer in answers] == [401] * 10 + [429]
+    assert "This key is not valid" in answers[0].text
+    assert "More than 10 per 1 minute" in answers[-1].text
+
+
+def test_another_sites_page_signs_nobody_in(service: House) -> None:
+    client = visit(service).client
+    fields = {"key": service.key(Role.READ)}
+    for headers in ({}, {"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        answer = client.post("/portal/sign-in", data=fields, headers=headers)
+        assert answer.status_code == 403
+        assert "set-cookie" not in answer.headers
+
+
+def test_a_session_ends_with_its_key(service: House) -> None:
+    visitor = visit(service, Role.READ)
+    visitor.get("/queue")
+    service.service.keys.revoke(service.service.keys.all()[-1].key_id)
+    answer = visitor.client.get("/portal/queue", follow_redirects=False)
+    assert answer.status_code == 303
+
+
+def test_a_session_ends_with_the_day(service: House) -> None:
+    now = [1_000.0]
+    sessions = Sessions(service.service.keys, lambda: now[0])
+    number = sessions.begin(service.key(Role.READ))
+    visitor = visit(service)
+    visitor.client.app.state.sessions = sessions  # type: ignore[attr-defined]
+    visitor.client.cookies.set("fallback-tier-session", str(number))
+    answer = visitor.client.get("/portal/sign-in", follow_redirects=False)
+    assert answer.status_code == 303
+    now[0] += SESSION_S
+    assert visitor.client.get("/portal/sign-in", follow_redirects=False).status_code == 200
+
+
+def test_signing_out_ends_it(service: House) -> None:
+    visitor = visit(service, Role.READ)
+    page = visitor.get("/queue")
+    assert visitor.send("/sign-out", page).status_code == 303
+    answer = visitor.client.get("/portal/queue", follow_redirects=False)
+    assert answer.status_code == 303
+
+
+def test_a_decision_comes_from_a_page_of_the_session(service: House) -> None:
+    visitor = visit(service, Role.READ, Role.DECIDE)
+    page = visitor.get("/fixes/fix-cap/triage")
+    path = "/portal/fixes/fix-cap/decisions"
+    fields = {"verdict": "reject", "because": "no"}
+    good = {**fields, "form_token": form_token(page)}
+    other = {**fields, "form_token": form_token(visit(service, Role.READ).get("/queue"))}
+    for data, headers in (
+        (fields, SAME_ORIGIN),
+        (other, SAME_ORIGIN),
+        (good, {}),
+        (good, {"Origin": "https://evil.example"}),
+        (good, {"Sec-Fetch-Site": "same-site"}),
+    ):
+        answer = visitor.client.post(path, data=data, headers=headers)
+        assert answer.status_code == 403, (data, headers)
+    assert len(service.service.reviews.questions()) == 5
+    assert visitor.client.post(path, data=good, headers=SAME_ORIGIN).status_code == 200
+    assert len(service.service.reviews.questions()) == 4
+
+
+def test_the_routes_take_a_session_too_from_our_own_pages(service: House) -> None:
+    visitor = visit(service, Role.READ, Role.DECIDE)
+    assert visitor.client.get("/v1/reviews").status_code == 200
+    body = {"verdict": "reject", "because": "no"}
+    path = "/v1/reviews/fix-cap/decisions"
+    assert visitor.client.post(path, json=body).status_code == 403
+    assert visitor.client.post(path, json=body, headers=SAME_ORIGIN).status_code == 201
+
+
+def test_every_page_carries_the_policy(service: House) -> None:
+    visitor = visit(service, Role.READ)
+    for path in ("/sign-in", "/queue", "/fixes/fix-cap/triage", "/fixes/no-such/triage", "/no"):
+        answer = visitor.client.get(f"/portal{path}")
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self';"), path
+        assert "unsafe" not in policy
+        assert "require-trusted-types-for 'script'; trusted-types portal" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"

@@ -1,0 +1,179 @@
+"""One screen, one decision: what is shown, and that a decision is the event that JSON makes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_audit.events import BudgetRaised, ReviewDecided, TransitionReopened
+from fallback_tier.service.roles import Role
+from tests.service.house import House
+from tests.service.portal import WAITING, Visitor, portal_house, text_of, visit
+
+ANSWERS = (ReviewDecided, TransitionReopened, BudgetRaised)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[House]:
+    with portal_house(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def operator(service: House) -> Visitor:
+    return visit(service, Role.READ, Role.DECIDE)
+
+
+def answers(service: House, fix_id: str) -> list[Any]:
+    events = [stored.payload for stored in service.service.record.events(fix_id)]
+    return [event for event in events if isinstance(event, ANSWERS)]
+
+
+def test_the_queue_is_what_json_lists(service: House, operator: Visitor) -> None:
+    page = operator.get("/queue")
+    at = [page.index(f'id="row-{fix_id}"') for fix_id in WAITING]
+    assert at == sorted(at)
+    assert page.count('class="row"') == len(service.service.reviews.questions()) == len(WAITING)
+    assert "5 questions to answer" in page
+
+
+def test_the_screen_tells_all_that_a_decision_needs(operator: Visitor) -> None:
+    said = text_of(operator.get("/fixes/fix-cap/triage"))
+    for words in (
+        "retry cap reached Every attempt failed its gates, and no retry is left.",
+        "Not proved: that the flaw is gone and that the tests pass.",
+        "1 llm initial LLM run tests failed at tests 1,000 tokens · $0.0100",
+        "2 llm fresh LLM run, no RAG tests failed at tests",
+        "What the model was given in place of examples gate tests failed expected 1, got 4",
+        "Patch of attempt 4 1 file, +1 \N{MINUS SIGN}1",
+        "Gates on attempt 4 tests failed",
+        "signed to event 0 of",
+        "author 4",
+        "a Approve r Reject o Open new transition g Run the gates again",
+    ):
+        assert words in said, words
+    assert said.index("Gates on attempt 4 tests failed") < said.index("applies passed")
+
+
+@pytest.mark.parametrize(
+    ("fix_id", "keys"),
+    [
+        ("fix-cap", "arog"),
+        ("fix-same", "arog"),
+        ("fix-gates", "arg"),
+        ("fix-model", "r"),
+        ("fix-budget", "b"),
+    ],
+)
+def test_only_what_can_be_decided_is_offered(operator: Visitor, fix_id: str, keys: str) -> None:
+    page = operator.get(f"/fixes/{fix_id}/triage")
+    offered = "".join(key for key in "arogb" if f'data-key="{key}"' in page)
+    assert sorted(offered) == sorted(keys)
+
+
+@pytest.mark.parametrize(
+    ("fix_id", "verdict", "more", "kind"),
+    [
+        ("fix-cap", "approve", {}, ReviewDecided),
+        ("fix-cap", "reject", {}, ReviewDecided),
+        ("fix-cap", "reopen", {}, TransitionReopened),
+        ("fix-same", "gates_again", {}, TransitionReopened),
+        ("fix-budget", "raise_budget", {"usd_per_fix": "0.50"}, BudgetRaised),
+    ],
+)
+def test_a_decision_is_one_event_in_the_keys_name(
+    service: House, operator: Visitor, fix_id: str, verdict: str, more: dict[str, str], kind: type
+) -> None:
+    answer = operator.decide(fix_id, verdict, "read <b>it</b>", **more)
+    assert answer.status_code == 303, answer.text
+    (event,) = answers(service, fix_id)
+    assert type(event) is kind
+    assert event.by.startswith("key:")
+    assert event.reason == "read <b>it</b>"
+    assert fix_id not in [one.fix_id for one in service.service.reviews.questions()]
+
+
+def test_what_is_offered_for_a_budget_is_taken(service: House, operator: Visitor) -> None:
+    page = operator.get("/fixes/fix-budget/triage")
+    assert 'name="usd_per_fix" value="0.10"' in page
+    assert operator.decide("fix-budget", "raise_budget", usd_per_fix="0.10").status_code == 303
+
+
+def test_and_on_to_the_next(operator: Visitor) -> None:
+    answer = operator.decide("fix-gates", "reject")
+    assert answer.headers["location"].startswith("/portal/fixes/fix-same/triage?done=fix-gates.")
+    assert "fix-gates: rejected." in operator.client.get(answer.headers["location"]).text
+    answer = operator.decide("fix-cap", "reject")  # the last in the list: on from its top
+    assert answer.headers["location"].startswith("/portal/fixes/fix-model/triage")
+    for fix_id in ("fix-model", "fix-same"):
+        operator.decide(fix_id, "reject")
+    answer = operator.decide("fix-budget", "raise_budget", usd_per_fix="1")
+    assert answer.headers["location"].startswith("/portal/queue")
+    assert "Nobody is asked anything" in operator.get("/queue")
+
+
+def test_what_lets_it_go_on_names_the_command_for_a_fix_of_a_terminal(operator: Visitor) -> None:
+    answer = operator.decide("fix-cap", "reopen")
+    said = operator.client.get(answer.headers["location"]).text
+    assert "To go on with it: fallback-tier resume fix-cap" in said
+
+
+def test_who_comes_second_sees_the_first_decision(service: House, operator: Visitor) -> None:
+    other = visit(service, Role.READ, Role.DECIDE)
+    page = other.get("/fixes/fix-cap/triage")
+    operator.decide("fix-cap", "reject")
+    answer = other.send(
+        "/fixes/fix-cap/decisions", page, verdict="approve", because="looks right to me"
+    )
+    assert answer.status_code == 409
+    said = text_of(answer.text)
+    (first,) = answers(service, "fix-cap")
+    assert f"was answered already: rejected by {first.by}" in said
+    assert "Your decision was not recorded." in said
+    assert f"Answered: rejected by {first.by}" in said
+    assert 'name="verdict"' not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"verdict": "approve", "because": ""}, 422),
+        ({"verdict": "approve", "because": " \n"}, 422),
+        ({"verdict": "approve", "because": "x" * 2_001}, 422),
+        ({"verdict": "merge", "because": "x"}, 422),
+        ({"verdict": "raise_budget", "because": "x", "usd_per_fix": "lots"}, 422),
+        ({"verdict": "raise_budget", "because": "x"}, 422),
+    ],
+)
+def test_what_is_no_decision_records_nothing(
+    service: House, operator: Visitor, fields: dict[str, str], status: int
+) -> None:
+    page = operator.get("/fixes/fix-cap/triage")
+    answer = operator.send("/fixes/fix-cap/decisions", page, **fields)
+    assert answer.status_code == status
+    assert 'role="alert"' in answer.text
+    assert answers(service, "fix-cap") == []
+
+
+def test_a_reason_is_kept_where_the_decision_is_not(operator: Visitor) -> None:
+    page = operator.get("/fixes/fix-cap/triage")
+    answer = operator.send(
+        "/fixes/fix-cap/decisions", page, verdict="raise_budget", because="long & thought out"
+    )
+    assert "long &amp; thought out</textarea>" in answer.text
+
+
+def test_who_may_read_is_offered_no_decision(service: House) -> None:
+    reader = visit(service, Role.READ)
+    page = reader.get("/fixes/fix-cap/triage")
+    assert 'name="verdict"' not in page
+    fields = {"verdict": "reject", "because": "no"}
+    answer = reader.send("/fixes/fix-cap/decisions", page, **fields)
+    assert answer.status_code == 403
+    assert "does not have the role decide" in text_of(answer.text)
+
+
+def test_a_fix_that_asks_nothing_says_so(operator: Visitor) -> None:
+    assert "asks nothing" in operator.get("/fixes/fix-verified/triage", 422)
+    assert "There is no fix" in operator.get("/fixes/no-such/triage", 404)

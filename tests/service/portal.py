@@ -1,0 +1,115 @@
+"""The portal in this process: a browser without scripts that has signed in, and questions on record."""
+
+import html
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+from fastapi.testclient import TestClient
+
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.ports import Scope
+from fallback_audit.stores.sqlite import SqliteAuditStore
+from fallback_tier.portal.mounting import open_portal
+from fallback_tier.service.http.app import create_app
+from fallback_tier.service.roles import Role
+from fallback_tier.wiring import audit_db, evidence_dir
+from tests.service.house import House, house
+from tests.unit.audit import model_trails as m
+from tests.unit.audit import trails as t
+from tests.unit.gates.journal.review_house import Record
+
+#: Every kind of question, and fixes that ask nothing.
+TRAILS = {
+    "fix-cap": t.cap_reached,
+    "fix-same": t.same_failure_three_times,
+    "fix-gates": t.infrastructure_failed,
+    "fix-budget": m.stopped_at_budget,
+    "fix-model": t.model_unavailable,
+    "fix-verified": t.verified_on_retry,
+    "fix-raised": m.raised_and_verified,
+    "fix-refused": t.not_affected,
+}
+
+#: Of these, what waits for an answer, the newest first.
+WAITING = ("fix-model", "fix-budget", "fix-gates", "fix-same", "fix-cap")
+
+#: What a browser sends with a form of a page that it has open.
+SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
+
+
+def write_trails(state: Path, names: tuple[str, ...] = tuple(TRAILS)) -> None:
+    """Put them on record, each as a fix of its own, with its evidence."""
+    state.mkdir(parents=True, exist_ok=True)
+    with closing(SqliteAuditStore(audit_db(state))) as store:
+        record = Record(store, FileEvidenceStore(evidence_dir(state)))
+        for name in names:
+            scope = Scope(fix_id=name, gate_transition_id=f"gate-of-{name}")
+            record.write(TRAILS[name](), scope)
+
+
+@dataclass
+class Visitor:
+    """A browser's requests, without its scripts."""
+
+    client: TestClient
+
+    def get(self, path: str, status: int = 200) -> str:
+        """A page's text."""
+        answer = self.client.get(f"/portal{path}")
+        assert answer.status_code == status, (answer.status_code, answer.text[:2_000])
+        return answer.text
+
+    def send(self, path: str, page: str, **fields: str) -> httpx2.Response:
+        """A form of this page, without following where it leads."""
+        token = form_token(page)
+        return self.client.post(
+            f"/portal{path}",
+            data={"form_token": token, **fields},
+            headers=SAME_ORIGIN,
+            follow_redirects=False,
+        )
+
+    def decide(
+        self, fix_id: str, verdict: str, because: str = "read it", **more: str
+    ) -> httpx2.Response:
+        page = self.get(f"/fixes/{fix_id}/triage")
+        path = f"/fixes/{fix_id}/decisions"
+        return self.send(path, page, verdict=verdict, because=because, **more)
+
+
+def form_token(page: str) -> str:
+    found = re.search(r'name="form_token" value="([^"]+)"', page)
+    assert found is not None, page[:2_000]
+    return found[1]
+
+
+def text_of(page: str) -> str:
+    """What is read of a page: no tags, one space."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+def visit(opened: House, *roles: Role) -> Visitor:
+    """A browser that has signed in with a new key of these roles; without any: nobody has."""
+    app = create_app(opened.service, pages=open_portal(opened.service))
+    client = TestClient(app, raise_server_exceptions=False)
+    if roles:
+        answer = client.post(
+            "/portal/sign-in",
+            data={"key": opened.key(*roles)},
+            headers=SAME_ORIGIN,
+            follow_redirects=False,
+        )
+        assert answer.status_code == 303, answer.text
+    return Visitor(client)
+
+
+@contextmanager
+def portal_house(place: Path) -> Iterator[House]:
+    """A service whose record asks every kind of question."""
+    with house(place) as opened:
+        write_trails(opened.service.state_dir)
+        yield opened
