@@ -294,3 +294,16 @@ def test_the_plain_runner_judges_the_same(tmp_path: Path) -> None:
     sandbox = UnsandboxedRunner()
     with patched(tmp_path, PROJECT, {"calc.py": FIXED}, about=OWN, sandbox=sandbox) as case:
         assert case.judge(build_gates())["tests"].status is GateStatus.PASSED
+
+
+def test_both_trees_are_alike_but_for_the_patch(tmp_path: Path) -> None:
+    """pytest calls a parameter by its number where it is long, and a path in it is longer in one tree."""
+    named = (
+        "import os, unittest\n"
+        "class T(unittest.TestCase): pass\n"
+        "setattr(T, f\"test_{len(os.getcwd())}_{os.path.exists('.git')}\", lambda self: None)\n"
+    )
+    files = {"calc.py": APP, "test_calc.py": named}
+    with patched(tmp_path, files, {"calc.py": FIXED}, about=OWN) as case:
+        verdict = case.judge(build_gates())["tests"]
+    assert verdict.status is GateStatus.PASSED, verdict.detail

@@ -164,8 +164,8 @@ class TestsGate(NpmGate):
             found = target.install()
             if found.absent is not None:
                 return found.absent
-            if tree.tree != context.worktree.tree and target.has_build:
-                target.build()  # as the gate before did in the patched tree: tests may be of what it made
+            if target.has_build:
+                target.build()  # tests may be of what it makes
             told = f"installed {found.in_words}" if found.declined else ""
             return run_tests(context, target, tree, told)
 

@@ -14,7 +14,6 @@ from fallback_plugins.shared.gates.flaky import PATCHED_RERUNS, Weighed, is_sett
 from fallback_plugins.shared.gates.gating import (
     failed,
     passed,
-    patched,
     skipped,
     timed_out,
     undecided,
@@ -40,7 +39,9 @@ def judge_tests(
     ``run`` gets the tree to run in; ``on``: what it runs on at the base commit (``place_of``); ``alike``:
     see ``judge_acts``. Raises what ``run`` raises, ToolError.
     """
-    ours = run(patched(context))
+    # As the base commit's: fresh files without .git, at a path as long. Names of tests can have it in them.
+    with context.worktree.fresh(patched=True) as tree:
+        ours = run(context.repo.laid_out(tree))
     base = BaseRuns(context, gate, folder, run, on)
     if isinstance(ours, NotInstalled):
         why = f"the project's dependencies could not be installed, so no test ran: {ours.why}"
