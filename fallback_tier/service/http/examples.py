@@ -38,6 +38,7 @@ class ProblemDocument(Frozen):
 
 
 _WORDS = {
+    400: "the body is no JSON",
     401: "nobody has signed in",
     403: "the caller does not have the role",
     404: "there is no such thing",
@@ -53,7 +54,7 @@ _WORDS = {
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What a route may answer besides success, with those that every route may."""
-    every = {401, 403, 413, 422, 429, 503, 504, *statuses}
+    every = {400, 401, 403, 413, 422, 429, 503, 504, *statuses}
     return {
         status: {
             "description": _WORDS[status],

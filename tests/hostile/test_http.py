@@ -1,0 +1,155 @@
+"""Requests of every kind, made from the OpenAPI document: no server error, each answer as it is described.
+
+In CI a few; ``python -m tests.hostile.test_http 100000`` runs the campaign, against a process of its own.
+Event streams are followed in tests/integration/service.
+"""
+
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import requests
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import APIOperation, Case, GenerationMode, openapi
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
+from fallback_tier.service.http.examples import ADVISORY
+from fallback_tier.wiring import audit_db, evidence_dir
+from tests.e2e.command import repository
+from tests.service.running import Running, served
+from tests.unit.audit import trails
+from tests.unit.gates.journal.review_house import FIX, Record
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+
+#: So many are not refused for being many, and no worker takes one.
+CONFIG = """
+[limits]
+requests_per_key = "1000000/second"
+requests_per_address = "1000000/second"
+failed_sign_ins = "1000000/second"
+queued_fixes = 100000
+min_free_bytes = 1152921504606846976
+[repositories.app]
+path = "{app}"
+"""
+
+#: A stream does not end by itself, and an attempt starts real clients.
+APART = "/v1/fixes/{fix_id}/events"
+
+
+@contextmanager
+def target(place: Path) -> Iterator[Running]:
+    """A service with a question on record and a fix that waits."""
+    app = repository(place / "app", {"requirements.txt": "idna==3.6\n"})
+    state = place / "state"
+    state.mkdir()
+    with closing(SqliteAuditStore(audit_db(state))) as store:
+        Record(store, FileEvidenceStore(evidence_dir(state))).write(trails.cap_reached())
+    with served(state, CONFIG.format(app=app)) as service:
+        yield service
+
+
+def operations(service: Running) -> list[APIOperation[Any, Any, Any, Any]]:
+    """All but the streams."""
+    schema = openapi.from_url(f"{service.address}/v1/openapi.json")
+    found = [result.ok() for result in schema.get_all_operations()]
+    return [operation for operation in found if operation.path != APART]
+
+
+def real(case: Case, draw: st.DataObject, names: list[str]) -> None:
+    """Some requests name what there is: else all would end at a name that nobody knows."""
+    if case.path_parameters.get("fix_id") is not None and draw.draw(st.booleans()):
+        case.path_parameters["fix_id"] = draw.draw(st.sampled_from(names))
+    if case.operation.path == "/v1/fixes" and isinstance(case.body, dict):
+        if draw.draw(st.booleans()):
+            case.body["repository"] = "app"
+        if draw.draw(st.booleans()):
+            case.body["advisory"] = ADVISORY
+
+
+def drive(service: Running, count: int) -> Counter[str]:
+    """So many requests, shared among the operations; how they were answered. Raises on the first that is
+    not as it should be."""
+    told: Counter[str] = Counter()
+    body = {"repository": "app", "advisory": ADVISORY}
+    names = [FIX, service.post("/v1/fixes", body).json()["fix_id"]]
+    every = operations(service)
+    with requests.Session() as session:
+        for operation in every:
+            for mode in GenerationMode.POSITIVE, GenerationMode.NEGATIVE:
+                _drive_one(
+                    service, session, operation, mode, count // (2 * len(every)), names, told
+                )
+    return told
+
+
+def _drive_one(
+    service: Running,
+    session: requests.Session,
+    operation: APIOperation[Any, Any, Any, Any],
+    mode: GenerationMode,
+    count: int,
+    names: list[str],
+    told: Counter[str],
+) -> None:
+    if not _varies(operation, mode):
+        return
+
+    @settings(
+        max_examples=max(1, count),
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode), draw=st.data())
+    def one(case: Case, draw: st.DataObject) -> None:
+        real(case, draw, names)
+        key = {"X-API-Key": service.key}
+        answer = case.call(base_url=service.address, session=session, headers=key, timeout=60)
+        told[f"{answer.status_code}"] += 1
+        case.validate_response(answer, checks=CHECKS)
+
+    one()
+
+
+def _varies(operation: APIOperation[Any, Any, Any, Any], mode: GenerationMode) -> bool:
+    """A request without parameters can't be wrong."""
+    return mode is GenerationMode.POSITIVE or bool(
+        operation.path_parameters or operation.query or operation.body
+    )
+
+
+def test_a_few_of_every_kind(tmp_path: Path) -> None:
+    with target(tmp_path) as service:
+        told = drive(service, 320)
+        assert service.process.poll() is None
+        assert service.said[2:] == []  # no traceback
+    assert sum(told.values()) > 200
+    assert {"200", "202", "422"} <= told.keys()
+
+
+if __name__ == "__main__":
+    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    with tempfile.TemporaryDirectory() as folder, target(Path(folder)) as running:
+        answered = drive(running, wanted)
+    print(f"{sum(answered.values()):,} requests: {dict(sorted(answered.items()))}")
