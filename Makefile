@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
-.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-capability eval-repos bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit record record-registry lock clean
+.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-capability eval-repos bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit hostile-http record record-registry lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
@@ -14,6 +14,7 @@ help:
 	@echo "make lint   format, lint, types, layers"
 	@echo "make bench  measure against peers in the same run"
 	@echo "make hostile   the slow campaigns: hostile answers, patches, texts, code (an hour)"
+	@echo "make hostile-http   requests of every kind, made from the OpenAPI document (half an hour)"
 	@echo "make hostile-audit   kill -9, failing disks, lost power, tampering against the audit trail (an hour)"
 	@echo "make bench-recipes DATA=../shared/data   run the recipe cases with the real clients"
 	@echo "make eval-retrieval DATA=../shared/data  measure the solved-example memory"
@@ -74,6 +75,10 @@ hostile: setup
 	$(BIN)/python -m tests.hostile.resume
 	$(BIN)/python -m tests.hostile.test_sandbox_starts $(STARTS)
 	$(BIN)/python -m tests.hostile.payloads
+
+# Requests of every kind against the service: REQUESTS=1000 for fewer.
+hostile-http: setup
+	$(BIN)/python -m tests.hostile.test_http $(or $(REQUESTS),100000)
 
 # The audit trail: ARGS="--only NAME", ARGS="--minutes 5", ARGS=--report to keep the figures.
 hostile-audit: setup

@@ -1,0 +1,43 @@
+"""Where the service listens, and where it refuses to."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.errors import ConfigurationError, StateFolderError
+from fallback_tier.service.serving import bound, check_listening, is_loopback
+from fallback_tier.service.settings import Listening
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "localhost"])
+def test_this_machine_alone_needs_nothing(host: str) -> None:
+    assert is_loopback(host)
+    check_listening(Listening(host=host))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_elsewhere_keys_would_be_sent_in_the_clear(host: str, tmp_path: Path) -> None:
+    assert not is_loopback(host)
+    with pytest.raises(ConfigurationError, match="in the clear") as refused:
+        check_listening(Listening(host=host))
+    assert "trusted_proxies" in refused.value.next_step
+    check_listening(Listening(host=host, trusted_proxies=("192.0.2.7",)))
+    (cert := tmp_path / "cert.pem").touch()
+    check_listening(Listening(host=host, tls_cert=cert, tls_key=cert))
+    with pytest.raises(ConfigurationError, match=r"listen.tls_key .*: there is no such file"):
+        check_listening(Listening(host=host, tls_cert=cert, tls_key=tmp_path / "none"))
+
+
+def test_answers_do_not_wait_for_each_other() -> None:
+    """asyncio sets TCP_NODELAY where a socket says that it is TCP."""
+    with bound(Listening(port=0)) as place:
+        assert place.proto == socket.IPPROTO_TCP
+
+
+def test_an_address_that_is_taken_is_said() -> None:
+    with bound(Listening(port=0)) as place:
+        place.listen()
+        port = place.getsockname()[1]
+        with pytest.raises(StateFolderError, match=f"127.0.0.1:{port} can't be listened on"):
+            bound(Listening(port=port))
