@@ -125,7 +125,7 @@ def _package(item: Result) -> Installed | str | None:
         return "it points into a dependency file and names no package" if by_file else None
     ecosystem = stated.ecosystem or by_file
     if not ecosystem:
-        return f"the ecosystem of {stated.name} {stated.version} can't be told from it"
+        return f"the ecosystem of {stated.name} {stated.version} can't be determined from it"
     return stated._replace(ecosystem=ecosystem)
 
 

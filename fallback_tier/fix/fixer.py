@@ -53,7 +53,7 @@ class Task:
         """Go on with the fix of this advisory, as configured now. Raises as ``run``."""
         if self.one is None:
             raise ConfigurationError(
-                "--resume goes on with the fix of one advisory, and several are given here.",
+                "--resume continues the fix of one advisory, and several are given.",
                 next_step="Give the advisory that the fix began with.",
             )
         from fallback_tier.fix.resuming import resume_one

@@ -142,9 +142,8 @@ def _decide(state: FixState, fix_id: str, code: AffectedCode, *, recalls: bool) 
     if state.gates_with(GateStatus.UNDECIDED):
         return Ask(
             EscalationReason.GATES_UNDECIDED,
-            f"No gate failed this patch, and it is not known to be right: by {_cut(_undecided(state))}. "
-            "Is it right? Approve it, or mend what keeps the two from being compared and have the gates "
-            "run again.",
+            f"No gate failed this patch, but it is not known to be right: by {_cut(_undecided(state))}. "
+            "Is it right? Approve it, or repair what prevents the comparison and have the gates run again.",
         )
     passed, skipped = state.gates_with(GateStatus.PASSED), state.gates_with(GateStatus.SKIPPED)
     if not SHOWING_GATES[code].isdisjoint(passed):

@@ -176,7 +176,7 @@ def test_several_advisories_are_not_resumed(desk: Desk) -> None:
     other.write_text(osv("left").replace("TEST-2026-1", "TEST-2026-2"))
     ended = desk.fix("--advisory", other, "--resume", "fix-1")
     assert ended.code == exit_codes.BAD_INPUT
-    assert "--resume goes on with the fix of one advisory" in ended.json["error"]["problem"]
+    assert "--resume continues the fix of one advisory" in ended.json["error"]["problem"]
 
 
 def test_a_review_without_a_trail_makes_none(desk: Desk) -> None:

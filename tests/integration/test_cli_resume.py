@@ -86,7 +86,7 @@ def test_a_store_that_fails_midway_names_the_way_on(desk: Desk) -> None:
     assert stopped.code == exit_codes.ENVIRONMENT, stopped
     error = stopped.json["error"]
     assert error["code"] == "audit_store"
-    named = re.search(r"`fallback-tier (resume fix-\w+)` goes on where it stopped", stopped.err)
+    named = re.search(r"`fallback-tier (resume fix-\w+)` continues where it stopped", stopped.err)
     assert named
     assert named[0] in error["next_step"]
     ended = run(*named[1].split(), "--state-dir", desk.state, "--json")
@@ -100,7 +100,7 @@ def test_whatever_stops_a_fix_names_the_way_on_once(stop: BaseException) -> None
     """It keeps its kind; delivery after the gates is inside, too, so that it may pass twice."""
     with pytest.raises(type(stop)) as caught, resumable("fix-1"), resumable("fix-1"):
         raise stop
-    assert notes_of(caught.value) == ("`fallback-tier resume fix-1` goes on where it stopped.",)
+    assert notes_of(caught.value) == ("`fallback-tier resume fix-1` continues where it stopped.",)
 
 
 def test_an_error_that_nobody_explained_keeps_its_note() -> None:

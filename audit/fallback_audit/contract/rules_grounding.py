@@ -90,7 +90,7 @@ def _recorded(run: Run) -> Iterator[Finding]:
 
 
 @rule(
-    "An unsupported plan is written anew with the strict instruction, flagged, or refused.",
+    "An unsupported plan is written again with the strict instruction, flagged, or refused.",
     "ADR-0022",
     breaches=(
         Removed(LowConfidenceFlagged),
@@ -110,7 +110,7 @@ def grounding_acts(trail: Trail) -> Iterator[Finding]:
                 if doubted and not event.strict:
                     yield (
                         seq,
-                        "an unsupported plan was asked for anew without the strict instruction",
+                        "an unsupported plan was asked for again without the strict instruction",
                     )
                 doubted = False
             elif isinstance(event, LowConfidenceFlagged):

@@ -11,7 +11,7 @@ from fallback_audit.vocabulary import Retrieve
 _RETRIEVE = {
     Retrieve.YES: "fetch examples",
     Retrieve.NO: "no examples",
-    Retrieve.CONTINUE: "go on with the examples of the step before",
+    Retrieve.CONTINUE: "continue with the examples of the step before",
 }
 
 

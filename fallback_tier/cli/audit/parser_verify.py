@@ -34,13 +34,13 @@ def add_verify(verbs: "Verbs") -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a checkpoint that you kept: the record must go on from it; may be given again",
+        help="a checkpoint that you kept: the record must continue from it; may be given again",
     )
     verify.add_argument("--no-evidence", action="store_true", help="read no evidence")
     verify.add_argument(
         "--since-state",
         metavar="FILE",
-        help="verify what is new since the run that wrote FILE, then write it anew (made if missing)",
+        help="verify what is new since the run that wrote FILE, then rewrite it (made if missing)",
     )
     finish(verify, "audit.verify:verify")
 

@@ -107,7 +107,7 @@ def _checked(
     old = _old(arguments, keys)
     if old is None:
         raise InputError(
-            f"--check {arguments.check}: this proves that a log goes on from an old checkpoint.",
+            f"--check {arguments.check}: this proves that a log continues from an old checkpoint.",
             next_step="Name the old checkpoint that you kept, with --from.",
         )
     return goes_on, goes_on.checked(old, keys)

@@ -9,12 +9,12 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     """What is looked at: the same parts that a fix with these options would use."""
     parser.description = (
         "Look at what a fix needs, without beginning one: the store, the checkpoints, the\n"
-        "keys, the disk, the sandbox, the model and its judge. Each is told with its reason\n"
+        "keys, the disk, the sandbox, the model and its judge. Each is shown with its reason\n"
         "and, where something is wrong, the next step. Nothing is written, and no model is\n"
         "asked: only whether its server answers and takes the key."
     )
     parser.epilog = (
-        "exit codes:\n  0  ready; what is degraded is told\n  2  bad input\n"
+        "exit codes:\n  0  ready; what is degraded is listed\n  2  bad input\n"
         "  6  not ready: no fix should be begun"
     )
     parser.add_argument("--model", metavar="NAME", help="as for fix")

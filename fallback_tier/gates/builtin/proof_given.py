@@ -49,7 +49,7 @@ class Proof:
         if any("\0" in word for word in (*self.command, *self.files)):
             raise ProofError(
                 "The proof's command, or a file's name, has a NUL character in it.",
-                next_step="Leave it out: no program can be told such a word.",
+                next_step="Leave it out: no program can be given such a word.",
             )
         if self.end and [self.end.strip()] != self.end.splitlines():
             raise ProofError(

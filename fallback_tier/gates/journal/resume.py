@@ -160,7 +160,7 @@ def check_judged_by(began: dict[str, JsonValue], now: dict[str, JsonValue], fix_
         if began.get(name) != now.get(name):
             raise InputError(
                 f"Fix {fix_id} began with another configuration of its {name}.",
-                next_step=f"`fallback-tier resume {fix_id}` goes on with that one; or start a new fix.",
+                next_step=f"`fallback-tier resume {fix_id}` continues with that one; or start a new fix.",
             )
 
 
@@ -186,7 +186,7 @@ def _reopened(history: History, start: FixStarted, evidence: EvidenceStore) -> T
         state = FixState(prior_attempts=last_failure(history, old, evidence))
     if event is None or not (state.recorded or state.prior_attempts):
         raise InputError(
-            f"Fix {fix_id} was reopened, and no attempt of it had failed: there is nothing to go on with.",
+            f"Fix {fix_id} was reopened, and no attempt of it had failed: there is nothing to continue.",
             next_step="Start a new fix.",
         )
     return TakenUp(
@@ -231,7 +231,7 @@ def _check_advisory(
     if inputs.advisory != advisory:
         raise InputError(
             f"Advisory {advisory.id} has changed since fix {fix_id} began.",
-            next_step=f"`fallback-tier resume {fix_id}` goes on with the advisory as it was; or start a "
+            next_step=f"`fallback-tier resume {fix_id}` continues with the advisory as it was; or start a "
             "new fix.",
         )
     return inputs.setup.configuration

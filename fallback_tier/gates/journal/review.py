@@ -146,7 +146,7 @@ def _reopening(
     check_signature(signature)
     if history.transition(opens) is not None:
         raise InputError(
-            f"Fix {fix_id} has a gate transition {opens!r} already, so it can't be opened anew.",
+            f"Fix {fix_id} has a gate transition {opens!r} already, so it can't be opened again.",
             next_step="Give the new gate transition an identifier of its own.",
         )
     return history, transition
@@ -182,7 +182,7 @@ def _asked(history: History) -> Transition:
     if end is None:
         raise InputError(
             f"Fix {fix_id} asks nothing: it is open, its last event is {current.last_kind}.",
-            next_step=f"`fallback-tier resume {fix_id}` goes on with it, if no process does.",
+            next_step=f"`fallback-tier resume {fix_id}` continues it, if no process does.",
         )
     if is_budget_stop(end):
         reached = current.stopped

@@ -17,5 +17,5 @@ def resumable(fix_id: str) -> Iterator[None]:
     except BaseException as error:
         said = (str(error), *getattr(error, "__notes__", ()))
         if not any(command in text for text in said):
-            error.add_note(f"{command} goes on where it stopped.")
+            error.add_note(f"{command} continues where it stopped.")
         raise

@@ -158,7 +158,7 @@ class PatchLayer:
         raise ToolFailedError(
             f"The checkout of the base commit in {self._base.place} was changed: {name!r} is not as "
             "committed.",
-            next_step="Run it again: the checkout is made anew.",
+            next_step="Run it again: the checkout is made again.",
             output=name,
         )
 

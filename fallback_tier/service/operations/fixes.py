@@ -80,7 +80,7 @@ class Fixes:
         advisory = parse_advisory(_bytes(submission.advisory), "advisory")
         if not set(advisory.ecosystems) & set(self.ecosystems):
             raise NotServedError(
-                f"{advisory.id} is about {', '.join(advisory.ecosystems)}, and no plugin here serves it.",
+                f"{advisory.id} is about {', '.join(advisory.ecosystems)}, and no plugin here supports it.",
                 next_step=f"Installed are {', '.join(sorted(self.ecosystems))}.",
             )
         asked = Asked(
@@ -134,7 +134,7 @@ class Fixes:
         if not isinstance(application, dict):
             raise NotFoundError(
                 f"Fix {fix_id} has no proved patch: it is {order.outcome or order.state}.",
-                next_step=f"GET /v1/fixes/{fix_id} tells where it stands.",
+                next_step=f"GET /v1/fixes/{fix_id} shows its state.",
             )
         return str(application["diff"])
 

@@ -213,7 +213,7 @@ class OrderQueue:
             if order.state.is_over:
                 raise ConflictError(
                     f"Fix {fix_id} is over ({order.state}): there is nothing to cancel.",
-                    next_step=f"GET /v1/fixes/{fix_id} tells how it ended.",
+                    next_step=f"GET /v1/fixes/{fix_id} shows how it ended.",
                 )
             if order.state is OrderState.RUNNING:
                 db.execute("UPDATE orders SET cancelling = 1 WHERE fix_id = ?", (fix_id,))

@@ -144,7 +144,7 @@ class Checkouts:
         if not done.ok:
             what = "took too long" if done.timed_out else _said(done.output)
             raise RepositoryError(
-                f"Repository {name!r} can't be had: {what}",
+                f"Repository {name!r} can't be fetched: {what}",
                 next_step="Look at its entry in the service's configuration, and at its rights.",
             )
 

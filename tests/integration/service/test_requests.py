@@ -48,7 +48,7 @@ def problem(answer: Any, status: int) -> Any:
         (FIX | {"repository": "other"}, "no repository 'other'"),
         (FIX | {"advisory": {}}, "advisory"),
         (FIX | {"advisory": {**ADVISORY, "withdrawn": "2026-01-01T00:00:00Z"}}, "withdrawn"),
-        (FIX | {"advisory": json.loads(osv("x", ecosystem="Hex"))}, "no plugin here serves it"),
+        (FIX | {"advisory": json.loads(osv("x", ecosystem="Hex"))}, "no plugin here supports it"),
         (FIX | {"ref": "--upload-pack=touch /tmp/x"}, "body.ref"),
         (FIX | {"ref": "-x"}, "body.ref"),
         (FIX | {"command": "rm"}, "body.command: Extra inputs"),

@@ -96,7 +96,7 @@ class NotVulnerableGate(NotVulnerable):
             return gating.passed(self.name, what, proof_level=level)
         if places:
             where = ", ".join(sorted({place.path for place in places}))
-            return gating.unread(self.name, f"{where} tells no version of {package}")
+            return gating.unread(self.name, f"{where} does not say which version of {package}")
         if survey(context.repo, package):
             what = f"pins: {package} is no longer declared{beside}"
             return gating.passed(self.name, what, proof_level=ProofLevel.PINS)

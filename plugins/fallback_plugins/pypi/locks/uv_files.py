@@ -117,7 +117,7 @@ def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
 
 
 def missing(lock: str, problem: str) -> RecipeError:
-    """The typed refusal for a lock whose manifest isn't there and can't be told from it."""
+    """The typed refusal for a lock whose manifest isn't there and can't be determined from it."""
     return RecipeError(
         RefusalReason.MANIFEST_MISSING,
         problem,

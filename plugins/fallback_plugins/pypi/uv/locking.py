@@ -62,7 +62,7 @@ class UvLocking:
         said = uv_accepts(self._clients, files, self._lock)
         if said:
             raise uv_files.missing(
-                self._lock, f"{self._lock} does not tell the whole of its manifest. {said}"
+                self._lock, f"{self._lock} does not show all of its manifest. {said}"
             )
 
     def locked(

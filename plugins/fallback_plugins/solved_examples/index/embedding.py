@@ -53,7 +53,7 @@ _TOKENIZER: Final = (
 #: Read by onnxruntime when it is imported (the second is its other name for it).
 _NO_TELEMETRY: Final = ("ORT_DISABLE_TELEMETRY", "ORT_TELEMETRY_DISABLED")
 
-_REINSTALL: Final = "Install it anew: `pip install --force-reinstall 'fallback-tier[embeddings]'`."
+_REINSTALL: Final = "Install it again: `pip install --force-reinstall 'fallback-tier[embeddings]'`."
 
 
 class ModelMissingError(EmbeddingError):

@@ -41,7 +41,7 @@ def edits_between(path: str, before: str, after: str) -> tuple[SearchReplace, ..
         return ()
     if not old or old == new:
         raise EditError(
-            f"The change of {path!r} can't be said as search/replace edits.",
+            f"The change of {path!r} can't be written as search/replace edits.",
             next_step="An edit needs some text to find; line ends alone are not edited.",
         )
     lines, now = split_lines(old), split_lines(new)

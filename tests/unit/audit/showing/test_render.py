@@ -186,7 +186,7 @@ def test_self_rags_choices(tmp_path: Path) -> None:
     text = shown("render_fix", stored(tmp_path, m.self_rag(), m.self_rag_degraded()))
     for said in (
         "self-RAG step 1, path 0: fetch examples (said so)",
-        "self-RAG step 3, path 0: go on with the examples of the step before (said so)",
+        "self-RAG step 3, path 0: continue with the examples of the step before (said so)",
         "1 examples, at most ~$0.05, self-RAG step 1, path 0, candidate 0",
         "candidate 0: kept, score 0.750, from e1, relevant, support full, usefulness 4, no log-",
         "step 1, path 0, candidate 1: dropped, score 0.750",

@@ -310,7 +310,7 @@ def test_a_missing_manifest_that_would_have_to_change_is_said(bench: Bench) -> N
 def test_a_lock_that_does_not_tell_its_manifest_is_not_edited(bench: Bench) -> None:
     # It asks for a package that it does not hold: no manifest gives this lock.
     lock = _LOCK.replace("requires-dist = [", 'requires-dist = [{ name = "other" }, ')
-    with pytest.raises(RecipeError, match="does not tell the whole of its manifest") as caught:
+    with pytest.raises(RecipeError, match="does not show all of its manifest") as caught:
         bench.project({"uv.lock": lock}).climb(ADVISORY)
     assert caught.value.reason is RefusalReason.MANIFEST_MISSING
 
