@@ -167,13 +167,18 @@ class _Climb:
             [*command, "-c", self._file([*map(_bound, self.pins), *self.kept])], asked=asked
         )
 
+    def _asked(self) -> list[str]:
+        """Names of all that is declared, as far as a registry is asked for it."""
+        lines = (line for source in self.plan.sources() for line in source.lines)
+        return [Requirement(line).name for line in lines]
+
     def _file(self, lines: Iterable[str]) -> str:
         return str(self.write("\n".join(lines)))
 
     def _run(self, command: Sequence[str], *, asked: bool = True) -> str | None:
         result = self.uv(command)
         if asked:
-            gating.check_reachable("uv", result)
+            gating.check_reachable("uv", result, self._asked)
         return None if result.ok else reason(result.output)
 
 

@@ -28,6 +28,9 @@ from fallback_tier.repo import RepoContext
 #: How much of a client's own words a verdict's one sentence repeats.
 _QUOTED_CHARS = 300
 
+#: Packages that a question about a registry names: a lock can have thousands.
+_ASKED = 30
+
 #: Places that a verdict's one sentence names.
 _NAMED = 5
 
@@ -203,11 +206,22 @@ def scratch(context: GateContext) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def check_reachable(tool: str, result: CommandResult) -> None:
-    """Raise ToolFailedError where the registry did not answer: that says nothing about a patch."""
+def check_reachable(
+    tool: str, result: CommandResult, asked: Callable[[], Sequence[str]] = tuple
+) -> None:
+    """Raise ToolFailedError where the registry did not answer: that says nothing about a patch.
+
+    ``asked``: all that it is asked for. Clients name one package, and not the same each time: which of them
+    only that registry has is for a person to see.
+    """
     if result.timed_out or _UNREACHABLE.search(result.output):
+        where = ", ".join(sorted(unreached(result.output)))
+        names = [*dict.fromkeys(asked())]
+        more = f" and {len(names) - _ASKED} more" if len(names) > _ASKED else ""
+        what = f" {where}" if where else ""
+        what += f", asked for {', '.join(names[:_ASKED])}{more}" if names else ""
         raise ToolFailedError(
-            f"{tool} could not reach its registry: {in_short(result.output) or 'no answer'}",
+            f"{tool} could not reach its registry{what}: {in_short(result.output) or 'no answer'}",
             next_step="Check the network, the proxy and the registry settings, and run it again.",
             output=result.output,
         )

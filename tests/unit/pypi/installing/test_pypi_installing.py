@@ -98,9 +98,14 @@ def test_a_runner_is_put_beside_what_is_declared() -> None:
 
 
 def test_a_registry_that_does_not_answer_is_no_reason_to_install_less() -> None:
-    uv = Registry(frozenset({"left"}), answer="error sending request")
-    with pytest.raises(ToolFailedError):
-        install(Plan((), lambda: [Source("r", ("left",))]), uv.run, uv.write)
+    said = "error sending request for url (https://index.example/simple/left/)"
+    uv = Registry(frozenset({"left"}), answer=said)
+    sources = [Source("r", ("left", "right==1")), Source("s", ("far[x]>2; python_version > '3'",))]
+    with pytest.raises(ToolFailedError) as caught:
+        install(Plan((), lambda: sources), uv.run, uv.write)
+    # Whichever is asked for first: the one that only this index has may be another.
+    told = "uv could not reach its registry index.example, asked for left, right, far: "
+    assert caught.value.problem.startswith(told)
 
 
 def test_for_a_runner_that_nobody_declared_it_is() -> None:
