@@ -33,8 +33,8 @@ _STOP_S = 10.0
 #: Those that HTTP defines; others are counted together.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
-#: What a stream of events is declared as: it lasts as long as somebody follows.
-_STREAMS = ("/stream", "/fixes/{fix_id}/events")
+#: How a stream of events is declared: it lasts as long as somebody follows.
+_STREAM = "/fixes/{fix_id}/events"
 
 
 class Observer:
@@ -85,7 +85,7 @@ class Observer:
         """A request was answered. ``route``: the path as it is declared, never as it was asked for."""
         method = method if method in _METHODS else "other"
         self._families.http_requests.labels(method, route, str(status)).inc()
-        if not route.endswith(_STREAMS):
+        if not route.endswith(_STREAM):
             self._families.http_duration.labels(method, route).observe(seconds)
         if self._logs is not None:
             self._logs.request(method, route, status, seconds)

@@ -9,6 +9,7 @@ from types import FrameType
 
 import uvicorn
 from fastapi import APIRouter
+from uvicorn.config import LOGGING_CONFIG
 from uvicorn.server import HANDLED_SIGNALS
 
 from fallback_tier.errors import ConfigurationError, StateFolderError
@@ -75,6 +76,8 @@ def serve(
     check_listening(listening)
     config = uvicorn.Config(
         create_app(service, observer=observer, routers=routers, pages=pages),
+        # Who observes has Python's logging say all in one form; uvicorn's own would be another.
+        log_config=None if observer is not None else LOGGING_CONFIG,
         log_level="warning",
         access_log=False,
         server_header=False,

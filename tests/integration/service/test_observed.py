@@ -1,6 +1,7 @@
 """A real service after a real fix: what it says of itself is what the record says."""
 
 import json
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.e2e.command import osv, repository
 from tests.e2e.command import run as command
 from tests.service.running import Running, served, waited
 from tests.unit.observing.test_spans import collector
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.registry("uv"), pytest.mark.sandbox]
 
@@ -150,3 +152,15 @@ def test_not_ready_is_said_by_a_running_service(service: Running, tmp_path: Path
     bad = [one for one in answer.json()["checks"] if one["state"] == "failed"]
     assert [one["check"] for one in bad] == ["store", "checkpoints"]
     assert all("audit.db" in one["reason"] and one["next_step"] for one in bad)
+
+
+def test_what_the_server_itself_says_is_json_as_well(service: Running) -> None:
+    host, _, port = service.address.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
+        connection.sendall(b"no request at all\r\n\r\n")
+        connection.recv(1_000)
+    waited(lambda: [*service.said], lambda said: any("Invalid HTTP" in line for line in said))
+    (line,) = [line for line in service.said if "Invalid HTTP" in line]
+    told = json.loads(line)
+    assert (told["event"], told["level"]) == ("Invalid HTTP request received.", "warning")
+    assert told["logger"].startswith("uvicorn")
