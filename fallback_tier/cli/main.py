@@ -87,7 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands.add_parser("audit", help=what, verbs=_later("audit.parser"))
     what = "answer the questions of escalated fixes"
     commands.add_parser("review", help=what, verbs=_later("review.parser"))
-    what = "can fixes be made now: store, checkpoints, keys, disk, sandbox, model"
+    what = "check what a fix needs: store, checkpoints, keys, disk, sandbox, model"
     commands.add_parser("health", help=what, verbs=_later("health.parser"))
     what = "what is kept to make the next fix faster"
     commands.add_parser("cache", help=what, verbs=_later("cache_parser"))
@@ -95,7 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands.add_parser("examples", help=what, verbs=_later("examples.parser"))
     what = "serve fixes over HTTP"
     commands.add_parser("serve", help=what, verbs=_later("serve.parser"))
-    what = "who may call the service"
+    what = "manage the API keys of the service"
     commands.add_parser("keys", help=what, verbs=_later("keys.parser"))
     what = "measure retrieval, judges and models (source tree only)"
     commands.add_parser("eval", help=what, verbs=_evaluations)

@@ -75,6 +75,21 @@ def test_a_module_that_is_gone_would_be_found() -> None:
     assert gone(text) == ["batch/gone.py", "fallback_tier/gone.py"]
 
 
+def test_a_page_that_the_code_names_is_there() -> None:
+    """In errors and comments: ``docs/usage.md``."""
+    code = [path for path in committed() if path.endswith((".py", ".toml", "Makefile"))]
+    named = {
+        (path, page)
+        for path in code
+        for page in re.findall(
+            r"(?<![\w/.-])docs/[\w./-]+\.md\b", (ROOT / path).read_text(encoding="utf-8")
+        )
+        if not path.startswith("tests/unit/patch/")  # paths of other repositories
+    }
+    assert len(named) > 5
+    assert [(path, page) for path, page in sorted(named) if not (ROOT / page).exists()] == []
+
+
 def test_the_guides_name_what_they_are_about() -> None:
     text = (DOCS / "architecture.md").read_text(encoding="utf-8")
     assert len(set(_CODE.findall(text))) > 50
