@@ -1,13 +1,26 @@
 """All of the portal, for the service's application."""
 
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from fallback_tier.portal.pages import queue, sign_in, triage
+from fallback_tier.observing.record import open_record
+from fallback_tier.portal.board import Board
+from fallback_tier.portal.pages import (
+    about,
+    evidence,
+    fixes,
+    overview,
+    queue,
+    settings,
+    sign_in,
+    triage,
+    verification,
+)
 from fallback_tier.portal.rendering import PREFIX
 from fallback_tier.portal.routing import PageRoute, problem_page
 from fallback_tier.portal.sessions import Sessions
@@ -22,11 +35,16 @@ _STATIC_HEADERS = {
 }
 
 
+#: Each has a router.
+PAGES = (sign_in, overview, queue, triage, fixes, evidence, about, verification, settings)
+
+
 @dataclass(frozen=True)
 class Portal:
     """Pages, and whom their sessions belong to."""
 
     sessions: Sessions
+    board: Board
 
     def caller(self, request: Request) -> Caller | None:
         """For the service's door: who has signed in with this browser."""
@@ -35,8 +53,10 @@ class Portal:
     def mount(self, app: FastAPI) -> None:
         """Pages below ``/portal``, which is also where ``/`` leads."""
         app.state.sessions = self.sessions
-        for router in (sign_in.router, queue.router, triage.router):
-            app.include_router(router)
+        app.state.board = self.board
+        app.state.last_report = verification.LastReport()
+        for pages in PAGES:
+            app.include_router(pages.router)
         place = str(files("fallback_tier.portal") / "static")
         app.mount(f"{PREFIX}/static", _Static(directory=place), name="portal-static")
         app.include_router(_rest)
@@ -44,7 +64,10 @@ class Portal:
 
 def open_portal(service: Service) -> Portal:
     """The portal of a service."""
-    return Portal(Sessions(service.keys))
+    record = service.record
+    return Portal(
+        Sessions(service.keys), Board(partial(open_record, record.state_dir, record.settings))
+    )
 
 
 class _Static(StaticFiles):

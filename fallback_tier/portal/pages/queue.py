@@ -3,17 +3,27 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from fallback_audit.vocabulary import EscalationReason
+from fallback_tier.portal.given import TheBoard
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import PageRoute, Reader
+from fallback_tier.portal.views.decided import told
 from fallback_tier.portal.views.told import why_escalated
-from fallback_tier.service.http.given import TheService
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/queue")
-def queue(request: Request, service: TheService, who: Reader, part: bool = False) -> Response:
-    """The newest first. ``part``: the rows alone, for a page that is open."""
-    found = service.reviews.questions()
-    template = "queue_rows.html" if part else "queue.html"
-    return page(template, request, who, questions=found, why=why_escalated, told=None)
+def queue(
+    request: Request, read: TheBoard, who: Reader, part: bool = False, done: str = ""
+) -> Response:
+    """The newest first. ``part``: the rows alone, for a page that is open; ``done``: the last decision."""
+    return page(
+        "queue_rows.html" if part else "queue.html",
+        request,
+        who,
+        read=read,
+        lines=read.board.waiting(),
+        why=lambda reason: why_escalated(EscalationReason(reason)),
+        told=told(done),
+    )

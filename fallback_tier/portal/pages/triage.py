@@ -7,11 +7,13 @@ from fastapi.responses import RedirectResponse, Response
 
 from fallback_tier.errors import FallbackError, InputError
 from fallback_tier.gates.journal.history import read_history
-from fallback_tier.gates.journal.questions import Question
+from fallback_tier.portal.board import Board, FixLine
+from fallback_tier.portal.given import TheBoard
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import PageRoute, Reader, SendingDecider
 from fallback_tier.portal.sessions import SignedIn
 from fallback_tier.portal.views.chain import chain_state
+from fallback_tier.portal.views.decided import told
 from fallback_tier.portal.views.triage import triage
 from fallback_tier.service.http.given import FixId, TheService
 from fallback_tier.service.opening import Service
@@ -21,28 +23,25 @@ from fallback_tier.service.roles import Role
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
-#: What a decision says on the next page.
-_SAID = {
-    Verdict.APPROVE: "approved",
-    Verdict.REJECT: "rejected",
-    Verdict.REOPEN: "reopened: a new gate transition",
-    Verdict.GATES_AGAIN: "its gates run again",
-    Verdict.RAISE_BUDGET: "budget raised",
-}
-
 
 @router.get("/fixes/{fix_id}/triage")
 def show(
-    request: Request, service: TheService, who: Reader, fix_id: FixId, done: str = ""
+    request: Request,
+    service: TheService,
+    read: TheBoard,
+    who: Reader,
+    fix_id: FixId,
+    done: str = "",
 ) -> Response:
     """The screen. ``done``: the fix that was decided just before, and how."""
-    return _screen(request, service, who, fix_id, told=_told(done))
+    return _screen(request, service, read.board, who, fix_id, said=told(done))
 
 
 @router.post("/fixes/{fix_id}/decisions")
 def decide(
     request: Request,
     service: TheService,
+    read: TheBoard,
     who: SendingDecider,
     fix_id: FixId,
     verdict: Annotated[Verdict, Form()],
@@ -51,7 +50,7 @@ def decide(
     tokens_per_fix: Annotated[str, Form(max_length=20)] = "",
 ) -> Response:
     """Record the decision by the operation that JSON has, and go on to the next question."""
-    waiting = service.reviews.questions()
+    waiting = read.board.waiting()
     try:
         decision = Decision.model_validate(
             {
@@ -63,15 +62,21 @@ def decide(
         )
     except ValueError:
         problem = "A decision needs a reason (2,000 characters at most), and a cap is a number."
-        return _screen(request, service, who, fix_id, problem=problem, because=because, status=422)
+        return _screen(
+            request, service, read.board, who, fix_id, problem=problem, because=because, status=422
+        )
     try:
         decided = service.reviews.decide(who.caller, fix_id, decision)
     except ConflictError as error:
         said = f"{error.problem} Your decision was not recorded."
-        return _screen(request, service, who, fix_id, problem=said, because=because, status=409)
+        return _screen(
+            request, service, read.board, who, fix_id, problem=said, because=because, status=409
+        )
     except InputError as error:
         said = f"{error.problem} {error.next_step}"
-        return _screen(request, service, who, fix_id, problem=said, because=because, status=422)
+        return _screen(
+            request, service, read.board, who, fix_id, problem=said, because=because, status=422
+        )
     word = _gone_on(service, who, decided)
     following = _after(waiting, fix_id)
     place = f"fixes/{following.fix_id}/triage" if following else "queue"
@@ -91,19 +96,7 @@ def _gone_on(service: Service, who: SignedIn, decided: Decided) -> str:
     return "queued"
 
 
-def _told(done: str) -> str | None:
-    """What a page says of the decision before it; an address that somebody else made says nothing."""
-    parts = done.rsplit(".", 2)
-    if len(parts) != 3 or parts[1] not in list(Verdict):
-        return None
-    goes = {
-        "queued": " It goes on now.",
-        "waits": f" To go on with it: fallback-tier resume {parts[0]}",
-    }
-    return f"{parts[0]}: {_SAID[Verdict(parts[1])]}.{goes.get(parts[2], '')}"
-
-
-def _after(waiting: list[Question], fix_id: str) -> Question | None:
+def _after(waiting: list[FixLine], fix_id: str) -> FixLine | None:
     """The one that stood below; from the last one on, the first that is left."""
     others = [question for question in waiting if question.fix_id != fix_id]
     at = next((n for n, one in enumerate(waiting) if one.fix_id == fix_id), 0)
@@ -113,10 +106,11 @@ def _after(waiting: list[Question], fix_id: str) -> Question | None:
 def _screen(
     request: Request,
     service: Service,
+    board: Board,
     who: SignedIn,
     fix_id: str,
     *,
-    told: str | None = None,
+    said: str | None = None,
     problem: str | None = None,
     because: str = "",
     status: int = 200,
@@ -125,7 +119,8 @@ def _screen(
     with service.record.reading() as reader:
         seen = triage(review, read_history(reader, fix_id))
         chain = chain_state(service.record, reader)
-    waiting = service.reviews.questions()
+    board.catch_up()
+    waiting = board.waiting()
     places = [one.fix_id for one in waiting]
     at = places.index(fix_id) if fix_id in places else None
     return page(
@@ -142,7 +137,7 @@ def _screen(
         before=places[at - 1] if at else None,
         behind=places[at + 1] if at is not None and at + 1 < len(places) else None,
         may_decide=who.caller.may(Role.DECIDE),
-        told=told,
+        told=said,
         problem=problem,
         because=because,
     )

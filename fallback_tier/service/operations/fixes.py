@@ -139,10 +139,15 @@ class Fixes:
         return str(application["diff"])
 
     def evidence_of(self, fix_id: str) -> tuple[EvidenceItem, ...]:
-        """Evidence that its record obliges to be kept, once each. Raises NotFoundError."""
-        self.queue.get(fix_id)
+        """Evidence that its record obliges to be kept, once each; a fix from a terminal has it too. Raises
+        NotFoundError."""
+        events = self.record.events(fix_id)
+        if not events:
+            self.queue.get(
+                fix_id
+            )  # submitted, and nothing is recorded yet; else there is no such fix
         found: dict[Digest, EvidenceItem] = {}
-        for stored in self.record.events(fix_id):
+        for stored in events:
             for digest in kept_digests(stored.payload):
                 item = EvidenceItem(
                     sha256=digest,

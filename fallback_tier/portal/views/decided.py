@@ -1,0 +1,24 @@
+"""What a page says of the decision before it."""
+
+from fallback_tier.service.operations.reviews import Verdict
+
+_SAID = {
+    Verdict.APPROVE: "approved",
+    Verdict.REJECT: "rejected",
+    Verdict.REOPEN: "reopened in a new gate transition",
+    Verdict.GATES_AGAIN: "its gates are run again",
+    Verdict.RAISE_BUDGET: "budget raised",
+}
+
+
+def told(done: str) -> str | None:
+    """``done``: fix, verdict, and how it goes on, with dots between; an address that somebody else made
+    says nothing."""
+    parts = done.rsplit(".", 2)
+    if len(parts) != 3 or parts[1] not in list(Verdict):
+        return None
+    goes = {
+        "queued": " It goes on now.",
+        "waits": f" To go on with it: fallback-tier resume {parts[0]}",
+    }
+    return f"{parts[0]}: {_SAID[Verdict(parts[1])]}.{goes.get(parts[2], '')}"

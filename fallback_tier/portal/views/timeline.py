@@ -1,0 +1,136 @@
+"""A fix event by event: what happened in words, what is routine folded, what a verdict led to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fallback_audit.events import (
+    AnswerReused,
+    AttemptFailed,
+    AttemptStarted,
+    AuditEvent,
+    BudgetReached,
+    FixEscalated,
+    FixPatched,
+    FixRefused,
+    FixVerified,
+    GateJudged,
+    GroundingJudged,
+    LowConfidenceFlagged,
+    ModelCalled,
+    PatchProposed,
+    RagSkippedOnRetry,
+    RepeatedPatchRejected,
+    RetrieveDecided,
+    ReviewDecided,
+    SandboxDisabled,
+    SegmentScored,
+    TransitionReopened,
+)
+from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.ports import StoredEvent
+from fallback_audit.showing.describe import excerpt_of, sentence
+from fallback_audit.vocabulary import GateStatus
+
+#: Events in one page: what a browser lays out at once.
+PAGE = 200
+
+#: So many routine events in a row are folded into one line.
+_FOLD = 3
+
+_TONES: tuple[tuple[tuple[type, ...], str], ...] = (
+    ((FixVerified, FixPatched), "good"),
+    ((FixRefused, AttemptFailed, BudgetReached, SandboxDisabled, RepeatedPatchRejected), "bad"),
+    ((FixEscalated, LowConfidenceFlagged), "warn"),
+    ((RagSkippedOnRetry,), "fresh"),
+    ((ReviewDecided, TransitionReopened), "person"),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One event. ``led_to``: what its verdict caused, with the number of that event."""
+
+    seq: int
+    at: str
+    kind: str
+    attempt: int | None
+    transition: str
+    says: str
+    excerpt: str | None
+    tone: str
+    heading: bool
+    evidence: tuple[str, ...]
+    led_to: tuple[str, int] | None
+    redacted: bool
+
+
+@dataclass
+class Group:
+    """Consecutive events; ``folded``: routine, shown when asked."""
+
+    folded: bool
+    lines: list[Line] = field(default_factory=list)
+
+
+def timeline(events: Sequence[StoredEvent]) -> list[Group]:
+    """In chain order. What a verdict led to is looked for among these events."""
+    groups: list[Group] = []
+    for at, stored in enumerate(events):
+        line = _line(stored, events[at + 1 :])
+        routine = _is_routine(stored.payload)
+        if not groups or groups[-1].folded != routine:
+            groups.append(Group(routine))
+        groups[-1].lines.append(line)
+    for group in groups:
+        group.folded = group.folded and len(group.lines) >= _FOLD
+    return groups
+
+
+def _line(stored: StoredEvent, later: Sequence[StoredEvent]) -> Line:
+    event = stored.payload
+    return Line(
+        seq=stored.seq,
+        at=stored.recorded_at,
+        kind=stored.kind,
+        attempt=getattr(event, "attempt", None),
+        transition=stored.scope.gate_transition_id,
+        says=sentence(event),
+        excerpt=excerpt_of(event),
+        tone=_tone(event),
+        heading=isinstance(event, AttemptStarted),
+        evidence=tuple(dict.fromkeys(kept_digests(event))),
+        led_to=_led_to(event, later),
+        redacted=stored.redacted,
+    )
+
+
+def _tone(event: AuditEvent) -> str:
+    if isinstance(event, GateJudged):
+        tones = {GateStatus.FAILED: "bad", GateStatus.UNDECIDED: "warn"}
+        return tones.get(event.status, "")
+    if isinstance(event, GroundingJudged):
+        return "" if event.supported else "warn"
+    return next((tone for kinds, tone in _TONES if isinstance(event, kinds)), "")
+
+
+def _is_routine(event: AuditEvent) -> bool:
+    if isinstance(event, GateJudged):
+        return event.status in (GateStatus.PASSED, GateStatus.SKIPPED) and not event.flaky
+    return isinstance(event, RetrieveDecided | SegmentScored)
+
+
+def _led_to(event: AuditEvent, later: Sequence[StoredEvent]) -> tuple[str, int] | None:
+    """A judge's verdict is followed by an act (ADR-0022): which one."""
+    if not isinstance(event, GroundingJudged):
+        return None
+    for stored in later:
+        match stored.payload:
+            case ModelCalled(strict=True) | AnswerReused(strict=True):
+                return "asked again with the strict instruction", stored.seq
+            case LowConfidenceFlagged():
+                return "handed on with the flag low confidence", stored.seq
+            case PatchProposed():
+                return "handed on", stored.seq
+            case _:
+                continue
+    return None

@@ -1,0 +1,109 @@
+"""The board tells of every trail what the whole record tells, and reads each event once."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.ports import Scope
+from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_tier.gates.journal.questions import questions
+from fallback_tier.portal.board import Board
+from tests.unit.audit import model_trails as m
+from tests.unit.audit import trails as t
+from tests.unit.gates.journal.review_house import Record
+
+TRAILS: list[Callable[[], t.Events]] = [
+    t.recipe_verified,
+    t.verified_on_retry,
+    t.model_with_examples,
+    t.replayed,
+    t.invalid_then_verified,
+    t.cap_reached,
+    t.same_failure_three_times,
+    t.not_affected,
+    t.model_unavailable,
+    t.infrastructure_failed,
+    t.interrupted_and_resumed,
+    t.foreign_orchestrator,
+    m.stopped_at_budget,
+    m.raised_and_verified,
+    m.raised_twice,
+    m.doubted_then_supported,
+    m.doubted_twice,
+    m.self_rag,
+    m.self_rag_on_retry,
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "audit.db"
+
+
+@pytest.fixture
+def store(place: Path) -> Iterator[SqliteAuditStore]:
+    with closing(SqliteAuditStore(place)) as opened:
+        yield opened
+
+
+def write(store: SqliteAuditStore, trail: Callable[[], t.Events], name: str) -> None:
+    Record(store).write(trail(), Scope(fix_id=name, gate_transition_id=f"gate-{name}"))
+
+
+def test_it_asks_what_the_record_asks(store: SqliteAuditStore, place: Path) -> None:
+    board = Board(lambda: open_readonly(place))
+    for trail in TRAILS:
+        write(store, trail, trail.__name__)
+        assert board.catch_up().behind == 0
+        asked = questions(store)
+        assert [(one.fix_id, one.reason, one.attempts, one.repository) for one in asked] == [
+            (line.fix_id, line.reason, len(line.attempts), line.repository)
+            for line in board.waiting()
+        ], trail.__name__
+
+
+def test_tokens_and_dollars_by_call_type(store: SqliteAuditStore, place: Path) -> None:
+    board = Board(lambda: open_readonly(place))
+    write(store, m.doubted_then_supported, "fix-1")
+    board.catch_up()
+    spent = {
+        one.call_type: (one.calls, one.input_tokens, str(one.usd))
+        for one in board.fixes["fix-1"].spent
+    }
+    assert spent == {"author": (2, 1_800, "0.02"), "judge": (2, 1_800, "0.02")}
+
+
+def test_the_influence_of_an_example(store: SqliteAuditStore, place: Path) -> None:
+    board = Board(lambda: open_readonly(place))
+    write(store, t.model_with_examples, "asked")
+    write(store, t.replayed, "replayed")
+    board.catch_up()
+    assert set(board.fixes["asked"].influences.values()) == {"in a prompt"}
+    assert "replayed" in board.fixes["replayed"].influences.values()
+
+
+def test_a_new_transition_of_a_fix_begins_anew(store: SqliteAuditStore, place: Path) -> None:
+    board = Board(lambda: open_readonly(place))
+    write(store, t.cap_reached, "fix-1")
+    scope = Scope(fix_id="fix-1", gate_transition_id="transition-9")
+    Record(store).write(t.recipe_verified(), scope)
+    board.catch_up()
+    line = board.fixes["fix-1"]
+    assert (line.outcome, line.transitions, len(line.attempts)) == ("verified", 2, 1)
+    assert board.waiting() == []
+
+
+def test_a_record_that_was_begun_again_is_read_anew(store: SqliteAuditStore, place: Path) -> None:
+    other = place.with_name("other.db")
+    now = [place]
+    board = Board(lambda: open_readonly(now[0]))
+    write(store, t.cap_reached, "old")
+    board.catch_up()
+    with closing(SqliteAuditStore(other)) as second:
+        write(second, t.recipe_verified, "new")
+    now[0] = other
+    board.catch_up()
+    assert list(board.fixes) == ["new"]
+    assert sum(day.attempts for day in board.days.values()) == 1

@@ -1,0 +1,59 @@
+import pytest
+
+from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
+from fallback_tier.portal.views.decided import told
+from fallback_tier.portal.views.told import failure_words, not_proved, why_escalated
+
+PASSED, FAILED, SKIPPED = GateStatus.PASSED, GateStatus.FAILED, GateStatus.SKIPPED
+
+
+@pytest.mark.parametrize("reason", EscalationReason)
+def test_every_reason_is_one_sentence(reason: EscalationReason) -> None:
+    assert why_escalated(reason).endswith(".")
+    assert why_escalated(reason).count(". ") == 0
+
+
+@pytest.mark.parametrize("kind", FailureKind)
+def test_every_failure_has_words(kind: FailureKind) -> None:
+    assert "_" not in failure_words(kind)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "says"),
+    [
+        ({"tests": PASSED}, "Not proved: that the flaw is gone."),
+        (
+            {"tests": FAILED, "lint": SKIPPED},
+            "Not proved: that the flaw is gone, that the tests pass and what gate lint looks at.",
+        ),
+        ({"proof": PASSED, "tests": FAILED}, "Not proved: that the tests pass."),
+        ({"proof": FAILED}, "Not proved: that the flaw is gone."),
+        (
+            {"proof": PASSED},
+            "Every gate passed on the patch asked about; the question is another one.",
+        ),
+    ],
+)
+def test_what_is_not_proved(verdicts: dict[str, GateStatus], says: str) -> None:
+    assert not_proved(verdicts, shows=frozenset({"proof"}), has_patch=True) == says
+
+
+def test_without_a_patch_nothing_is_proved() -> None:
+    assert (
+        not_proved({}, shows=frozenset(), has_patch=False)
+        == "There is no patch, so nothing is proved."
+    )
+
+
+@pytest.mark.parametrize(
+    ("done", "says"),
+    [
+        ("fix-1.approve.over", "fix-1: approved."),
+        ("fix.1.reopen.queued", "fix.1: reopened in a new gate transition. It goes on now."),
+        ("fix-1.merge.over", None),
+        ("nothing", None),
+        ("", None),
+    ],
+)
+def test_the_decision_before(done: str, says: str | None) -> None:
+    assert told(done) == says
