@@ -18,6 +18,7 @@ from fallback_plugins.npm.surveying.survey import (
     survey,
 )
 from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.base_runs import Run
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
 from fallback_plugins.shared.gates.project_gates import ResolvingGate
@@ -159,18 +160,23 @@ class TestsGate(NpmGate):
         if not project.has_tests:
             return gating.skipped(self.name, f"{project.manifest} has no test script")
 
-        def run(tree: RepoContext) -> SuiteRun | NotInstalled:
-            target = Installation(context, tree, folder)
+        def run(limits: GateContext, tree: RepoContext) -> SuiteRun | NotInstalled:
+            target = Installation(limits, tree, folder)
             found = target.install()
             if found.absent is not None:
                 return found.absent
             if target.has_build:
                 target.build()  # tests may be of what it makes
             told = f"installed {found.in_words}" if found.declined else ""
-            return run_tests(context, target, tree, told)
+            return run_tests(limits, target, tree, told)
+
+        def within(limits: GateContext) -> Run:
+            return lambda tree: run(limits, tree)
 
         base = Installation(context, context.repo, folder)
-        verdict = judge_tests(self.name, context, folder, run, base.contents)
+        verdict = judge_tests(
+            *(self.name, context, folder, within(context), base.contents), within=within
+        )
         return beside_base(context, folder, verdict)
 
 

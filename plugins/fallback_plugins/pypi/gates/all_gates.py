@@ -14,12 +14,11 @@ from fallback_plugins.pypi.installing.plan import is_test
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, Place, left_out, survey
 from fallback_plugins.pypi.surveying.told_versions import telling
 from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.base_runs import Run
 from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
 from fallback_plugins.shared.gates.project_gates import ResolvingGate
 from fallback_plugins.shared.gates.staying import may_stay
-from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.gates.suites import judge_tests
-from fallback_plugins.shared.installed import NotInstalled
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
@@ -160,8 +159,8 @@ class TestsGate(PyPIGate):
         if not any(is_test(path, folder) for path in context.repo.tracked_files):
             return gating.skipped(self.name, "the repository has no tests")
 
-        def run(tree: RepoContext) -> SuiteRun | NotInstalled:
-            return run_tests(Environment(context, tree, folder))
+        def within(limits: GateContext) -> Run:
+            return lambda tree: run_tests(Environment(limits, tree, folder))
 
         base = Environment(context, context.repo, folder)
         here = Environment(context, gating.patched(context), folder)
@@ -174,7 +173,11 @@ class TestsGate(PyPIGate):
         def alike() -> bool:
             return here.contents() == base.contents()
 
-        verdict = judge_tests(self.name, context, folder, run, base.contents, alike)
+        verdict = judge_tests(
+            *(self.name, context, folder, within(context), base.contents),
+            alike=alike,
+            within=within,
+        )
         verdict = beside_drift(context, folder, verdict)
         if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"

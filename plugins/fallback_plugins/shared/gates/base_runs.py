@@ -38,6 +38,8 @@ class BaseRun:
     others: str = ""
     #: What it did (``SuiteRun.acts``).
     acts: frozenset[Act] | None = None
+    #: Wall clock; None: not told.
+    took_s: float | None = None
 
     @classmethod
     def of(cls, run: SuiteRun) -> "BaseRun":
@@ -45,7 +47,7 @@ class BaseRun:
         failing = None if run.failing is None else frozenset(run.failing)
         return cls(
             run.result.exit_code, run.count, run.failed, failing, run.report, said(run), run.others,
-            run.acts,
+            run.acts, run.result.duration_ms / 1000,
         )  # fmt: skip
 
     @property

@@ -33,19 +33,23 @@ def judge_tests(
     run: Run,
     on: On,
     alike: Callable[[], bool] = lambda: False,
+    within: Callable[[GateContext], Run] | None = None,
 ) -> GateVerdict:
     """Run the base commit's tests on the patched files, and compare.
 
     ``run`` gets the tree to run in; ``on``: what it runs on at the base commit (``place_of``); ``alike``:
-    see ``judge_acts``. Raises what ``run`` raises, ToolError.
+    see ``judge_acts``; ``within``: as ``run``, by the wall clock of another context, for suites that take
+    most of theirs. Raises what ``run`` raises, ToolError.
     """
+    base = BaseRuns(context, gate, folder, run, on)
+    context = replace(context, timeout_s=patience(context.timeout_s, base.until(bool)))
+    run = run if within is None else within(context)
     # As the base commit's: fresh files without .git, at a path as long. Names of tests can have it in them.
     with context.worktree.fresh(patched=True) as tree:
         ours = run(context.repo.laid_out(tree))
-    base = BaseRuns(context, gate, folder, run, on)
     if isinstance(ours, NotInstalled):
         why = f"the project's dependencies could not be installed, so no test ran: {ours.why}"
-        if any(there.count != 0 for there in base.until(bool)) or base.late is not None:
+        if any(there.count != 0 for there in base.made) or base.late is not None:
             return undecided(gate, f"{why}; at the base commit they do")
         return skipped(gate, why)
     verdict = _Suite(gate, context, base, run).judge(ours)
@@ -53,6 +57,12 @@ def judge_tests(
     if not ours.installed:
         return verdict
     return verdict.model_copy(update={"detail": f"{verdict.detail}; {ours.installed}"})
+
+
+def patience(timeout_s: float, base: Sequence[BaseRun]) -> float:
+    """Seconds that the tests get with the patch: a gate's own, and twice what they took at the base commit
+    where that is more. What ended there just in time is no hang for ending a minute later here."""
+    return max([timeout_s, *(2 * run.took_s for run in base if run.took_s is not None)])
 
 
 @dataclass

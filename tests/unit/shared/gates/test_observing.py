@@ -33,7 +33,7 @@ def judge(
 def test_what_is_new_is_asked_about_once_it_was_seen_twice(tmp_path: Path) -> None:
     verdict, asked = judge(tmp_path, [did("start curl")], [did("start git")])
     assert verdict.failure_kind is FailureKind.UNDECLARED_CAPABILITY
-    assert asked == ["patched", *["base"] * BASE_RUNS, "patched"]
+    assert asked == ["base", "patched", *["base"] * (BASE_RUNS - 1), "patched"]
 
 
 def test_what_one_run_of_the_base_commit_does_too_is_not_new(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_was_not_observed_on_both_sides_is_not_compared(
 
 def test_what_the_base_commit_did_is_kept(tmp_path: Path) -> None:
     base = [did("start a"), did()]
-    assert judge(tmp_path, [did("start a")], base)[1] == ["patched", "base"]
+    assert judge(tmp_path, [did("start a")], base)[1] == ["base", "patched"]
     verdict, asked = judge(tmp_path, [did("start a")], base)
     assert (verdict.detail, asked) == ("3 test(s) pass", ["patched"])
     verdict, _ = judge(tmp_path, [did("start b")], base)
