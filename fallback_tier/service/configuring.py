@@ -20,6 +20,7 @@ class Secrets(Frozen):
     api_key: SecretStr | None = None
     judge_api_key: SecretStr | None = None
     database: SecretStr | None = None
+    oidc: SecretStr | None = None
 
     def revealed(self) -> dict[str, str]:
         """As plain text, for the pipe to a worker."""

@@ -16,6 +16,7 @@ from fallback_tier.service.operations.feed import Feed
 from fallback_tier.service.operations.fixes import Fixes
 from fallback_tier.service.operations.record import Record
 from fallback_tier.service.operations.reviews import Reviews
+from fallback_tier.service.people import People
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import ServiceSettings
 from fallback_tier.service.worker.checkouts import Checkouts
@@ -32,6 +33,7 @@ class Service:
     secrets: Secrets
     database: Database
     keys: KeyStore
+    people: People
     queue: OrderQueue
     record: Record
     fixes: Fixes
@@ -68,6 +70,7 @@ def open_service(settings: ServiceSettings, state_dir: Path, secrets: Secrets) -
             secrets=secrets,
             database=database,
             keys=KeyStore(database),
+            people=People(database),
             queue=queue,
             record=record,
             fixes=fixes,

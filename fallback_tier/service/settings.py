@@ -13,6 +13,7 @@ from fallback_tier.gates.builtin.configured import GateSettings
 from fallback_tier.repo import Effort
 from fallback_tier.service.queue.orders import GitRef, RepositoryName
 from fallback_tier.service.queue.queue import MAX_QUEUED
+from fallback_tier.service.roles import Role
 
 #: Where the service listens by itself: this machine alone.
 LOOPBACK, PORT = "127.0.0.1", 8765
@@ -147,6 +148,45 @@ class ModelTable(_Table):
     price: str | None = Field(default=None, description="IN:OUT, dollars per million tokens")
 
 
+class OidcSettings(_Table):
+    """People sign in at an issuer. The client's secret is in FALLBACK_TIER_OIDC_SECRET; the address that
+    the issuer sends people back to is PUBLIC_URL/v1/session/oidc/callback."""
+
+    issuer: str = Field(description="its address; /.well-known/openid-configuration is below it")
+    client_id: str = Field(description="of this service, at the issuer")
+    public_url: str = Field(description="this service's address, as browsers know it")
+    name_claim: str = Field(
+        default="email", description="the claim that goes on record as a person's name"
+    )
+    roles_claim: str = Field(default="groups", description="the claim that lists a person's groups")
+    roles: dict[str, tuple[Role, ...]] = Field(
+        description="group → roles here; who is in none may do nothing"
+    )
+
+    @model_validator(mode="after")
+    def _encrypted(self) -> Self:
+        for name in ("issuer", "public_url"):
+            parts = urlsplit(getattr(self, name))
+            if parts.scheme != "https" and parts.hostname not in ("localhost", LOOPBACK):
+                raise ValueError(f"{name} begins with https://")
+        return self
+
+
+class PeopleSettings(_Table):
+    """How people sign in, besides keys. Without any of these nobody can."""
+
+    local: bool = Field(
+        default=False, description="by a password of this machine: `fallback-tier keys person`"
+    )
+    session_s: _Seconds = Field(default=8 * 3_600.0, description="until a person signs in again")
+    oidc: OidcSettings | None = Field(default=None, description="at an OpenID Connect issuer")
+
+    @property
+    def can_sign_in(self) -> bool:
+        """Somebody can, in some way."""
+        return self.local or self.oidc is not None
+
+
 class ServiceSettings(_Table):
     """The whole file."""
 
@@ -162,6 +202,7 @@ class ServiceSettings(_Table):
     record: RecordTable = Field(default_factory=RecordTable)
     model: ModelTable = Field(default_factory=ModelTable)
     budget: BudgetLimits = Field(default_factory=BudgetLimits)
+    people: PeopleSettings = Field(default_factory=PeopleSettings)
     repositories: dict[RepositoryName, RepositorySettings] = Field(
         default_factory=dict, description="name → repository; no other can be named"
     )

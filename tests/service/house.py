@@ -34,11 +34,14 @@ class House:
 
 @contextmanager
 def house(
-    place: Path, settings: ServiceSettings | None = None, repositories: Sequence[Path] = ()
+    place: Path,
+    settings: ServiceSettings | None = None,
+    repositories: Sequence[Path] = (),
+    secrets: Secrets | None = None,
 ) -> Iterator[House]:
     """Its state is below ``place``; each repository is named after its folder."""
     facts = (settings or ServiceSettings()).model_dump(exclude_none=True)
     facts["repositories"] = {path.name: {"path": path} for path in repositories}
     given = ServiceSettings.model_validate(facts)
-    with open_service(given, place / "state", Secrets()) as service:
+    with open_service(given, place / "state", secrets or Secrets()) as service:
         yield House(service)

@@ -1,4 +1,4 @@
-"""``fallback-tier keys``: make, list, rotate and end API keys of a service, whether it runs or not."""
+"""``fallback-tier keys``: API keys of a service, and who signs in there; whether it runs or not."""
 
 import argparse
 import sys
@@ -15,6 +15,7 @@ from fallback_tier.cli.remediation import line, safe
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.service.database import Database, service_db
 from fallback_tier.service.keys import KeyRecord, KeyStore, NewKey, utc_now
+from fallback_tier.service.people import People
 from fallback_tier.service.roles import Role
 
 #: Longer than that is never.
@@ -64,9 +65,59 @@ def show_list(arguments: argparse.Namespace) -> int:
     return exit_codes.OK
 
 
+def person(arguments: argparse.Namespace) -> int:
+    """Let somebody sign in. Raises ConfigurationError."""
+    password = _password()
+    with _database(arguments) as database:
+        put = People(database).put(
+            arguments.name, password, [Role(role) for role in arguments.role]
+        )
+    if arguments.json:
+        print_json(put.model_dump(mode="json"))
+    else:
+        line(Console(), f"[bold]{safe(put.name)}[/] can sign in: {', '.join(put.roles)}")
+    return exit_codes.OK
+
+
+def show_people(arguments: argparse.Namespace) -> int:
+    """By name."""
+    with _database(arguments) as database:
+        found = People(database).all()
+    if arguments.json:
+        print_json({"people": [one.model_dump(mode="json") for one in found]})
+        return exit_codes.OK
+    for one in found:
+        line(Console(), f"{safe(one.name)}  {', '.join(one.roles)}")
+    return exit_codes.OK
+
+
+def remove_person(arguments: argparse.Namespace) -> int:
+    """Raises NotFoundError."""
+    with _database(arguments) as database:
+        People(database).remove(arguments.name)
+    if arguments.json:
+        print_json({"removed": arguments.name})
+    else:
+        line(Console(), f"[bold]{safe(arguments.name)}[/] can't sign in any more")
+    return exit_codes.OK
+
+
+def _password() -> str:
+    """A terminal does not show it; else the first line."""
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        return getpass("password: ")
+    return sys.stdin.readline().rstrip("\n")
+
+
+def _database(arguments: argparse.Namespace) -> Database:
+    return Database(service_db(state_dir(arguments)))
+
+
 @contextmanager
 def _keys(arguments: argparse.Namespace) -> Iterator[KeyStore]:
-    with Database(service_db(state_dir(arguments))) as database:
+    with _database(arguments) as database:
         yield KeyStore(database)
 
 

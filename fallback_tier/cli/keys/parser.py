@@ -11,7 +11,7 @@ ROLES = ("submit", "read", "decide", "admin")
 
 
 def add_verbs(parser: "argparse.ArgumentParser") -> None:
-    """new, list, rotate, revoke."""
+    """new, list, rotate, revoke; person, people, remove-person."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     new = verbs.add_parser(
         "new",
@@ -51,6 +51,20 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
     revoke = verbs.add_parser("revoke", help="end a key now")
     revoke.add_argument("key_id", metavar="KEY", help="as `keys list` prints it: key-…")
     _finish(revoke, "revoke")
+    person = verbs.add_parser(
+        "person",
+        help="let somebody sign in with a password",
+        description="Let somebody sign in with a password, which is read from standard input, or asked\n"
+        "for on a terminal. Given again, it replaces password and roles. The service's configuration\n"
+        "has people.local = true for that.",
+    )
+    person.add_argument("name", metavar="NAME", help="decisions are on record as person:NAME")
+    person.add_argument("--role", action="append", required=True, choices=ROLES, help="as for new")
+    _finish(person, "person")
+    _finish(verbs.add_parser("people", help="who can sign in with a password"), "show_people")
+    gone = verbs.add_parser("remove-person", help="let somebody in no more, at once")
+    gone.add_argument("name", metavar="NAME", help="as `keys people` prints it")
+    _finish(gone, "remove_person")
 
 
 def _finish(parser: "argparse.ArgumentParser", function: str) -> None:

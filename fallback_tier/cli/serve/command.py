@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import keys, record, state_dir
@@ -14,12 +14,17 @@ from fallback_tier.errors import ConfigurationError, ToolMissingError, first_fau
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.settings import ServiceSettings, read_settings
 
+#: The secret of this service at an OpenID Connect issuer.
+OIDC_SECRET = "FALLBACK_TIER_OIDC_SECRET"  # noqa: S105 (the name of a variable)
+
 #: What the extra brings.
 _LIBRARIES = (
     "fastapi",
     "starlette",
     "uvicorn",
     "limits",
+    "authlib",
+    "itsdangerous",
     "prometheus_client",
     "structlog",
     "opentelemetry.sdk",
@@ -110,11 +115,13 @@ def settings_of(arguments: argparse.Namespace) -> ServiceSettings:
 def secrets_of(arguments: argparse.Namespace, settings: ServiceSettings) -> Secrets:
     """What the environment has."""
     model = settings.model
+    oidc = os.environ.get(OIDC_SECRET)
     found = keys(model.base_url, model.judge_base_url)
     return Secrets(
         api_key=found["api_key"],
         judge_api_key=found["judge_api_key"],
         database=record(arguments).database,
+        oidc=SecretStr(oidc) if oidc else None,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 from fastapi import APIRouter, FastAPI, Request
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.middleware.sessions import SessionMiddleware
 
 from fallback_tier.service.http import (
     problems,
@@ -15,10 +16,14 @@ from fallback_tier.service.http import (
     routes_audit,
     routes_fixes,
     routes_reviews,
+    routes_session,
 )
 from fallback_tier.service.http.bounds import DeclaredSize, TimeLimit
+from fallback_tier.service.http.oidc import Oidc
 from fallback_tier.service.http.security import Doorman
+from fallback_tier.service.http.sessions import COOKIE, Sessions
 from fallback_tier.service.opening import Service
+from fallback_tier.service.people import session_key
 from fallback_tier.service.roles import Caller
 
 OPENAPI = "/v1/openapi.json"
@@ -61,6 +66,7 @@ def create_app(
     told: Callable[[str, str, int, float], None] | None = None
     if observer is not None:
         told = observer.request_ended
+    people = service.settings.people
     app = FastAPI(
         title="fallback-tier",
         version=version("fallback-tier"),
@@ -73,10 +79,18 @@ def create_app(
             Middleware(TimeLimit, seconds=limits.request_s, observe=told),
             Middleware(DeclaredSize, max_bytes=limits.body_bytes),
             Middleware(RequestBodyLimitMiddleware, max_body_size=limits.body_bytes),
+            *([_session_middleware(service)] if people.can_sign_in else []),
         ],
     )
     app.state.service = service
-    session = (lambda _: None) if pages is None else pages.caller
+    app.state.sessions = sessions = Sessions(service.people, people.session_s)
+    app.state.people = service.people if people.local else None
+    app.state.oidc = None if people.oidc is None else Oidc(people.oidc, service.secrets.oidc)
+
+    def session(request: Request) -> Caller | None:
+        """A person's, or that of who gave a key to the pages."""
+        return sessions.caller(request) or (None if pages is None else pages.caller(request))
+
     app.state.doorman = Doorman(service.keys, limits, session)
     problems.install(app)
     for router in (
@@ -84,12 +98,26 @@ def create_app(
         routes_reviews.router,
         routes_attempts.router,
         routes_audit.router,
+        routes_session.router,
         *routers,
     ):
         app.include_router(router)
     if pages is not None:
         pages.mount(app)
     return app
+
+
+def _session_middleware(service: Service) -> Middleware:
+    """``lax``: the way back from an issuer is a link from another site."""
+    listening = service.settings.listen
+    return Middleware(
+        SessionMiddleware,
+        secret_key=session_key(service.state_dir),
+        session_cookie=COOKIE,
+        max_age=int(service.settings.people.session_s),
+        same_site="lax",
+        https_only=bool(listening.tls_cert or listening.trusted_proxies),
+    )
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from fallback_tier.service.settings import Limits
 
 HEADER = "X-API-Key"
 
-_key = APIKeyHeader(name=HEADER, auto_error=False, description="an API key")
+api_key = APIKeyHeader(name=HEADER, auto_error=False, description="an API key")
 
 #: What changes nothing needs no proof of where it comes from.
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -63,6 +63,13 @@ class Doorman:
         self._count(self._per_caller, "caller", found.name)
         return found
 
+    def at_the_door(self, request: Request) -> str:
+        """Somebody is about to say who they are; the address. Raises TooManyError."""
+        address = address_of(request)
+        self._count(self._per_address, "address", address)
+        self.check_failures(address)
+        return address
+
     def check_failures(self, address: str) -> None:
         """Raises TooManyError for an address that has tried too many wrong keys or passwords."""
         if not self._limiter.test(self._failed, "failed", address):
@@ -95,7 +102,7 @@ def needs(role: Role) -> Callable[..., Coroutine[Any, Any, Caller]]:
     """A dependency: the caller, who has this role. Raises NotSignedInError, NotAllowedError,
     TooManyError."""
 
-    async def check(request: Request, key: Annotated[str | None, Security(_key)]) -> Caller:
+    async def check(request: Request, key: Annotated[str | None, Security(api_key)]) -> Caller:
         doorman: Doorman = request.app.state.doorman
         caller = doorman.caller(request, key)
         if not caller.may(role):
@@ -113,11 +120,15 @@ Reader = Annotated[Caller, Depends(needs(Role.READ))]
 Decider = Annotated[Caller, Depends(needs(Role.DECIDE))]
 
 
-def check_same_origin(request: Request) -> None:
-    """A browser sends a session's cookie along for any page: what changes something must come from ours."""
-    if request.method in _SAFE or request.headers.get("sec-fetch-site") == "same-origin":
+def check_same_origin(request: Request, *, unknown: bool = False) -> None:
+    """A browser sends a session's cookie along for any page: what changes something must come from ours.
+    ``unknown``: what says nothing of where it comes from, as no browser does, may pass: there is no session
+    yet. Raises NotAllowedError."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if request.method in _SAFE or site == "same-origin":
         return
-    origin = request.headers.get("origin")
+    if unknown and site is None and origin is None:
+        return
     if origin is not None and origin == f"{request.url.scheme}://{request.headers.get('host')}":
         return
     raise NotAllowedError(

@@ -33,6 +33,15 @@ NEEDS = {
     ("POST", "/v1/audit/verify"): Role.READ,
 }
 
+#: Routes of people who sign in, and what each answers without a session or a key: test_sessions.py.
+OPEN = {
+    ("GET", "/v1/session"): 401,
+    ("POST", "/v1/session"): 422,
+    ("DELETE", "/v1/session"): 204,
+    ("GET", "/v1/session/oidc"): 422,
+    ("GET", "/v1/session/oidc/callback"): 422,
+}
+
 #: What a request needs besides, so that it gets as far as the role.
 BODIES = {
     "/v1/fixes": FIX,
@@ -58,7 +67,12 @@ def asked(service: House, method: str, path: str, *roles: Role) -> int:
 def test_every_route_is_in_the_table(service: House) -> None:
     paths = service.client().get("/v1/openapi.json").json()["paths"]
     routes = {(method.upper(), path) for path, methods in paths.items() for method in methods}
-    assert routes == set(NEEDS)
+    assert routes == {*NEEDS, *OPEN}
+
+
+@pytest.mark.parametrize(("method", "path"), OPEN)
+def test_what_is_open_tells_nothing(service: House, method: str, path: str) -> None:
+    assert asked(service, method, path) == OPEN[method, path]
 
 
 @pytest.mark.parametrize(("method", "path"), NEEDS)

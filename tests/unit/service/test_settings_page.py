@@ -21,7 +21,8 @@ HEAD = """\
 What `fallback-tier serve --config FILE` reads: TOML. Everything has a default but repositories,
 without which there is nothing to submit. An option of the command counts before the same setting
 here; keys and passwords are in the environment and never in this file (`ANTHROPIC_API_KEY`,
-`FALLBACK_TIER_API_KEY`, `FALLBACK_TIER_JUDGE_API_KEY`, `FALLBACK_TIER_AUDIT_STORE`).
+`FALLBACK_TIER_API_KEY`, `FALLBACK_TIER_JUDGE_API_KEY`, `FALLBACK_TIER_AUDIT_STORE`,
+`FALLBACK_TIER_OIDC_SECRET`).
 How it is used: [service.md](service.md).
 
 This page is made of the settings' model
@@ -94,6 +95,6 @@ def test_the_page_is_the_model(pytestconfig: pytest.Config) -> None:
 
 def test_every_setting_is_described() -> None:
     text = page()
-    for table in ("listen", "limits", "repositories.NAME", "budget"):
+    for table in ("listen", "limits", "repositories.NAME", "people.oidc", "budget"):
         assert f"## `[{table}]`" in text
     assert not [line for line in text.splitlines() if line.endswith("|  |")]

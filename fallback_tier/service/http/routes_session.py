@@ -1,0 +1,126 @@
+"""People sign in and out. With a key nobody needs a session."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response, Security
+from fastapi.responses import RedirectResponse
+from pydantic import ConfigDict, Field
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.service.http.examples import problems as may_answer
+from fallback_tier.service.http.oidc import CALLBACK, Oidc
+from fallback_tier.service.http.security import Doorman, api_key, check_same_origin
+from fallback_tier.service.http.sessions import Sessions
+from fallback_tier.service.people import MAX_NAME_CHARS, MAX_PASSWORD, People
+from fallback_tier.service.refusals import NotServedError, NotSignedInError
+from fallback_tier.service.roles import Role
+
+router = APIRouter(prefix="/v1/session", tags=["session"])
+
+#: Where a browser goes once somebody has signed in, unless it said something else.
+_AFTER = "/v1/session"
+
+#: A path of this service's own: no second slash at its beginning, and no backslash, which browsers read as
+#: one.
+_Local = Annotated[str, Query(pattern=r"^/([!-.0-\[\]-~][!-\[\]-~]{0,500})?$", alias="next")]
+
+
+class SignIn(Frozen):
+    """A name and a password of this machine."""
+
+    # Built at once: FastAPI hushes what pydantic says of its own fields only while it reads a route.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=False)
+
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS, examples=["Ada"])]
+    password: Annotated[str, Field(min_length=1, max_length=MAX_PASSWORD, examples=["four words"])]
+
+
+class Who(Frozen):
+    """Who asks, and what they may do."""
+
+    name: str
+    roles: tuple[Role, ...]
+    is_person: bool
+
+
+@router.get("", responses=may_answer())
+async def who(request: Request, key: Annotated[str | None, Security(api_key)]) -> Who:
+    """Who asks."""
+    doorman: Doorman = request.app.state.doorman
+    caller = doorman.caller(request, key)
+    return Who(name=caller.name, roles=tuple(sorted(caller.roles)), is_person=caller.is_person)
+
+
+@router.post("", responses=may_answer())
+def sign_in(request: Request, given: SignIn) -> Who:
+    """Sign in with a password of this machine; the session is a cookie."""
+    people: People | None = request.app.state.people
+    if people is None:
+        raise NotServedError(
+            "Nobody signs in by a password here.",
+            next_step="Set people.local in the service's configuration; or use a key.",
+        )
+    check_same_origin(request, unknown=True)
+    doorman: Doorman = request.app.state.doorman
+    address = doorman.at_the_door(request)
+    caller = people.signed_in(given.name, given.password)
+    if caller is None:
+        doorman.failed(address)
+        raise NotSignedInError(
+            "There is nobody of this name with this password.", next_step="Try again."
+        )
+    sessions: Sessions = request.app.state.sessions
+    sessions.open(request, given.name, caller.roles, is_local=True)
+    return Who(name=caller.name, roles=tuple(sorted(caller.roles)), is_person=True)
+
+
+@router.delete("", status_code=204, responses=may_answer())
+def sign_out(request: Request) -> Response:
+    """End the session. One that nobody has is no error."""
+    sessions: Sessions = request.app.state.sessions
+    if sessions.caller(request) is not None:
+        check_same_origin(request)
+        sessions.close(request)
+    return Response(status_code=204)
+
+
+async def _oidc(request: Request) -> Oidc:
+    oidc: Oidc | None = request.app.state.oidc
+    if oidc is None:
+        raise NotServedError(
+            "Nobody signs in at an issuer here.",
+            next_step="Set people.oidc in the service's configuration; or use a key.",
+        )
+    doorman: Doorman = request.app.state.doorman
+    doorman.at_the_door(request)
+    return oidc
+
+
+TheIssuer = Annotated[Oidc, Depends(_oidc)]
+
+
+@router.get(
+    "/oidc",
+    response_class=Response,
+    status_code=302,
+    responses={302: {"description": "to the issuer"}, **may_answer()},
+)
+async def to_issuer(request: Request, oidc: TheIssuer, after: _Local = _AFTER) -> Response:
+    """To the issuer, for people."""
+    request.session["after"] = after
+    return await oidc.begin(request)
+
+
+@router.get(
+    CALLBACK.removeprefix("/v1/session"),
+    response_class=Response,
+    status_code=303,
+    responses={303: {"description": "signed in"}, **may_answer()},
+)
+async def from_issuer(request: Request, oidc: TheIssuer) -> Response:
+    """Back from it."""
+    name, roles = await oidc.end(request)
+    after = str(request.session.get("after", _AFTER))
+    sessions: Sessions = request.app.state.sessions
+    sessions.open(request, name, roles, is_local=False)
+    return RedirectResponse(after, status_code=303)

@@ -1,0 +1,73 @@
+"""A person's session: a signed cookie that says who signed in, how, and until when.
+
+Nobody can make one without the service's key, and nobody's script can read it. Somebody of this machine is
+looked up at each request, so that one who was removed is out at once; somebody of an issuer's has the
+roles that it gave, until the session ends.
+"""
+
+import time
+from collections.abc import Callable
+
+from fastapi import Request
+from pydantic import TypeAdapter, ValidationError
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.service.people import People, person_caller
+from fallback_tier.service.roles import Caller, Role
+
+COOKIE = "fallback_tier_session"
+
+#: Where in the session it stands; authlib keeps the state of a sign-in beside it.
+_SIGNED_IN = "signed_in"
+
+
+class SignedIn(Frozen):
+    """``is_local``: by a password of this machine. ``until``: seconds since the epoch."""
+
+    name: str
+    is_local: bool
+    roles: tuple[Role, ...]
+    until: float
+
+
+_adapter = TypeAdapter(SignedIn)
+
+
+class Sessions:
+    """Opens, reads and ends them."""
+
+    def __init__(
+        self, people: People, lasts_s: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._people = people
+        self._lasts_s = lasts_s
+        self._clock = clock
+
+    def open(self, request: Request, name: str, roles: frozenset[Role], *, is_local: bool) -> None:
+        """Whatever stood in the session is gone: nobody goes on in another's."""
+        said = SignedIn(
+            name=name,
+            is_local=is_local,
+            roles=tuple(sorted(roles)),
+            until=self._clock() + self._lasts_s,
+        )
+        request.session.clear()
+        request.session[_SIGNED_IN] = said.model_dump(mode="json")
+
+    def caller(self, request: Request) -> Caller | None:
+        """Whose session it is; None: nobody's, or not any more."""
+        if "session" not in request.scope:
+            return None
+        try:
+            said = _adapter.validate_python(request.session.get(_SIGNED_IN))
+        except ValidationError:
+            return None
+        if said.until <= self._clock():
+            return None
+        if said.is_local:
+            return self._people.caller(said.name)
+        return person_caller(said.name, said.roles)
+
+    def close(self, request: Request) -> None:
+        """Nobody has signed in any more."""
+        request.session.clear()

@@ -1,0 +1,118 @@
+"""People of one machine: a name, a password, roles. scrypt (RFC 7914) makes guesses dear."""
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Collection
+from pathlib import Path
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.gates.trees.state_folder import writing_below
+from fallback_tier.service.database import Database, service_dir
+from fallback_tier.service.refusals import NotFoundError
+from fallback_tier.service.roles import Caller, Role
+
+#: 32 MiB and some 80 ms a guess.
+_COST, _BLOCK, _MAX_MEMORY = 2**15, 8, 64 * 1024 * 1024
+
+#: NIST SP 800-63B: length counts, composition does not. The upper bound is one on work.
+MIN_PASSWORD, MAX_PASSWORD = 12, 1_000
+
+MAX_NAME_CHARS = 100
+
+_SALT_BYTES = 16
+
+#: Compared with where nobody has the name, so that it takes as long.
+_NOBODY = (b"\0" * _SALT_BYTES, b"\0" * 64)
+
+
+class Person(Frozen):
+    """What is kept, but for the password's hash."""
+
+    name: str
+    roles: tuple[Role, ...]
+
+
+class People:
+    """Those of one service."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, name: str, password: str, roles: Collection[Role]) -> Person:
+        """Add somebody, or give a new password and roles. Raises ConfigurationError."""
+        name = name.strip()
+        if not name.isprintable() or not 0 < len(name) <= MAX_NAME_CHARS or not roles:
+            raise ConfigurationError(
+                f"A person has a name of 1 to {MAX_NAME_CHARS} printable characters, and a role.",
+                next_step="Give both.",
+            )
+        if not MIN_PASSWORD <= len(password) <= MAX_PASSWORD:
+            raise ConfigurationError(
+                f"A password has {MIN_PASSWORD} to {MAX_PASSWORD:,} characters, and this has "
+                f"{len(password)}.",
+                next_step="Take some words that belong to nothing.",
+            )
+        person = Person(name=name, roles=tuple(role for role in Role if role in roles))
+        salt = secrets.token_bytes(_SALT_BYTES)
+        with self._database.writing() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO people VALUES (?,?,?,?)",
+                (name, salt, _hash(password, salt), " ".join(person.roles)),
+            )
+        return person
+
+    def remove(self, name: str) -> None:
+        """Nobody of this name gets in any more, whatever session is open. Raises NotFoundError."""
+        with self._database.writing() as db:
+            if not db.execute("DELETE FROM people WHERE name = ?", (name,)).rowcount:
+                raise NotFoundError(
+                    f"There is nobody called {name!r}.", next_step="`fallback-tier keys people`."
+                )
+
+    def all(self) -> tuple[Person, ...]:
+        """By name."""
+        with self._database.reading() as db:
+            rows = db.execute("SELECT name, roles FROM people ORDER BY name").fetchall()
+        return tuple(Person(name=name, roles=_roles(roles)) for name, roles in rows)
+
+    def signed_in(self, name: str, password: str) -> Caller | None:
+        """Who has this name and password; None: nobody. It takes as long in either case."""
+        with self._database.reading() as db:
+            row = db.execute("SELECT salt, hash FROM people WHERE name = ?", (name,)).fetchone()
+        salt, kept = tuple(row) if row is not None else _NOBODY
+        same = hmac.compare_digest(_hash(password[:MAX_PASSWORD], salt), kept)
+        return self.caller(name) if same and row is not None else None
+
+    def caller(self, name: str) -> Caller | None:
+        """Somebody who has signed in, with the roles of now; None: there is nobody of this name."""
+        found = next((person for person in self.all() if person.name == name), None)
+        return None if found is None else person_caller(found.name, found.roles)
+
+
+def person_caller(name: str, roles: Collection[Role]) -> Caller:
+    """A person as a caller."""
+    return Caller(name=f"person:{name}", roles=frozenset(roles), is_person=True)
+
+
+def session_key(state_dir: Path) -> str:
+    """What signs sessions: made once, kept for its owner alone. Raises StateFolderError."""
+    path = service_dir(state_dir) / "session.key"
+    with writing_below(state_dir):
+        if not path.exists():
+            part = path.with_suffix(f".{os.getpid()}.part")
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(secrets.token_hex(32))
+            part.rename(path)
+        return path.read_text(encoding="ascii")
+
+
+def _hash(password: str, salt: bytes) -> bytes:
+    said = password.encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(said, salt=salt, n=_COST, r=_BLOCK, p=1, maxmem=_MAX_MEMORY)
+
+
+def _roles(text: str) -> tuple[Role, ...]:
+    return tuple(Role(role) for role in text.split())

@@ -1,0 +1,218 @@
+"""People sign in: with a password of this machine, or at a real (small) issuer."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi.testclient import TestClient
+from joserfc.jwk import RSAKey
+from pydantic import SecretStr
+
+from fallback_tier.service.configuring import Secrets
+from fallback_tier.service.roles import Role
+from fallback_tier.service.settings import Limits, ServiceSettings, parse_settings
+from tests.integration.service.test_requests import problem
+from tests.service.house import House, house
+from tests.service.issuer import CLIENT, SECRET, Issuer, issuing
+
+PASSWORD = "correct horse battery"
+ADA = {"name": "Ada", "password": PASSWORD}
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[House]:
+    settings = parse_settings("[people]\nlocal = true\n", "x")
+    settings = settings.model_copy(update={"limits": Limits(failed_sign_ins="3/hour")})
+    with house(tmp_path, settings) as opened:
+        opened.service.people.put("Ada", PASSWORD, [Role.READ, Role.DECIDE])
+        yield opened
+
+
+def signed_in(service: House) -> TestClient:
+    client = service.client()
+    assert client.post("/v1/session", json=ADA).status_code == 200
+    return client
+
+
+def test_a_session_opens_what_its_roles_are_for(local: House) -> None:
+    client = signed_in(local)
+    who = client.get("/v1/session").json()
+    assert who == {"name": "person:Ada", "roles": ["decide", "read"], "is_person": True}
+    assert client.get("/v1/fixes").status_code == 200
+    body = {"repository": "app", "advisory": {}}
+    problem(client.post("/v1/fixes", json=body, headers={"Origin": "http://testserver"}), 403)
+
+
+def test_no_script_reads_the_cookie(local: House) -> None:
+    answer = local.client().post("/v1/session", json=ADA)
+    flags = answer.headers["set-cookie"].lower()
+    assert "httponly" in flags
+    assert "samesite=lax" in flags
+    assert PASSWORD not in flags
+
+
+def test_who_signs_out_is_out(local: House) -> None:
+    client = signed_in(local)
+    problem(client.delete("/v1/session"), 403)  # nobody knows whose page asks for it
+    ours = {"Origin": "http://testserver"}
+    assert client.delete("/v1/session", headers=ours).status_code == 204
+    assert client.get("/v1/fixes").status_code == 401
+
+
+def test_who_is_removed_is_out_at_once(local: House) -> None:
+    client = signed_in(local)
+    local.service.people.remove("Ada")
+    problem(client.get("/v1/fixes"), 401)
+
+
+def test_a_cookie_of_ones_own_making_opens_nothing(local: House, tmp_path: Path) -> None:
+    client = signed_in(local)
+    (cookie,) = client.cookies.jar
+    assert cookie.value is not None
+    body, _, signature = cookie.value.partition(".")
+    forged = local.client()
+    forged.cookies.set(cookie.name, f"{body[:-4]}AAAA.{signature}")
+    assert forged.get("/v1/fixes").status_code == 401
+
+
+def test_another_sites_page_changes_nothing(local: House) -> None:
+    client = signed_in(local)
+    body = {"verdict": "reject", "because": "no"}
+    path = "/v1/reviews/fix-0/decisions"
+    for headers in (
+        {"Origin": "https://evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "none"},
+    ):
+        said = problem(client.post(path, json=body, headers=headers), 403)
+        assert "another site's page" in said["detail"]
+        problem(client.post("/v1/session", json=ADA, headers=headers), 403)
+    for headers in ({"Origin": "http://testserver"}, {"Sec-Fetch-Site": "same-origin"}):
+        problem(client.post(path, json=body, headers=headers), 404)
+
+
+def test_guesses_are_counted(local: House) -> None:
+    client = local.client()
+    wrong = {**ADA, "password": "wrong"}
+    tried = [client.post("/v1/session", json=wrong).status_code for _ in range(4)]
+    assert tried == [401, 401, 401, 429]
+    problem(client.post("/v1/session", json=ADA), 429)
+
+
+def test_a_session_ends_by_itself(tmp_path: Path) -> None:
+    settings = parse_settings("[people]\nlocal = true\nsession_s = 0.05\n", "x")
+    with house(tmp_path, settings) as opened:
+        opened.service.people.put("Ada", PASSWORD, [Role.READ])
+        client = opened.client()
+        client.app.state.sessions._clock = lambda: 10.0  # type: ignore[attr-defined]
+        cookie = client.post("/v1/session", json=ADA).headers["set-cookie"]
+        name, _, value = cookie.partition(";")[0].partition("=")
+        client.app.state.sessions._clock = lambda: 10.06  # type: ignore[attr-defined]
+        assert client.get("/v1/fixes", headers={"Cookie": f"{name}={value}"}).status_code == 401
+
+
+# --- An issuer ------------------------------------------------------------------------------------
+
+PUBLIC = "http://localhost:8765"
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with issuing() as running:
+        yield running
+
+
+@pytest.fixture
+def remote(tmp_path: Path, issuer: Issuer) -> Iterator[House]:
+    with house(tmp_path, settings_for(issuer), secrets=Secrets(oidc=SecretStr(SECRET))) as opened:
+        yield opened
+
+
+def settings_for(issuer: Issuer) -> ServiceSettings:
+    return parse_settings(
+        f'[people.oidc]\nissuer = "{issuer.address}"\nclient_id = "{CLIENT}"\n'
+        f'public_url = "{PUBLIC}"\nroles = {{ security = ["read"], platform = ["admin"] }}\n',
+        "x",
+    )
+
+
+def through(service: House, path: str = "/v1/session/oidc") -> tuple[TestClient, Any]:
+    """A browser's way to the issuer and back, up to the last answer."""
+    client = service.client()
+    out = client.get(path, follow_redirects=False)
+    assert out.status_code == 302, out.text
+    back = httpx2.get(out.headers["location"]).headers["location"]
+    assert back.startswith(f"{PUBLIC}/v1/session/oidc/callback?")
+    return client, client.get(back.removeprefix(PUBLIC), follow_redirects=False)
+
+
+def test_who_comes_back_from_the_issuer_has_its_roles(remote: House) -> None:
+    client, answer = through(remote)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/v1/session")
+    who = client.get("/v1/session").json()
+    assert who == {"name": "person:ada@example.org", "roles": ["read"], "is_person": True}
+
+
+def test_groups_add_up(remote: House, issuer: Issuer) -> None:
+    issuer.claims["groups"] = ["security", "platform", "other", 7]
+    client, _ = through(remote)
+    assert client.get("/v1/session").json()["roles"] == ["admin", "read"]
+
+
+def test_a_browser_comes_back_to_where_it_was(remote: House) -> None:
+    _, answer = through(remote, "/v1/session/oidc?next=/reviews?page=2")
+    assert answer.headers["location"] == "/reviews?page=2"
+    for elsewhere in ("https://evil.example", "//evil.example", "/\\evil.example", "evil"):
+        answer = remote.client().get("/v1/session/oidc", params={"next": elsewhere})
+        problem(answer, 422)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"nonce": "another"},
+        {"aud": "another"},
+        {"iss": "https://evil.example"},
+        {"exp": 1},
+        {"email": None},
+        {"email": "a\nb"},
+        {"email_verified": False},
+    ],
+)
+def test_an_answer_that_is_not_to_be_believed(
+    remote: House, issuer: Issuer, claims: dict[str, object]
+) -> None:
+    issuer.claims.update(claims)
+    client, answer = through(remote)
+    assert "not to be believed" in problem(answer, 401)["detail"]
+    assert client.get("/v1/session").status_code == 401
+
+
+def test_a_token_that_somebody_else_signed(remote: House, issuer: Issuer) -> None:
+    issuer.signs_with = RSAKey.generate_key(2048)
+    _, answer = through(remote)
+    problem(answer, 401)
+
+
+def test_who_is_in_no_group_has_no_role(remote: House, issuer: Issuer) -> None:
+    issuer.claims["groups"] = ["guests"]
+    client, answer = through(remote)
+    assert "none of your groups" in problem(answer, 403)["detail"]
+    assert client.get("/v1/session").status_code == 401
+
+
+def test_the_way_back_belongs_to_one_browser(remote: House) -> None:
+    out = remote.client().get("/v1/session/oidc", follow_redirects=False)
+    back = httpx2.get(out.headers["location"]).headers["location"].removeprefix(PUBLIC)
+    problem(remote.client().get(back, follow_redirects=False), 401)
+
+
+def test_an_issuer_that_is_away_is_said(tmp_path: Path) -> None:
+    with issuing() as gone:
+        settings = settings_for(gone)
+    with house(tmp_path, settings) as service:
+        problem(service.client().get("/v1/session/oidc"), 503)
