@@ -55,11 +55,18 @@ class Spool:
         self.name = name
         self.verifiers = verifiers
         self._problems: list[str] = []
-        self._place = tempfile.TemporaryDirectory(prefix="fallback-audit-")
+        # What can't be removed from a failing disk must not hide why.
+        self._place = tempfile.TemporaryDirectory(
+            prefix="fallback-audit-", ignore_cleanup_errors=True
+        )
         folder = Path(self._place.name)
         self.evidence = FileEvidenceStore(folder / "evidence")
         self.has_evidence = False
-        self._db = sqlite3.connect(folder / "spool.db", isolation_level=None)
+        try:
+            self._db = sqlite3.connect(folder / "spool.db", isolation_level=None)
+        except sqlite3.Error as error:
+            self._place.cleanup()
+            raise self._failed(error) from error
         try:
             self._db.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
             self._db.execute("BEGIN")

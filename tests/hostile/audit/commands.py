@@ -83,7 +83,7 @@ def _run(house: House, say: Say, verb: str, *words: str) -> None:
         return  # there is no such file: the command before it said why
     # Nothing is damaged by a disk that fails, and nothing of it is called damaged.
     assert code == exit_codes.ENVIRONMENT, (
-        f"audit {verb} ended with {code}: {complained.getvalue()}"
+        f"audit {verb} ended with {code}: {complained.getvalue()}{said.getvalue()}"
     )
     if not said.getvalue():  # else it is a report, which tells by itself
         sentence, _, rest = complained.getvalue().rpartition("  next: ")
