@@ -5,7 +5,8 @@ wants the rest has the record.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TextIO
 
 import structlog
@@ -73,8 +74,8 @@ class Logs:
 
     def take(self, stored: StoredEvent) -> None:
         """An event of the record, with its own time as ``recorded_at``."""
-        say = self._log.warning if stored.kind in _WARNINGS else self._log.info
-        say(
+        self._write(
+            self._log.warning if stored.kind in _WARNINGS else self._log.info,
             stored.kind,
             seq=stored.seq,
             fix_id=stored.scope.fix_id,
@@ -85,7 +86,8 @@ class Logs:
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request that was answered."""
-        self._log.info(
+        self._write(
+            self._log.info,
             "request",
             method=method,
             route=route,
@@ -95,11 +97,16 @@ class Logs:
 
     def info(self, event: str, **facts: object) -> None:
         """Something that happened here."""
-        self._log.info(event, **facts)
+        self._write(self._log.info, event, **facts)
 
     def warning(self, event: str, **facts: object) -> None:
         """Something that somebody should look at."""
-        self._log.warning(event, **facts)
+        self._write(self._log.warning, event, **facts)
+
+    def _write(self, say: Callable[..., object], event: str, **facts: object) -> None:
+        """A log that can't be written (a pipe that broke, a full disk) stops nothing else."""
+        with suppress(OSError, ValueError):  # ValueError: the stream is closed
+            say(event, **facts)
 
     def install(self) -> None:
         """Python's own logging goes here from now on: what libraries say is JSON as well."""

@@ -111,11 +111,16 @@ class Observer:
     def _follow(self) -> None:
         looks = 0
         while not self._over.is_set():
-            if looks % LOOKS_A_CHECK == 0:
-                self._tell_changes(self.health())
+            try:
+                if looks % LOOKS_A_CHECK == 0:
+                    self._tell_changes(self.health())
+                is_behind = self._follower.catch_up().behind
+            except Exception as error:  # noqa: BLE001 (else nobody would follow any more, in silence)
+                is_behind = 0
+                if self._logs is not None:
+                    self._logs.warning("observer", error=type(error).__name__)
             looks += 1
-            position = self._follower.catch_up()
-            if not position.behind or position.problem is not None:
+            if not is_behind or self._follower.position.problem is not None:
                 self._over.wait(POLL_S)
 
     def _tell_changes(self, health: Health) -> None:

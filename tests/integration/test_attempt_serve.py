@@ -69,14 +69,17 @@ def repo(tmp_path: Path) -> Path:
 
 
 def request(repo: Path, **more: Any) -> dict[str, Any]:
-    return {"advisory": json.loads(osv("left")), "repository": str(repo), **more}
+    ecosystem = "npm" if (repo / "package.json").exists() else "PyPI"
+    advisory = json.loads(osv("left", ecosystem=ecosystem))
+    return {"advisory": advisory, "repository": str(repo), **more}
 
 
 def test_each_line_is_answered_as_a_process_of_its_own_would(tmp_path: Path, repo: Path) -> None:
     other = repository(tmp_path / "other", {"requirements.txt": "left==1.5.0\nright==1.0\n"})
     before = snapshot(repo)
+    npm = repository(tmp_path / "npm", {"package.json": '{"dependencies": {"left": "1.0.0"}}\n'})
     with serving(tmp_path / "state") as served:
-        for number, at in enumerate((repo, other, repo, other), start=1):
+        for number, at in enumerate((repo, other, repo, npm, other), start=1):
             answer = served.ask(request(at, id=f"r-{number}"))
             assert (answer["id"], answer["line"]) == (f"r-{number}", number)
             alone = run(
@@ -92,8 +95,7 @@ def test_each_line_is_answered_as_a_process_of_its_own_would(tmp_path: Path, rep
     # What was answered is on record, and the record is whole.
     assert run("audit", "verify", "--state-dir", tmp_path / "state").code == 0
     log = run("audit", "log", "--state-dir", tmp_path / "state", "--json").json
-    print(log)
-    assert len(log["fixes"]) == 4
+    assert len(log["fixes"]) == 5
 
 
 def test_a_bad_line_is_answered_by_its_error_and_ends_nothing(tmp_path: Path, repo: Path) -> None:

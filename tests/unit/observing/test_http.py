@@ -10,11 +10,14 @@ from fastapi import Depends, FastAPI, HTTPException
 from fastapi.testclient import TestClient
 
 from fallback_audit.ports import Scope
+from fallback_tier.observing import observer as module
+from fallback_tier.observing.following import Position
 from fallback_tier.observing.http import routes
 from fallback_tier.observing.observer import Observer, build_observer
 from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.wiring.trail import open_trail
 from tests.unit.audit import trails
+from tests.waiting import becomes
 
 SCOPE = Scope(fix_id="fix-1", gate_transition_id="gate-1")
 
@@ -162,3 +165,25 @@ def test_the_log_tells_what_is_recorded_from_now_on_once(
     assert len(told) == len(trails.recipe_verified())
     changed = [line for line in lines if line["event"] == "health"]
     assert ("sandbox", "degraded") in {(line["check"], line["state"]) for line in changed}
+
+
+def test_who_follows_goes_on_after_a_failure(
+    configuration: Configuration, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_S", 0.01)
+    observer = build_observer(configuration, {}, log_to=log, min_free_bytes=1)
+    calls: list[int] = []
+    real = observer._follower.catch_up
+
+    def fails_first(*rest: float, **named: float) -> Position:
+        calls.append(1)
+        if len(calls) == 2:  # the first is that of the start
+            raise OSError(5, "Input/output error")
+        return real(*rest, **named)
+
+    monkeypatch.setattr(observer._follower, "catch_up", fails_first)
+    observer.start()
+    becomes(lambda: len(calls) > 3, "the record is looked at again")
+    observer.close()
+    told = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [line["error"] for line in told if line["event"] == "observer"] == ["OSError"]

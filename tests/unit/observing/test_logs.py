@@ -84,3 +84,20 @@ def test_a_request_is_told_by_its_route() -> None:
         "status": 404,
         "duration_ms": 12.3,
     }
+
+
+def test_a_log_that_can_not_be_written_stops_nothing(tmp_path: Path) -> None:
+    class Broken(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError(32, "Broken pipe")
+
+    house = House(tmp_path)
+    closed = io.StringIO()
+    for stream in (Broken(), closed):
+        logs = Logs(stream)
+        closed.close()
+        for stored in house.record(trails.first_by_recipe()):
+            logs.take(stored)
+        logs.request("GET", "/metrics", 200, 0.1)
+        logs.warning("health", check="disk")
+    house.close()
