@@ -259,6 +259,16 @@ class OrderQueue:
             )
             return _one(db, fix_id)
 
+    def give_back(self, fix_id: str) -> bool:
+        """Its worker ended in good order with the service, so this take does not count. False: it does not
+        run any more."""
+        with self._database.writing() as db:
+            done = db.execute(
+                "UPDATE orders SET state = ?, takes = max(0, takes - 1) WHERE fix_id = ? AND state = ?",
+                (OrderState.QUEUED, fix_id, OrderState.RUNNING),
+            )
+        return done.rowcount == 1
+
     def _now(self) -> str:
         return datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
 

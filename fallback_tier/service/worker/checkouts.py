@@ -4,6 +4,8 @@ A repository behind a URL is mirrored first. Objects of a local one are linked, 
 on the same file system.
 """
 
+import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +31,9 @@ _SHORT = 16
 
 #: What git says of a failure, for a person.
 _SAID_CHARS = 300
+
+#: What ``git ls-remote --symref`` says of the default branch.
+_DEFAULT = re.compile(r"^ref: (refs/heads/\S+)\tHEAD$", re.MULTILINE)
 
 #: The user's own git configuration counts for a fetch: credentials, proxies, certificates.
 _USERS = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
@@ -88,6 +93,7 @@ class Checkouts:
                 self._clone(name, repository, commit, part := place.with_name(f"{name}.part"))
                 part.rename(place)
                 self._remove_old(name, place)
+            os.utime(place)  # its age is that of its last use
         return place
 
     def _remove_old(self, name: str, kept: Path) -> None:
@@ -117,12 +123,25 @@ class Checkouts:
             mirror.parent.mkdir(parents=True, exist_ok=True)
             lock = hold(mirror.with_suffix(".lock"), limit_s=FETCH_S)
         with lock:
-            if not (mirror / "HEAD").exists():
+            if not (mirror / "HEAD").exists() or (fetch and self._of(mirror) != repository.url):
                 self._mirror(repository.url, mirror, name)
             elif fetch:
                 words = [*_allow("https", "ssh"), "fetch", "--quiet", "--prune", "origin"]
                 self._git(words, mirror, name, FETCH_S, env=_USERS)
+                self._follow_default(mirror, name)
         return mirror
+
+    def _of(self, mirror: Path) -> str:
+        """The address that it was made of: the configuration may name another one since."""
+        words = ["config", "--get", "remote.origin.url"]
+        return self._clients.run("git", words, cwd=mirror, timeout_s=LOCAL_S).output.strip()
+
+    def _follow_default(self, mirror: Path, name: str) -> None:
+        """A fetch does not tell which branch is the default one now, and HEAD is that branch."""
+        words = [*_allow("https", "ssh"), "ls-remote", "--symref", "origin", "HEAD"]
+        told = _DEFAULT.search(self._git(words, mirror, name, FETCH_S, env=_USERS))
+        if told is not None:
+            self._git(["symbolic-ref", "HEAD", told[1]], mirror, name, LOCAL_S)
 
     def _mirror(self, url: str, mirror: Path, name: str) -> None:
         """Whole, or not there."""
@@ -130,6 +149,7 @@ class Checkouts:
         remove_tree(part)
         words = [*_allow("https", "ssh"), "clone", "--quiet", "--mirror", "--", url, str(part)]
         self._git(words, mirror.parent, name, FETCH_S, env=_USERS)
+        remove_tree(mirror)
         part.rename(mirror)
 
     def _git(
@@ -139,7 +159,7 @@ class Checkouts:
         name: str,
         timeout_s: float,
         env: dict[str, str] | None = None,
-    ) -> None:
+    ) -> str:
         done = self._clients.run("git", words, cwd=cwd, timeout_s=timeout_s, env=env)
         if not done.ok:
             what = "took too long" if done.timed_out else _said(done.output)
@@ -147,6 +167,7 @@ class Checkouts:
                 f"Repository {name!r} can't be fetched: {what}",
                 next_step="Look at its entry in the service's configuration, and at its rights.",
             )
+        return done.output
 
 
 def _allow(*protocols: str) -> list[str]:

@@ -6,7 +6,6 @@ as running whose lock is free has no worker, so the service that finds it so may
 """
 
 import contextlib
-import os
 import shutil
 import signal
 import subprocess
@@ -27,7 +26,7 @@ from fallback_tier.service.refusals import ConflictError
 from fallback_tier.service.settings import ServiceSettings
 from fallback_tier.service.worker.order import (
     WorkOrder,
-    holder,
+    ask_to_end,
     lock_path,
     log_path,
     try_lock,
@@ -235,8 +234,10 @@ class Dispatcher:
                     with contextlib.suppress(
                         FallbackError
                     ):  # it ended in time, or the disk is full
-                        if not self._queue.cancelled_if_wanted(fix_id):
-                            self._queue.queue_again(fix_id, interrupted=True)
+                        if child.why is not None:
+                            self._queue.fail(fix_id, child.why)
+                        elif not self._queue.cancelled_if_wanted(fix_id):
+                            self._queue.give_back(fix_id)
             if time.monotonic() - began > 4 * _GRACE_S:
                 return  # stuck in the kernel; the lock tells the next service
 
@@ -255,9 +256,8 @@ class Dispatcher:
     def _look_after(self, line: OrderLine) -> None:
         lock = try_lock(self._state_dir, line.fix_id)
         if lock is None:
-            if line.cancelling and (pid := holder(self._state_dir, line.fix_id)) is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
+            if line.cancelling:
+                ask_to_end(self._state_dir, line.fix_id)
             return
         with lock:
             if self._queue.cancelled_if_wanted(line.fix_id):

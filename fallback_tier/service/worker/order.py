@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,13 +44,16 @@ def log_path(state_dir: Path, fix_id: str) -> Path:
 
 def try_lock(state_dir: Path, fix_id: str) -> BinaryIO | None:
     """The worker's lock; None: a worker is alive. It ends with the last process that has the file open.
+    Who held it before stands in it no more: that process may be anybody's by now.
 
     Raises StateFolderError.
     """
     path = lock_path(state_dir, fix_id)
     with writing_below(state_dir):
         path.parent.mkdir(parents=True, exist_ok=True)
-        return try_hold(path)
+        if (lock := try_hold(path)) is not None:
+            lock.truncate(0)
+        return lock
 
 
 def write_holder(lock: int) -> None:
@@ -57,9 +62,14 @@ def write_holder(lock: int) -> None:
     os.write(lock, str(os.getpid()).encode())
 
 
-def holder(state_dir: Path, fix_id: str) -> int | None:
-    """The process that holds the lock, where it has said so. Ask only while the lock is held."""
-    try:
-        return int(lock_path(state_dir, fix_id).read_bytes())
-    except (OSError, ValueError):
-        return None
+def ask_to_end(state_dir: Path, fix_id: str) -> None:
+    """Ask the worker that holds the lock, and no other process, to end; where it has said who it is."""
+    with suppress(OSError, ValueError):  # it has not said so, or has just gone
+        pidfd = os.pidfd_open(int(lock_path(state_dir, fix_id).read_bytes()))
+        try:
+            if (lock := try_lock(state_dir, fix_id)) is not None:
+                lock.close()  # it has gone, and its number may be another's
+            else:
+                signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+        finally:
+            os.close(pidfd)

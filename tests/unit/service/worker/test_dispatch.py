@@ -1,6 +1,8 @@
 """What the dispatcher takes from the queue, and what it makes of fixes that an earlier service left."""
 
 import fcntl
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,10 +10,10 @@ import pytest
 
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.database import Database, service_db
-from fallback_tier.service.queue.orders import Asked, OrderState, Submission
+from fallback_tier.service.queue.orders import Asked, OrderState, Problem, Submission
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import Limits, ServiceSettings
-from fallback_tier.service.worker.dispatch import MAX_TAKES, Dispatcher
+from fallback_tier.service.worker.dispatch import MAX_TAKES, Dispatcher, _Running
 from fallback_tier.service.worker.order import lock_path, try_lock
 from tests.waiting import PATIENCE_S
 
@@ -112,3 +114,64 @@ def test_a_lock_ends_with_the_last_who_has_it(tmp_path: Path) -> None:
     with lock_path(tmp_path, "fix-0").open("ab") as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     again.close()
+
+
+def waits() -> "subprocess.Popen[bytes]":
+    """A process that ends well once its standard input is closed, unless it is ended before."""
+    return subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+
+
+def ended(process: "subprocess.Popen[bytes]") -> int:
+    assert process.stdin is not None
+    process.stdin.close()
+    return process.wait(PATIENCE_S)
+
+
+def test_who_held_the_lock_before_is_not_ended(queue: OrderQueue, tmp_path: Path) -> None:
+    """A worker that has just begun has not said who it is; the number there may be anybody's by now."""
+    queue.take_next()
+    anybody = waits()
+    place = lock_path(tmp_path, "fix-0")
+    place.parent.mkdir(parents=True)
+    place.write_text(str(anybody.pid))
+    lock = try_lock(tmp_path, "fix-0")
+    assert lock is not None
+    with lock:
+        queue.cancel("fix-0")
+        dispatcher(queue, tmp_path)._adopt()
+    assert ended(anybody) == 0
+
+
+def test_who_holds_the_lock_is_ended_by_the_next_service(queue: OrderQueue, tmp_path: Path) -> None:
+    queue.take_next()
+    lock = try_lock(tmp_path, "fix-0")
+    assert lock is not None
+    with lock:
+        worker = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=(lock.fileno(),))
+        lock.write(str(worker.pid).encode())
+    queue.cancel("fix-0")
+    dispatcher(queue, tmp_path)._adopt()
+    assert ended(worker) == -signal.SIGTERM
+
+
+def test_a_service_that_ends_in_good_order_has_not_died(queue: OrderQueue, tmp_path: Path) -> None:
+    for _ in range(MAX_TAKES):
+        assert queue.take_next() is not None
+        one = dispatcher(queue, tmp_path)
+        one._children["fix-0"] = _Running(subprocess.Popen(["sleep", "60"]), until=float("inf"))
+        one._end_all()
+        assert queue.get("fix-0").state is OrderState.QUEUED
+    queue.take_next()
+    dispatcher(queue, tmp_path)._take_up()
+    assert queue.get("fix-0").state is OrderState.QUEUED
+
+
+def test_what_took_too_long_does_not_begin_again_with_the_next_service(
+    queue: OrderQueue, tmp_path: Path
+) -> None:
+    queue.take_next()
+    why = Problem(code="time_limit", problem="It took too long.", next_step="Raise the limit.")
+    one = dispatcher(queue, tmp_path)
+    one._children["fix-0"] = _Running(subprocess.Popen(["sleep", "60"]), until=0, why=why)
+    one._end_all()
+    assert queue.get("fix-0").problem == why

@@ -1,0 +1,84 @@
+"""Checkouts of repositories behind an address: which one is mirrored, and what is kept while it is used."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.service.settings import RepositorySettings
+from fallback_tier.service.worker.checkouts import Checkouts
+
+#: What the user's configuration of git has instead of these addresses: a repository of this machine.
+ADDRESS = "https://git.example/{}.git"
+
+
+@pytest.fixture
+def clients(tmp_path: Path) -> SubprocessClients:
+    """git, with a configuration of its user's that leads addresses to folders."""
+    (tmp_path / ".gitconfig").write_text(
+        '[user]\n name = t\n email = t@example.invalid\n[protocol "file"]\n allow = always\n'
+        f'[url "file://{tmp_path}/there/"]\n insteadOf = https://git.example/\n'
+    )
+    return SubprocessClients({"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
+
+
+def commit(clients: SubprocessClients, place: Path, text: str) -> str:
+    """One more commit of a repository, which is made where there is none."""
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "file.txt").write_text(text)
+    user = {"GIT_CONFIG_GLOBAL": ""}
+    for words in (
+        ["init", "--quiet"],
+        ["add", "file.txt"],
+        ["commit", "--quiet", "-m", text],
+    ):
+        assert clients.run("git", words, cwd=place, timeout_s=30, env=user).ok
+    return clients.run("git", ["rev-parse", "HEAD"], cwd=place, timeout_s=30).output.strip()
+
+
+def behind(name: str) -> RepositorySettings:
+    return RepositorySettings(url=ADDRESS.format(name))
+
+
+def test_another_address_is_another_repository(tmp_path: Path, clients: SubprocessClients) -> None:
+    """A fix of the old one would be proved for a repository that nobody names any more."""
+    old = commit(clients, tmp_path / "there" / "old.git", "the old one")
+    new = commit(clients, tmp_path / "there" / "new.git", "the new one")
+    checkouts = Checkouts(tmp_path / "state", clients)
+    assert checkouts.commit_of("app", behind("old"), None) == old
+    assert checkouts.commit_of("app", behind("new"), None) == new
+    with checkouts.made("fix-1", "app", behind("new"), new) as place:
+        assert (place / "file.txt").read_text() == "the new one"
+
+
+def test_head_is_the_default_branch_of_now(tmp_path: Path, clients: SubprocessClients) -> None:
+    """Renamed or changed there: a fetch alone goes on with the old one, or finds none."""
+    there = tmp_path / "there" / "app.git"
+    old = commit(clients, there, "first")
+    checkouts = Checkouts(tmp_path / "state", clients)
+    assert checkouts.commit_of("app", behind("app"), None) == old
+    assert clients.run("git", ["checkout", "-q", "-b", "next"], cwd=there, timeout_s=30).ok
+    new = commit(clients, there, "second")
+    assert checkouts.commit_of("app", behind("app"), None) == new
+
+
+def test_a_checkout_that_is_used_is_not_an_old_one(
+    tmp_path: Path, clients: SubprocessClients
+) -> None:
+    """It stands for days while nothing is committed; an attempt that begins there has its time."""
+    there = tmp_path / "there" / "app.git"
+    commit(clients, there, "first")
+    checkouts = Checkouts(tmp_path / "state", clients)
+    first = checkouts.standing("app", behind("app"))
+    days_ago = time.time() - 3 * 86_400
+    os.utime(first, (days_ago, days_ago))
+    assert checkouts.standing("app", behind("app")) == first  # an attempt begins
+    commit(clients, there, "second")
+    second = checkouts.standing("app", behind("app"))
+    assert (first / "file.txt").read_text() == "first"
+    os.utime(first, (days_ago, days_ago))
+    commit(clients, there, "third")
+    assert checkouts.standing("app", behind("app")) != second
+    assert not first.exists()
