@@ -21,6 +21,7 @@ from fallback_tier.sandbox.launching import MAX_OUTPUT_BYTES
 from fallback_tier.sandbox.runners import BubblewrapSandbox
 from tests.hostile.audit.apart import shared
 from tests.hostile.audit.campaign import Ask, Tally
+from tests.integration.by_the_clock import ended_by_the_clock
 from tests.integration.gate_setup import needs_sandbox
 from tests.waiting import PATIENCE_S, exit_code
 
@@ -103,7 +104,7 @@ def by_the_clock(campaign: Campaign) -> None:
     """A tree that would run for years."""
     script = f"sleep {campaign.mark} & setsid sleep {campaign.mark} & sleep {campaign.mark}"
     command = ["sh", "-c", f"echo begun; {script}"]
-    result = campaign.sandbox.run(command, worktree=campaign.tree, timeout_s=1)
+    result = ended_by_the_clock(campaign.sandbox, command, campaign.tree)
     assert result.timed_out, result
 
 

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import textwrap
-import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +26,9 @@ from fallback_tier.sandbox.runners import (
     UnsandboxedRunner,
     find_bwrap,
 )
+from tests.integration.by_the_clock import ended_by_the_clock
 from tests.integration.gate_setup import needs_sandbox
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, becomes
 
 pytestmark = pytest.mark.sandbox
 
@@ -240,9 +240,7 @@ def test_the_cgroup_goes_with_its_processes(hierarchy: Hierarchy) -> None:
         assert (place / "pids.max").read_text() == "10\n"
         join = 'echo 0 >"$1"; exec sleep 600'
         with subprocess.Popen(["sh", "-c", join, "sh", members]) as joined:
-            until = time.monotonic() + 30
-            while not (place / "cgroup.procs").read_text() and time.monotonic() < until:
-                time.sleep(0.01)
+            becomes(lambda: (place / "cgroup.procs").read_text(), "it has joined")
             assert (place / "cgroup.procs").read_text() == f"{joined.pid}\n"
             joined.kill()
     assert not place.exists()
@@ -316,7 +314,7 @@ def test_a_stuck_tracer_does_not_outlive_the_wall_clock(tmp_path: Path, plain: b
     runner = UnsandboxedRunner() if plain else BubblewrapSandbox(hardening=Hardening(seccomp=False))
     mark = f"tracer-{uuid.uuid4()}"
     command = ["python3", "-c", textwrap.dedent(TRACER), mark]
-    result = runner.run(command, worktree=tmp_path, timeout_s=3)
+    result = ended_by_the_clock(runner, command, tmp_path)
     assert result.timed_out
     assert result.output == "tracing\n"
     assert subprocess.run(["pgrep", "--full", mark]).returncode == 1, "nothing of it runs"

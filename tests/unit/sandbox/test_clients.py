@@ -136,9 +136,14 @@ def ends(pid: str) -> bool:
 
 
 def test_the_wall_clock_ends_client_and_children(tmp_path: Path) -> None:
-    result = run("npm", "sleep 600 & echo $! > child; sleep 600", tmp_path, timeout_s=1)
-    assert result.timed_out
-    assert ends((tmp_path / "child").read_text().strip())
+    """With the first limit in which it began: on a busy machine a start takes its time."""
+    child = tmp_path / "child"
+    for limit_s in (1, 10, 100):
+        result = run("npm", "sleep 600 & echo $! > child; sleep 600", tmp_path, timeout_s=limit_s)
+        assert result.timed_out
+        if child.exists() and child.read_text().strip():
+            break
+    assert ends(child.read_text().strip())
 
 
 def test_what_a_client_leaves_behind_ends_with_it(tmp_path: Path) -> None:
