@@ -22,7 +22,7 @@ CLI = ROOT / "docs" / "cli.md"
 USAGE = ROOT / "docs" / "usage.md"
 
 #: Every page whose shell blocks are tested here (docs/audit.md has a test that runs its own).
-PAGES = (README, CLI, USAGE)
+PAGES = (README, CLI, USAGE, ROOT / "docs" / "postgresql.md")
 
 #: A row of docs/cli.md: where its link leads, and what the command does.
 ROW = re.compile(
@@ -50,7 +50,7 @@ OURS = [words[1:] for words in commands() if words[0] == "fallback-tier"]
 
 def test_there_are_commands() -> None:
     assert len(OURS) >= 30
-    assert {words[0] for words in commands()} <= {"fallback-tier", "make", "pip"}
+    assert {words[0] for words in commands()} <= {"fallback-tier", "make", "pip", "export"}
 
 
 @pytest.mark.parametrize("arguments", OURS, ids=" ".join)
