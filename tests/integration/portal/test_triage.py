@@ -110,7 +110,7 @@ def test_and_on_to_the_next(operator: Visitor) -> None:
         operator.decide(fix_id, "reject")
     answer = operator.decide("fix-budget", "raise_budget", usd_per_fix="1")
     assert answer.headers["location"].startswith("/portal/queue")
-    assert "Nobody is asked anything" in operator.get("/queue")
+    assert "No fix waits for a person" in operator.get("/queue")
 
 
 def test_what_lets_it_go_on_names_the_command_for_a_fix_of_a_terminal(operator: Visitor) -> None:
