@@ -16,6 +16,7 @@ help:
 	@echo "make hostile   the slow campaigns: hostile answers, patches, texts, code (an hour)"
 	@echo "make hostile-http   requests of every kind, made from the OpenAPI document (half an hour)"
 	@echo "make hostile-audit   kill -9, failing disks, lost power, tampering against the audit trail (an hour)"
+	@echo "make hostile-portal   others' lists of XSS lines through every page of the portal, in a real browser"
 	@echo "make bench-recipes DATA=../shared/data   run the recipe cases with the real clients"
 	@echo "make eval-retrieval DATA=../shared/data  measure the solved-example memory"
 	@echo "make eval-faithfulness DATA=../shared/data   a judge of plans against labelled claims"
@@ -83,6 +84,10 @@ hostile-http: setup
 # The audit trail: ARGS="--only NAME", ARGS="--minutes 5", ARGS=--report to keep the figures.
 hostile-audit: setup
 	$(BIN)/python -m tests.hostile.audit $(ARGS)
+
+# The portal in a real Chromium: LINES=200 for fewer.
+hostile-portal: setup
+	$(BIN)/python -m tests.hostile.portal $(LINES)
 
 # Measured as installed: our wheel with its dependencies and the embedding model, peers apart.
 bench: bench-setup

@@ -1,0 +1,269 @@
+"""The portal in a real Chromium, over a real server: what an operator does, and what no page may do."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_audit.events import ReviewDecided
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.ports import Scope
+from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_tier.wiring import audit_db, evidence_dir
+from tests.browser.driver import ENTER, ESCAPE, Browser, chromium, why_no_browser
+from tests.browser.hostile import LINES, found, pages_of, spy, write_hostile
+from tests.service.portal import write_trails
+from tests.service.running import Running, served
+from tests.unit.audit import trails as t
+from tests.unit.gates.journal.review_house import Record
+
+pytestmark = [
+    pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
+    pytest.mark.xdist_group("browser"),
+]
+
+QUEUE = 200
+
+PAGES = (
+    "/portal/queue",
+    "/portal/",
+    "/portal/fixes",
+    "/portal/fixes/fix-cap",
+    "/portal/fixes/fix-cap/triage",
+    "/portal/fixes/fix-budget/triage",
+    "/portal/fixes/fix-cap/events/8",
+    "/portal/advisory?id=GHSA-xxxx-yyyy-zzzz",
+    "/portal/verification",
+    "/portal/settings",
+    "/portal/no-such-page",
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("portal")
+
+
+@pytest.fixture(scope="module")
+def server(place: Path) -> Iterator[Running]:
+    """Every kind of question, hostile fixes, and a queue of two hundred."""
+    state = place / "state"
+    write_hostile(state, LINES)
+    write_trails(state)
+    with closing(SqliteAuditStore(audit_db(state))) as store:
+        record = Record(store, FileEvidenceStore(evidence_dir(state)))
+        for number in range(QUEUE - 6):
+            scope = Scope(fix_id=f"fix-{number:03}", gate_transition_id="t")
+            record.write(t.infrastructure_failed(), scope)
+    config = (
+        '[limits]\nrequests_per_key = "100000/minute"\nrequests_per_address = "100000/minute"\n'
+    )
+    with served(state, config, options=("--keys", str(place / "keys"))) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def driver(place: Path) -> Iterator[Browser]:
+    with chromium(place) as started:
+        spy(started)
+        started.resize(1280, 900)
+        yield started
+
+
+@pytest.fixture
+def browser(driver: Browser, server: Running) -> Browser:
+    """Signed in, with nothing in the log."""
+    driver.sign_in(server.address, server.key)
+    driver.log()
+    return driver
+
+
+def answers(server: Running, place: Path, fix_id: str) -> list[Any]:
+    with closing(open_readonly(audit_db(place / "state"), verifiers=())) as reader:
+        found = [stored.payload for stored in reader.events(fix_id)]
+    return [event for event in found if isinstance(event, ReviewDecided)]
+
+
+def test_an_escalated_fix_is_decided_in_six_keys(
+    browser: Browser, server: Running, place: Path
+) -> None:
+    """From a queue of two hundred: choose, open, verdict, (the reason), decide: and on to the next."""
+    browser.open(f"{server.address}/portal/queue")
+    waiting = browser.count("[data-rows] .row")
+    assert waiting >= QUEUE - 1
+    browser.until("return document.activeElement.matches('.row')")
+    first = browser.run("return document.activeElement.href")
+    browser.press("j")
+    chosen = browser.run("return document.activeElement.href")
+    assert chosen != first
+    browser.press(ENTER)
+    browser.until(
+        "return location.href === arguments[0] && document.readyState === 'complete'", chosen
+    )
+    browser.press("r")
+    assert browser.run("return document.activeElement.id") == "because"
+    browser.write("looked at it")
+    browser.press(ENTER)  # the fourth
+    browser.until(
+        "return location.href !== arguments[0] && document.readyState === 'complete'", chosen
+    )
+    fix_id = chosen.split("/")[-2]
+    assert f"{fix_id}: rejected." in browser.text()
+    assert "/triage" in browser.address
+    (event,) = answers(server, place, fix_id)
+    assert (event.reason, event.by) == ("looked at it", "key:first-admin")
+
+
+def test_j_and_k_turn_the_questions_and_escape_leaves_the_reason(
+    browser: Browser, server: Running
+) -> None:
+    browser.open(f"{server.address}/portal/queue")
+    links = browser.run(
+        "return [...document.querySelectorAll('.row')].slice(0, 2).map((a) => a.href)"
+    )
+    browser.open(links[0])
+    browser.press("j")
+    browser.until(
+        "return location.href === arguments[0] && document.readyState === 'complete'", links[1]
+    )
+    browser.press("r")
+    browser.write("jk")
+    assert browser.run("return document.activeElement.value") == "jk"
+    browser.press(ESCAPE, "k")
+    browser.until(
+        "return location.href === arguments[0] && document.readyState === 'complete'", links[0]
+    )
+    browser.press("?")
+    assert browser.run("return document.querySelector('#keys').open")
+    browser.press("a")  # the list is open: no key of the page acts
+    assert not browser.run("return document.querySelector('#decide :checked')")
+    browser.press(ESCAPE)
+    assert not browser.run("return document.querySelector('#keys').open")
+
+
+def test_two_operators_decide_and_the_second_sees_the_first(
+    browser: Browser, server: Running, place: Path
+) -> None:
+    browser.open(f"{server.address}/portal/fixes/fix-same/triage")
+    body = {"verdict": "reject", "because": "I was first"}
+    assert server.post("/v1/reviews/fix-same/decisions", body).status_code == 201
+    browser.press("a")
+    browser.write("looks right")
+    browser.press(ENTER)
+    browser.until("return document.querySelector('.notice.bad')")
+    said = browser.text()
+    assert "was answered already: rejected by key:first-admin" in said
+    assert "Your decision was not recorded." in said
+    assert browser.count("#decide") == 0
+    (event,) = answers(server, place, "fix-same")
+    assert event.reason == "I was first"
+
+
+def test_an_open_queue_is_refreshed_and_keeps_its_place(browser: Browser, server: Running) -> None:
+    browser.open(f"{server.address}/portal/queue")
+    before = browser.count(".row")
+    browser.press("j", "j")
+    chosen = browser.run("return document.activeElement.href")
+    body = {"verdict": "reject", "because": "gone meanwhile"}
+    assert server.post("/v1/reviews/fix-cap/decisions", body).status_code == 201
+    browser.run("htmx.trigger(document.getElementById('rows'), 'every')")
+    browser.until("return document.querySelectorAll('.row').length === arguments[0]", before - 1)
+    assert browser.run("return document.activeElement.href") == chosen
+    seen = found(browser)
+    assert (seen["violations"], seen["ran"]) == ([], [])
+
+
+def test_the_policy_is_enforced(browser: Browser, server: Running) -> None:
+    """What a hole in a template would let in still does not run: no inline script, no handler, no style, no
+    other server, no function of text, and no text as HTML."""
+    browser.open(f"{server.address}/portal/queue")
+    browser.check("holes.js")
+    browser.until("return window.violations.length >= 4")
+    seen = " ".join(browser.run("return window.violations"))
+    for directive in ("img-src", "style-src", "require-trusted-types-for"):
+        assert directive in seen, seen
+    assert browser.run("return [window.hole, window.t2]") == [None, 1]
+    assert browser.run("return getComputedStyle(document.body).color") != "rgb(255, 0, 0)"
+
+
+def test_nothing_of_a_hostile_line_runs_in_any_field(browser: Browser, server: Running) -> None:
+    addresses = ["/portal/queue", "/portal/", "/portal/fixes", "/portal/fixes?outcome=refused"]
+    with server.client() as client:
+        fixes = {
+            one["fix_id"] for one in client.get("/v1/reviews?answered=true").json()["questions"]
+        }
+    hostile = sorted(fix_id for fix_id in fixes if fix_id.startswith("fix-hostile"))
+    assert hostile
+    for fix_id in (*hostile, "fix-hostile-1"):
+        digest = client_evidence(server, fix_id)
+        addresses += pages_of(fix_id, digest, LINES[0])
+    for address in addresses:
+        browser.open(server.address + address)
+        seen = found(browser)
+        nothing = {
+            "ran": [],
+            "violations": [],
+            "strange": [],
+            "handlers": [],
+            "scripts": 0,
+            "outside": [],
+        }
+        assert {name: seen[name] for name in nothing} == nothing, address
+        assert browser.address.startswith(server.address)
+    said = ""
+    for fix_id in (hostile[0], "fix-hostile-1"):
+        browser.open(f"{server.address}/portal/fixes/{fix_id}")
+        said += browser.text()
+    for line in ("<script>alert(1)</script>", "\\u202e<script>", "\\x00<scr\\x00ipt>"):
+        assert line in said, line
+
+
+def client_evidence(server: Running, fix_id: str) -> str:
+    items = server.get(f"/v1/fixes/{fix_id}/evidence")["evidence"]
+    return str(items[0]["sha256"])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 375])
+def test_every_page_can_be_used_and_read(
+    browser: Browser, server: Running, scheme: str, width: int
+) -> None:
+    """Names, headings, labels, contrast of every text, nothing wider than the window."""
+    browser.scheme(scheme)
+    browser.resize(width, 800)
+    try:
+        for path in PAGES:
+            browser.open(server.address + path)
+            assert browser.check("labels.js") == [], path
+            assert browser.check("contrast.js") == [], path
+    finally:
+        browser.scheme("light")
+        browser.resize(1280, 900)
+
+
+def test_tab_goes_through_a_page_in_its_order(browser: Browser, server: Running) -> None:
+    browser.open(f"{server.address}/portal/fixes/fix-gates/triage")
+    browser.press("\ue004")
+    assert browser.run("return document.activeElement.className") == "skip"
+    places = []
+    for _ in range(12):
+        browser.press("\ue004")
+        places.append(
+            browser.run(
+                "const all = 'a, button, input, textarea, summary, [tabindex]';"
+                "return [...document.querySelectorAll(all)].indexOf(document.activeElement)"
+            )
+        )
+    assert places == sorted(places)
+    assert -1 not in places
+
+
+def test_pages_work_without_their_scripts(browser: Browser, server: Running, place: Path) -> None:
+    browser.devtools("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(f"{server.address}/portal/fixes/fix-model/triage")
+        assert "The model gave no answer." in browser.text()
+    finally:
+        browser.devtools("Emulation.setScriptExecutionDisabled", value=False)
