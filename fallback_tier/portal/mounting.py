@@ -12,7 +12,9 @@ from fallback_tier.observing.record import open_record
 from fallback_tier.portal.board import Board
 from fallback_tier.portal.pages import (
     about,
+    alike,
     evidence,
+    export,
     fixes,
     overview,
     queue,
@@ -36,7 +38,19 @@ _STATIC_HEADERS = {
 
 
 #: Each has a router.
-PAGES = (sign_in, overview, queue, triage, fixes, evidence, about, verification, settings)
+PAGES = (
+    sign_in,
+    overview,
+    queue,
+    triage,
+    alike,
+    export,
+    fixes,
+    evidence,
+    about,
+    verification,
+    settings,
+)
 
 
 @dataclass(frozen=True)

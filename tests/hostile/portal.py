@@ -2,9 +2,9 @@
 
 ``python -m tests.hostile.portal [COUNT]`` fetches one wheel (without what it depends on; nothing of it is
 imported or run) into a folder that is gone at the end, and puts its lines on record: advisories,
-repositories, gates, logs, summaries, patches, questions, names of people, examples. Each page that shows them
-is opened. Exit code 1 where anything ran, or a policy was asked to forbid it, or an element is there that no
-template of ours has.
+repositories, gates, logs, summaries, patches, questions, people's names, examples. Each page that shows
+them is opened. Exit code 1 where anything ran, or a policy was asked to forbid it, or an element is there
+that no template of ours has.
 """
 
 import ast

@@ -5,10 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 
-from fallback_tier.errors import FallbackError, InputError
+from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.history import read_history
+from fallback_tier.portal.alike import alike
 from fallback_tier.portal.board import Board, FixLine
 from fallback_tier.portal.given import TheBoard
+from fallback_tier.portal.pages.deciding import gone_on, read_decision
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import PageRoute, Reader, SendingDecider
 from fallback_tier.portal.sessions import SignedIn
@@ -17,7 +19,7 @@ from fallback_tier.portal.views.decided import told
 from fallback_tier.portal.views.triage import triage
 from fallback_tier.service.http.given import FixId, TheService
 from fallback_tier.service.opening import Service
-from fallback_tier.service.operations.reviews import Decided, Decision, Verdict
+from fallback_tier.service.operations.reviews import Verdict
 from fallback_tier.service.refusals import ConflictError
 from fallback_tier.service.roles import Role
 
@@ -52,20 +54,9 @@ def decide(
     """Record the decision by the operation that JSON has, and go on to the next question."""
     waiting = read.board.waiting()
     try:
-        decision = Decision.model_validate(
-            {
-                "verdict": verdict,
-                "because": because.strip(),
-                "usd_per_fix": usd_per_fix.strip() or None,
-                "tokens_per_fix": tokens_per_fix.strip() or None,
-            }
+        decision = read_decision(
+            verdict, because, usd_per_fix=usd_per_fix, tokens_per_fix=tokens_per_fix
         )
-    except ValueError:
-        problem = "A decision needs a reason (2,000 characters at most), and a cap is a number."
-        return _screen(
-            request, service, read.board, who, fix_id, problem=problem, because=because, status=422
-        )
-    try:
         decided = service.reviews.decide(who.caller, fix_id, decision)
     except ConflictError as error:
         said = f"{error.problem} Your decision was not recorded."
@@ -77,23 +68,10 @@ def decide(
         return _screen(
             request, service, read.board, who, fix_id, problem=said, because=because, status=422
         )
-    word = _gone_on(service, who, decided)
+    word = gone_on(service, who, decided)
     following = _after(waiting, fix_id)
     place = f"fixes/{following.fix_id}/triage" if following else "queue"
     return RedirectResponse(f"{PREFIX}/{place}?done={fix_id}.{verdict}.{word}", 303)
-
-
-def _gone_on(service: Service, who: SignedIn, decided: Decided) -> str:
-    """A decision that lets a fix go on: the service's own queue takes it up, if it is one of its fixes."""
-    if not decided.goes_on:
-        return "over"
-    if not who.caller.may(Role.SUBMIT):
-        return "waits"
-    try:
-        service.fixes.resume(decided.fix_id)
-    except FallbackError:
-        return "waits"
-    return "queued"
 
 
 def _after(waiting: list[FixLine], fix_id: str) -> FixLine | None:
@@ -134,6 +112,9 @@ def _screen(
         chain=chain,
         at=at,
         waiting=len(waiting),
+        alike=len(alike(waiting[at], waiting, service.record.evidence)) - 1
+        if at is not None
+        else 0,
         before=places[at - 1] if at else None,
         behind=places[at + 1] if at is not None and at + 1 < len(places) else None,
         may_decide=who.caller.may(Role.DECIDE),
