@@ -182,7 +182,7 @@ def _made(rows: Sequence[Result]) -> str:
     changed = {row.name: row.changes for row in rows if row.changes}
     told = ", ".join(f"{name} ({count} times)" for name, count in sorted(changed.items())) or "none"
     return (
-        f"{made_of(rows)}\n{_again(rows)}"
+        f"{made_of(rows)}\n{_again(rows)}{_builds(rows)}"
         "\nThe expected ends of every case were committed before its first run; "
         "`tests/eval_repos/expected.jsonl` has the digest of\nevery form that they had. Changed "
         f"after a run, each time with a reason: {told}.\n`results.jsonl` has a row a case and label; "
@@ -202,6 +202,19 @@ def _again(rows: Sequence[Result]) -> str:
         f"*now*, {len(newer)} were measured again since its misses were mended: "
         f"{', '.join(newer) or 'none'}. The others are the first look's own.\n"
     )
+
+
+def _builds(rows: Sequence[Result]) -> str:
+    """Which rows of now are of the last day's builds, by build; the others are of older ones."""
+    now = [row for row in rows if row.label == "now"]
+    last = max((row.made for row in now), default="")
+    new: dict[str, list[str]] = {}
+    for row in now:
+        if row.made == last:
+            new.setdefault(row.tool, []).append(row.name)
+    told = "; ".join(f"{tool}: {', '.join(names)}" for tool, names in sorted(new.items()))
+    older = len(now) - sum(map(len, new.values()))
+    return f"- Rows of *now* made on {last}: {told or 'none'}. The other {older} are of older builds.\n"
 
 
 def check(

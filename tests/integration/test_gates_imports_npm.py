@@ -26,6 +26,7 @@ pytestmark = [
 ]
 
 PASSED, SKIPPED, FAILED = GateStatus.PASSED, GateStatus.SKIPPED, GateStatus.FAILED
+UNDECIDED = GateStatus.UNDECIDED
 SCRIPTS = {"scripts": {"install": "node-gyp rebuild"}}
 MODULE = {"type": "module"}
 
@@ -253,3 +254,17 @@ def test_what_there_is_no_time_for_is_named(tmp_path: Path, registry: Registry) 
         verdict = ImportsGate().judge(case.with_(clients=clients).context)
     assert verdict.status is PASSED
     assert verdict.detail.endswith("in order; no time was left to import shop")
+
+
+@pytest.mark.parametrize(("now", "status"), [("2.0.0", UNDECIDED), ("1.0.1", PASSED)])
+def test_a_failure_beside_another_step_of_the_ladder_is_undecided(
+    tmp_path: Path, registry: Registry, now: str, status: GateStatus
+) -> None:
+    """At the base commit a tool that no registry has stops all of it but what it runs with."""
+    files = {"package.json": manifest("shop@1.0.0", devDependencies={"no-such-tool": "1.0.0"})}
+    verdict = judged(tmp_path, registry, files, {"package.json": manifest(f"shop@{now}")})
+    assert verdict.status is status, verdict.detail
+    told = (
+        "here everything, npm install; at the base commit in part, npm install of what it runs with"
+    )
+    assert (told in verdict.detail) is (status is UNDECIDED)

@@ -30,7 +30,7 @@ def nothing_proved_together() -> Events:
 
 def undecided_together() -> Events:
     """A gate could not hold both in one patch against the base commit."""
-    gates = [t.judged(1, "applies"), t.judged(1, "tests", GateStatus.UNDECIDED)]
+    gates = [t.judged(1, "not_vulnerable"), t.judged(1, "tests", GateStatus.UNDECIDED)]
     end = FixRefused(attempt=1, reason=RefusalReason.FAILS_TOGETHER, sentence="Apart, then.")
     return [part("A", "B"), *t.first_by_recipe(), *gates, end]
 

@@ -103,6 +103,16 @@ def test_labels_stand_side_by_side_and_halves_apart(tmp_path: Path) -> None:
     assert page.index("## The half seen") < page.index("## The half set aside")
 
 
+def test_what_is_of_an_older_build_is_told_from_what_was_run_again() -> None:
+    rows = [row("a").model_copy(update={"made": "2026-11-01", "tool": "t at 1"})]
+    rows += [
+        row(name).model_copy(update={"made": "2026-11-02", "tool": f"t at {build}"})
+        for name, build in (("b", 2), ("c", 3), ("d", 2))
+    ]
+    told = "- Rows of *now* made on 2026-11-02: t at 2: b, d; t at 3: c. The other 1 are of older builds."
+    assert told in report.render(rows)
+
+
 def test_the_first_look_stays_and_what_was_measured_again_is_named() -> None:
     aside = {"half": Half.SET_ASIDE}
     missed = row("a", report.FIRST_LOOK, verdict=BROKE, **aside)

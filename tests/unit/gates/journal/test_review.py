@@ -24,6 +24,7 @@ from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
+from tests.unit.audit.proof_trails import undecided_and_asked
 from tests.unit.audit.trails import Events
 from tests.unit.gates.journal.review_house import FIX, Record, diff, summary
 
@@ -268,6 +269,14 @@ def test_an_attempt_by_recipe_asked_no_model() -> None:
     assert (only.shape, only.tier, only.tokens) == ("no model call", "recipe", 0)
     reopening = [step for step in shown.next_steps if "reopen" in step]
     assert [step.split()[-1] for step in reopening] == ["--gates-again"]  # no attempt has failed
+
+
+def test_what_no_gate_could_decide_is_told_with_its_gate() -> None:
+    asked = review(*_stores(record(undecided_and_asked())), FIX)
+    (only,) = asked.attempts
+    assert only.undecided == ("tests: as expected",)
+    assert asked.question.reason is EscalationReason.GATES_UNDECIDED
+    assert [step.split()[-1] for step in asked.next_steps if "reopen" in step] == ["--gates-again"]
 
 
 def test_what_to_double_check_is_what_no_judge_found_supported() -> None:

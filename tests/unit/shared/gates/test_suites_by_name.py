@@ -1,5 +1,6 @@
 """Tests compared one by one with the base commit's: the verdicts, over made-up reports."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,12 +8,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_plugins.shared.gates.base_runs import Run
 from fallback_plugins.shared.gates.flaky import BASE_RUNS
 from fallback_plugins.shared.gates.reports import Report
 from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary
+from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.execution import CommandResult
-from tests.unit.shared.gates.test_flaky import Project, judge
+from fallback_tier.gate_ports import GateContext
+from tests.unit.shared.gates.test_flaky import Project, context, judge
 
 PASSED, SKIPPED, UNDECIDED = GateStatus.PASSED, GateStatus.SKIPPED, GateStatus.UNDECIDED
 NAMES = ("a", "b", "c", "d")
@@ -191,6 +195,23 @@ def test_a_time_out_on_both_sides_excuses_no_doubt(
     tmp_path: Path, ours: SuiteRun, base: SuiteRun
 ) -> None:
     assert judge(tmp_path, Project([ours], [base])).status is UNDECIDED
+
+
+@pytest.mark.parametrize(("took_ms", "limit_s"), [(1, 60.0), (29_000, 60.0), (55_000, 110.0)])
+def test_what_ends_just_in_time_at_the_base_commit_gets_twice_as_long_here(
+    tmp_path: Path, took_ms: int, limit_s: float
+) -> None:
+    there = ended(a="passed")
+    there = replace(there, result=there.result.model_copy(update={"duration_ms": took_ms}))
+    limits: list[float] = []
+
+    def within(facts: GateContext) -> Run:
+        limits.append(facts.timeout_s)
+        return project
+
+    project = Project([ended(a="passed")], [there])
+    judge_tests("tests", context(tmp_path), ".", project, str, within=within)
+    assert limits == [limit_s]
 
 
 def test_beside_a_base_commit_that_does_not_end_what_it_told_is_compared(tmp_path: Path) -> None:
