@@ -12,7 +12,7 @@ import yaml
 
 from fallback_tier.cli.main import build_parser
 from tests.e2e.command import SCRIPT, osv, repository, run
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, next_line
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "runbook.md"
@@ -84,7 +84,6 @@ def block_after(heading: str) -> str:
 def test_a_backup_brings_all_back_and_says_what_it_does_not(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
-    """Also while somebody writes: the copy is of one moment, and verifies."""
     made = shell(block_after("Keys") + block_after("Backup"), environ, tmp_path)
     assert made.returncode == 0, made.stderr
     before = run("audit", "log", "--state-dir", environ["STATE"], "--json").out
@@ -102,6 +101,31 @@ def test_a_backup_brings_all_back_and_says_what_it_does_not(
     told = shell('fallback-tier health --state-dir "$STATE"', environ, tmp_path)
     assert told.returncode == 6, told
     assert "was signed" in told.stdout
+
+
+def test_nothing_has_to_be_stopped_for_a_backup(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Attempts are recorded and covered all the while; the copy verifies, its evidence too."""
+    repo = repository(tmp_path / "busy", {"requirements.txt": "left==1.0.0\n"})
+    line = json.dumps({"advisory": json.loads(osv("left")), "repository": str(repo)})
+    writer = subprocess.Popen(
+        [SCRIPT, "attempt", "--serve", "--offline", "--state-dir", environ["STATE"]],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert writer.stdin is not None
+    try:
+        writer.stdin.write(f"{line}\n" * 80)  # as many as a pipe holds
+        writer.stdin.flush()
+        assert '"applied"' in next_line(writer)
+        done = shell(block_after("Backup"), environ, tmp_path)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        copied = run("audit", "log", "--state-dir", f"{environ['BACKUP']}/state", "--json").json
+        assert 1 < len(copied["fixes"]) < 81, "it was not copied in the middle"
+    finally:
+        writer.kill()
+        writer.communicate(timeout=PATIENCE_S)
 
 
 def test_a_damaged_record_is_named_before_anything_is_repaired(

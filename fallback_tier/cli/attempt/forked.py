@@ -97,6 +97,8 @@ def _be_the_child(work: Callable[[], bytes], writing: int, parent: int) -> NoRet
         with open(writing, "wb") as pipe:
             pipe.write(work())
         status = 0
+    except KeyboardInterrupt:
+        pass  # told to end, by us
     except BaseException:  # noqa: BLE001 (there is nobody to raise it to)
         traceback.print_exc()
     finally:
