@@ -52,7 +52,7 @@ path = "{app}"
 """
 
 #: A stream does not end by itself; and that nothing can be begun here (``min_free_bytes``) is said by 503.
-APART = ("/v1/fixes/{fix_id}/events", "/health/ready")
+APART = ("/v1/fixes/{fix_id}/events", "/v1/attempts/stream", "/health/ready")
 
 
 @contextmanager

@@ -101,6 +101,17 @@ def plain(
     )
 
 
+def defect(error: Exception) -> JSONResponse:
+    """What nobody explained: its own words may say what nobody should read."""
+    body = document(
+        500,
+        "defect",
+        f"A defect of fallback-tier itself: {type(error).__name__}.",
+        "Report it, please: the service's log has the traceback.",
+    )
+    return JSONResponse(body, 500, media_type=MEDIA_TYPE)
+
+
 def install(app: FastAPI) -> None:
     """Whatever goes wrong in a route is told in this form."""
 
@@ -117,17 +128,8 @@ def install(app: FastAPI) -> None:
         return _malformed(error)
 
     @app.exception_handler(Exception)
-    async def defect(_: Request, error: Exception) -> JSONResponse:
-        return JSONResponse(
-            document(
-                500,
-                "defect",
-                f"A defect of fallback-tier itself: {type(error).__name__}.",
-                "Report it, please: the service's log has the traceback.",
-            ),
-            500,
-            media_type=MEDIA_TYPE,
-        )
+    async def ours_to_mend(_: Request, error: Exception) -> JSONResponse:
+        return defect(error)
 
 
 def _malformed(error: RequestValidationError) -> JSONResponse:

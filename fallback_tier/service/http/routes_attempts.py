@@ -1,9 +1,17 @@
 """Single attempts, for an orchestrator that proves patches itself."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Annotated
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import BaseModel
 
+from fallback_tier.attempt.task import TierEvent
+from fallback_tier.errors import FallbackError
+from fallback_tier.service.http import problems
 from fallback_tier.service.http.examples import ATTEMPT
 from fallback_tier.service.http.examples import problems as may_answer
 from fallback_tier.service.http.given import IdempotencyKey, TheService
@@ -24,3 +32,55 @@ def attempt(
     """One `FallbackTier.run`: a patch that nobody has proved yet, or a refusal with its reason."""
     token = None if key is None else Token.of(key, "attempt", order)
     return service.attempts.run(caller, order, token)
+
+
+@router.post("/attempts/stream", response_class=EventSourceResponse, responses=may_answer(409))
+async def stream(
+    service: TheService,
+    caller: Submitter,
+    order: Annotated[AttemptOrder, Body(examples=[ATTEMPT])],
+    key: IdempotencyKey = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """The same as it comes: the typed events of `FallbackTier.stream`, a model's drafts among them, then
+    `Finished` with the answer, or `problem`. An answer that was given before comes as `Finished` alone,
+    whole, with `cached`. The attempt goes on to its end when its reader goes.
+    """
+    token = None if key is None else Token.of(key, "attempt", order)
+    loop, coming = asyncio.get_running_loop(), asyncio.Queue[ServerSentEvent]()
+
+    def told(event: TierEvent) -> None:
+        with suppress(RuntimeError):  # the loop has ended: the attempt goes on all the same
+            loop.call_soon_threadsafe(coming.put_nowait, _event(event.kind, event))
+
+    async def attempted() -> None:
+        """What came of it is the last event, behind all that was told before."""
+        try:
+            answer = await asyncio.to_thread(service.attempts.run, caller, order, token, told)
+        except FallbackError as error:
+            last = _problem(problems.response(error))
+        except Exception as error:  # noqa: BLE001 (told as the other routes tell it)
+            last = _problem(problems.defect(error))
+        else:
+            last = _event("Finished", answer)
+        coming.put_nowait(last)
+
+    task = asyncio.create_task(attempted())
+    _going_on.add(task)
+    task.add_done_callback(_going_on.discard)
+    while True:
+        event = await coming.get()
+        yield event
+        if event.event in ("Finished", "problem"):
+            return
+
+
+#: An event loop itself holds a task only weakly, and this one may outlive its reader.
+_going_on: "set[asyncio.Task[None]]" = set()
+
+
+def _problem(answer: Response) -> ServerSentEvent:
+    return ServerSentEvent(raw_data=bytes(answer.body).decode(), event="problem")
+
+
+def _event(kind: str, model: BaseModel) -> ServerSentEvent:
+    return ServerSentEvent(raw_data=model.model_dump_json(), event=kind)

@@ -16,6 +16,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import Advisory, parse_advisory
+from fallback_tier.attempt.task import Finished, TierEvent
 from fallback_tier.outcome import AttemptSummary, RecipeApplication
 from fallback_tier.service.database import Database
 from fallback_tier.service.operations.fixes import Fixes
@@ -83,16 +84,26 @@ class Attempts:
         with database.writing() as db:  # whoever asked these has been cut off
             db.execute("DELETE FROM answers WHERE answer IS NULL")
 
-    def run(self, caller: Caller, order: AttemptOrder, token: Token | None = None) -> AttemptAnswer:
-        """Raises NotServedError, AdvisoryError, AttemptHistoryError, RepositoryError; ConflictError: the
-        token came with another body, or its first request is not answered yet; BusyError."""
+    def run(
+        self,
+        caller: Caller,
+        order: AttemptOrder,
+        token: Token | None = None,
+        told: Callable[[TierEvent], None] = lambda _: None,
+    ) -> AttemptAnswer:
+        """``told`` hears each event of ``stream`` as it comes, in another thread; nothing of an answer
+        that is given again.
+
+        Raises NotServedError, AdvisoryError, AttemptHistoryError, RepositoryError; ConflictError: the
+        token came with another body, or its first request is not answered yet; BusyError.
+        """
         repository = self._fixes.repository(order.repository)
         advisory = parse_advisory(json.dumps(order.advisory).encode(), "advisory")
         self._check_id(order.fix_id)
         if token is not None and (known := self._begun(caller, token)) is not None:
             return AttemptAnswer(application=_application.validate_json(known), cached=True)
         try:
-            application = self._in_pool(lambda: self._attempt(order, advisory, repository))
+            application = self._in_pool(lambda: self._attempt(order, advisory, repository, told))
         except BaseException:
             self._forget(caller, token)
             raise
@@ -112,7 +123,11 @@ class Attempts:
             self._room.release()
 
     def _attempt(
-        self, order: AttemptOrder, advisory: Advisory, repository: RepositorySettings
+        self,
+        order: AttemptOrder,
+        advisory: Advisory,
+        repository: RepositorySettings,
+        told: Callable[[TierEvent], None],
     ) -> RecipeApplication:
         services: Services | None = getattr(self._own, "services", None)
         if services is None:
@@ -125,12 +140,17 @@ class Attempts:
             fix_id=order.fix_id,
             gate_transition_id=order.gate_transition_id,
         )
-        return services.tier.run(
+        # As ``FallbackTier.run``, which is ``stream`` drained.
+        for event in services.tier.stream(
             inputs.advisory,
             inputs.repo_ctx,
             inputs.recipe_selection,
             prior_attempts=order.prior_attempts,
-        )
+        ):
+            if isinstance(event, Finished):
+                return event.application
+            told(event)
+        raise AssertionError("a stream ends with Finished")
 
     def _check_id(self, fix_id: str | None) -> None:
         """Raises ConflictError: that fix is the queue's, which makes its attempts itself."""

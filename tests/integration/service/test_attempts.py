@@ -3,13 +3,16 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 from fallback_tier.service.roles import Role
 from tests.e2e.command import osv, repository
 from tests.integration.service.test_requests import problem
 from tests.service.house import House, house
+from tests.service.running import events
 
 pytestmark = pytest.mark.registry("uv")
 
@@ -52,6 +55,38 @@ def test_the_same_request_again_has_the_same_answer_whole(service: House) -> Non
     assert len(service.service.audits.events()) == count
     other = client.post("/v1/attempts", json={**BODY, "fix_id": "x"}, headers=key)
     assert "another body" in problem(other, 409)["detail"]
+
+
+def streamed(client: TestClient, body: object, **headers: str) -> list[tuple[str, Any]]:
+    answer = client.post("/v1/attempts/stream", json=body, headers=headers)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    told = events(iter(answer.text.split("\n")))
+    return [(event["event"], json.loads(event["data"])) for event in told if "comment" not in event]
+
+
+def test_an_attempt_is_told_as_it_comes_and_again_as_one_event(service: House) -> None:
+    client = service.client(Role.SUBMIT)
+    key = {"Idempotency-Key": "a-1"}
+    told = streamed(client, {**BODY, "fix_id": "mine"}, **key)
+    recorded = [stored.kind for stored in service.service.record.events("mine")]
+    assert [kind for kind, _ in told] == [*recorded, "Finished"]
+    assert "+idna==3.7" in told[-1][1]["application"]["diff"]
+    ((kind, again),) = streamed(client, {**BODY, "fix_id": "mine"}, **key)
+    assert (kind, again["cached"]) == ("Finished", True)
+    assert again["application"] == told[-1][1]["application"]
+    whole = client.post("/v1/attempts", json={**BODY, "fix_id": "mine"}, headers=key).json()
+    assert whole == again
+
+
+def test_what_goes_wrong_in_a_stream_is_its_last_event(
+    service: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = service.client(Role.SUBMIT)
+    ((kind, said),) = streamed(client, {**BODY, "repository": "other"})
+    assert (kind, said["status"], said["code"]) == ("problem", 422, "not_served")
+    monkeypatch.setattr(service.service.attempts, "_in_pool", lambda _: 1 // 0)
+    ((kind, said),) = streamed(client, BODY)
+    assert (kind, said["code"]) == ("problem", "defect")
 
 
 def test_an_error_is_no_answer(service: House, tmp_path: Path) -> None:
