@@ -96,7 +96,9 @@ def main() -> int:
                 pages += 1
                 if (said := looked_at(browser, server.address + address)) is not None:
                     wrong.append(f"{address}: {said}")
-                    print(wrong[-1])
+                    print(wrong[-1], flush=True)
+                if pages % 100 == 0:
+                    print(f"{pages:,} of {len(addresses):,} pages, {len(wrong)} wrong", flush=True)
     print(
         f"{len(lines):,} lines in {len(written)} fixes, {pages:,} pages: {len(wrong)} with anything wrong"
     )

@@ -23,5 +23,12 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="default: 8765; 0: any free one")
     parser.add_argument("--tls-cert", metavar="FILE", help="certificate chain, PEM")
     parser.add_argument("--tls-key", metavar="FILE", help="its private key, PEM")
-    add_record(parser)
     parser.set_defaults(handler="fallback_tier.cli.serve.command:run")
+    parser.add_argument(
+        "--demo",
+        action="store_const",
+        dest="handler",
+        const="fallback_tier.demo.served:run",
+        help="make a record with questions to decide (real fixes, a scripted model), and serve it",
+    )
+    add_record(parser)

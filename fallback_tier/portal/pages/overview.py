@@ -83,7 +83,7 @@ def _charts(board: Board, today: str) -> list[Chart]:
             {(end, tone): [day.ended[end] if day else 0 for day in found] for end, tone in _ENDS},
         ),
         stacked(
-            "Cost by call type, estimated",
+            "Estimated cost",
             days,
             {
                 (call, tone): [day.usd.get(call, Decimal(0)) if day else 0 for day in found]

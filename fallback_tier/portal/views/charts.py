@@ -82,8 +82,8 @@ def stacked(
         tuple(series),
         tuple(bars),
         _shown(top, unit),
-        days[0] if days else "",
-        days[-1] if days else "",
+        days[0][5:] if days else "",
+        days[-1][5:] if days else "",
         tuple(rows),
         _shown(sum(sums, Decimal(0)), unit),
     )

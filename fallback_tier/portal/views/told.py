@@ -63,17 +63,22 @@ def failure_words(kind: FailureKind | str | None) -> str:
 
 
 def not_proved(verdicts: dict[str, GateStatus], *, shows: frozenset[str], has_patch: bool) -> str:
-    """One sentence from the gates' last verdicts. ``shows``: gates whose pass shows the flaw gone."""
+    """What nothing has shown, and what was not looked at, by the gates' last verdicts.
+
+    ``shows``: gates whose pass shows the flaw gone.
+    """
     if not has_patch:
         return "There is no patch, so nothing is proved."
     passed = {gate for gate, status in verdicts.items() if status is GateStatus.PASSED}
+    skipped = [gate for gate, status in verdicts.items() if status is GateStatus.SKIPPED]
     left = [] if passed & shows else ["that the flaw is gone"]
     for gate, status in verdicts.items():
-        if status is not GateStatus.PASSED:
+        if status in (GateStatus.FAILED, GateStatus.UNDECIDED):
             left.append(_OPEN.get(gate, f"what gate {gate} looks at"))
+    also = f" Skipped: {', '.join(gate.replace('_', ' ') for gate in skipped)}." if skipped else ""
     if not left:
-        return "Every gate passed on the patch asked about; the question is another one."
-    return f"Not proved: {_listed(list(dict.fromkeys(left)))}."
+        return f"What ran passed on the patch asked about; something else is asked.{also}"
+    return f"Not proved: {_listed(list(dict.fromkeys(left)))}.{also}"
 
 
 def _listed(parts: list[str]) -> str:

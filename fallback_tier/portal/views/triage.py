@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import takewhile
 from typing import NamedTuple
 
 from fallback_audit.contract.trail import is_budget_stop
@@ -14,7 +15,7 @@ from fallback_audit.events import (
     PatchProposed,
 )
 from fallback_audit.ports import StoredEvent
-from fallback_audit.vocabulary import SHOWING_GATES, BudgetLimit, GateStatus
+from fallback_audit.vocabulary import SHOWING_GATES, TESTS_GATE, BudgetLimit, GateStatus
 from fallback_tier.gates.journal.history import History, Transition
 from fallback_tier.gates.journal.questions import Review
 from fallback_tier.gates.journal.review import asked_about, carries_failure
@@ -32,7 +33,7 @@ _ORDER = {
 
 
 class GateLine(NamedTuple):
-    """One verdict. ``first``: the failing test, and its assertion."""
+    """One verdict. ``first``: what failed, in a line; ``tests`` that did; ``asserted``: what they said."""
 
     gate: str
     status: GateStatus
@@ -41,6 +42,7 @@ class GateLine(NamedTuple):
     tests: tuple[str, ...]
     milliseconds: int
     evidence: str | None
+    asserted: tuple[str, ...] = ()
 
 
 class Spent(NamedTuple):
@@ -99,7 +101,7 @@ def triage(review: Review, history: History) -> Triage:
     current = history.current
     asked = asked_about(current)
     attempt = _attempt_of(current, asked)
-    gates = gate_lines(current, attempt)
+    gates = gate_lines(current, attempt, _assertions(review, attempt))
     code = current.start.affected_code if current.start else None
     return Triage(
         review=review,
@@ -142,7 +144,16 @@ def choices(history: History) -> tuple[Choice, ...]:
     return tuple(found)
 
 
-def gate_lines(transition: Transition, attempt: int | None) -> tuple[GateLine, ...]:
+def _assertions(review: Review, attempt: int | None) -> tuple[str, ...]:
+    """Those that the failure's summary lists (gates.distilling writes it)."""
+    text = next((one.failure for one in review.attempts if one.attempt == attempt), None) or ""
+    behind = text.partition("\nAssertions:\n")[2].splitlines()
+    return tuple(line[2:] for line in takewhile(lambda line: line.startswith("- "), behind))
+
+
+def gate_lines(
+    transition: Transition, attempt: int | None, asserted: tuple[str, ...] = ()
+) -> tuple[GateLine, ...]:
     """Each gate's last verdict on this attempt, failures first."""
     last: dict[str, GateJudged] = {}
     for judged in transition.of(GateJudged):
@@ -150,6 +161,10 @@ def gate_lines(transition: Transition, attempt: int | None) -> tuple[GateLine, .
             last[judged.gate] = judged
     planned = transition.start.gates if transition.start else ()
     lines = [_line(judged) for judged in last.values()]
+    lines = [
+        line._replace(asserted=asserted) if line.gate == TESTS_GATE and line.first else line
+        for line in lines
+    ]
     stopped = any(line.status is GateStatus.FAILED for line in lines)
     if lines:
         why = "a gate before it failed" if stopped else "it was not reached"

@@ -44,7 +44,7 @@ def test_the_overview_has_the_queue_the_figures_and_what_is_unfixed(reader: Visi
         "5 to decide",
         "2 of 8 fixed",
         "How fixes ended 9 in 14 days",
-        "Cost by call type, estimated",
+        "Estimated cost",
         "a checkpoint covers 0 of",
         "Advisories without a fix 6",
         "refused not affected Not affected.",

@@ -24,13 +24,13 @@ def test_every_failure_has_words(kind: FailureKind) -> None:
         ({"tests": PASSED}, "Not proved: that the flaw is gone."),
         (
             {"tests": FAILED, "lint": SKIPPED},
-            "Not proved: that the flaw is gone, that the tests pass and what gate lint looks at.",
+            "Not proved: that the flaw is gone and that the tests pass. Skipped: lint.",
         ),
         ({"proof": PASSED, "tests": FAILED}, "Not proved: that the tests pass."),
         ({"proof": FAILED}, "Not proved: that the flaw is gone."),
         (
-            {"proof": PASSED},
-            "Every gate passed on the patch asked about; the question is another one.",
+            {"proof": PASSED, "not_vulnerable": SKIPPED},
+            "What ran passed on the patch asked about; something else is asked. Skipped: not vulnerable.",
         ),
     ],
 )

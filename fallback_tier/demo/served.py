@@ -1,0 +1,132 @@
+"""``fallback-tier serve --demo``: the portal over a record with questions to decide.
+
+The fixes are real, with real gates in the sandbox; only the model is scripted: its plans stand below. So
+the record is what any service's would be, and says of each answer that it was scripted.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fallback_plugins.messages_api.scripted import ScriptedModel
+from fallback_tier.advisory import load_advisory
+from fallback_tier.budget.meter import BudgetLimits
+from fallback_tier.cli.serve.command import check_extra
+from fallback_tier.cli.serve.command import run as serve
+from fallback_tier.demo.projects import copy_project, shipped
+from fallback_tier.gates.builtin.proof_given import Proof
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.wiring import Configuration, open_services
+from fallback_tier.wiring.trail import RecordSettings
+
+_ADVISORY = "advisories/DEMO-2026-0002.json"
+
+_UNLIMITED = BudgetLimits()
+
+#: A call would pass that at once.
+_NO_TOKENS = 1_000
+
+
+def _plan(new: str, why: str) -> dict[str, Any]:
+    """What a model answers: one edit of the function that hands a value to eval."""
+    edit = {"path": "knobfile.py", "old": "    return eval(text.strip())", "new": f"    {new}"}
+    return {"action": "source_edit", "edits": [edit], "rationale": why, "citations": []}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A repository, what its model answers, and what comes of it."""
+
+    repository: str
+    comes: str
+    answers: Sequence[dict[str, Any]]
+    budget: BudgetLimits = _UNLIMITED
+    proof: bool = False
+
+
+_NONE = (
+    _plan("return None", "No value is evaluated."),
+    _plan("return (lambda: None)()", "No value is evaluated any more."),
+    _plan("return [None][0]", "Whatever stands there, nothing is evaluated."),
+)
+
+CASES = (
+    Case(
+        "settings-service",
+        "escalated: no retry is left",
+        (
+            _plan("return text.strip()", "The text itself is the value."),
+            _plan("return int(text)", "Values are numbers."),
+            _plan("return [text.strip()]", "A value is a list with one text."),
+            _plan("return {'value': text.strip()}", "A value has a name."),
+        ),
+    ),
+    Case("billing", "escalated: the same failure came back", _NONE),
+    Case("reports", "escalated: the same failure came back", _NONE),
+    Case("intranet", "escalated: the model gives no answer", ()),
+    Case("archive", "escalated: at its budget", (), BudgetLimits(tokens_per_fix=_NO_TOKENS)),
+    Case(
+        "shop",
+        "verified: a test of the flaw passes",
+        (
+            _plan(
+                "return ast.literal_eval(text.strip())",
+                "ast.literal_eval of the standard library reads literals, and runs nothing.",
+            ),
+        ),
+        proof=True,
+    ),
+)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make the record, then serve it until a signal; without ``--state-dir`` it is gone at the end."""
+    check_extra()
+    given = arguments.state_dir
+    root = Path(tempfile.mkdtemp(prefix="fallback-tier-demo-"))
+    state = Path(given) if given else root / "state"
+    keys = arguments.keys or str(root / "keys")
+    try:
+        for number, case in enumerate(CASES, start=1):
+            _say(f"{number} of {len(CASES)}: a fix in {case.repository} … ({case.comes})")
+            play(case, root / "repositories", state, Path(keys))
+        _say("Sign in at /portal/ with the key below; the queue asks you what to do.")
+        arguments.state_dir, arguments.keys = str(state), keys
+        return serve(arguments)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def play(case: Case, repositories: Path, state: Path, keys: Path) -> None:
+    """One fix, to its end."""
+    clients = SubprocessClients()
+    place = repositories / case.repository
+    place.parent.mkdir(parents=True, exist_ok=True)
+    copy_project("retry", place, clients)
+    with shipped(_ADVISORY) as path:
+        advisory = load_advisory(path)
+    configuration = Configuration(
+        state_dir=state,
+        record=RecordSettings(keys=keys),
+        budget=case.budget,
+        proof=_proof() if case.proof else None,
+    )
+    with open_services(configuration, author=ScriptedModel(case.answers)) as services:
+        inputs = services.inputs(advisory, place, fix_id=f"demo-{case.repository}")
+        runner = services.gate_runner(advisory, lambda _: None, repo=inputs.repo_ctx)
+        runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
+
+
+def _proof() -> Proof:
+    with shipped("proofs/retry.py") as path:
+        return Proof(("python", "-m", "unittest", "flaw_test"), {"flaw_test.py": path.read_bytes()})
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
