@@ -19,6 +19,7 @@ from fallback_tier.service.http import (
     routes_session,
 )
 from fallback_tier.service.http.bounds import DeclaredSize, TimeLimit
+from fallback_tier.service.http.building import build_models
 from fallback_tier.service.http.oidc import Oidc
 from fallback_tier.service.http.security import Doorman
 from fallback_tier.service.http.sessions import COOKIE, Sessions
@@ -104,6 +105,7 @@ def create_app(
         app.include_router(router)
     if pages is not None:
         pages.mount(app)
+    build_models()
     return app
 
 

@@ -1,0 +1,31 @@
+"""Validators and serialisers, all built before the first request.
+
+Our models build theirs when they are first used, so that a short command pays for few. pydantic does not do
+that safely from several threads: of eight first requests at once, one was answered with 500.
+"""
+
+import gc
+from collections.abc import Iterator
+
+from pydantic import BaseModel, TypeAdapter
+
+
+def build_models() -> None:
+    """Every model that is imported, and every adapter that there is: FastAPI's, one a route, and ours."""
+    for model in set(_below(BaseModel)):
+        if not model.__pydantic_complete__:
+            model.model_rebuild(raise_errors=False)
+    for adapter in unbuilt_adapters():
+        adapter.rebuild(raise_errors=False)
+
+
+def unbuilt_adapters() -> list[TypeAdapter[object]]:
+    """Nobody keeps a list of them but the garbage collector."""
+    every = [one for one in gc.get_objects() if isinstance(one, TypeAdapter)]
+    return [adapter for adapter in every if not adapter.pydantic_complete]
+
+
+def _below(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for one in model.__subclasses__():
+        yield one
+        yield from _below(one)

@@ -1,0 +1,33 @@
+"""No request builds what another one is using: all of it is there before the first."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import tempfile
+from pathlib import Path
+from fallback_audit.frozen import Frozen
+from fallback_tier.service.http import building
+from tests.service.house import house
+
+def below(model):
+    for one in model.__subclasses__():
+        yield one
+        yield from below(one)
+
+def unbuilt():
+    return [one.__name__ for one in below(Frozen) if not one.__pydantic_complete__]
+
+assert len(unbuilt()) > 50
+assert building.unbuilt_adapters()
+with tempfile.TemporaryDirectory() as place, house(Path(place)) as service:
+    service.client()
+    assert unbuilt() == []
+    assert building.unbuilt_adapters() == []
+"""
+
+
+def test_all_is_built_before_the_first_request() -> None:
+    """In a process of its own: here the other tests have built them."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
