@@ -1,7 +1,7 @@
 """Everything that observes, put together: who reads the record, who counts, who tells."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from prometheus_client import CollectorRegistry
@@ -13,7 +13,7 @@ from fallback_tier.observing.following import Follower
 from fallback_tier.observing.health.checks import checks_of
 from fallback_tier.observing.health.disk import MIN_FREE_BYTES
 from fallback_tier.observing.health.report import CheckState, Health
-from fallback_tier.observing.health.running import Checks
+from fallback_tier.observing.health.running import Check, Checks
 from fallback_tier.observing.logs import Logs
 from fallback_tier.observing.reading import Figures, QueueDepth
 from fallback_tier.observing.record import open_record
@@ -146,10 +146,11 @@ def build_observer(
     log_to: TextIO | None = None,
     queue_depth: QueueDepth | None = None,
     min_free_bytes: int = MIN_FREE_BYTES,
+    besides: Sequence[Check] = (),
 ) -> Observer:
     """For one configuration. ``environ`` may name an OTLP endpoint; ``log_to`` None: no log is written.
 
-    ``queue_depth``: how many fixes stand where, asked at each scrape.
+    ``queue_depth``: how many fixes stand where, asked at each scrape; ``besides``: further checks.
     """
     state, record = configuration.state_dir, configuration.record
     families = Families(CollectorRegistry())
@@ -163,5 +164,5 @@ def build_observer(
     follower = Follower(opened, every=[Counting(families)], live=live)
     log = CheckpointLog(checkpoint_dir(state, record))
     figures = Figures(families, follower, opened, log, queue_depth=queue_depth)
-    checks = Checks(checks_of(configuration, min_free_bytes=min_free_bytes))
+    checks = Checks((*checks_of(configuration, min_free_bytes=min_free_bytes), *besides))
     return Observer(families, follower, figures, checks, logs=logs, spans=spans)

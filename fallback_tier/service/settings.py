@@ -1,11 +1,12 @@
 """What ``fallback-tier serve --config FILE`` reads. docs/service-configuration.md is made of this model."""
 
 import tomllib
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import ConfigurationError, first_fault
@@ -55,6 +56,15 @@ class Listening(_Table):
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key belong together: give both, or none")
         return self
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _some_addresses(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        """Whoever is believed may claim any address, so nobody is believed that was not named."""
+        for proxy in proxies:
+            if not ip_network(proxy, strict=False).prefixlen:
+                raise ValueError(f"{proxy!r} is everybody: name the proxies")
+        return proxies
 
 
 class Limits(_Table):

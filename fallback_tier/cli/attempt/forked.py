@@ -102,8 +102,9 @@ def _be_the_child(work: Callable[[], bytes], writing: int, parent: int) -> NoRet
     except BaseException:  # noqa: BLE001 (there is nobody to raise it to)
         traceback.print_exc()
     finally:
-        with suppress(Exception):
-            sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
         os._exit(status)
 
 

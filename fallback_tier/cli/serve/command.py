@@ -38,6 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_extra()
     from fastapi import Depends
 
+    from fallback_tier.observing.health.running import Check
     from fallback_tier.observing.http import routes
     from fallback_tier.observing.observer import build_observer
     from fallback_tier.portal.mounting import open_portal
@@ -59,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             log_to=sys.stderr,
             queue_depth=service.queue.counts,
             min_free_bytes=settings.limits.min_free_bytes,
+            besides=[Check("queue", service.dispatcher.found)],
         )
         observer.start()
         try:

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Protocol
 
+import anyio.to_thread
 from fastapi import APIRouter, FastAPI, Request
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
@@ -126,6 +127,8 @@ def _session_middleware(service: Service) -> Middleware:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Workers live no longer than what answers for them."""
     service: Service = app.state.service
+    # A request that waits for its attempt holds a thread, and takes none from the others.
+    anyio.to_thread.current_default_thread_limiter().total_tokens += service.attempts.most_at_once
     service.dispatcher.start()
     try:
         yield

@@ -80,7 +80,9 @@ class Attempts:
         self._own = threading.local()
         self._parts: list[Services] = []
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="attempt")
-        self._room = threading.BoundedSemaphore(threads + MAX_WAITING)
+        #: Requests that run or wait.
+        self.most_at_once = threads + MAX_WAITING
+        self._room = threading.BoundedSemaphore(self.most_at_once)
         with database.writing() as db:  # whoever asked these has been cut off
             db.execute("DELETE FROM answers WHERE answer IS NULL")
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fallback_tier.errors import FallbackError
+from fallback_tier.observing.health.report import Finding, failed, ok
 from fallback_tier.sandbox.process import kill_tree
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.queue.orders import OrderLine, Problem
@@ -88,10 +89,17 @@ class Dispatcher:
         """Something was submitted, or is to be cancelled."""
         self._wake.set()
 
-    @property
-    def is_alive(self) -> bool:
-        """Its thread does its work."""
-        return self._thread.is_alive()
+    def found(self) -> Finding:
+        """For readiness: does it do its work?"""
+        if self.failure is not None:
+            why = self.failure.problem if isinstance(self.failure, FallbackError) else "a defect"
+            return failed(
+                f"Fixes wait: the queue can't be worked on ({type(self.failure).__name__}: {why}).",
+                "It is tried again by itself; mend what is named, or start the service again.",
+            )
+        if self._thread.ident is not None and not self._thread.is_alive():
+            return failed("Fixes wait: nothing looks at the queue.", "Start the service again.")
+        return ok("The queue is looked at.")
 
     def has_room_on_disk(self) -> bool:
         """As much is free as a fix needs."""

@@ -1,18 +1,23 @@
 """Single attempts over HTTP: what `fallback-tier attempt` reads and prints, answered once a key."""
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from fallback_tier.service.refusals import BusyError
 from fallback_tier.service.roles import Role
+from fallback_tier.service.settings import Limits, ServiceSettings
 from tests.e2e.command import osv, repository
 from tests.integration.service.test_requests import problem
 from tests.service.house import House, house
-from tests.service.running import events
+from tests.service.running import events, waited
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.registry("uv")
 
@@ -136,3 +141,38 @@ def test_a_submitted_fix_makes_its_attempts_itself(service: House) -> None:
 def test_an_attempt_that_can_not_be(service: House, more: dict[str, object], says: str) -> None:
     answer = service.client(Role.SUBMIT).post("/v1/attempts", json={**BODY, **more})
     assert says in problem(answer, 422)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "free", "other", "status"),
+    [("", 8, "/v1/repositories", 200), ("/stream", 42, "/v1/fixes/fix-0/events", 404)],
+)
+def test_attempts_that_wait_keep_nobody_else_waiting(
+    path: str, free: int, other: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each holds a thread until it is answered; the others' requests need some, too.
+
+    ``free``: places for attempts that are left when so many wait that nobody else had a thread: 40 that
+    routes run in, of asyncio's own 6 (on two cores).
+    """
+    app = repository(tmp_path / "app", {"requirements.txt": "idna==3.6\n"})
+    settings = ServiceSettings(limits=Limits(concurrent_attempts=16, request_s=5))
+    with house(tmp_path, settings, [app]) as opened:
+        go_on, attempts = threading.Event(), opened.service.attempts
+
+        def held(*_: object) -> None:
+            go_on.wait(PATIENCE_S)
+            raise BusyError("over", next_step="")
+
+        monkeypatch.setattr(attempts, "_attempt", held)
+        with (
+            opened.client(Role.SUBMIT, Role.READ) as client,
+            ThreadPoolExecutor(attempts.most_at_once) as many,
+        ):
+            try:
+                for _ in range(attempts.most_at_once):
+                    many.submit(client.post, f"/v1/attempts{path}", json=BODY)
+                waited(lambda: attempts._room._value, lambda left: left <= free)
+                assert client.get(other).status_code == status
+            finally:
+                go_on.set()

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fallback_audit.stores.sqlite_reading import open_readonly
+from fallback_tier.service.database import service_db
 from tests.e2e.command import osv, repository
 from tests.e2e.command import run as command
 from tests.service.running import Running, served, waited
@@ -152,6 +154,16 @@ def test_not_ready_is_said_by_a_running_service(service: Running, tmp_path: Path
     bad = [one for one in answer.json()["checks"] if one["state"] == "failed"]
     assert [one["check"] for one in bad] == ["store", "checkpoints"]
     assert all("audit.db" in one["reason"] and one["next_step"] for one in bad)
+
+
+def test_a_queue_that_can_not_be_worked_on_is_not_ready(service: Running, tmp_path: Path) -> None:
+    """Else fixes are accepted, none begins, and whoever balances is told that all is well."""
+    with sqlite3.connect(service_db(tmp_path / "state")) as db:
+        db.execute("ALTER TABLE orders RENAME TO gone")
+    with service.client("") as client:
+        answer = waited(lambda: client.get("/health/ready"), lambda told: told.status_code != 200)
+    bad = [one for one in answer.json()["checks"] if one["state"] == "failed"]
+    assert [one["check"] for one in bad] == ["queue"]
 
 
 def test_what_the_server_itself_says_is_json_as_well(service: Running) -> None:

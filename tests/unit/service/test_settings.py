@@ -54,6 +54,8 @@ def test_a_whole_file() -> None:
         ('[repositories.app]\npath = "/a"\nref = "--upload-pack=x"', "repositories.app.ref"),
         ('[repositories."../x"]\npath = "/a"', "repositories.../x"),
         ('[repositories.app]\npath = "/a"\n[[repositories.app.gates]]\nname = "a"', "command"),
+        ('[listen]\ntrusted_proxies = ["*"]', "does not appear to be an IPv4 or IPv6 network"),
+        ('[listen]\ntrusted_proxies = ["0.0.0.0/0"]', "is everybody"),
         ("[limits]\nfix_s = inf", "limits.fix_s"),
     ],
 )

@@ -69,6 +69,24 @@ told(work)
     assert case(body) == ["''"]
 
 
+def test_what_work_prints_is_not_lost() -> None:
+    """Standard output is a buffer, and the child ends without what ends a Python program."""
+    body = (
+        _BEGIN
+        + """
+def work():
+    print("noise")
+    return b"done"
+told(work)
+"""
+    )
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", body], capture_output=True, text=True, timeout=120, env=env
+    )
+    assert (done.stdout, done.stderr) == ("done\n", "noise\n")
+
+
 def test_work_that_raises_or_dies_is_told_and_the_next_is_done() -> None:
     body = """
 def raises():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fallback_tier.observing.health.report import CheckState
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.database import Database, service_db
 from fallback_tier.service.queue.orders import Asked, OrderState, Problem, Submission
@@ -15,6 +16,7 @@ from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import Limits, ServiceSettings
 from fallback_tier.service.worker.dispatch import MAX_TAKES, Dispatcher, _Running
 from fallback_tier.service.worker.order import lock_path, try_lock
+from tests.service.running import waited
 from tests.waiting import PATIENCE_S
 
 SUBMISSION = Submission(repository="app", advisory={"id": "TEST-2026-1"})
@@ -175,3 +177,19 @@ def test_what_took_too_long_does_not_begin_again_with_the_next_service(
     one._children["fix-0"] = _Running(subprocess.Popen(["sleep", "60"]), until=0, why=why)
     one._end_all()
     assert queue.get("fix-0").problem == why
+
+
+def test_readiness_hears_of_a_queue_that_can_not_be_worked_on(tmp_path: Path) -> None:
+    with Database(service_db(tmp_path)) as database:
+        one = dispatcher(OrderQueue(database), tmp_path)
+        assert one.found().state is CheckState.OK
+        one.start()
+        with database.writing() as db:
+            db.execute("ALTER TABLE orders RENAME TO gone")
+        waited(one.found, lambda found: found.state is CheckState.FAILED)
+        assert "no such table" in one.found().reason
+        with database.writing() as db:
+            db.execute("ALTER TABLE gone RENAME TO orders")
+        waited(one.found, lambda found: found.state is CheckState.OK)
+        one.stop()
+        assert "nothing looks at the queue" in one.found().reason
