@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated
 
+import anyio.to_thread
 from fastapi import APIRouter, Body, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel
@@ -55,7 +56,9 @@ async def stream(
     async def attempted() -> None:
         """What came of it is the last event, behind all that was told before."""
         try:
-            answer = await asyncio.to_thread(service.attempts.run, caller, order, token, told)
+            answer = await anyio.to_thread.run_sync(
+                service.attempts.run, caller, order, token, told
+            )
         except FallbackError as error:
             last = _problem(problems.response(error))
         except Exception as error:  # noqa: BLE001 (told as the other routes tell it)
