@@ -86,6 +86,12 @@ class People:
         same = hmac.compare_digest(_hash(password[:MAX_PASSWORD], salt), kept)
         return self.caller(name) if same and row is not None else None
 
+    def stamp(self, name: str) -> str | None:
+        """Of somebody's password, whose hash it does not tell; another password has another one."""
+        with self._database.reading() as db:
+            row = db.execute("SELECT salt, hash FROM people WHERE name = ?", (name,)).fetchone()
+        return None if row is None else hashlib.sha256(row["salt"] + row["hash"]).hexdigest()
+
     def caller(self, name: str) -> Caller | None:
         """Somebody who has signed in, with the roles of now; None: there is nobody of this name."""
         found = next((person for person in self.all() if person.name == name), None)

@@ -75,7 +75,7 @@ class Oidc:
             or not 0 < len(name) <= MAX_NAME_CHARS
         ):
             raise _not_believed(f"it gave no name in {claim!r}")
-        if claim == "email" and claims.get("email_verified") is False:
+        if claim == "email" and claims.get("email_verified") in (False, "false"):
             raise _not_believed("it has not verified this address")
         return name
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Header, Query, Response
+from fastapi import APIRouter, Body, Depends, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from fallback_audit.frozen import Frozen
@@ -13,7 +13,7 @@ from fallback_tier.service.http.examples import SUBMISSION
 from fallback_tier.service.http.examples import problems as may_answer
 from fallback_tier.service.http.given import DigestPath, FixId, IdempotencyKey, TheService
 from fallback_tier.service.http.paging import Cursor, cursor_of, number_in
-from fallback_tier.service.http.security import Reader, Submitter
+from fallback_tier.service.http.security import Doorman, Reader, Submitter
 from fallback_tier.service.operations.fixes import MAX_PAGE, EvidenceItem, Fix, Repository
 from fallback_tier.service.queue.orders import (
     OrderLine,
@@ -22,6 +22,7 @@ from fallback_tier.service.queue.orders import (
     Submission,
 )
 from fallback_tier.service.queue.queue import Token
+from fallback_tier.service.roles import Role
 
 router = APIRouter(prefix="/v1", tags=["fixes"])
 
@@ -101,6 +102,7 @@ async def _followed(service: TheService, _: Reader, fix_id: FixId) -> str:
 
 @router.get("/fixes/{fix_id}/events", response_class=EventSourceResponse, responses=may_answer(404))
 async def events(
+    request: Request,
     service: TheService,
     fix_id: Annotated[str, Depends(_followed)],
     last: Annotated[str | None, Header(alias="Last-Event-ID", pattern=r"^[0-9]{1,15}$")] = None,
@@ -108,9 +110,13 @@ async def events(
     """Its events as they come on record, each with its number; at the end one `ended`, the fix whole.
 
     With `Last-Event-ID` it goes on behind that event. A comment comes where nothing else does for a while.
+    It ends before the next event for whom has no right to it any more.
     """
+    doorman: Doorman = request.app.state.doorman
     try:
         async for told in service.feed.follow(fix_id, int(last or 0)):
+            if not doorman.still(request, Role.READ):
+                return
             number = None if told.number is None else str(told.number)
             yield ServerSentEvent(raw_data=told.data, event=told.kind, id=number)
     except FallbackError as error:

@@ -63,6 +63,12 @@ class Doorman:
         self._count(self._per_caller, "caller", found.name)
         return found
 
+    def still(self, request: Request, role: Role) -> bool:
+        """Who was let in with this request, for long, may still come in with this role."""
+        key = request.headers.get(HEADER)
+        found = self._session(request) if key is None else self._keys.caller(key)
+        return found is not None and found.may(role)
+
     def at_the_door(self, request: Request) -> str:
         """Somebody is about to say who they are; the address. Raises TooManyError."""
         address = address_of(request)

@@ -1,8 +1,8 @@
 """A person's session: a signed cookie that says who signed in, how, and until when.
 
 Nobody can make one without the service's key, and nobody's script can read it. Somebody of this machine is
-looked up at each request, so that one who was removed is out at once; somebody of an issuer's has the
-roles that it gave, until the session ends.
+looked up at each request, so that one who was removed, or has a new password, is out at once; somebody of
+an issuer's has the roles that it gave, until the session ends.
 """
 
 import time
@@ -22,10 +22,11 @@ _SIGNED_IN = "signed_in"
 
 
 class SignedIn(Frozen):
-    """``is_local``: by a password of this machine. ``until``: seconds since the epoch."""
+    """``stamp``: of the password of this machine that was given (``People.stamp``); None: an issuer's word.
+    ``until``: seconds since the epoch."""
 
     name: str
-    is_local: bool
+    stamp: str | None
     roles: tuple[Role, ...]
     until: float
 
@@ -47,7 +48,7 @@ class Sessions:
         """Whatever stood in the session is gone: nobody goes on in another's."""
         said = SignedIn(
             name=name,
-            is_local=is_local,
+            stamp=self._people.stamp(name) if is_local else None,
             roles=tuple(sorted(roles)),
             until=self._clock() + self._lasts_s,
         )
@@ -64,8 +65,9 @@ class Sessions:
             return None
         if said.until <= self._clock():
             return None
-        if said.is_local:
-            return self._people.caller(said.name)
+        if said.stamp is not None:
+            is_same = said.stamp == self._people.stamp(said.name)
+            return self._people.caller(said.name) if is_same else None
         return person_caller(said.name, said.roles)
 
     def close(self, request: Request) -> None:

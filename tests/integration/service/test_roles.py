@@ -1,10 +1,11 @@
 """Who may do what: every route, with every role and without any."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from fallback_tier.service.operations.feed import Told
 from fallback_tier.service.roles import Role
 from tests.e2e.command import osv, repository
 from tests.service.house import House, house
@@ -98,3 +99,24 @@ def test_a_revoked_key_is_told_nothing(service: House) -> None:
     assert answer.status_code == 401
     assert answer.json()["detail"] == "This key is not valid, or not any more."
     assert answer.headers["www-authenticate"].startswith("ApiKey")
+
+
+def test_a_stream_ends_with_the_right_to_it(
+    service: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fix takes hours, and a key is revoked at once."""
+    client, keys, feed = service.client(Role.READ), service.service.keys, service.service.feed
+
+    async def check(_: str) -> None:
+        """There is such a fix."""
+
+    async def follow(_: str, after: int) -> AsyncIterator[Told]:
+        yield Told(after + 1, "Before", "{}")
+        keys.revoke(keys.all()[-1].key_id)
+        yield Told(after + 2, "After", "{}")
+
+    monkeypatch.setattr(feed, "check", check)
+    monkeypatch.setattr(feed, "follow", follow)
+    text = client.get("/v1/fixes/fix-0/events").text
+    assert "event: Before" in text
+    assert "event: After" not in text

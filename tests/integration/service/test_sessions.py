@@ -67,6 +67,16 @@ def test_who_is_removed_is_out_at_once(local: House) -> None:
     problem(client.get("/v1/fixes"), 401)
 
 
+def test_a_new_password_ends_the_sessions_of_the_old_one(local: House) -> None:
+    """It is given because the old one is known to somebody."""
+    client = signed_in(local)
+    local.service.people.put("Ada", PASSWORD[::-1], [Role.READ])
+    problem(client.get("/v1/fixes"), 401)
+    local.service.people.remove("Ada")
+    local.service.people.put("Ada", PASSWORD, [Role.READ])  # another Ada
+    problem(client.get("/v1/fixes"), 401)
+
+
 def test_a_cookie_of_ones_own_making_opens_nothing(local: House, tmp_path: Path) -> None:
     client = signed_in(local)
     (cookie,) = client.cookies.jar
@@ -181,6 +191,7 @@ def test_a_browser_comes_back_to_where_it_was(remote: House) -> None:
         {"email": None},
         {"email": "a\nb"},
         {"email_verified": False},
+        {"email_verified": "false"},
     ],
 )
 def test_an_answer_that_is_not_to_be_believed(
