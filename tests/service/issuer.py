@@ -16,6 +16,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
+from tests.waiting import joined
+
 CLIENT, SECRET = "fallback-tier", "not-a-real-secret"
 
 
@@ -110,4 +112,4 @@ def issuing() -> Iterator[Issuer]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join()
+        joined(thread)

@@ -112,7 +112,7 @@ def served(
                 process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+                process.wait(60)
         reader.join(PATIENCE_S)
         assert process.stdout is not None
         process.stdout.close()

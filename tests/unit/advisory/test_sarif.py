@@ -151,7 +151,7 @@ def test_properties_name_a_package(tmp_path: Path, properties: dict[str, str]) -
 @pytest.mark.parametrize(
     ("results", "reason"),
     [
-        (osv_scanner("file:///src/Cargo.lock")["results"][:1], "can't be told"),
+        (osv_scanner("file:///src/Cargo.lock")["results"][:1], "can't be determined"),
         ([{"ruleId": "R", "locations": [place("package-lock.json", 3)]}], "names no package"),
         ([{"ruleId": "R", "message": {"text": "?"}}], "neither a package nor a line"),
         ([{"ruleId": "R", "locations": [place("a.py")]}], "neither a package nor a line"),
