@@ -30,7 +30,11 @@ def told(work, limit=60.0):
 def case(body: str) -> list[str]:
     """The lines that the program printed; it ends well."""
     done = subprocess.run(
-        [sys.executable, "-c", _BEGIN + body], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", _BEGIN + body],
+        input="the next request",
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
