@@ -79,7 +79,6 @@ class FixLine:
     inputs_sha256: str | None = None
     changed_at: str = ""
     last_seq: int = 0
-    events: int = 0
     transitions: int = 1
     attempts: dict[int, int] = field(default_factory=dict)
     outcome: str = OPEN
@@ -177,7 +176,7 @@ class Board:
             line = self._line(stored)
             self._takers[stored.kind](line, stored.payload, stored)
             line.changed_at, line.last_seq = stored.recorded_at, stored.seq
-            line.events += 1
+            self.fixes[line.fix_id] = self.fixes.pop(line.fix_id)  # what changed last stands last
 
     def waiting(self) -> list[FixLine]:
         """Questions that nobody has answered, the newest first."""
@@ -188,8 +187,7 @@ class Board:
     def newest(self) -> list[FixLine]:
         """All fixes, what changed last first."""
         with self.lock:
-            found = list(self.fixes.values())
-        return sorted(found, key=lambda line: line.last_seq, reverse=True)
+            return list(reversed(self.fixes.values()))
 
     def _line(self, stored: StoredEvent) -> FixLine:
         fix_id, transition = stored.scope.fix_id, stored.scope.gate_transition_id

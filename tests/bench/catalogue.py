@@ -7,6 +7,7 @@ from tests.bench import (
     rows_llm,
     rows_loop,
     rows_plan,
+    rows_portal,
     rows_prompt,
     rows_recipe,
     rows_retrieval,
@@ -27,4 +28,5 @@ ROWS: tuple[Row, ...] = (
     *rows_audit.ROWS,
     *rows_retrieval.ROWS,
     *rows_sandbox.ROWS,
+    *rows_portal.ROWS,
 )

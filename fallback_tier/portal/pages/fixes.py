@@ -19,7 +19,10 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 #: Fixes in one page of a list.
 ROWS = 100
 
-OUTCOMES = (OPEN, ESCALATED, VERIFIED, PATCHED, REFUSED)
+#: Ended without a patch that gates or a person took.
+UNFIXED = "unfixed"
+
+OUTCOMES = (OPEN, ESCALATED, VERIFIED, PATCHED, REFUSED, UNFIXED)
 
 _After = Annotated[int, Query(ge=0, lt=2**53)]
 
@@ -53,7 +56,8 @@ def fixes(
 
 def _is_meant(line: FixLine, outcome: str, text: str) -> bool:
     said = (line.fix_id, line.repository, *line.advisory_ids)
-    return outcome in ("", line.outcome) and any(text.lower() in one.lower() for one in said)
+    stands = line.unfixed if outcome == UNFIXED else outcome in ("", line.outcome)
+    return stands and any(text.lower() in one.lower() for one in said)
 
 
 def line_of(read: TheBoard, fix_id: str) -> FixLine:

@@ -18,7 +18,7 @@ from fallback_tier.service.http.given import TheService
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
 #: Unfixed advisories that the table shows; the list of fixes has the others.
-MAX_UNFIXED = 100
+MAX_UNFIXED = 30
 
 _ENDS = ((VERIFIED, "s-good"), (PATCHED, "s-soft"), (ESCALATED, "s-warn"), (REFUSED, "s-bad"))
 _CALLS = (("author", "s-good"), ("judge", "s-soft"), ("critique", "s-warn"), ("rewrite", "s-bad"))

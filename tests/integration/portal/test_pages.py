@@ -58,6 +58,7 @@ def test_fixes_are_found_by_name_state_and_text(reader: Visitor) -> None:
     assert "1 fix" in said
     assert "not affected" in said
     assert "1 fix " in text_of(reader.get("/fixes?text=FIX-CAP"))
+    assert "6 fixes" in text_of(reader.get("/fixes?outcome=unfixed"))
     assert "Nothing on record fits" in reader.get("/fixes?text=no-such")
 
 
@@ -161,7 +162,7 @@ def test_settings_show_where_they_come_from_and_no_secret(tmp_path: Path) -> Non
 def test_an_empty_record_says_so_on_every_page(tmp_path: Path) -> None:
     with house(tmp_path) as opened:
         reader = visit(opened, Role.READ)
-        assert "Nobody is asked anything" in reader.get("/queue")
+        assert "No fix waits for a person" in reader.get("/queue")
         assert "Nothing is on record yet" in reader.get("/fixes")
         assert "Nothing was recorded in these days" in reader.get("/")
         reader.get("/verification")

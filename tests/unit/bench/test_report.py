@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench import report, rows_audit, rows_prompt, rows_sandbox
+from tests.bench import report, rows_audit, rows_portal, rows_prompt, rows_sandbox
 from tests.bench.__main__ import SMOKE_ROUNDS, main
 from tests.bench.catalogue import ROWS
 from tests.bench.machine import Machine, describe, filesystem
@@ -210,6 +210,7 @@ def test_limits_are_the_goals() -> None:
         **{f"fix-{kind}-cold": 1.3 for kind in FIXES},
         **{f"fix-{kind}-warm": 1.15 for kind in FIXES},
         "sandbox-start": 3.0,
+        "portal-long": 3.0,
         "isolation-retry": 12.0,
         "isolation-size": 1.2,
         "isolation-worktree": 0.02,
@@ -223,5 +224,6 @@ def test_limits_are_the_goals() -> None:
     assert rows_prompt.FENCE_MS_PER_MB == rows_prompt.FENCE_WORST_MS == 50
     assert rows_prompt.RETRY_RATIO == 0.7
     assert rows_sandbox.START_MS == 30
+    assert rows_portal.P95_LIMIT_MS == 50
     assert rows_audit.PEAK_RATIO == 1.1
     assert rows_sandbox.FIREJAIL_RATIO == 0.5
