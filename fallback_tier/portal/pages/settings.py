@@ -15,6 +15,10 @@ from fallback_tier.service.http.given import TheService
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
 
+#: A port is no amount.
+_NO_COMMA = 65_535
+
+
 class Setting(NamedTuple):
     """One line. ``source``: where its value is from."""
 
@@ -67,4 +71,4 @@ def _shown(value: object) -> str:
         return "—"
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value)) or "none"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if isinstance(value, int) and value > _NO_COMMA else str(value)

@@ -12,7 +12,7 @@ from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_tier.wiring import audit_db, evidence_dir
-from tests.browser.driver import ENTER, ESCAPE, Browser, chromium, why_no_browser
+from tests.browser.driver import ENTER, ESCAPE, TAB, Browser, chromium, why_no_browser
 from tests.browser.hostile import LINES, found, pages_of, spy, write_hostile
 from tests.service.portal import write_trails
 from tests.service.running import Running, served
@@ -245,11 +245,13 @@ def test_every_page_can_be_used_and_read(
 
 def test_tab_goes_through_a_page_in_its_order(browser: Browser, server: Running) -> None:
     browser.open(f"{server.address}/portal/fixes/fix-gates/triage")
-    browser.press("\ue004")
-    assert browser.run("return document.activeElement.className") == "skip"
+    browser.until("return document.readyState === 'complete'")
+    browser.press(TAB)
+    first = browser.run("return document.activeElement.outerHTML")
+    assert first.startswith('<a class="skip"'), first[:300]
     places = []
     for _ in range(12):
-        browser.press("\ue004")
+        browser.press(TAB)
         places.append(
             browser.run(
                 "const all = 'a, button, input, textarea, summary, [tabindex]';"
