@@ -39,6 +39,11 @@ _DEFAULT = re.compile(r"^ref: (refs/heads/\S+)\tHEAD$", re.MULTILINE)
 _USERS = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
 
 
+def checkout(state_dir: Path, fix_id: str) -> Path:
+    """Where that of a fix is."""
+    return service_dir(state_dir) / "checkouts" / fix_id
+
+
 class Checkouts:
     """Those of one service."""
 
@@ -49,7 +54,7 @@ class Checkouts:
 
     def place(self, fix_id: str) -> Path:
         """Where the checkout of a fix is; the same each time, since a resumed fix looks there."""
-        return self._home / "checkouts" / fix_id
+        return checkout(self._state_dir, fix_id)
 
     def commit_of(self, name: str, repository: RepositorySettings, ref: str | None) -> str:
         """The commit that a fix of it is about now. A URL is fetched. Raises RepositoryError, ToolError."""

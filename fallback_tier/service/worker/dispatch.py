@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fallback_tier.errors import FallbackError
+from fallback_tier.files.folders import remove_tree
 from fallback_tier.observing.health.report import Finding, failed, ok
 from fallback_tier.sandbox.process import kill_tree
 from fallback_tier.service.configuring import Secrets
@@ -25,6 +26,7 @@ from fallback_tier.service.queue.orders import OrderLine, Problem
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.refusals import ConflictError
 from fallback_tier.service.settings import ServiceSettings
+from fallback_tier.service.worker.checkouts import checkout
 from fallback_tier.service.worker.order import (
     WorkOrder,
     ask_to_end,
@@ -202,6 +204,8 @@ class Dispatcher:
                     next_step=f"Resume the fix; what it wrote is in {child.log}.",
                 ),
             )
+        with contextlib.suppress(OSError):  # what the next worker of this fix removes, too
+            remove_tree(checkout(self._state_dir, fix_id))  # there where it was killed
         if child.log.exists() and not child.log.stat().st_size:
             child.log.unlink()
         if (lock := try_lock(self._state_dir, fix_id)) is not None:

@@ -14,6 +14,7 @@ from fallback_tier.service.database import Database, service_db
 from fallback_tier.service.queue.orders import Asked, OrderState, Problem, Submission
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import Limits, ServiceSettings
+from fallback_tier.service.worker.checkouts import checkout
 from fallback_tier.service.worker.dispatch import MAX_TAKES, Dispatcher, _Running
 from fallback_tier.service.worker.order import lock_path, try_lock
 from tests.service.running import waited
@@ -193,3 +194,19 @@ def test_readiness_hears_of_a_queue_that_can_not_be_worked_on(tmp_path: Path) ->
         waited(one.found, lambda found: found.state is CheckState.OK)
         one.stop()
         assert "nothing looks at the queue" in one.found().reason
+
+
+def test_what_a_killed_worker_leaves_does_not_fill_the_disk(
+    queue: OrderQueue, tmp_path: Path
+) -> None:
+    queue.take_next()
+    (left := checkout(tmp_path, "fix-0")).mkdir(parents=True)
+    (left / "file").write_text("of the repository")
+    one = dispatcher(queue, tmp_path, free=0)
+    killed = subprocess.Popen(["sleep", "60"])
+    killed.kill()
+    killed.wait(PATIENCE_S)
+    one._children["fix-0"] = _Running(killed, until=float("inf"))
+    one._look()
+    assert queue.get("fix-0").state is OrderState.FAILED
+    assert not left.exists()
