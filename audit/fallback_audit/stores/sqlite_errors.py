@@ -96,10 +96,10 @@ def _is_damaged(path: Path) -> bool:
 
 
 def is_unread(finding: str) -> bool:
-    """Does this finding of SQLite's integrity check say that the system failed to read a page? It is among
-    those that say what is damaged."""
+    """Does this finding of SQLite's integrity check say that a page could not be had (input/output, memory,
+    a file that can't be opened)? It is among those that say what is damaged."""
     found = _UNREAD_PAGE.search(finding)
-    return found is not None and (found[1] is None or int(found[1]) & 0xFF == sqlite3.SQLITE_IOERR)
+    return found is not None and (found[1] is None or int(found[1]) & 0xFF not in _DAMAGE)
 
 
 @contextmanager
