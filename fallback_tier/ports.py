@@ -217,7 +217,7 @@ class EcosystemPlugin(Protocol):
         ...
 
     def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
-        """Climb the ladder, in memory: the repository is not written.
+        """Run the ladder, in memory: the repository is not written.
 
         One advisory: wholly cleared, or RecipeError. A bundle: what can be cleared, the rest in
         ``left``; RecipeError where nothing can. Raises RecipeError, RepositoryError, ToolError.

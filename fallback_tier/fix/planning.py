@@ -1,4 +1,4 @@
-"""What a fix would do, before anything is done: the ladder is climbed with real clients, in scratch
+"""What a fix would do, before anything is done: the ladder is run with real clients, in scratch
 folders. No gate runs, nothing is written to the repository, and nothing to the audit trail."""
 
 from collections.abc import Callable, Mapping

@@ -106,8 +106,8 @@ def divisible_plan(
             observe=observe,
         )
         planners[name].triage()
-    # 3. Climb the ladder for all of an ecosystem's together.
-    fixes = _climbed([*planners.values()], whole=len(advisories) == 1)
+    # 3. Run the ladder for all of an ecosystem's together.
+    fixes = _resolved([*planners.values()], whole=len(advisories) == 1)
     # 4. What is in neither doesn't concern this repository, or only resolving tells.
     left += [item for planner in planners.values() for item in planner.left]
     named = {name for fix in fixes for name in fix.advisory_ids}
@@ -140,9 +140,9 @@ def parts(
     return {name: narrowed(advisory, name) for name in served}
 
 
-def _climbed(planners: Sequence[EcosystemPlanner], *, whole: bool) -> tuple[EcosystemPlan, ...]:
+def _resolved(planners: Sequence[EcosystemPlanner], *, whole: bool) -> tuple[EcosystemPlan, ...]:
     """Each ecosystem's fix; ``whole``: what one ecosystem leaves of the one advisory, all leave."""
-    fixes = tuple(fix for planner in planners if (fix := planner.climb()) is not None)
+    fixes = tuple(fix for planner in planners if (fix := planner.resolve()) is not None)
     return () if whole and any(planner.left for planner in planners) else fixes
 
 

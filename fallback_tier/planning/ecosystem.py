@@ -1,4 +1,5 @@
-"""One ecosystem's part of a plan: triage, then climbs of what remains, until nothing of it is left over."""
+"""One ecosystem's part of a plan: triage, then resolutions of what remains, until nothing of it is left
+over."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
@@ -7,18 +8,18 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying, bundle
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.outcome import Left, Move, NotApplicable
-from fallback_tier.planning.climbed import CLIMB_ERRORS, Climbed, ClimbError, reason_of
 from fallback_tier.planning.concern import UNKNOWN, Concern, narrowed
 from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remaining
+from fallback_tier.planning.resolved import RESOLVE_ERRORS, Resolved, ResolveError, reason_of
 from fallback_tier.planning.untold import untold_here
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
-#: Climbs of one ecosystem's bundle. Each further one has fewer advisories, and the second nearly always
-#: leaves nothing over.
+#: Resolutions of one ecosystem's bundle. Each further one has fewer advisories, and the second nearly
+#: always leaves nothing over.
 MAX_ROUNDS = 5
 
-#: Where a bundle can't be climbed at all, this many advisories are climbed one by one, for reasons of
+#: Where a bundle can't be resolved at all, this many advisories are resolved one by one, for reasons of
 #: their own. Each takes real clients; beyond it the bundle's reason stands for all.
 MAX_ALONE = 20
 
@@ -27,10 +28,9 @@ class EcosystemPlanner:
     """Advisories of one ecosystem (each narrowed to it) for one repository.
 
     *Targets* are to be fixed together. All others are *guards*: they don't concern the repository as it
-    is, and no fix may change that, so they climb with the targets. ``settled``: by id, why no recipe is
-    asked about an advisory (it is about the repository's own code). ``whole``: half a fix is none; else
-    what can be mended of a target is, and what stays of it is left by name.
-    """
+    is, and no fix may change that, so they are resolved with the targets. ``settled``: by id, why no
+    recipe is asked about an advisory (it is about the repository's own code). ``whole``: half a fix is
+    none; else what can be mended of a target is, and what stays of it is left by name."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class EcosystemPlanner:
         #: Which of an advisory's packages the repository holds in an affected version.
         self._held: dict[str, set[str]] = {}
         self._targets: list[Advisory] = []
-        self._outline: Climbed | None = None
+        self._outline: Resolved | None = None
         self._asked_alone = False
         #: What of the targets no rung could mend, though it mended something else of them.
         self._staying: set[tuple[str, str]] = set()
@@ -98,20 +98,20 @@ class EcosystemPlanner:
             if advisory.id not in left
             and (advisory.id in self._held or (self._resolve and advisory.id in self.undecided))
         ]
-        # Where no client is to run, this is the first climb already.
+        # Where no client is to run, this is the first resolution already.
         self._outline = None if self._resolve or left else outline
 
     def only(self, names: Collection[str]) -> tuple[EcosystemPlan | None, tuple[Remaining, ...]]:
-        """As ``climb``, after it, for these of its advisories without the others; with what is left."""
+        """As ``resolve``, after it, for these of its advisories without the others; with what is left."""
         less = copy(self)
         less._targets = [one for one in self._targets if one.id in names]
         less._waiting = {one.id for one in self._targets} - {*names}
         less._staying = {(name, package) for name, package in self._staying if name in names}
         less.left, less._asked_alone = [], True
-        fix = less.climb()
+        fix = less.resolve()
         return fix, tuple(less.left)
 
-    def climb(self) -> EcosystemPlan | None:
+    def resolve(self) -> EcosystemPlan | None:
         """What can be done for the targets together; what can't goes to ``left``. None: nothing can."""
         for _ in range(MAX_ROUNDS):
             if not self._targets:
@@ -119,18 +119,18 @@ class EcosystemPlanner:
             advisory = self._together(self._targets)
             self._observe(f"{self._plugin.name}: {len(self._targets)} advisories together")
             try:
-                climbed = self._climbed(advisory)
-            except CLIMB_ERRORS as error:
+                resolved = self._resolved(advisory)
+            except RESOLVE_ERRORS as error:
                 self._one_by_one(error)
                 continue
-            stuck = self._beyond(climbed.left)
+            stuck = self._beyond(resolved.left)
             kept_out = (self.left_ids - {name for name, _ in self._staying}) | self._waiting
-            over = stuck or self._concern.brought_in(climbed.moves, kept_out)
+            over = stuck or self._concern.brought_in(resolved.moves, kept_out)
             if not over:
-                return self._planned(climbed)
+                return self._planned(resolved)
             before = len(self._targets), len(self._staying)
             for item in map(self._remaining, over):
-                self._leave(self._without_mended(item, climbed.moves) if stuck else [item])
+                self._leave(self._without_mended(item, resolved.moves) if stuck else [item])
             if (len(self._targets), len(self._staying)) == before:
                 # What is left names none of them, so nobody knows which it concerns: unknown, not clean.
                 first = over[0]
@@ -152,8 +152,8 @@ class EcosystemPlanner:
         return bool(ids) and all((name, package) in self._staying for name in ids)
 
     def _without_mended(self, item: Remaining, moves: Sequence[Move]) -> list[Remaining]:
-        """The item for the advisories of which the climb mended nothing: they are left whole. The others
-        stay targets, and what stays of them is noted."""
+        """The item for the advisories of which the resolution mended nothing: they are left whole. The
+        others stay targets, and what stays of them is noted."""
         mended = {name for move in moves for name in self._concern.ids(move)}
         in_part = tuple(name for name in item.advisory_ids if name in mended)
         if self._whole_only or not item.package or not in_part:
@@ -164,7 +164,7 @@ class EcosystemPlanner:
         others = tuple(name for name in item.advisory_ids if name not in in_part)
         return [item.model_copy(update={"advisory_ids": others})] if others else []
 
-    def _climbed(self, advisory: Advisory) -> Climbed:
+    def _resolved(self, advisory: Advisory) -> Resolved:
         if not self._resolve:
             outline, self._outline = self._outline, None
             return outline or self._outlined(advisory)
@@ -172,7 +172,7 @@ class EcosystemPlanner:
         if isinstance(selection, NotApplicable):
             raise RecipeError(selection.reason, selection.sentence, next_step="")
         result = self._plugin.apply(selection, advisory, self._repo)
-        return Climbed(
+        return Resolved(
             moves=result.moves,
             left=result.left,
             files=tuple(sorted(change.path for change in result.changes)),
@@ -181,13 +181,13 @@ class EcosystemPlanner:
             notes=result.notes,
         )
 
-    def _outlined(self, advisory: Advisory) -> Climbed:
+    def _outlined(self, advisory: Advisory) -> Resolved:
         outline = self._plugin.outline(advisory, self._repo)
         files = tuple(dict.fromkeys(move.manifest for move in outline.moves))
-        return Climbed(outline.moves, outline.left, files, notes=outline.notes)
+        return Resolved(outline.moves, outline.left, files, notes=outline.notes)
 
-    def _one_by_one(self, error: ClimbError) -> None:
-        """They can't be climbed together: ask each for its own reason. Those that can stay targets."""
+    def _one_by_one(self, error: ResolveError) -> None:
+        """They can't be resolved together: ask each for its own reason. Those that can stay targets."""
         alone = 1 < len(self._targets) <= MAX_ALONE and not self._asked_alone
         if not alone or isinstance(error, ToolMissingError):
             self._give_up(reason_of(error), error.problem, error.next_step)
@@ -196,13 +196,13 @@ class EcosystemPlanner:
         for advisory in tuple(self._targets):
             self._observe(f"{self._plugin.name}: {advisory.id} by itself")
             try:
-                climbed = self._climbed(self._together([advisory]))
-            except CLIMB_ERRORS as own:
+                resolved = self._resolved(self._together([advisory]))
+            except RESOLVE_ERRORS as own:
                 self._leave([self._whole(advisory, reason_of(own), own.problem, own.next_step)])
             else:
-                for item in climbed.left:
+                for item in resolved.left:
                     left = self._remaining(item, (advisory.id,))
-                    self._leave(self._without_mended(left, climbed.moves))
+                    self._leave(self._without_mended(left, resolved.moves))
 
     def _give_up(self, reason: RefusalReason, sentence: str, next_step: str) -> None:
         self._leave(
@@ -270,11 +270,11 @@ class EcosystemPlanner:
             next_step=next_step,
         )
 
-    def _planned(self, climbed: Climbed) -> EcosystemPlan | None:
-        ids = [self._concern.ids(move) for move in climbed.moves]
+    def _planned(self, resolved: Resolved) -> EcosystemPlan | None:
+        ids = [self._concern.ids(move) for move in resolved.moves]
         # The tree is resolved now: what nothing in it is about, doesn't concern the repository.
         about = {*self._held, *(name for names in ids for name in names)}
-        about.update(name for path in climbed.cleared for name in path.advisory_ids)
+        about.update(name for path in resolved.cleared for name in path.advisory_ids)
         self._targets = [target for target in self._targets if target.id in about]
         if not self._targets:
             return None
@@ -284,16 +284,16 @@ class EcosystemPlanner:
             PlannedMove.model_validate(
                 {**dict(move), "advisory_ids": tuple(name for name in names if name in fixed)}
             )
-            for move, names in zip(climbed.moves, ids, strict=True)
+            for move, names in zip(resolved.moves, ids, strict=True)
         )
         return EcosystemPlan(
             ecosystem=self._plugin.name,
             advisory_ids=fixed,
-            proof_level=climbed.proof_level,
-            files=climbed.files,
+            proof_level=resolved.proof_level,
+            files=resolved.files,
             moves=tuple(moves),
-            cleared=climbed.cleared,
-            notes=climbed.notes,
+            cleared=resolved.cleared,
+            notes=resolved.notes,
             in_part=together.in_part,
             advisory=together,
         )

@@ -156,8 +156,8 @@ class LadderEcosystem(FakeEcosystem):
     """A ladder of one rung over ``<ecosystem>.txt``: every pin to the lowest fixed version.
 
     ``blocked`` packages can't be raised although the files don't tell; ``own`` is the repository's own
-    name; ``failing`` maps a package to what climbing for it raises. ``climbed`` notes each climb's ids.
-    """
+    name; ``failing`` maps a package to what resolving for it raises. ``resolved`` notes each resolution's
+    ids."""
 
     blocked: frozenset[str] = frozenset()
     own: str | None = None
@@ -166,7 +166,7 @@ class LadderEcosystem(FakeEcosystem):
     touches: tuple[str, ...] = ()
     unlocked: bool = False
     selects: int = 0
-    climbed: list[tuple[str, ...]] = field(default_factory=list)
+    resolved: list[tuple[str, ...]] = field(default_factory=list)
     outlined: int = 0
 
     @property
@@ -192,7 +192,7 @@ class LadderEcosystem(FakeEcosystem):
 
     def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
         members = advisory.members if isinstance(advisory, AdvisoryBundle) else (advisory,)
-        self.climbed.append(tuple(member.id for member in members))
+        self.resolved.append(tuple(member.id for member in members))
         for package in self._affected(advisory, repo):
             if package in self.failing:
                 raise self.failing[package]

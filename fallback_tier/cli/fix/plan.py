@@ -1,6 +1,6 @@
 """``fallback-tier plan``: what a fix would do, and why, before anything is done.
 
-The ladder is climbed with real clients, in scratch folders; no gate runs, nothing is written to the
+The ladder is run with real clients, in scratch folders; no gate runs, nothing is written to the
 repository, and there is no record in the audit trail: a plan proves nothing, so nobody should cite it.
 """
 

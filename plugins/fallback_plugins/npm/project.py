@@ -1,4 +1,4 @@
-"""One npm project of a repository, climbed (``ladder.Project``): with a lock, without, or only a lock."""
+"""One npm project of a repository, resolved (``ladder.Project``): with a lock, without, or only a lock."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ from fallback_plugins.npm.surveying.out_of_step import (
 from fallback_plugins.npm.surveying.projects import Site
 from fallback_plugins.shared.bumping import FREE, Choice, Terms, no_override, use_bump
 from fallback_plugins.shared.identity import is_aside
-from fallback_plugins.shared.ladder import Climb, ProjectFix, Reached, Strategy, ordered
+from fallback_plugins.shared.ladder import ProjectFix, Reached, Resolution, Strategy, ordered
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, AdvisoryBundle
@@ -38,7 +38,7 @@ from fallback_tier.repo import RepoContext
 
 @dataclass(frozen=True)
 class NpmProject:
-    """One project, and the terms of its climb: what somebody chose is all that is made then."""
+    """One project, and the terms of its resolution: what somebody chose is all that is made then."""
 
     site: Site
     repo: RepoContext
@@ -83,7 +83,7 @@ class NpmProject:
     def _scoped(self) -> ClientRunner:
         return ScopedClients(self.clients, self.scopes)
 
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """Out of the advisory's reach; None: not affected. Raises RecipeError, ToolError."""
         if self.site.lock is None:
             return self._without_lock(advisory)
@@ -110,7 +110,7 @@ class NpmProject:
             return None
         if self.files.root_manifest not in self.files.manifests:
             return self._lock_alone(advisory)
-        return self._climbed(self._strategies(advisory, Resolver(self._client)), self.files)
+        return self._resolved(self._strategies(advisory, Resolver(self._client)), self.files)
 
     def _strategies(self, advisory: Advisory, resolver: Resolver) -> Strategies:
         return Strategies(resolver, self._targets(advisory), judge_of(advisory))
@@ -121,13 +121,13 @@ class NpmProject:
         registry = None if quiet else NpmRegistry(self._scoped)
         return Targets(advisory, registry, self.choice.version if self.choice else None)
 
-    def _climbed(self, strategies: Strategies, files: Files) -> ProjectFix | None:
-        climb = Climb(strategies.judge, strategies.resolver.position(files))
-        if not climb.packages:
+    def _resolved(self, strategies: Strategies, files: Files) -> ProjectFix | None:
+        resolve = Resolution(strategies.judge, strategies.resolver.position(files))
+        if not resolve.packages:
             return None
-        climb.run(self._may_use(strategies))
-        climb.at = strategies.pruned(climb.at, self.files.manifests)
-        return self._fix(climb, strategies)
+        resolve.run(self._may_use(strategies))
+        resolve.at = strategies.pruned(resolve.at, self.files.manifests)
+        return self._fix(resolve, strategies)
 
     def _may_use(self, strategies: Strategies) -> list[Strategy[Files]]:
         return [self._where_it_may_ask(strategy) for strategy in self._wanted(strategies)]
@@ -147,8 +147,8 @@ class NpmProject:
             return [strategies.forced(self.choice.version)]
         return strategies.near
 
-    def _fix(self, climb: Climb[Files], strategies: Strategies) -> ProjectFix:
-        at, manifest = climb.at, self.path
+    def _fix(self, resolve: Resolution[Files], strategies: Strategies) -> ProjectFix:
+        at, manifest = resolve.at, self.path
         texts = dict(at.files.texts)
         if strategies.resolver.fresh and at.files.lock is not None:
             del texts[at.files.lock]  # a scratch lock: the project has none
@@ -156,18 +156,18 @@ class NpmProject:
             texts={
                 path: text for path, text in texts.items() if self.files.texts.get(path) != text
             },
-            moves=climb.moves(manifest),
-            left=climb.lefts(manifest),
-            before=replace(climb.start.tree, source=manifest),
+            moves=resolve.moves(manifest),
+            left=resolve.lefts(manifest),
+            before=replace(resolve.start.tree, source=manifest),
             after=replace(at.tree, source=manifest),
-            notes=(*self._brought_up(climb), *strategies.targets.notes),
+            notes=(*self._brought_up(resolve), *strategies.targets.notes),
         )
 
-    def _brought_up(self, climb: Climb[Files]) -> Iterator[str]:
+    def _brought_up(self, resolve: Resolution[Files]) -> Iterator[str]:
         """What else the new lock does: it answers what the old one did not."""
-        if climb.at is climb.start or self.site.lock is None:
+        if resolve.at is resolve.start or self.site.lock is None:
             return
-        found = list(unanswered(self.client, climb.start.files, climb.start.tree))
+        found = list(unanswered(self.client, resolve.start.files, resolve.start.tree))
         if found:
             yield f"{out_of_step(self.path, found).problem} The new lock answers it."
 
@@ -207,7 +207,7 @@ class NpmProject:
         client = client_for(None, self._scoped)
         resolved = client.resolve(replace(files, lock=None, lock_text=""))
         resolver = Resolver(client_for(resolved.lock, self._scoped), fresh=True)
-        return self._climbed(self._strategies(advisory, resolver), resolved)
+        return self._resolved(self._strategies(advisory, resolver), resolved)
 
     def _forced_without_lock(self, advisory: Advisory) -> ProjectFix | None:
         if pinned(self.files, advisory) and self.choice is not None:
@@ -242,14 +242,14 @@ class NpmProject:
             raise self._missing(affected[0])
         strategies = self._strategies(advisory, Resolver(self._client))
         files = replace(self.files, manifests=manifests)
-        climb = Climb(strategies.judge, strategies.resolver.position(files))
-        climb.run([strategies.lock_alone])
-        if climb.at is climb.start:
+        resolve = Resolution(strategies.judge, strategies.resolver.position(files))
+        resolve.run([strategies.lock_alone])
+        if resolve.at is resolve.start:
             raise self._missing(affected[0])
-        found = self._fix(climb, strategies)
+        found = self._fix(resolve, strategies)
         return replace(
             found,
-            texts={self.path: climb.at.files.lock_text},
+            texts={self.path: resolve.at.files.lock_text},
             left=tuple(
                 item.model_copy(update={"reason": RefusalReason.MANIFEST_MISSING})
                 if item.reason is RefusalReason.BLOCKED_BY_CONSTRAINT

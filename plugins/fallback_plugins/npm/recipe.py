@@ -11,7 +11,7 @@ from fallback_plugins.npm.surveying.projects import Site, discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.bumping import Choice
-from fallback_plugins.shared.ladder import climb_all, combined, refuse
+from fallback_plugins.shared.ladder import combined, refuse, resolve_all
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import Lenient
 from fallback_tier.advisory import (
@@ -66,7 +66,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
 def apply(
     selection: Selected, advisory: Advisory, repo: RepoContext, clients: ClientRunner
 ) -> RecipeResult:
-    """Climb every project, in memory. Raises RecipeError, RepositoryError, ToolError."""
+    """Resolve every project, in memory. Raises RecipeError, RepositoryError, ToolError."""
     terms = bumping.terms_of(selection)
     if terms.choice is not None:
         _check_choice(advisory, terms.choice)
@@ -77,7 +77,7 @@ def apply(
         for site in discover(repo)
     ]
     nothing = _nothing(advisory, repo)
-    fixes = climb_all(advisory, projects, nothing=lambda: unread.or_else(nothing))
+    fixes = resolve_all(advisory, projects, nothing=lambda: unread.or_else(nothing))
     return combined(ECOSYSTEM, advisory, repo, unread.noted(fixes))
 
 

@@ -14,7 +14,7 @@ from fallback_plugins.pypi.strategies.python_project import PythonProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.bumping import Choice, check_target, unsupported
-from fallback_plugins.shared.ladder import climb_all, combined, whole_project_left
+from fallback_plugins.shared.ladder import combined, resolve_all, whole_project_left
 from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -63,7 +63,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
 def apply(
     selection: Selected, advisory: Advisory, repo: RepoContext, clients: ClientRunner
 ) -> RecipeResult:
-    """Climb, in memory. Raises RecipeError, RepositoryError, ToolError."""
+    """Resolve, in memory. Raises RecipeError, RepositoryError, ToolError."""
     terms = bumping.terms_of(selection)
     choice, found = terms.choice, projects(repo, clients, terms)
     doubts = _doubts(found)
@@ -71,10 +71,10 @@ def apply(
     if choice is not None:
         _check_choice(advisory, repo, found, choice)
         advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
-    climbed = [Lenient(project, files_of(project, repo), unread) for project in found]
-    fixes = climb_all(
+    resolved = [Lenient(project, files_of(project, repo), unread) for project in found]
+    fixes = resolve_all(
         advisory,
-        climbed,
+        resolved,
         nothing=lambda: next(iter(doubts), None) or unread.or_else(_nothing(advisory, repo, found)),
     )
     notes = (*_unknown(found), *unread.notes, *(one.problem for one in doubts))

@@ -31,7 +31,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a climb is held to: a choice (None: the ladder chooses), and the rungs that it does without."""
+    """What a resolution is held to: a choice (None: the ladder chooses), and the rungs that it does
+    without."""
 
     choice: Choice | None = None
     left_out: tuple[LadderStep, ...] = ()

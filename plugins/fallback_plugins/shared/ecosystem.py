@@ -28,7 +28,7 @@ class Recipe(Protocol):
     def apply(
         self, selection: Selected, advisory: Advisory, repo: RepoContext, clients: ClientRunner
     ) -> RecipeResult:
-        """Climb, in memory. Raises RecipeError, RepositoryError, ToolError."""
+        """Resolve, in memory. Raises RecipeError, RepositoryError, ToolError."""
         ...
 
     def bump(self, package: str, version: str) -> Selected:
@@ -65,7 +65,7 @@ class RecipeEcosystem(ABC):
             return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
 
     def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
-        """Climb the ladder, in memory. Raises RecipeError, RepositoryError, ToolError."""
+        """Run the ladder, in memory. Raises RecipeError, RepositoryError, ToolError."""
 
         def make() -> RecipeResult:
             return self._recipe.apply(selection, advisory, repo, self.clients)

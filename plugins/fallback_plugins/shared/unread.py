@@ -182,11 +182,11 @@ class Lenient:
         """The project's own."""
         return self.project.path
 
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """As the project's; None, too, where it is left out. What of it can't be mended is told by the file
         that can't be read, if there is one: any other reason only follows from that."""
         try:
-            fix = self.project.climb(advisory)
+            fix = self.project.resolve(advisory)
             if fix is not None and fix.left:
                 self.left_out.check(self.files)
         except (RecipeError, RepositoryError) as error:

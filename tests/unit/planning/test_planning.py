@@ -106,7 +106,7 @@ def test_among_several_what_can_be_mended_of_one_is(tmp_path: Path, resolve: boo
     assert not lets_stay(fix.advisory, "PyPI", "middle", ["A", "B"])
     assert not lets_stay(fix.advisory, "PyPI", "right", ["B"])
     assert result.not_affected == ()
-    assert len(plugin.climbed) == (2 if resolve else 0)
+    assert len(plugin.resolved) == (2 if resolve else 0)
 
 
 def test_an_advisory_of_which_nothing_can_be_mended_is_left_whole(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_what_waits_may_not_come_in(tmp_path: Path) -> None:
     assert [move.after for move in alone.moves] == ["1.2.0"]
 
 
-def test_what_only_climbing_shows_is_left_too(tmp_path: Path) -> None:
+def test_what_only_resolving_shows_is_left_too(tmp_path: Path) -> None:
     plugin = LadderEcosystem(blocked=frozenset({"right"}))
     result = planned(tmp_path, advisory("A", "left"), advisory("B", "right"), pypi=plugin)
     assert moves(result) == {"left": "2.0.0"}
@@ -282,16 +282,16 @@ def test_a_client_that_fails_leaves_everything(
     result = planned(tmp_path, advisory("A", "left"), advisory("B", "right"), pypi=plugin)
     assert left(result) == {("A",): reason, ("B",): reason}
     # Another advisory would meet the same missing client: asked once.
-    assert len(plugin.climbed) == (1 if reason is RefusalReason.TOOL_MISSING else 3)
+    assert len(plugin.resolved) == (1 if reason is RefusalReason.TOOL_MISSING else 3)
 
 
-def test_many_that_fail_together_are_not_climbed_one_by_one(tmp_path: Path) -> None:
+def test_many_that_fail_together_are_not_resolved_one_by_one(tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(MAX_ALONE + 1)]
     error = RecipeError(RefusalReason.RESOLVER_FAILED, "Down.", next_step="Wait.")
     plugin = LadderEcosystem(failing={"p0": error})
     files = {"pypi.txt": "".join(f"{name} 1.0.0\n" for name in names)}
     result = planned(tmp_path, *(advisory(n, n) for n in names), pypi=plugin, files=files)
-    assert len(plugin.climbed) == 1
+    assert len(plugin.resolved) == 1
     assert {name for item in result.left for name in item.advisory_ids} == set(names)
 
 
@@ -311,7 +311,7 @@ BROKEN = Left(
 def test_a_project_that_cannot_be_read_keeps_open_what_it_may_hold(
     tmp_path: Path, text: str | None, open_: tuple[str, ...]
 ) -> None:
-    """It is left again when climbed, so nothing is claimed: unknown is not clean."""
+    """It is left again when resolved, so nothing is claimed: unknown is not clean."""
     files = {"pypi.txt": PINS, **({"broken.txt": text} if text else {})}
     plugin = LadderEcosystem(unreadable=(BROKEN,))
     result = planned(
@@ -338,7 +338,7 @@ def test_every_advisory_is_accounted_for_exactly_once(tmp_path: Path) -> None:
 def test_without_resolving_one_outline_is_enough(tmp_path: Path) -> None:
     plugin = LadderEcosystem()
     planned(tmp_path, advisory("A", "left"), advisory("B", "right"), pypi=plugin, resolve=False)
-    assert (plugin.outlined, plugin.climbed) == (1, [])
+    assert (plugin.outlined, plugin.resolved) == (1, [])
 
 
 def test_the_document_has_a_stable_shape(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_nothing_given(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("resolve", [True, False])
 def test_what_is_not_locked_only_resolving_tells(tmp_path: Path, resolve: bool) -> None:
-    """B was asked about because anything may be there; the climb shows that it isn't."""
+    """B was asked about because anything may be there; the resolution shows that it isn't."""
     plugin = LadderEcosystem(unlocked=True)
     given = (advisory("A", "left"), advisory("B", "absent"))
     result = planned(tmp_path, *given, pypi=plugin, resolve=resolve)

@@ -119,7 +119,7 @@ class Unlocked(LadderEcosystem):
         return RecipeResult(changes=(change,), proof_level=ProofLevel.PINS, moves=(move,))
 
 
-def test_a_climb_that_concerns_no_advisory_is_no_fix(tmp_path: Path) -> None:
+def test_a_resolution_that_concerns_no_advisory_is_no_fix(tmp_path: Path) -> None:
     repo = context(tmp_path, {"pypi.txt": "left 3.0.0\n"})
     result = plan(AdvisorySet(advisories=(advisory("A", "left"),)), repo, {"PyPI": Unlocked()})
     assert (result.fixes, result.left, result.not_affected) == ((), (), ("A",))

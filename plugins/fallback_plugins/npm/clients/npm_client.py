@@ -30,7 +30,7 @@ _SELF = "."
 
 @dataclass
 class NpmClient:
-    """The real npm. One object serves one climb: it remembers that the registry was asked."""
+    """The real npm. One object serves one resolution: it remembers that the registry was asked."""
 
     clients: ClientRunner
     _npm: NpmRunner = field(init=False)

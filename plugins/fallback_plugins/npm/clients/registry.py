@@ -1,4 +1,5 @@
-"""What the registry has of a package, as ``npm view`` tells it: one call a package, kept for a climb."""
+"""What the registry has of a package, as ``npm view`` tells it: one call a package, kept for a
+resolution."""
 
 import json
 import re

@@ -30,7 +30,7 @@ _USAGE = "; Clean install a project; Usage"
 
 
 def install(context: GateContext, commands: Commands, inputs: Inputs, entry: Path) -> Installed:
-    """Climb; what was installed is then in ``entry``.
+    """Resolve; what was installed is then in ``entry``.
 
     Raises ToolFailedError where no registry answers, ToolMissingError.
     """

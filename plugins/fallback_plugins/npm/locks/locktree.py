@@ -1,4 +1,4 @@
-"""npm's locks (versions 1, 2, 3) as the resolved tree that the ladder climbs in."""
+"""npm's locks (versions 1, 2, 3) as the resolved tree that the ladder works in."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import PurePosixPath

@@ -86,7 +86,7 @@ def raised(spec: str, version: str) -> str | None:
     return f"{alias}{'~' if wildcard['minor'] else '^'}{version}"
 
 
-@lru_cache(maxsize=16_384)  # one climb asks the same of the same few ranges again and again
+@lru_cache(maxsize=16_384)  # one resolution asks the same of the same few ranges again and again
 def admits(spec: str, version: str) -> bool:
     """Does npm's range accept the version? False also where the range can't be read (a tag)."""
     text = split_alias(spec)[1]

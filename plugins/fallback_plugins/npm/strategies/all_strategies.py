@@ -16,7 +16,7 @@ from fallback_tier.errors import RecipeError
 
 @dataclass(frozen=True)
 class Strategies:
-    """What may be tried in one climb."""
+    """What may be tried in one resolution."""
 
     resolver: Resolver
     targets: Targets

@@ -12,7 +12,14 @@ from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.npm.strategies.bundles import Bundles, bundler_of
 from fallback_plugins.npm.strategies.resolving import At, Resolver
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.shared.ladder import Climb, Judge, Reached, Strategy, blocked, does_not_serve
+from fallback_plugins.shared.ladder import (
+    Judge,
+    Reached,
+    Resolution,
+    Strategy,
+    blocked,
+    does_not_serve,
+)
 from fallback_plugins.shared.tree import Ask, Node, Tree
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_prerelease
@@ -188,7 +195,7 @@ class ParentBump:
                 asks = at.tree.askers(node.key)
                 if any(ask.name == key for asker, ask in asks if at.tree.is_root(asker)):
                     wishes[package, node.version] = version
-        after = Climb(self.judge, self.resolver.resolve(files, wishes))
+        after = Resolution(self.judge, self.resolver.resolve(files, wishes))
         after.run(self.near)  # an ask that was widened now admits a refresh of the copy itself
         reached = self._lowered(at, after.at, packages)
         aimed = {(n.name, n.version) for n in self.judge.affected(at.tree) if n.name in packages}

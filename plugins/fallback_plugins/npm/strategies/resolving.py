@@ -1,4 +1,4 @@
-"""An npm project as positions of a climb: what its client makes of files, and when a tree is worse."""
+"""An npm project as positions of a resolution: what its client makes of files, and when a tree is worse."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from fallback_plugins.shared.ladder import Judge, Position
 from fallback_plugins.shared.tree import Ask, Node, Tree
 from fallback_tier.advisory import Advisory, sort_key
 
-#: Where a climb over an npm project stands.
+#: Where a resolution over an npm project stands.
 At = Position[Files]
 
 
@@ -41,7 +41,7 @@ class Resolver:
 
 
 def judge_of(advisory: Advisory) -> Judge[Files]:
-    """What no result of an npm climb may be."""
+    """What no result of an npm resolution may be."""
     return Judge(ECOSYSTEM, advisory, _worse)
 
 

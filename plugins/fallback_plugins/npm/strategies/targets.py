@@ -22,7 +22,7 @@ from fallback_tier.errors import RecipeError, ToolError
 
 @dataclass
 class Targets:
-    """Chooses versions for one climb. ``registry`` None: the files and the advisory alone (offline).
+    """Chooses versions for one resolution. ``registry`` None: the files and the advisory alone (offline).
 
     ``only``: the version that somebody chose already; no other serves.
     """

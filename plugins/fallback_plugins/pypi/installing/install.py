@@ -61,23 +61,23 @@ class Plan:
 
 
 def install(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed:
-    """Climb. ``write`` puts lines into a file of ours and says where.
+    """Resolve. ``write`` puts lines into a file of ours and says where.
 
     Raises ToolFailedError where no registry answers, and what ``uv`` raises.
     """
-    return _Climb(plan, uv, write).climb()
+    return _InstallLadder(plan, uv, write).run()
 
 
 def install_whole(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed | None:
     """Only all that is declared, and the runner if it can be had; None where not all can. Raises as
     ``install`` does."""
-    climb = _Climb(plan, uv, write)
-    level = climb.everything()
-    return None if level is None else climb.with_runner(level)
+    resolve = _InstallLadder(plan, uv, write)
+    level = resolve.everything()
+    return None if level is None else resolve.with_runner(level)
 
 
 @dataclass
-class _Climb:
+class _InstallLadder:
     """One ladder: what was had so far, and what could not be."""
 
     plan: Plan
@@ -92,7 +92,7 @@ class _Climb:
     #: What served.
     step: str = ""
 
-    def climb(self) -> Installed:
+    def run(self) -> Installed:
         return self.with_runner(self.everything() or self._in_part())
 
     def with_runner(self, level: Level) -> Installed:

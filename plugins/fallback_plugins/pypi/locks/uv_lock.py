@@ -24,7 +24,7 @@ UNVERSIONED = "0"
 #: The folder of stub wheels, beside a scratch lock: what uv then writes as their registry.
 STUBS = "fallback-tier-stubs"
 
-#: Texts whose shape is known to be right: one climb asks for the same few locks again and again.
+#: Texts whose shape is known to be right: one resolution asks for the same few locks again and again.
 _CHECKED = 8
 
 _BLOCK = re.compile(r"^\[\[package\]\]\r?\n", re.MULTILINE)

@@ -35,7 +35,7 @@ _POETRY_CLAUSE = re.compile(
 _PIN_OPERATORS = frozenset({"==", "===", "=", ""})
 _FLOOR_OPERATORS = frozenset({">=", ">", "~=", "^", "~"})
 
-#: Texts whose masked form is kept: one climb asks about many packages of the same few files.
+#: Texts whose masked form is kept: one resolution asks about many packages of the same few files.
 _TEXTS = 32
 
 FROM_ELSEWHERE = "it is taken from a URL or a checkout"

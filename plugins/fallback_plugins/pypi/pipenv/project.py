@@ -17,9 +17,9 @@ from fallback_plugins.pypi.pipenv.new_pins import new_pins
 from fallback_plugins.pypi.resolving.resolver import blocker_of
 from fallback_plugins.pypi.resolving.wanted import has_own_index
 from fallback_plugins.pypi.strategies import lock_edit
-from fallback_plugins.pypi.strategies.edit_climb import (
-    EditClimber,
+from fallback_plugins.pypi.strategies.edit_resolver import (
     EditedProject,
+    EditResolver,
     MayRaise,
     check_raises,
 )
@@ -90,8 +90,8 @@ class PipenvProject(EditedProject):
     def _lock_text(self) -> str:
         return self.lock.text
 
-    def _climber(self, advisory: Advisory) -> EditClimber:
-        return _Climber(self, advisory)
+    def _resolver(self, advisory: Advisory) -> EditResolver:
+        return _Resolver(self, advisory)
 
     def _refusal(self, node: Node) -> RecipeError | None:
         first = self.lock.first_source
@@ -108,8 +108,8 @@ class PipenvProject(EditedProject):
         return found
 
 
-class _Climber(EditClimber):
-    """The rungs of one climb."""
+class _Resolver(EditResolver):
+    """The rungs of one resolution."""
 
     def __init__(self, project: PipenvProject, advisory: Advisory) -> None:
         super().__init__(project, advisory)

@@ -23,9 +23,9 @@ from fallback_plugins.pypi.poetry.render import with_release
 from fallback_plugins.pypi.poetry.roots import Root, roots
 from fallback_plugins.pypi.resolving.wanted import has_own_index
 from fallback_plugins.pypi.strategies import lock_edit
-from fallback_plugins.pypi.strategies.edit_climb import (
-    EditClimber,
+from fallback_plugins.pypi.strategies.edit_resolver import (
     EditedProject,
+    EditResolver,
     MayRaise,
     check_raises,
 )
@@ -101,12 +101,12 @@ class PoetryProject(EditedProject):
     def _refusal(self, node: Node) -> RecipeError | None:
         return self._lock.refusal(node.name)
 
-    def _climber(self, advisory: Advisory) -> EditClimber:
-        return _Climber(self, advisory)
+    def _resolver(self, advisory: Advisory) -> EditResolver:
+        return _Resolver(self, advisory)
 
 
-class _Climber(EditClimber):
-    """The rungs of one climb."""
+class _Resolver(EditResolver):
+    """The rungs of one resolution."""
 
     def __init__(self, project: PoetryProject, advisory: Advisory) -> None:
         super().__init__(project, advisory)

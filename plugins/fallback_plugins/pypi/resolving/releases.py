@@ -75,7 +75,7 @@ class Releases:
     def of(
         cls, advisory: Advisory, terms: Terms, clients: ClientRunner, *, may_ask: bool
     ) -> "Releases":
-        """What a climb chooses from; ``may_ask``: the registry too."""
+        """What a resolution chooses from; ``may_ask``: the registry too."""
         only = terms.choice.version if terms.choice else None
         return cls(advisory, UvClient(clients) if may_ask else None, only)
 

@@ -1,4 +1,4 @@
-"""What every Python project with a lock has in common: its rungs are climbed one after the other."""
+"""What every Python project with a lock has in common: its rungs are resolved one after the other."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -19,11 +19,11 @@ from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
 from fallback_plugins.pypi.resolving.releases import lowest_safe
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.ladder import (
-    Climb,
     Judge,
     Position,
     ProjectFix,
     Reached,
+    Resolution,
     Strategy,
     Tried,
     left_behind,
@@ -33,7 +33,7 @@ from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Left, Move, Outline
 
-#: Manifests whose requests are kept: one climb asks about many packages of the same few files.
+#: Manifests whose requests are kept: one resolution asks about many packages of the same few files.
 _MANIFESTS = 16
 
 
@@ -67,21 +67,21 @@ def strategy(
     return Strategy(step, attempt, refusal, together=False)
 
 
-def climb(
+def resolve(
     advisory: Advisory, path: str, start: State, strategies: Iterable[Strategy[Mapping[str, str]]]
 ) -> ProjectFix | None:
     """Every affected package brought out of reach by the cheapest rung that serves; None: none is.
 
     What no rung mends is in ``left``.
     """
-    climbing = Climb(Judge(ECOSYSTEM, advisory), start)
-    if not climbing.packages:
+    resolving = Resolution(Judge(ECOSYSTEM, advisory), start)
+    if not resolving.packages:
         return None
-    climbing.run(strategies)
-    at = climbing.at
+    resolving.run(strategies)
+    at = resolving.at
     changed = {name: text for name, text in at.files.items() if text != start.files.get(name)}
     return ProjectFix(
-        changed, climbing.moves(path), climbing.lefts(path), before=start.tree, after=at.tree
+        changed, resolving.moves(path), resolving.lefts(path), before=start.tree, after=at.tree
     )
 
 

@@ -26,7 +26,7 @@ from fallback_plugins.pypi.strategies.transitive import Search, State
 from fallback_plugins.pypi.surveying.compiled import steps
 from fallback_plugins.pypi.surveying.told_versions import DECIDING_LOCKS, METADATA
 from fallback_plugins.shared.bumping import FREE, Terms, unsupported, use_bump
-from fallback_plugins.shared.ladder import Climb, ProjectFix, ordered
+from fallback_plugins.shared.ladder import ProjectFix, Resolution, ordered
 from fallback_plugins.shared.tree import Tree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, ToolError
@@ -39,7 +39,7 @@ from fallback_tier.repo import RepoContext
 class ManifestProject:
     """Requirements files that include each other, or one pyproject.toml, Pipfile, setup.cfg, setup.py.
 
-    ``unknown`` says, after a climb, why transitive versions could not be seen.
+    ``unknown`` says, after a resolution, why transitive versions could not be seen.
     """
 
     repo: RepoContext
@@ -79,7 +79,7 @@ class ManifestProject:
         self._check_steps(advisory)
         return self._bump(advisory).outline(may_ask=not self.repo.settings.offline)
 
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """Direct bumps by text; for what is not declared, the search over resolved trees.
 
         Raises RecipeError.
@@ -131,11 +131,11 @@ class ManifestProject:
         if not self.is_open(advisory):
             return None
         search = self._search(self._releases(advisory))
-        climb = Climb(search.judge, State(self.texts, search.resolve(self.texts)))
-        if not climb.packages:
+        resolve = Resolution(search.judge, State(self.texts, search.resolve(self.texts)))
+        if not resolve.packages:
             return None
-        climb.run([search.constraint])
-        return self._climbed(climb, climb.start.tree)
+        resolve.run([search.constraint])
+        return self._fix_of(resolve, resolve.start.tree)
 
     def _hashes(self, package: str, version: str) -> Sequence[str]:
         """The hashes of a release as the set's own registry has it. Raises RecipeError, ToolError."""
@@ -169,9 +169,9 @@ class ManifestProject:
             before = search.resolve(self.texts)
         except (RecipeError, ToolError):
             return None  # as it stands it doesn't go together either
-        climb = Climb(search.judge, State(self.texts, before))
-        climb.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
-        found = self._climbed(climb, before)
+        resolve = Resolution(search.judge, State(self.texts, before))
+        resolve.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
+        found = self._fix_of(resolve, before)
         return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
 
     def _check_named(self, search: Search, bumped: State) -> None:
@@ -202,9 +202,9 @@ class ManifestProject:
             self.unknown.append(f"Transitive versions of {self.path} are unknown. {error.problem}")
             return None
         start, raised_by_text = self._start(search, State(self.texts, before), fix)
-        climb = Climb(search.judge, start)
-        climb.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
-        found = self._climbed(climb, before)
+        resolve = Resolution(search.judge, start)
+        resolve.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
+        found = self._fix_of(resolve, before)
         account = {move.package for move in found.moves} | {it.package for it in found.left}
         if not raised_by_text and not account.issuperset(move.package for move in fix.moves):
             self.unknown.append(
@@ -220,11 +220,11 @@ class ManifestProject:
             notes=fix.notes,
         )
 
-    def _climbed(self, climb: Climb[Mapping[str, str]], before: Tree) -> ProjectFix:
-        start, at = climb.start.files, climb.at
+    def _fix_of(self, resolve: Resolution[Mapping[str, str]], before: Tree) -> ProjectFix:
+        start, at = resolve.start.files, resolve.at
         changed = [path for path, text in at.files.items() if text != start[path]]
         place = changed[0] if changed else self.path
-        moves, left = climb.moves(place), climb.lefts(self.path)
+        moves, left = resolve.moves(place), resolve.lefts(self.path)
         return ProjectFix(at.files, moves, left, before=before, after=at.tree)
 
     def _start(self, search: Search, found: State, fix: ProjectFix) -> tuple[State, bool]:

@@ -18,10 +18,10 @@ class PythonProject(Protocol):
 
     @property
     def manifests(self) -> frozenset[str]:
-        """Files that this project accounts for: no other project climbs them."""
+        """Files that this project accounts for: no other project resolves them."""
         ...
 
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """As ``ladder.Project`` says; a choice that it was made with is the only one that serves."""
         ...
 

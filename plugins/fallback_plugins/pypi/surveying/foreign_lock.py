@@ -44,7 +44,7 @@ class ForeignLock:
         self._step.check(advisory)
         return Outline(left=tuple(self._left(advisory)))
 
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """Refuses what is affected; None: nothing is. Raises RecipeError, RepositoryError."""
         self._step.check(advisory)
         left = tuple(self._left(advisory))
@@ -114,13 +114,13 @@ class EmptyLock:
         """Raises RecipeError."""
         raise empty_lock(self.path)
 
-    def climb(self, advisory: Advisory) -> ProjectFix | None:  # noqa: ARG002 (as above)
+    def resolve(self, advisory: Advisory) -> ProjectFix | None:  # noqa: ARG002 (as above)
         """Raises RecipeError."""
         raise empty_lock(self.path)
 
     def force(self, advisory: Advisory) -> ProjectFix | None:
-        """As ``climb``."""
-        return self.climb(advisory)
+        """As ``resolve``."""
+        return self.resolve(advisory)
 
     def doubt(self) -> RecipeError | None:
         """That it is empty is said before."""

@@ -33,7 +33,7 @@ from fallback_tier.execution import ClientRunner
 
 @dataclass(frozen=True)
 class UvFiles:
-    """What a climb starts from: the lock, the manifests by path, the root's path, the lock's tree."""
+    """What a resolution starts from: the lock, the manifests by path, the root's path, the lock's tree."""
 
     lock: str
     text: str
@@ -43,7 +43,7 @@ class UvFiles:
 
 
 class UvLocking:
-    """Makes locks for one climb, from the files that it starts from."""
+    """Makes locks for one resolution, from the files that it starts from."""
 
     def __init__(self, files: UvFiles, advisory: Advisory, clients: ClientRunner) -> None:
         self._files = files

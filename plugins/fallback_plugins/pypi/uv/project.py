@@ -20,8 +20,8 @@ from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.force import refuse_direct
 from fallback_plugins.pypi.strategies.lock_edit import State, not_admitting
 from fallback_plugins.pypi.surveying.out_of_step import LockStep, asked_in_arrays
-from fallback_plugins.pypi.uv.climb import UvClimber
 from fallback_plugins.pypi.uv.locking import UvFiles
+from fallback_plugins.pypi.uv.uv_resolver import UvResolver
 from fallback_plugins.shared.bumping import FREE, Terms, unsupported
 from fallback_plugins.shared.ladder import ProjectFix, ordered
 from fallback_plugins.shared.tree import Node, Tree
@@ -53,7 +53,7 @@ class UvProject:
             advisory, self.path, self._tree, self._first_step, self._unsupported
         )
 
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """As ``ladder.Project`` says: in-range refresh, direct bump, parent bump, override."""
         self._step.check(advisory)
         affected = lock_edit.affected_versions(self._tree, advisory)
@@ -65,11 +65,11 @@ class UvProject:
         files = UvFiles(self.path, self._text, self._root, self._manifests, self._tree)
         may_ask = not self.repo.settings.offline
         asked = Releases.of(advisory, self.terms, self.clients, may_ask=may_ask)
-        climber = UvClimber(files, self.clients, asked)
+        resolver = UvResolver(files, self.clients, asked)
         start = State({self.path: self._text, **self._manifests}, self._tree)
-        ladder = climber.forced if forced else climber.strategies
+        ladder = resolver.forced if forced else resolver.strategies
         strategies = ordered(ladder, self.repo.settings.prefer, self.terms.left_out)
-        fix = lock_edit.climb(advisory, self.path, start, strategies)
+        fix = lock_edit.resolve(advisory, self.path, start, strategies)
         return fix and replace(fix, notes=tuple(asked.notes))
 
     def doubt(self) -> RecipeError | None:
@@ -91,7 +91,7 @@ class UvProject:
         local: Mapping[str, Mapping[str, Any]] = {}
         with suppress(
             RecipeError
-        ):  # one that lies outside of the repository: said when it is climbed
+        ):  # one that lies outside of the repository: said when it is resolved
             local = uv_files.manifest_paths(self.path, self._text)
         return {self._root} | {path for path, table in local.items() if table["name"] in names}
 

@@ -1,7 +1,7 @@
 """The minimal-fix ladder (ADR-0016, ADR-0047): one engine, and each ecosystem's strategies.
 
 A *project* is what one client resolves together: a manifest with its lock, a workspace, a requirements
-file with what it includes. Each is climbed by itself, on texts in memory, by strategies in the order that
+file with what it includes. Each is resolved by itself, on texts in memory, by strategies in the order that
 its ecosystem lists them; ``combined`` puts the projects of a repository together.
 """
 
@@ -14,8 +14,8 @@ from fallback_plugins.shared.ladder.declines import (
     refuse,
     whole_project_left,
 )
-from fallback_plugins.shared.ladder.engine import Climb
-from fallback_plugins.shared.ladder.result import Project, ProjectFix, climb_all, combined
+from fallback_plugins.shared.ladder.engine import Resolution
+from fallback_plugins.shared.ladder.result import Project, ProjectFix, combined, resolve_all
 from fallback_plugins.shared.ladder.strategy import (
     Judge,
     Position,
@@ -26,16 +26,15 @@ from fallback_plugins.shared.ladder.strategy import (
 )
 
 __all__ = [
-    "Climb",
     "Judge",
     "Position",
     "Project",
     "ProjectFix",
     "Reached",
+    "Resolution",
     "Strategy",
     "Tried",
     "blocked",
-    "climb_all",
     "combined",
     "does_not_serve",
     "left_behind",
@@ -43,5 +42,6 @@ __all__ = [
     "next_candidate",
     "ordered",
     "refuse",
+    "resolve_all",
     "whole_project_left",
 ]

@@ -15,7 +15,9 @@ def next_candidate(
     What comes to the same by another rung is no other candidate: that is left out too.
     """
     other, led_to = refused, tuple(moves)
-    changes_refused = cache(lambda: apply(refused).changes)  # a climb: only where it is asked for
+    changes_refused = cache(
+        lambda: apply(refused).changes
+    )  # a resolution: only where it is asked for
     while True:
         left_out = tuple(dict.fromkeys((*other.left_out, *(move.step for move in led_to))))
         if left_out == other.left_out:

@@ -1,4 +1,4 @@
-"""One engine climbs every ladder: strategies in their order, each result held against the same rules."""
+"""One engine runs every ladder: strategies in their order, each result held against the same rules."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,8 +33,8 @@ class _Mended:
     raised: tuple[str, ...]
 
 
-class Climb(Generic[FilesT]):
-    """One climb: where it stands, what was mended on the way, and what did not serve."""
+class Resolution(Generic[FilesT]):
+    """One resolution: where it stands, what was mended on the way, and what did not serve."""
 
     def __init__(self, judge: Judge[FilesT], start: Position[FilesT]) -> None:
         self._judge = judge
@@ -54,7 +54,7 @@ class Climb(Generic[FilesT]):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The packages of which a copy is affected where the climb stands."""
+        """The packages of which a copy is affected where the resolution stands."""
         return tuple(dict.fromkeys(node.name for node in self._judge.affected(self.at.tree)))
 
     def tried(self, package: str) -> Tried:

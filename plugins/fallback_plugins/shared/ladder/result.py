@@ -31,7 +31,7 @@ OFFLINE_NOTE = "Offline: it is unknown whether a chosen release was yanked or de
 
 @dataclass(frozen=True)
 class ProjectFix:
-    """What climbing did to one project: new texts by path, and the account of it.
+    """What resolving did to one project: new texts by path, and the account of it.
 
     ``before``/``after`` are the resolved trees; None where only pins could be read. ``cleared`` is taken
     from the trees where there are two; a project without trees gives its own.
@@ -59,7 +59,7 @@ class Project(Protocol):
         """The lock, or the manifest where there is none."""
         ...
 
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """Bring the project out of the advisory's (or bundle's) reach; None: it isn't affected.
 
         Package by package, cheapest rung first; what can't be mended is in ``left``. Raises RecipeError
@@ -107,15 +107,15 @@ def combined(
     )
 
 
-def climb_all(
+def resolve_all(
     advisory: Advisory, projects: Iterable[Project], *, nothing: Callable[[], RecipeError]
 ) -> list[ProjectFix]:
-    """Climb every project. Half a fix is none: a project that can't be climbed stops a single advisory,
+    """Resolve every project. Half a fix is none: a project that can't be resolved stops a single advisory,
     and is ``left`` for a bundle. ``nothing`` says why there was nothing to do."""
     fixes: list[ProjectFix] = []
     for project in projects:
         try:
-            fix = project.climb(advisory)
+            fix = project.resolve(advisory)
         except (RecipeError, RepositoryError) as error:
             if not isinstance(advisory, AdvisoryBundle):
                 raise

@@ -18,7 +18,7 @@ Copy = tuple[str, str]
 
 @dataclass(frozen=True)
 class Position(Generic[FilesT]):
-    """Where a climb stands: the files, and the tree that they resolve to."""
+    """Where a resolution stands: the files, and the tree that they resolve to."""
 
     files: FilesT
     tree: Tree

@@ -13,7 +13,7 @@ from fallback_plugins.npm.clients.yarn import YARN, YarnClient
 from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.resolving import Resolver, judge_of
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.shared.ladder import Climb
+from fallback_plugins.shared.ladder import Resolution
 from fallback_tier.advisory import Advisory
 from fallback_tier.execution import ClientRunner
 from tests.registry.universe import Universe
@@ -51,31 +51,31 @@ def made(
         yield client, client.resolve(Files(".", {"package.json": text}, lock, empty))
 
 
-def force(client: Client, record: Advisory, files: Files, version: str) -> Climb[Files]:
+def force(client: Client, record: Advisory, files: Files, version: str) -> Resolution[Files]:
     resolver, judge = Resolver(client), judge_of(record)
-    climb = Climb(judge, resolver.position(files))
-    climb.run([Strategies(resolver, Targets(record, None, version), judge).forced(version)])
-    return climb
+    resolve = Resolution(judge, resolver.position(files))
+    resolve.run([Strategies(resolver, Targets(record, None, version), judge).forced(version)])
+    return resolve
 
 
 def test_one_version_is_forced_on_the_parent(made: tuple[Client, Files]) -> None:
     client, files = made
-    climb = force(client, LEAF, files, "1.3.0")
-    assert [node.version for node in climb.at.tree.of("leaf")] == ["1.3.0"]
-    assert [move.step for move in climb.moves("lock")] == [LadderStep.OVERRIDE]
-    written = json.loads(climb.at.files.manifests["package.json"])
+    resolve = force(client, LEAF, files, "1.3.0")
+    assert [node.version for node in resolve.at.tree.of("leaf")] == ["1.3.0"]
+    assert [move.step for move in resolve.moves("lock")] == [LadderStep.OVERRIDE]
+    written = json.loads(resolve.at.files.manifests["package.json"])
     key = {"yarn": "resolutions", "pnpm": "pnpm"}[client.name]
     assert "1.3.0" in json.dumps(written[key])
     # What is there already is raised, where it doesn't serve any more.
     again = advisory("npm", "leaf", [("0", "1.2.0"), ("1.3.0", None)])
-    (left,) = force(client, again, climb.at.files, "1.2.0").lefts("lock")
+    (left,) = force(client, again, resolve.at.files, "1.2.0").lefts("lock")
     assert "downgrade" in left.sentence
 
 
 def test_an_override_that_is_there_is_raised(made: tuple[Client, Files]) -> None:
     client, files = made
     old = client.resolve(client.with_override(files, "strict", "leaf", "1.0.0"))
-    climb = force(client, LEAF, old, "1.2.0")
-    assert [node.version for node in climb.at.tree.of("leaf")] == ["1.2.0"]
-    text = climb.at.files.manifests["package.json"]
+    resolve = force(client, LEAF, old, "1.2.0")
+    assert [node.version for node in resolve.at.tree.of("leaf")] == ["1.2.0"]
+    text = resolve.at.files.manifests["package.json"]
     assert text == old.manifests["package.json"].replace('leaf": "1.0.0"', 'leaf": "1.2.0"')

@@ -64,13 +64,13 @@ def _lock(entries: Mapping[str, Any], pipfile: str | None = None) -> str:
     return pipfile_lock({"default": entries, "develop": {}}, pipfile=parsed)
 
 
-def _climb(
+def _resolve(
     clients: SubprocessClients, folder: Path, lock: str, pipfile: str = "", fixed: str = "1.2"
 ) -> ProjectFix:
     files = {"Pipfile.lock": lock, **({"Pipfile": pipfile} if pipfile else {})}
     repo = repository(folder, files)
     record = advisory("PyPI", "leaf", [("0", fixed)])
-    fix = PipenvProject(repo, clients, "Pipfile.lock").climb(record)
+    fix = PipenvProject(repo, clients, "Pipfile.lock").resolve(record)
     assert fix is not None
     if fix.moves:
         combined("PyPI", record, repo, [fix])
@@ -78,7 +78,7 @@ def _climb(
 
 
 def test_the_entry_alone_is_written_anew(clients: SubprocessClients, tmp_path: Path) -> None:
-    fix = _climb(clients, tmp_path, _lock(_entry("leaf", "1.0")))
+    fix = _resolve(clients, tmp_path, _lock(_entry("leaf", "1.0")))
     wanted = _lock(_entry("leaf", "1.2", markers="python_version >= '3.8'"))
     assert fix.texts == {"Pipfile.lock": wanted}
     assert (fix.moves[0].step, fix.proof_level) == (LadderStep.LOCK_EDIT, ProofLevel.PINS)
@@ -87,7 +87,7 @@ def test_the_entry_alone_is_written_anew(clients: SubprocessClients, tmp_path: P
 
 def test_a_pipfile_that_admits_it_stays(clients: SubprocessClients, tmp_path: Path) -> None:
     pipfile = PIPFILE.format("*")
-    fix = _climb(clients, tmp_path, _lock(_entry("leaf", "1.0"), pipfile), pipfile)
+    fix = _resolve(clients, tmp_path, _lock(_entry("leaf", "1.0"), pipfile), pipfile)
     assert list(fix.texts) == ["Pipfile.lock"]
     assert fix.moves[0].step is LadderStep.LOCK_REFRESH
 
@@ -96,7 +96,7 @@ def test_a_pipfile_is_raised_and_its_hash_with_it(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
     pipfile = PIPFILE.format("==1.0")
-    fix = _climb(clients, tmp_path, _lock(_entry("leaf", "1.0"), pipfile), pipfile)
+    fix = _resolve(clients, tmp_path, _lock(_entry("leaf", "1.0"), pipfile), pipfile)
     new = PIPFILE.format("==1.2")
     wanted = _lock(_entry("leaf", "1.2", markers="python_version >= '3.8'"), new)
     assert fix.texts == {"Pipfile": new, "Pipfile.lock": wanted}
@@ -107,21 +107,21 @@ def test_a_stale_lock_stops_a_change_of_the_pipfile(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
     lock = _lock(_entry("leaf", "1.0"), PIPFILE.format("==0.9"))
-    fix = _climb(clients, tmp_path, lock, PIPFILE.format("==1.0"))
+    fix = _resolve(clients, tmp_path, lock, PIPFILE.format("==1.0"))
     assert not fix.texts
     assert any("out of date" in step.reason for step in fix.left[0].declined)
 
 
 def test_a_parent_in_the_way_moves_too(clients: SubprocessClients, tmp_path: Path) -> None:
     lock = _lock(_entry("leaf", "1.0") | _entry("parent", "1.0"))
-    document = json.loads(_climb(clients, tmp_path, lock).texts["Pipfile.lock"])
+    document = json.loads(_resolve(clients, tmp_path, lock).texts["Pipfile.lock"])
     held = {name: entry["version"] for name, entry in document["default"].items()}
     assert held == {"leaf": "==1.2", "parent": "==1.1"}
 
 
 def test_a_parent_that_never_admits_it_is_named(clients: SubprocessClients, tmp_path: Path) -> None:
     lock = _lock(_entry("leaf", "1.0") | _entry("stuck", "1.0"))
-    (left,) = _climb(clients, tmp_path, lock).left
+    (left,) = _resolve(clients, tmp_path, lock).left
     assert left.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
     assert "stuck in Pipfile.lock asks for leaf <1.2" in left.sentence
 
@@ -131,7 +131,7 @@ def test_what_the_new_release_needs_comes_in_beside_it(
 ) -> None:
     pipfile = PIPFILE.format("*")
     entries = _entry("leaf", "1.0") | _entry("parent", "1.1")
-    fix = _climb(clients, tmp_path, _lock(entries, pipfile), pipfile, fixed="1.3")
+    fix = _resolve(clients, tmp_path, _lock(entries, pipfile), pipfile, fixed="1.3")
 
     def new(name: str, version: str, **more: str) -> dict[str, Any]:
         entry = _entry(name, version)[name]
@@ -157,7 +157,7 @@ def test_what_the_new_release_needs_comes_in_beside_it(
 def test_what_pipenv_would_write_in_a_way_that_cannot_be_told_is_refused(
     clients: SubprocessClients, tmp_path: Path, fixed: str, said: str
 ) -> None:
-    (left,) = _climb(clients, tmp_path, _lock(_entry("leaf", "1.0")), fixed=fixed).left
+    (left,) = _resolve(clients, tmp_path, _lock(_entry("leaf", "1.0")), fixed=fixed).left
     assert said in left.sentence
 
 
@@ -167,7 +167,7 @@ def test_what_is_new_would_come_from_one_of_several_indexes(
     sources = "".join(f'[[source]]\nname = "{it}"\nurl = "https://{it}.b"\n' for it in "xy")
     pipfile = sources + PIPFILE.format("*")
     lock = _lock(_entry("leaf", "1.0"), pipfile)
-    (left,) = _climb(clients, tmp_path, lock, pipfile, fixed="1.3").left
+    (left,) = _resolve(clients, tmp_path, lock, pipfile, fixed="1.3").left
     assert "Pipfile names several indexes" in left.sentence
 
 
@@ -175,7 +175,7 @@ def test_pins_that_only_a_build_could_judge_are_said_to_be_unchecked(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
     lock = _lock(_entry("leaf", "1.0") | _entry("source-only", "1.0"))
-    fix = _climb(clients, tmp_path, lock)
+    fix = _resolve(clients, tmp_path, lock)
     assert fix.moves[0].after == "1.2"
     assert any("could not be checked against each other" in note for note in fix.notes)
 
@@ -184,7 +184,7 @@ def test_a_lock_in_another_hand_is_not_rewritten(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
     lock = _lock(_entry("leaf", "1.0")).replace('": {', '" : {')
-    assert "not written as pipenv writes it" in _climb(clients, tmp_path, lock).left[0].sentence
+    assert "not written as pipenv writes it" in _resolve(clients, tmp_path, lock).left[0].sentence
 
 
 def test_another_index_and_no_json_are_refused_offline(tmp_path: Path) -> None:

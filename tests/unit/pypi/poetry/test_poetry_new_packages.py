@@ -69,13 +69,13 @@ MANIFEST = (
 WITH_BASE = f'{MANIFEST}base = "*"\n'
 
 
-def _climb(
+def _resolve(
     clients: SubprocessClients, folder: Path, lock: str, manifest: str | None, fixed: str
 ) -> ProjectFix:
     files = {"poetry.lock": lock, **({"pyproject.toml": manifest} if manifest else {})}
     project = PoetryProject(repository(folder, files), clients, "poetry.lock")
     record = advisory("PyPI", "leaf", [("0", fixed)])
-    fix = project.climb(record)
+    fix = project.resolve(record)
     assert fix is not None
     if fix.moves:
         combined("PyPI", record, project.repo, [fix])
@@ -90,7 +90,7 @@ def test_a_chain_of_new_packages_stands_where_poetry_puts_it(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
     lock = poetry_lock(BASE, LEAF, OLD, OLDER)
-    fix = _climb(clients, tmp_path, lock, WITH_BASE, "1.1")
+    fix = _resolve(clients, tmp_path, lock, WITH_BASE, "1.1")
     leaf = _block("leaf", "1.1", 'middle = ">=1"', WIN)
     # The highest that goes with what is locked: middle 2.0 would move base.
     middle = _block("middle", "1.5", 'Base = ">=1"', 'zeta = ">=1"')
@@ -109,29 +109,29 @@ WIN = 'win = {version = "*", markers = "sys_platform == \\"win32\\""}'
 def test_without_a_manifest_nothing_is_taken_away(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
-    fix = _climb(clients, tmp_path, poetry_lock(BASE, LEAF, OLD, OLDER), None, "1.1")
+    fix = _resolve(clients, tmp_path, poetry_lock(BASE, LEAF, OLD, OLDER), None, "1.1")
     assert {"old", "older", "middle"} <= _held(fix.texts["poetry.lock"]).keys()
 
 
 def test_windows_line_ends_stay(clients: SubprocessClients, tmp_path: Path) -> None:
     lock = poetry_lock(BASE, LEAF, OLD, OLDER)
-    plain = _climb(clients, tmp_path / "a", lock, WITH_BASE, "1.1").texts["poetry.lock"]
+    plain = _resolve(clients, tmp_path / "a", lock, WITH_BASE, "1.1").texts["poetry.lock"]
     crlf = lock.replace("\n", "\r\n")
-    fix = _climb(clients, tmp_path / "b", crlf, WITH_BASE, "1.1")
+    fix = _resolve(clients, tmp_path / "b", crlf, WITH_BASE, "1.1")
     assert fix.texts["poetry.lock"] == plain.replace("\n", "\r\n")
 
 
 def test_a_release_that_a_python_of_the_project_lacks_is_passed_over(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
-    fix = _climb(clients, tmp_path, poetry_lock(LEAF, OLD, OLDER), MANIFEST, "1.3")
+    fix = _resolve(clients, tmp_path, poetry_lock(LEAF, OLD, OLDER), MANIFEST, "1.3")
     assert _held(fix.texts["poetry.lock"])["narrow"]["version"] == "1.0"
 
 
 def test_a_new_package_goes_with_the_other_new_ones(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
-    fix = _climb(clients, tmp_path, poetry_lock(LEAF, OLD, OLDER), MANIFEST, "1.5")
+    fix = _resolve(clients, tmp_path, poetry_lock(LEAF, OLD, OLDER), MANIFEST, "1.5")
     assert _held(fix.texts["poetry.lock"])["bound"]["version"] == "1.0"
 
 
@@ -139,7 +139,7 @@ def test_a_locked_package_without_a_wheel_is_in_nobodys_way(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
     lock = poetry_lock(LEAF, OLD, OLDER, _block("stone", "1.0"))
-    fix = _climb(clients, tmp_path, lock, f'{MANIFEST}stone = "*"\n', "1.6")
+    fix = _resolve(clients, tmp_path, lock, f'{MANIFEST}stone = "*"\n', "1.6")
     assert _held(fix.texts["poetry.lock"]).keys() == {"leaf", "stone", "zeta"}
 
 
@@ -147,7 +147,7 @@ def test_more_extras_of_a_locked_package_bring_in_what_they_need(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
     lock = poetry_lock(BASE, LEAF, OLD, OLDER)
-    held = _held(_climb(clients, tmp_path, lock, WITH_BASE, "1.2").texts["poetry.lock"])
+    held = _held(_resolve(clients, tmp_path, lock, WITH_BASE, "1.2").texts["poetry.lock"])
     assert held["leaf"]["dependencies"] == {"base": {"version": ">=1", "extras": ["fast"]}}
     assert held["base"]["dependencies"] == {
         "quick": {"version": ">=1", "optional": True, "markers": 'extra == "fast"'}
@@ -177,7 +177,7 @@ def test_groups_and_conditions_come_down_from_who_asks(
     manifest = MANIFEST.replace('"^1.0"', '{version = "^1.0", python = "<3.11"}') + (
         '\n[tool.poetry.group.dev.dependencies]\nbase = "*"\n'
     )
-    held = _held(_climb(clients, tmp_path, lock, manifest, "1.1").texts["poetry.lock"])
+    held = _held(_resolve(clients, tmp_path, lock, manifest, "1.1").texts["poetry.lock"])
     assert (held["zeta"]["groups"], held["zeta"]["markers"]) == (
         ["main"],
         'python_version < "3.11"',
@@ -193,7 +193,7 @@ def test_an_option_that_is_needed_now_is_none_any_more(
 ) -> None:
     option = BASE.replace("optional = false", "optional = true")
     manifest = f'{MANIFEST}base = {{version = "*", optional = true}}\n'
-    fix = _climb(clients, tmp_path, poetry_lock(option, LEAF, OLD, OLDER), manifest, "1.4")
+    fix = _resolve(clients, tmp_path, poetry_lock(option, LEAF, OLD, OLDER), manifest, "1.4")
     assert _held(fix.texts["poetry.lock"])["base"]["optional"] is False
 
 
@@ -225,7 +225,7 @@ def test_the_oldest_format_gains_an_entry_and_its_files(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
     lock = _oldest(poetry_lock(BASE, LEAF, OLD, OLDER))
-    new = _climb(clients, tmp_path, lock, WITH_BASE, "1.1").texts["poetry.lock"]
+    new = _resolve(clients, tmp_path, lock, WITH_BASE, "1.1").texts["poetry.lock"]
     document = tomllib.loads(new)
     assert list(document["metadata"]["files"]) == ["base", "leaf", "middle", "win", "zeta"]
     assert _held(new)["zeta"] == {
@@ -245,7 +245,7 @@ def test_a_project_with_an_index_of_its_own_gains_nothing_from_another(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
     manifest = f'{MANIFEST}\n[[tool.poetry.source]]\nname = "ours"\nurl = "https://pypi.invalid"\n'
-    (left,) = _climb(clients, tmp_path, poetry_lock(LEAF, OLD, OLDER), manifest, "1.3").left
+    (left,) = _resolve(clients, tmp_path, poetry_lock(LEAF, OLD, OLDER), manifest, "1.3").left
     assert left.reason is RefusalReason.RECIPE_UNSUPPORTED
     assert "pyproject.toml names an index of its own" in left.sentence
 
@@ -260,6 +260,6 @@ def test_a_declaration_is_raised_and_the_lock_gains_what_that_needs(
     }
     digest = hashlib.sha256(json.dumps(relevant, sort_keys=True).encode()).hexdigest()
     lock = poetry_lock(LEAF, OLD, OLDER, content_hash=digest)
-    fix = _climb(clients, tmp_path, lock, manifest, "1.3")
+    fix = _resolve(clients, tmp_path, lock, manifest, "1.3")
     assert fix.texts["pyproject.toml"] == manifest.replace('"1.0"', '"1.3"')
     assert "narrow" in _held(fix.texts["poetry.lock"])

@@ -52,7 +52,7 @@ BASE = _block("base", "1.0")
 LEAF = _block("leaf", "1.0", 'base = ">=1"')
 
 
-def _climb(
+def _resolve(
     clients: SubprocessClients,
     folder: Path,
     lock: str,
@@ -62,7 +62,7 @@ def _climb(
     files = {"poetry.lock": lock, **({"pyproject.toml": manifest} if manifest else {})}
     project = PoetryProject(repository(folder, files), clients, "poetry.lock")
     record = advisory("PyPI", "leaf", [("0", fixed)])
-    fix = project.climb(record)
+    fix = project.resolve(record)
     assert fix is not None
     if fix.moves:
         combined("PyPI", record, project.repo, [fix])
@@ -87,7 +87,7 @@ def _hash(manifest: str) -> str:
 def test_one_entry_is_written_anew_and_every_other_byte_stays(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
-    fix = _climb(clients, tmp_path, poetry_lock(BASE, LEAF))
+    fix = _resolve(clients, tmp_path, poetry_lock(BASE, LEAF))
     sections = (
         '[package.dependencies]\nbase = ">=1"\n\n[package.extras]\nx = ["other (>=2,!=2.1)"]\n'
     )
@@ -103,7 +103,7 @@ def test_one_entry_is_written_anew_and_every_other_byte_stays(
 def test_what_the_new_version_needs_moves_with_it(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
-    fix = _climb(clients, tmp_path, poetry_lock(BASE, LEAF), fixed="1.3")
+    fix = _resolve(clients, tmp_path, poetry_lock(BASE, LEAF), fixed="1.3")
     document = tomllib.loads(fix.texts["poetry.lock"])
     held = {table["name"]: table for table in document["package"]}
     assert held["base"]["version"] == "2.0"
@@ -114,7 +114,7 @@ def test_what_the_new_version_needs_moves_with_it(
 
 
 def test_a_package_that_is_not_locked_is_named(clients: SubprocessClients, tmp_path: Path) -> None:
-    (left,) = _climb(clients, tmp_path, poetry_lock(BASE, LEAF), fixed="1.4").left
+    (left,) = _resolve(clients, tmp_path, poetry_lock(BASE, LEAF), fixed="1.4").left
     assert left.reason is RefusalReason.MANIFEST_MISSING
     assert "leaf 1.4 asks for nowhere, which poetry.lock does not hold" in left.sentence
 
@@ -123,20 +123,20 @@ def test_a_parent_in_the_way_moves_as_little_as_it_can(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
     lock = poetry_lock(BASE, LEAF, _block("parent", "1.0", 'leaf = "<1.2"'))
-    fix = _climb(clients, tmp_path, lock)
+    fix = _resolve(clients, tmp_path, lock)
     assert fix.moves[0].raised == ("parent 1.2",)
     assert 'leaf = "<2"' in fix.texts["poetry.lock"]
 
 
 def test_a_parent_that_never_admits_it_is_named(clients: SubprocessClients, tmp_path: Path) -> None:
     lock = poetry_lock(BASE, LEAF, _block("stuck", "1.0", 'leaf = "<1.2"'))
-    (left,) = _climb(clients, tmp_path, lock).left
+    (left,) = _resolve(clients, tmp_path, lock).left
     assert left.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
     assert "stuck in poetry.lock asks for leaf <1.2, which does not admit 1.2" in left.sentence
 
 
 def test_a_declaration_that_admits_it_stays(clients: SubprocessClients, tmp_path: Path) -> None:
-    fix = _climb(clients, tmp_path, poetry_lock(BASE, LEAF), _manifest("^1.0"))
+    fix = _resolve(clients, tmp_path, poetry_lock(BASE, LEAF), _manifest("^1.0"))
     assert list(fix.texts) == ["poetry.lock"]
     assert (fix.moves[0].step, fix.proof_level) == (
         LadderStep.LOCK_REFRESH,
@@ -148,7 +148,9 @@ def test_a_declaration_is_raised_and_the_content_hash_with_it(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
     manifest = _manifest("~1.0")
-    fix = _climb(clients, tmp_path, poetry_lock(BASE, LEAF, content_hash=_hash(manifest)), manifest)
+    fix = _resolve(
+        clients, tmp_path, poetry_lock(BASE, LEAF, content_hash=_hash(manifest)), manifest
+    )
     new = fix.texts["pyproject.toml"]
     assert new == _manifest("~1.2")
     assert tomllib.loads(fix.texts["poetry.lock"])["metadata"]["content-hash"] == _hash(new)
@@ -159,7 +161,7 @@ def test_a_content_hash_that_is_not_ours_stops_a_change_of_the_manifest(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
     lock = poetry_lock(BASE, LEAF, content_hash="f" * 64)
-    fix = _climb(clients, tmp_path, lock, _manifest("~1.0"))
+    fix = _resolve(clients, tmp_path, lock, _manifest("~1.0"))
     assert not fix.texts
     assert any("content-hash" in step.reason for step in fix.left[0].declined)
 
@@ -190,7 +192,7 @@ def test_what_is_not_edited_is_said_offline(
 def test_a_release_without_a_wheel_is_not_built(clients: SubprocessClients, tmp_path: Path) -> None:
     block = _block("source-only", "1.0")
     repo = repository(tmp_path, {"poetry.lock": poetry_lock(block)})
-    fix = PoetryProject(repo, clients, "poetry.lock").climb(
+    fix = PoetryProject(repo, clients, "poetry.lock").resolve(
         advisory("PyPI", "source-only", [("0", "1.1")])
     )
     assert fix is not None

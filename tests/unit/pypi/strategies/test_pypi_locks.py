@@ -41,7 +41,7 @@ def test_a_rung_that_does_what_none_may_is_declined(after: Tree, said: str) -> N
         return State({"x.lock": "good"}, _tree(leaf="1.2", b="1"))
 
     rungs = [strategy(LadderStep.LOCK_REFRESH, bad), strategy(LadderStep.DIRECT_BUMP, good)]
-    fix = lock_edit.climb(both, "x.lock", start, rungs)
+    fix = lock_edit.resolve(both, "x.lock", start, rungs)
     assert fix is not None
     assert fix.texts == {"x.lock": "good"}
     (move,) = fix.moves
@@ -59,7 +59,7 @@ def test_what_another_packages_rung_cleared_is_not_climbed_again() -> None:
         calls.append(package)
         return State({"x.lock": "new"}, _tree(leaf="1.2", twin="1.2"))
 
-    fix = lock_edit.climb(
+    fix = lock_edit.resolve(
         bundle([record, other]), "x.lock", start, [strategy(LadderStep.LOCK_REFRESH, rung)]
     )
     assert fix is not None
@@ -83,7 +83,7 @@ def test_the_refusal_names_the_constraint_although_a_later_rung_failed_otherwise
         strategy(LadderStep.PARENT_BUMP, failing(blocked)),
         strategy(LadderStep.OVERRIDE, failing(other)),
     ]
-    fix = lock_edit.climb(ADVISORY, "x.lock", State({}, _tree(leaf="1.0")), rungs)
+    fix = lock_edit.resolve(ADVISORY, "x.lock", State({}, _tree(leaf="1.0")), rungs)
     assert fix is not None
     assert fix.left[0].sentence == "p asks for leaf <1.2."
     assert [step.step for step in fix.left[0].declined] == [rung.step for rung in rungs]
@@ -94,7 +94,7 @@ def test_parents_that_were_raised_on_the_way_are_named() -> None:
         node = Node(f"p {parent}", "p", parent, (Ask("leaf", "", f"leaf {leaf}"),))
         return Tree("x.lock", {node.key: node, f"leaf {leaf}": Node(f"leaf {leaf}", "leaf", leaf)})
 
-    fix = lock_edit.climb(
+    fix = lock_edit.resolve(
         ADVISORY,
         "x.lock",
         State({}, tree("1", "1.0")),

@@ -115,10 +115,10 @@ class Bench:
         repo = repo.model_copy(update={"settings": Settings(offline=offline)})
         return UvProject(repo, self.clients, "uv.lock")
 
-    def climb(self, files: Mapping[str, str], record: Advisory = ADVISORY) -> ProjectFix:
+    def resolve(self, files: Mapping[str, str], record: Advisory = ADVISORY) -> ProjectFix:
         """The fix, held against what none may do."""
         project = self.project(files)
-        fix = project.climb(record)
+        fix = project.resolve(record)
         assert fix is not None
         combined("PyPI", record, project.repo, [fix])
         return fix
@@ -155,7 +155,7 @@ def test_an_in_range_refresh_changes_one_block_of_the_lock(bench: Bench) -> None
     old = re.sub(r', (upload-time = "[^"]*"|size = \d+)', "", files["uv.lock"])
     old = re.sub(r"revision = \d+", "revision = 1", old)
 
-    fix = bench.climb({**files, "uv.lock": old})
+    fix = bench.resolve({**files, "uv.lock": old})
 
     assert [(move.package, move.step, move.after) for move in fix.moves] == [
         ("leaf", LadderStep.LOCK_REFRESH, "1.2")
@@ -185,7 +185,7 @@ def test_a_plain_bump_asks_uv_once(bench: Bench, declared: str) -> None:
     counting = Counting(bench.clients)
     files = bench.lock({"pyproject.toml": _manifest(declared)}, "leaf==1.1")
     project = replace(bench.project(files), clients=counting)
-    fix = project.climb(ADVISORY)
+    fix = project.resolve(ADVISORY)
     assert fix is not None
     assert fix.moves[0].after == "1.2"
     assert [command[1] for command in counting.asked] == ["lock"]
@@ -193,7 +193,7 @@ def test_a_plain_bump_asks_uv_once(bench: Bench, declared: str) -> None:
 
 def test_a_pin_is_raised_and_its_comment_stays(bench: Bench) -> None:
     files = bench.lock({"pyproject.toml": _manifest("leaf==1.0", "other")})
-    fix = bench.climb(files)
+    fix = bench.resolve(files)
     (move,) = fix.moves
     assert (move.step, move.after) == (LadderStep.DIRECT_BUMP, "1.2")
     assert [step.step for step in move.declined] == [LadderStep.LOCK_REFRESH]
@@ -202,7 +202,7 @@ def test_a_pin_is_raised_and_its_comment_stays(bench: Bench) -> None:
 
 def test_the_parent_is_raised_to_the_lowest_version_that_serves(bench: Bench) -> None:
     files = bench.lock({"pyproject.toml": _manifest("tight>=1.0,<2", "other")}, "other==1.0")
-    fix = bench.climb(files)
+    fix = bench.resolve(files)
     (move,) = fix.moves
     assert (move.step, move.after, move.raised) == (LadderStep.PARENT_BUMP, "1.2", ("tight 2.0",))
     assert '"tight>=2.0,<3", # why 0' in fix.texts["pyproject.toml"]
@@ -214,7 +214,7 @@ def test_the_parent_is_raised_to_the_lowest_version_that_serves(bench: Bench) ->
 
 def test_a_parent_within_its_range_is_a_refresh(bench: Bench) -> None:
     files = bench.lock({"pyproject.toml": _manifest("tight<3")}, "tight==1.0")
-    fix = bench.climb(files)
+    fix = bench.resolve(files)
     (move,) = fix.moves
     assert (move.step, move.raised) == (LadderStep.LOCK_REFRESH, ("tight 2.0",))
     assert list(fix.texts) == ["uv.lock"]
@@ -222,7 +222,7 @@ def test_a_parent_within_its_range_is_a_refresh(bench: Bench) -> None:
 
 def test_an_override_within_the_major_is_the_last_rung(bench: Bench) -> None:
     files = bench.lock({"pyproject.toml": _manifest("stuck", "other")})
-    fix = bench.climb(files)
+    fix = bench.resolve(files)
     (move,) = fix.moves
     assert (move.step, move.after) == (LadderStep.OVERRIDE, "1.2")
     assert [step.step for step in move.declined] == [
@@ -236,7 +236,7 @@ def test_an_override_within_the_major_is_the_last_rung(bench: Bench) -> None:
 
 def test_another_major_is_not_forced_on_a_parent(bench: Bench) -> None:
     files = bench.lock({"pyproject.toml": _manifest("stuck")})
-    fix = bench.project(files).climb(advisory("PyPI", "leaf", [("0", "2.0")]))
+    fix = bench.project(files).resolve(advisory("PyPI", "leaf", [("0", "2.0")]))
     assert fix is not None
     assert not fix.moves
     (left,) = fix.left
@@ -247,7 +247,7 @@ def test_another_major_is_not_forced_on_a_parent(bench: Bench) -> None:
 def test_an_override_that_pins_the_affected_version_is_what_is_raised(bench: Bench) -> None:
     more = '[tool.uv]\noverride-dependencies = ["leaf==1.1"]\n'
     files = bench.lock({"pyproject.toml": _manifest("stuck", more=more)})
-    fix = bench.climb(files)
+    fix = bench.resolve(files)
     (move,) = fix.moves
     assert (move.step, move.after) == (LadderStep.DIRECT_BUMP, "1.2")
     assert fix.texts["pyproject.toml"] == files["pyproject.toml"].replace("==1.1", "==1.2")
@@ -255,7 +255,7 @@ def test_an_override_that_pins_the_affected_version_is_what_is_raised(bench: Ben
 
 def test_a_yanked_release_is_passed_over(bench: Bench) -> None:
     files = bench.lock({"pyproject.toml": _manifest("withdrawn<2")}, "withdrawn==1.0")
-    fix = bench.climb(files, advisory("PyPI", "withdrawn", [("0", "1.1")]))
+    fix = bench.resolve(files, advisory("PyPI", "withdrawn", [("0", "1.1")]))
     assert fix.moves[0].after == "1.2"
     assert any("yanked" in note for note in fix.notes)
 
@@ -266,7 +266,7 @@ def test_a_lock_without_its_manifest_is_edited_as_uv_would(bench: Bench) -> None
     )
     manifest = {"pyproject.toml": _manifest("open ; python_version < '3.13'", more=more)}
     files = bench.lock(manifest, "leaf==1.0", "other==1.0", "tight==2.0")
-    fix = bench.climb({"uv.lock": files["uv.lock"]})
+    fix = bench.resolve({"uv.lock": files["uv.lock"]})
     assert [(move.step, move.after) for move in fix.moves] == [(LadderStep.LOCK_EDIT, "1.2")]
     assert list(fix.texts) == ["uv.lock"]
     changed = set(fix.texts["uv.lock"].splitlines()) - set(files["uv.lock"].splitlines())
@@ -287,21 +287,21 @@ def _as_source_only(files: Mapping[str, str]) -> tuple[dict[str, str], str]:
 def test_a_locked_release_without_a_wheel_is_taken_at_the_locks_word(bench: Bench) -> None:
     files = bench.lock({"pyproject.toml": _manifest("open", "other==1.0")}, "leaf==1.0")
     files, entry = _as_source_only(files)
-    fix = bench.climb(files)
+    fix = bench.resolve(files)
     assert fix.moves[0].step is LadderStep.LOCK_REFRESH
     assert entry in fix.texts["uv.lock"]
 
 
 def test_beside_such_a_release_too_what_moves_along_moves_little(bench: Bench) -> None:
     files = bench.lock({"pyproject.toml": _manifest("framework==1.0", "other==1.0")})
-    fix = bench.climb(_as_source_only(files)[0])
+    fix = bench.resolve(_as_source_only(files)[0])
     assert fix.after is not None
     assert [node.version for node in fix.after.of("engine")] == ["2.0"]
 
 
 def test_a_missing_manifest_that_would_have_to_change_is_said(bench: Bench) -> None:
     files = bench.lock({"pyproject.toml": _manifest("leaf==1.0")})
-    fix = bench.project({"uv.lock": files["uv.lock"]}).climb(ADVISORY)
+    fix = bench.project({"uv.lock": files["uv.lock"]}).resolve(ADVISORY)
     assert fix is not None
     assert fix.left[0].reason is RefusalReason.MANIFEST_MISSING
     assert "app asks for leaf ==1.0, which does not admit 1.2" in fix.left[0].sentence
@@ -311,7 +311,7 @@ def test_a_lock_that_does_not_tell_its_manifest_is_not_edited(bench: Bench) -> N
     # It asks for a package that it does not hold: no manifest gives this lock.
     lock = _LOCK.replace("requires-dist = [", 'requires-dist = [{ name = "other" }, ')
     with pytest.raises(RecipeError, match="does not show all of its manifest") as caught:
-        bench.project({"uv.lock": lock}).climb(ADVISORY)
+        bench.project({"uv.lock": lock}).resolve(ADVISORY)
     assert caught.value.reason is RefusalReason.MANIFEST_MISSING
 
 
@@ -320,7 +320,7 @@ def test_another_registry_than_the_locks_is_not_taken(bench: Bench) -> None:
     private = re.sub(
         r'registry = "[^"]*"', 'registry = "https://private.invalid/simple"', files["uv.lock"]
     )
-    fix = bench.project({**files, "uv.lock": private}).climb(ADVISORY)
+    fix = bench.project({**files, "uv.lock": private}).resolve(ADVISORY)
     assert fix is not None
     assert not fix.texts
     assert any("which uv.lock does not name" in step.reason for step in fix.left[0].declined)
@@ -335,7 +335,7 @@ def test_a_member_of_a_workspace_is_raised(bench: Bench) -> None:
         "pyproject.toml",
         "packages/member/pyproject.toml",
     }
-    fix = bench.climb(files)
+    fix = bench.resolve(files)
     assert sorted(fix.texts) == ["packages/member/pyproject.toml", "uv.lock"]
 
 
@@ -343,12 +343,12 @@ def test_a_computed_version_is_no_obstacle_and_computed_requirements_are(bench: 
     files = bench.lock({"pyproject.toml": _manifest("leaf==1.0")})
     dynamic = files["pyproject.toml"].replace('version = "0.1"', 'dynamic = ["version"]')
     lock = files["uv.lock"].replace('name = "app"\nversion = "0.1"\n', 'name = "app"\n')
-    fix = bench.climb({"pyproject.toml": dynamic, "uv.lock": lock})
+    fix = bench.resolve({"pyproject.toml": dynamic, "uv.lock": lock})
     assert 'name = "app"\nsource' in fix.texts["uv.lock"]
 
     hidden = dynamic.replace('["version"]', '["version", "optional-dependencies"]')
     with pytest.raises(RecipeError, match="leaves optional-dependencies to its build"):
-        bench.project({"pyproject.toml": hidden, "uv.lock": lock}).climb(ADVISORY)
+        bench.project({"pyproject.toml": hidden, "uv.lock": lock}).resolve(ADVISORY)
 
 
 @pytest.mark.parametrize(
@@ -362,13 +362,13 @@ def test_sources_that_lead_out_are_refused_by_name(bench: Bench, source: str, sa
     files = {"uv.lock": _LOCK}
     manifest = _manifest("leaf==1.0", "other", more=f"[tool.uv.sources]\n{source}\n")
     with pytest.raises(RecipeError, match=said):
-        bench.project({**files, "pyproject.toml": manifest}).climb(ADVISORY)
+        bench.project({**files, "pyproject.toml": manifest}).resolve(ADVISORY)
 
 
 def test_several_advisories_are_fixed_together(bench: Bench) -> None:
     files = bench.lock({"pyproject.toml": _manifest("leaf==1.0", "other")}, "other==1.0")
     both = bundle([ADVISORY, advisory("PyPI", "other", [("0", "1.1")])])
-    fix = bench.climb(files, both)
+    fix = bench.resolve(files, both)
     assert {(move.package, move.step) for move in fix.moves} == {
         ("other", LadderStep.LOCK_REFRESH),
         ("leaf", LadderStep.DIRECT_BUMP),
@@ -399,19 +399,19 @@ def test_what_lies_in_everybodys_temporary_folder_steers_nothing(
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared" / name).write_text(text)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "shared"))
-    assert bench.climb(files).moves[0].after == "1.2"
+    assert bench.resolve(files).moves[0].after == "1.2"
 
 
 def test_an_unaffected_lock_is_left_alone(bench: Bench) -> None:
     files = {"uv.lock": _LOCK, "pyproject.toml": _manifest("leaf==1.0")}
-    assert bench.project(files).climb(advisory("PyPI", "other", [("0", "9")])) is None
+    assert bench.project(files).resolve(advisory("PyPI", "other", [("0", "9")])) is None
 
 
 def test_a_lock_that_is_no_toml_says_so_and_keeps_its_neighbour(bench: Bench) -> None:
     project = bench.project({"uv.lock": "= nonsense", "pyproject.toml": _manifest("leaf")})
     assert project.manifests == {"uv.lock", "pyproject.toml"}
     with pytest.raises(RecipeError, match="not TOML"):
-        project.climb(ADVISORY)
+        project.resolve(ADVISORY)
 
 
 def _nobody() -> SubprocessClients:
@@ -425,7 +425,7 @@ def _nobody() -> SubprocessClients:
 def test_what_has_to_move_along_moves_as_little_as_serves(bench: Bench) -> None:
     """uv by itself would take engine 3.0, which framework 2.0 was never tested with."""
     files = {"pyproject.toml": _manifest("framework==1.0", "other")}
-    fix = bench.climb(bench.lock(files, "other==1.0"))
+    fix = bench.resolve(bench.lock(files, "other==1.0"))
     assert fix.after is not None
     held = {node.name: node.version for node in fix.after.nodes.values()}
     assert held["framework"] == "2.0"
@@ -440,7 +440,7 @@ def test_what_has_to_move_along_moves_as_little_as_serves(bench: Bench) -> None:
 def test_what_moves_along_never_goes_to_an_affected_version(bench: Bench) -> None:
     files = bench.lock({"pyproject.toml": _manifest("framework==1.0")})
     record = bundle([ADVISORY, advisory("PyPI", "engine", [("2.0", "3.0")])])
-    fix = bench.climb(files, record)
+    fix = bench.resolve(files, record)
     assert fix.after is not None
     assert [node.version for node in fix.after.of("engine")] == ["3.0"]
 
@@ -451,7 +451,7 @@ def test_across_a_major_the_parent_of_the_fixed_childs_own_line_is_taken_and_pin
     """house 2.0 and 2.1 admit leaf 1.2, and were made for older ones. What 2.2 admits stays where it is."""
     asked = ("house==1.0", "brick==1.0", "split==1.0", "other==1.0")
     files = bench.lock({"pyproject.toml": _manifest(*asked)}, "leaf==1.1")
-    fix = bench.climb(files)
+    fix = bench.resolve(files)
     (move,) = fix.moves
     print(move.declined)
     assert (move.step, move.after) == (LadderStep.PARENT_BUMP, "1.2")
@@ -466,7 +466,7 @@ def test_across_a_major_the_parent_of_the_fixed_childs_own_line_is_taken_and_pin
 def test_within_a_major_or_where_no_line_is_told_the_lowest_parent_stays(
     bench: Bench, parent: str, raised: str
 ) -> None:
-    (move,) = bench.climb(bench.lock({"pyproject.toml": _manifest(parent)}, "leaf==1.1")).moves
+    (move,) = bench.resolve(bench.lock({"pyproject.toml": _manifest(parent)}, "leaf==1.1")).moves
     assert move.raised == (raised,)
 
 
@@ -474,7 +474,7 @@ def test_what_uv_would_split_by_python_stays_one_where_a_lower_version_serves(be
     files = bench.lock(
         {"pyproject.toml": _manifest("house==1.0", "split")}, "leaf==1.1", "split==1.0"
     )
-    fix = bench.climb(files)
+    fix = bench.resolve(files)
     assert fix.after is not None
     print(fix.moves, fix.texts["uv.lock"])
     assert [node.version for node in fix.after.of("split")] == ["2.0"]

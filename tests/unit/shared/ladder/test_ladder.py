@@ -13,9 +13,9 @@ from fallback_plugins.shared.ladder import (
     ProjectFix,
     Tried,
     blocked,
-    climb_all,
     combined,
     left_behind,
+    resolve_all,
 )
 from fallback_plugins.shared.tree import Ask, Node, Tree, cleared_paths, downgraded
 from fallback_tier.advisory import Advisory, bundle
@@ -174,14 +174,14 @@ def test_half_a_fix_of_one_advisory_is_none(repo: RepoContext) -> None:
 class Broken:
     path = "sub/package-lock.json"
 
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(self, advisory: Advisory) -> ProjectFix | None:
         raise RecipeError(RefusalReason.RESOLVER_FAILED, "npm said no.", next_step="Ask npm.")
 
 
 class Clear:
     path = LOCK
 
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(self, advisory: Advisory) -> ProjectFix | None:
         return None
 
 
@@ -189,15 +189,15 @@ def nothing() -> RecipeError:
     return RecipeError(RefusalReason.NOT_AFFECTED, "Nothing is affected.", next_step="Nothing.")
 
 
-def test_a_project_that_cant_be_climbed_stops_one_advisory_and_is_left_of_a_bundle() -> None:
+def test_a_project_that_cant_be_resolved_stops_one_advisory_and_is_left_of_a_bundle() -> None:
     with pytest.raises(RecipeError, match="npm said no"):
-        climb_all(INI, [Clear(), Broken()], nothing=nothing)
-    (found,) = climb_all(bundle([INI, RC]), [Clear(), Broken()], nothing=nothing)
+        resolve_all(INI, [Clear(), Broken()], nothing=nothing)
+    (found,) = resolve_all(bundle([INI, RC]), [Clear(), Broken()], nothing=nothing)
     assert [(item.manifest, item.sentence) for item in found.left] == [
         ("sub/package-lock.json", "npm said no.")
     ]
     with pytest.raises(RecipeError, match="Nothing is affected"):
-        climb_all(INI, [Clear()], nothing=nothing)
+        resolve_all(INI, [Clear()], nothing=nothing)
 
 
 @given(

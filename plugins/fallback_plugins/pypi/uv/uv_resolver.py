@@ -1,4 +1,4 @@
-"""The rungs of one climb over a uv project: each asks the real uv."""
+"""The rungs of one resolution over a uv project: each asks the real uv."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -32,8 +32,8 @@ from fallback_tier.execution import ClientRunner
 MAX_PARENTS_TRIED = 4
 
 
-class UvClimber:
-    """The rungs of one climb."""
+class UvResolver:
+    """The rungs of one resolution."""
 
     def __init__(self, files: UvFiles, clients: ClientRunner, releases: Releases) -> None:
         self._files = files
@@ -45,7 +45,7 @@ class UvClimber:
 
     @property
     def strategies(self) -> list[Strategy[Mapping[str, str]]]:
-        """Cheapest first. Raises RecipeError: no climb can begin from these files."""
+        """Cheapest first. Raises RecipeError: no resolution can begin from these files."""
         self._locking.check_readable()
         if self._files.root not in self._files.manifests:
             self._locking.check_rebuilt()

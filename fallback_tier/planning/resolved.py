@@ -1,4 +1,4 @@
-"""How a climb of the ladder may end, for a plan."""
+"""How a run of the ladder may end, for a plan."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,14 @@ from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError, ToolMissingError
 from fallback_tier.outcome import ClearedPath, Left, Move
 
-#: What a climb of the ladder may end with.
-ClimbError = RecipeError | RepositoryError | ToolError
-CLIMB_ERRORS = (RecipeError, RepositoryError, ToolError)
+#: What a run of the ladder may end with.
+ResolveError = RecipeError | RepositoryError | ToolError
+RESOLVE_ERRORS = (RecipeError, RepositoryError, ToolError)
 
 
 @dataclass(frozen=True)
-class Climbed:
-    """What a climb, or an outline in its place, came to."""
+class Resolved:
+    """What a run of the ladder, or an outline in its place, came to."""
 
     moves: tuple[Move, ...]
     left: tuple[Left, ...]
@@ -23,7 +23,7 @@ class Climbed:
     notes: tuple[str, ...] = ()
 
 
-def reason_of(error: ClimbError) -> RefusalReason:
+def reason_of(error: ResolveError) -> RefusalReason:
     """As the tier would refuse it."""
     match error:
         case RecipeError(reason=reason):

@@ -28,8 +28,9 @@ from fallback_tier.repo import RepoContext
 MayRaise = Callable[[str], bool]
 
 
-class EditClimber(ABC):
-    """One climb. Such a lock has no override: a refresh, a direct and a parent bump are all there is."""
+class EditResolver(ABC):
+    """One resolution. Such a lock has no override: a refresh, a direct and a parent bump are all there
+    is."""
 
     #: The rung without a manifest: nothing can be raised, the lock alone is edited.
     ALONE: ClassVar = LadderStep.LOCK_EDIT
@@ -146,30 +147,33 @@ class EditedProject(ABC):
         """Why a package of the lock can't be moved."""
 
     @abstractmethod
-    def _climber(self, advisory: Advisory) -> EditClimber: ...
+    def _resolver(self, advisory: Advisory) -> EditResolver: ...
 
     def outline(self, advisory: Advisory) -> Outline:
         """What lock and manifest tell. Raises RecipeError, RepositoryError."""
         self.step.check(advisory)
         return lock_edit.outline(advisory, self.path, self._tree, self._first_step, self._refusal)
 
-    def climb(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """As ``ladder.Project`` says: refresh, direct and parent bump; there is no override."""
         self.step.check(advisory)
         if not lock_edit.affected_versions(self._tree, advisory):
             return None
         if self.terms.choice and self.terms.choice.forced:
             return refuse_force(advisory, self._tree, self.texts, self._CLIENT)
-        climber = self._climber(advisory)
+        resolver = self._resolver(advisory)
         start = State({self.path: self._lock_text, **self.texts}, self._tree)
-        ladder = climber.strategies(declares=bool(self.texts))
+        ladder = resolver.strategies(declares=bool(self.texts))
         strategies = ordered(ladder, self.repo.settings.prefer, self.terms.left_out)
-        fix = lock_edit.climb(advisory, self.path, start, strategies)
+        fix = lock_edit.resolve(advisory, self.path, start, strategies)
         if fix is None or fix.before is None or fix.after is None:
             return fix
-        notes = [*climber.releases.notes, *lock_edit.new_and_gone(self.path, fix.before, fix.after)]
-        if climber.unchecked:
-            notes.append(climber.unchecked)
+        notes = [
+            *resolver.releases.notes,
+            *lock_edit.new_and_gone(self.path, fix.before, fix.after),
+        ]
+        if resolver.unchecked:
+            notes.append(resolver.unchecked)
         if self.texts and self._HAS_TREE:
             return replace(fix, notes=tuple(notes))
         if not self.texts:
@@ -188,6 +192,6 @@ class EditedProject(ABC):
     def _first_step(self, package: str, version: str) -> LadderStep:
         """The rung that the files foretell."""
         if not self.texts:
-            return EditClimber.ALONE
+            return EditResolver.ALONE
         excluded = not_admitting(self.texts, package, version)
         return LadderStep.DIRECT_BUMP if excluded else LadderStep.LOCK_REFRESH
