@@ -30,7 +30,7 @@ RelativePath = Annotated[str, Field(min_length=1, max_length=4096)]
 class Selected(Frozen):
     """A deterministic fix applies; ``parameters`` are the recipe's own (package, version …).
 
-    ``left_out``: rungs that are not to be used, since gates refused a candidate that used them.
+    ``left_out``: steps that are not to be used, since gates refused a candidate that used them.
     """
 
     outcome: Literal["selected"] = "selected"
@@ -59,7 +59,7 @@ class FileChange(Frozen):
 
 
 class StepDeclined(Frozen):
-    """A rung of the ladder that did not serve, and why, in one sentence."""
+    """A step of the ladder that did not serve, and why, in one sentence."""
 
     step: LadderStep
     reason: str
@@ -69,7 +69,7 @@ class Move(Frozen):
     """One package brought from affected versions to a safe one, in one manifest or lock.
 
     ``after`` None: the fix takes the package out of the tree. ``raised`` names what was changed to get
-    there where that is another package (a parent bump). ``declined``: the cheaper rungs, in order.
+    there where that is another package (a parent bump). ``declined``: the cheaper steps, in order.
     """
 
     package: str
@@ -82,7 +82,7 @@ class Move(Frozen):
 
 
 class Left(Frozen):
-    """An affected package that no rung could mend, and why."""
+    """An affected package that no step could mend, and why."""
 
     package: str
     manifest: RelativePath | None = None
@@ -107,7 +107,7 @@ class ClearedPath(Frozen):
 
 
 class Outline(Frozen):
-    """What the files alone tell: the rungs that would be tried first. Nothing was resolved.
+    """What the files alone tell: the steps that would be tried first. Nothing was resolved.
 
     ``notes``: what was not read, in sentences.
     """

@@ -230,7 +230,7 @@ class EcosystemPlugin(Protocol):
 
     def override(self, package: str, version: str) -> Selected:
         """The selection that forces the transitive ``package`` to ``version`` (scoped override or
-        constraint), whatever the cheaper rungs could do: what a model's override becomes."""
+        constraint), whatever the cheaper steps could do: what a model's override becomes."""
         ...
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:

@@ -63,7 +63,7 @@ class Settings(Frozen):
     recalls_attempts: bool = False
     #: Ask no registry where the files alone suffice: a yanked release can't be noticed then.
     offline: bool = False
-    #: A person's word on which rung is tried first of the parent bump and the override; None: what changes
+    #: A person's word on which step is tried first of the parent bump and the override; None: what changes
     #: less for the application.
     prefer: LadderStep | None = None
     #: A person's word on whose code is affected (``--own-code``, ``--dependency``); None: it is looked up.

@@ -132,7 +132,7 @@ class AttemptStarted(Frozen):
 
 
 class RecipeEvaluated(Frozen):
-    """First attempt, step 1: did a deterministic recipe apply, by which rungs (ADR-0016)?"""
+    """First attempt, step 1: did a deterministic recipe apply, by which steps (ADR-0016)?"""
 
     kind: Literal["RecipeEvaluated"] = "RecipeEvaluated"
     attempt: Attempt

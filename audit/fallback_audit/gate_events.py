@@ -86,7 +86,7 @@ class RecipeCandidateFailed(Frozen):
     """Gates refused the patch of a recipe on a first attempt, and the recipe has another candidate: the
     attempt begins again with that one, as a first attempt still (ADR-0048). Since schema version 10.
 
-    ``candidate``: which one failed, 1 first. ``left_out``: the rungs that the next one does without.
+    ``candidate``: which one failed, 1 first. ``left_out``: the steps that the next one does without.
     """
 
     kind: Literal["RecipeCandidateFailed"] = "RecipeCandidateFailed"

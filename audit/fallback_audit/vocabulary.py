@@ -280,7 +280,7 @@ class ProofLevel(StrEnum):
 
 
 class LadderStep(StrEnum):
-    """The rungs of the minimal-fix ladder (ADR-0016), cheapest first."""
+    """The steps of the minimal-fix ladder (ADR-0016), cheapest first."""
 
     LOCK_REFRESH = "lock_refresh"
     DIRECT_BUMP = "direct_bump"

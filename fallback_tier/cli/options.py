@@ -39,7 +39,7 @@ STORE_URL, CHECKPOINTS, KEYS = (
 )
 
 
-#: ``--prefer`` → the rung.
+#: ``--prefer`` → the step.
 _PREFERRED = {"parent": LadderStep.PARENT_BUMP, "override": LadderStep.OVERRIDE}
 
 

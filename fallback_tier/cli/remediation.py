@@ -34,7 +34,7 @@ def change(move: Move) -> str:
 
 
 def how(move: Move) -> str:
-    """The rung, and what else was raised: the parent that it is about, or what had to go with it."""
+    """The step, and what else was raised: the parent that it is about, or what had to go with it."""
     if not move.raised:
         return move.step.label
     joined = " of " if move.step is LadderStep.PARENT_BUMP else ", with "
@@ -42,7 +42,7 @@ def how(move: Move) -> str:
 
 
 def why_not_cheaper(item: Move | Left) -> list[str]:
-    """One line a rung that was tried before."""
+    """One line a step that was tried before."""
     said = item.sentence if isinstance(item, Left) else None
     return [
         f"no {declined.step.label}: {safe(declined.reason)}"

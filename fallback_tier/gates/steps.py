@@ -47,7 +47,7 @@ class FixState:
     application: RecipeApplication | None = None
     isolated: bool = False
     verdicts: tuple[GateVerdict, ...] = ()
-    #: Which of the recipe's candidates is in hand, and the rungs that it does without (ADR-0048).
+    #: Which of the recipe's candidates is in hand, and the steps that it does without (ADR-0048).
     candidate: int = 1
     left_out: tuple[LadderStep, ...] = ()
     #: The cap that stopped the attempt in hand.

@@ -55,7 +55,7 @@ class EcosystemPlanner:
         self._targets: list[Advisory] = []
         self._outline: Resolved | None = None
         self._asked_alone = False
-        #: What of the targets no rung could mend, though it mended something else of them.
+        #: What of the targets no step could mend, though it mended something else of them.
         self._staying: set[tuple[str, str]] = set()
         #: Planned with the others, and not now: they stay as they are.
         self._waiting: set[str] = set()

@@ -133,7 +133,7 @@ class FakeEcosystem:
 
 @dataclass
 class TwoCandidates(FakeEcosystem):
-    """A recipe that goes to another version, by another rung, where gates refused the first."""
+    """A recipe that goes to another version, by another step, where gates refused the first."""
 
     def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
         if not selection.left_out:
@@ -153,7 +153,7 @@ class TwoCandidates(FakeEcosystem):
 
 @dataclass
 class LadderEcosystem(FakeEcosystem):
-    """A ladder of one rung over ``<ecosystem>.txt``: every pin to the lowest fixed version.
+    """A ladder of one step over ``<ecosystem>.txt``: every pin to the lowest fixed version.
 
     ``blocked`` packages can't be raised although the files don't tell; ``own`` is the repository's own
     name; ``failing`` maps a package to what resolving for it raises. ``resolved`` notes each resolution's

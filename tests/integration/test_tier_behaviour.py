@@ -86,7 +86,7 @@ def test_recipe_ends_the_chain(call: FallbackTierCallable) -> None:
 
 
 def test_a_recipes_account_is_evidence_that_its_event_names(call: FallbackTierCallable) -> None:
-    """The rungs on record, the moves in the result, the whole account under the event's digest."""
+    """The steps on record, the moves in the result, the whole account under the event's digest."""
     done = call(selection=BUMP)
     assert isinstance(done.application, Applied)
     assert done.application.remediation is not None

@@ -54,7 +54,7 @@ class NpmEcosystem(RecipeEcosystem):
         return recipe
 
     def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
-        """The rungs that would be tried first, from the files alone."""
+        """The steps that would be tried first, from the files alone."""
         from fallback_plugins.npm.outline import outline
 
         return outline(advisory, repo, self.clients)

@@ -1,4 +1,4 @@
-"""What the files alone tell about a fix: the rungs that would be tried first. Nothing is resolved."""
+"""What the files alone tell about a fix: the steps that would be tried first. Nothing is resolved."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ from fallback_tier.repo import RepoContext
 
 
 def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Outline:
-    """The first rungs, project by project; what can't be read is in ``left``, or left out with a note."""
+    """The first steps, project by project; what can't be read is in ``left``, or left out with a note."""
     moves: list[Move] = []
     left: list[Left] = []
     targets = Targets(advisory, None)
@@ -39,7 +39,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
                 fix = raise_pins(project.files, advisory, targets)
                 found = [*fix.moves, *fix.left] if fix else []
             else:
-                found = list(_first_rungs(project, advisory, targets))
+                found = list(_first_steps(project, advisory, targets))
             found = found or list(project.unanswered(advisory))
             if found:
                 unread.check(files_of(site))
@@ -51,7 +51,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
     return Outline(moves=tuple(moves), left=tuple(left), notes=unread.notes)
 
 
-def _first_rungs(
+def _first_steps(
     project: NpmProject, advisory: Advisory, targets: Targets
 ) -> Iterator[Move | Left]:
     client, names = project.client, advisory.packages(ECOSYSTEM)
@@ -65,10 +65,10 @@ def _first_rungs(
         key = (node.name, node.version, tuple(ask.spec for _, ask in asks))
         if key not in seen:
             seen.add(key)
-            yield _first_rung(project, advisory, targets, tree, node, asks)
+            yield _first_step(project, advisory, targets, tree, node, asks)
 
 
-def _first_rung(
+def _first_step(
     project: NpmProject,
     advisory: Advisory,
     targets: Targets,

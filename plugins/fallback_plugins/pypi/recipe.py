@@ -25,8 +25,8 @@ from fallback_tier.repo import RepoContext
 #: The recipe's name in selections and events.
 LADDER = "pypi-ladder"
 
-#: The rungs that a version which somebody else chose may be reached by.
-_CHOSEN_RUNGS = frozenset({LadderStep.LOCK_REFRESH, LadderStep.DIRECT_BUMP, LadderStep.LOCK_EDIT})
+#: The steps that a version which somebody else chose may be reached by.
+_CHOSEN_STEPS = frozenset({LadderStep.LOCK_REFRESH, LadderStep.DIRECT_BUMP, LadderStep.LOCK_EDIT})
 
 
 def bump(package: str, version: str) -> Selected:
@@ -83,7 +83,7 @@ def apply(
     result = combined(ECOSYSTEM, advisory, repo, fixes)
     if choice is not None and not choice.forced:
         for move in result.moves:
-            if move.step not in _CHOSEN_RUNGS:
+            if move.step not in _CHOSEN_STEPS:
                 raise unsupported(
                     f"{move.package} can't be raised to {choice.version} where it is declared: that takes"
                     f" a {move.step.label}."

@@ -13,8 +13,8 @@ from fallback_tier.advisory.versions import base_ecosystem, is_orderable
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Selected
 
-#: Parameter of a selection: the one rung that is to serve.
-_RUNG = "rung"
+#: Parameter of a selection: the one step that is to serve.
+_STEP_PARAMETER = "rung"
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a resolution is held to: a choice (None: the ladder chooses), and the rungs that it does
+    """What a resolution is held to: a choice (None: the ladder chooses), and the steps that it does
     without."""
 
     choice: Choice | None = None
     left_out: tuple[LadderStep, ...] = ()
 
 
-#: The ladder chooses, from all of its rungs.
+#: The ladder chooses, from all of its steps.
 FREE = Terms()
 
 
@@ -68,14 +68,18 @@ _OTHERWISE = "Use override where only others bring it in; else edit the source, 
 
 
 def override(recipe: str, package: str, version: str) -> Selected:
-    """The selection that forces a transitive package to a version, by the ladder's override rung alone."""
-    parameters = {"package": package, "version": version, _RUNG: LadderStep.OVERRIDE.value}
+    """The selection that forces a transitive package to a version, by the ladder's override step alone."""
+    parameters = {
+        "package": package,
+        "version": version,
+        _STEP_PARAMETER: LadderStep.OVERRIDE.value,
+    }
     return Selected(recipe=recipe, parameters=parameters)
 
 
 def is_override(selection: Selected) -> bool:
     """Was it made by ``override``?"""
-    return selection.parameters.get(_RUNG) == LadderStep.OVERRIDE
+    return selection.parameters.get(_STEP_PARAMETER) == LadderStep.OVERRIDE
 
 
 @contextmanager

@@ -75,7 +75,7 @@ class RecipeEcosystem(ABC):
     def next_candidate(
         self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext
     ) -> Selected | None:
-        """The ladder without the rungs that gates refused, where it still leads somewhere."""
+        """The ladder without the steps that gates refused, where it still leads somewhere."""
         return next_candidate(refused, moves, lambda it: self.apply(it, advisory, repo))
 
     def bump(self, package: str, version: str) -> Selected:

@@ -73,7 +73,7 @@ def test_without_a_lock_specs_are_raised_as_text_and_nothing_else(tmp_path: Path
     assert (tmp_path / "sub/package.json").read_bytes() == text.encode()
 
 
-def test_the_outline_names_the_first_rung_of_every_copy(tmp_path: Path) -> None:
+def test_the_outline_names_the_first_step_of_every_copy(tmp_path: Path) -> None:
     packages = {
         "": {"dependencies": {"minimist": "~1.2.0", "a": "1", "b": "1"}},
         "node_modules/minimist": {"version": "1.2.0"},

@@ -49,7 +49,7 @@ class NpmClient:
         return lock_tree(source, files.lock_text, files.manifests, files.root_manifest)
 
     def part(self, files: Files, names: Collection[str]) -> Tree:
-        """The tree with the asks for these packages alone: enough to tell their first rungs."""
+        """The tree with the asks for these packages alone: enough to tell their first steps."""
         source = files.lock or files.root_manifest
         return lock_tree(source, files.lock_text, files.manifests, files.root_manifest, names)
 

@@ -1,4 +1,4 @@
-"""The two nearest rungs: an in-range refresh of the lock, and the bump of what is declared."""
+"""The two nearest steps: an in-range refresh of the lock, and the bump of what is declared."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,7 +38,7 @@ class _Plan:
     declined: Mapping[str, RecipeError] = field(default_factory=dict)
 
 
-#: Adds one affected copy to a plan. Raises RecipeError: this rung is none for it.
+#: Adds one affected copy to a plan. Raises RecipeError: this step is none for it.
 _Aim = Callable[[_Plan, At, Node], _Plan]
 
 
@@ -87,7 +87,7 @@ class Near:
         target = self._fitting(at, node, (), overruled=bool(places))
         if target is None:
             if not own:
-                return plan  # who asks for this copy is raised by another rung
+                return plan  # who asks for this copy is raised by another step
             target = self.targets.lowest(node, lambda _version: True)
             if target is None:
                 raise no_fix(node)

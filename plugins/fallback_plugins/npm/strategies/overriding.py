@@ -1,4 +1,4 @@
-"""The override rung: a version that a parent did not ask for, forced on it within its compatible range."""
+"""The override step: a version that a parent did not ask for, forced on it within its compatible range."""
 
 from dataclasses import dataclass
 from functools import partial

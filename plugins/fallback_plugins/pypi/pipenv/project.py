@@ -109,7 +109,7 @@ class PipenvProject(EditedProject):
 
 
 class _Resolver(EditResolver):
-    """The rungs of one resolution."""
+    """The steps of one resolution."""
 
     def __init__(self, project: PipenvProject, advisory: Advisory) -> None:
         super().__init__(project, advisory)

@@ -106,7 +106,7 @@ class PoetryProject(EditedProject):
 
 
 class _Resolver(EditResolver):
-    """The rungs of one resolution."""
+    """The steps of one resolution."""
 
     def __init__(self, project: PoetryProject, advisory: Advisory) -> None:
         super().__init__(project, advisory)

@@ -1,4 +1,4 @@
-"""The rungs over a lock whose own client isn't run, since it would build (ADR-0017): Poetry's, pipenv's."""
+"""The steps over a lock whose own client isn't run, since it would build (ADR-0017): Poetry's, pipenv's."""
 
 import posixpath
 from abc import ABC, abstractmethod
@@ -32,7 +32,7 @@ class EditResolver(ABC):
     """One resolution. Such a lock has no override: a refresh, a direct and a parent bump are all there
     is."""
 
-    #: The rung without a manifest: nothing can be raised, the lock alone is edited.
+    #: The step without a manifest: nothing can be raised, the lock alone is edited.
     ALONE: ClassVar = LadderStep.LOCK_EDIT
 
     def __init__(self, project: "EditedProject", advisory: Advisory) -> None:
@@ -190,7 +190,7 @@ class EditedProject(ABC):
         return self.step.doubt()
 
     def _first_step(self, package: str, version: str) -> LadderStep:
-        """The rung that the files foretell."""
+        """The step that the files foretell."""
         if not self.texts:
             return EditResolver.ALONE
         excluded = not_admitting(self.texts, package, version)

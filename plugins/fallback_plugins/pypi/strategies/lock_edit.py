@@ -1,4 +1,4 @@
-"""What every Python project with a lock has in common: its rungs are resolved one after the other."""
+"""What every Python project with a lock has in common: its steps are resolved one after the other."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -41,7 +41,7 @@ _MANIFESTS = 16
 State = Position[Mapping[str, str]]
 
 #: One way to bring a package out of reach. Raises RecipeError where it doesn't serve.
-Rung = Callable[[State, str], State]
+StepFunction = Callable[[State, str], State]
 
 
 def affected_versions(tree: Tree, advisory: Advisory) -> dict[str, tuple[str, ...]]:
@@ -54,14 +54,14 @@ def affected_versions(tree: Tree, advisory: Advisory) -> dict[str, tuple[str, ..
 
 def strategy(
     step: LadderStep,
-    rung: Rung,
+    ladder_step: StepFunction,
     refusal: Callable[[State, str], RecipeError | None] = lambda _at, _package: None,
 ) -> Strategy[Mapping[str, str]]:
-    """A rung over a Python lock: one package at a time, and all of its copies."""
+    """A step over a Python lock: one package at a time, and all of its copies."""
 
     def attempt(at: State, packages: tuple[str, ...]) -> Reached[Mapping[str, str]]:
         (package,) = packages
-        after = rung(at, package)
+        after = ladder_step(at, package)
         return Reached(after, {package: _raised(at.tree, after.tree, package)})
 
     return Strategy(step, attempt, refusal, together=False)
@@ -70,9 +70,9 @@ def strategy(
 def resolve(
     advisory: Advisory, path: str, start: State, strategies: Iterable[Strategy[Mapping[str, str]]]
 ) -> ProjectFix | None:
-    """Every affected package brought out of reach by the cheapest rung that serves; None: none is.
+    """Every affected package brought out of reach by the cheapest step that serves; None: none is.
 
-    What no rung mends is in ``left``.
+    What no step mends is in ``left``.
     """
     resolving = Resolution(Judge(ECOSYSTEM, advisory), start)
     if not resolving.packages:
@@ -92,7 +92,7 @@ def outline(
     step_of: Callable[[str, str], LadderStep],
     refusal_of: Callable[[Node], RecipeError | None],
 ) -> Outline:
-    """What the lock alone tells: per affected package the first rung, or why there is none."""
+    """What the lock alone tells: per affected package the first step, or why there is none."""
     moves: list[Move] = []
     left: list[Left] = []
     for name, versions in affected_versions(tree, advisory).items():

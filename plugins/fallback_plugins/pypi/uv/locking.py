@@ -53,7 +53,7 @@ class UvLocking:
         self._old = files.text
 
     def check_readable(self) -> None:
-        """Raises RecipeError for what uv must not be shown: said once, not by each rung."""
+        """Raises RecipeError for what uv must not be shown: said once, not by each step."""
         uv_files.scratch_files(self._files.manifests, self._lock, self._old)
 
     def check_rebuilt(self) -> None:

@@ -1,4 +1,4 @@
-"""The rungs of one resolution over a uv project: each asks the real uv."""
+"""The steps of one resolution over a uv project: each asks the real uv."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -33,7 +33,7 @@ MAX_PARENTS_TRIED = 4
 
 
 class UvResolver:
-    """The rungs of one resolution."""
+    """The steps of one resolution."""
 
     def __init__(self, files: UvFiles, clients: ClientRunner, releases: Releases) -> None:
         self._files = files
@@ -78,23 +78,23 @@ class UvResolver:
         """``override-dependencies``: the version against a parent's word, within the same major."""
         return self._aimed(state, package, self._overridden)
 
-    def _aimed(self, state: State, package: str, rung: Callable[[State, str, str], State]) -> State:
-        """The rung, with the version that the record names: that it is yanked or not published shows in
+    def _aimed(self, state: State, package: str, step: Callable[[State, str, str], State]) -> State:
+        """The step, with the version that the record names: that it is yanked or not published shows in
         uv's own answer. Only where it doesn't serve is the registry asked for another."""
         held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
         try:
             named = self._releases.named(package, held)
         except RecipeError:
-            return rung(state, package, self._offered(package, held))
+            return step(state, package, self._offered(package, held))
         try:
-            return rung(state, package, named)
+            return step(state, package, named)
         except RecipeError as error:
             if error.reason is RefusalReason.BLOCKED_BY_CONSTRAINT:
                 raise
             target = self._offered(package, held)
             if target == named:
                 raise
-            return rung(state, package, target)
+            return step(state, package, target)
 
     def _not_held_back(self, state: State, package: str) -> RecipeError | None:
         if any(lock_edit.declared(self._manifests(state), package)):

@@ -1,4 +1,4 @@
-"""A recipe's next candidate: the same ladder without the rungs that led to a patch which gates refused."""
+"""A recipe's next candidate: the same ladder without the steps that led to a patch which gates refused."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -12,7 +12,7 @@ def next_candidate(
 ) -> Selected | None:
     """As ``ports.OffersCandidates`` says. ``apply``: the plugin's own.
 
-    What comes to the same by another rung is no other candidate: that is left out too.
+    What comes to the same by another step is no other candidate: that is left out too.
     """
     other, led_to = refused, tuple(moves)
     changes_refused = cache(

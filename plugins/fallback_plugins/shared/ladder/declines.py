@@ -15,13 +15,13 @@ _TELLING = frozenset({RefusalReason.BLOCKED_BY_CONSTRAINT, RefusalReason.NO_FIXE
 
 @dataclass
 class Tried:
-    """Collects the rungs that did not serve, in order and each reason once."""
+    """Collects the steps that did not serve, in order and each reason once."""
 
     steps: list[StepDeclined] = field(default_factory=list)
     errors: list[tuple[LadderStep, RecipeError]] = field(default_factory=list)
 
     def no(self, step: LadderStep, error: RecipeError | str) -> None:
-        """This rung did not serve."""
+        """This step did not serve."""
         said = error.problem if isinstance(error, RecipeError) else error
         declined = StepDeclined(step=step, reason=said)
         if declined in self.steps:
@@ -63,7 +63,7 @@ def left_behind(
     error: RecipeError,
     tried: Tried,
 ) -> Left:
-    """What no rung could mend, with the rungs that were tried."""
+    """What no step could mend, with the steps that were tried."""
     ids = {
         found: None
         for version in versions

@@ -62,7 +62,7 @@ class Project(Protocol):
     def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """Bring the project out of the advisory's (or bundle's) reach; None: it isn't affected.
 
-        Package by package, cheapest rung first; what can't be mended is in ``left``. Raises RecipeError
+        Package by package, cheapest step first; what can't be mended is in ``left``. Raises RecipeError
         where the project as a whole can't be read or resolved, ToolError.
         """
         ...
@@ -134,7 +134,7 @@ def _cleared(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> tuple[Clear
 
 
 def _check(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> None:
-    """What no fix may do, whichever rung made it."""
+    """What no fix may do, whichever step made it."""
     for move in fix.moves:
         _check_move(ecosystem, advisory, move)
     if fix.before is None or fix.after is None:

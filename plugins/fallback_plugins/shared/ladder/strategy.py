@@ -29,7 +29,7 @@ class Reached(Generic[FilesT]):
     """Where one attempt led; the position that it began at, where it could do nothing.
 
     ``raised``: what else was changed for each package, as ``name version``. ``declined``: packages of which
-    it had to leave a copy, and why. ``step``: the rung that it turned out to be; None: the strategy's own.
+    it had to leave a copy, and why. ``step``: the step that it turned out to be; None: the strategy's own.
     """
 
     position: Position[FilesT]
@@ -40,7 +40,7 @@ class Reached(Generic[FilesT]):
 
 @dataclass(frozen=True)
 class Strategy(Generic[FilesT]):
-    """One way to bring packages out of an advisory's reach: a rung of the ladder.
+    """One way to bring packages out of an advisory's reach: a step of the ladder.
 
     ``attempt`` starts from a position and is told the packages; it changes nothing but what it returns.
     Raises RecipeError where it doesn't serve, ToolError. ``refusal``: why it is not even tried for a
@@ -58,7 +58,7 @@ class Strategy(Generic[FilesT]):
 def ordered(
     ladder: Iterable[Strategy[FilesT]], step: LadderStep | None, left_out: Sequence[LadderStep]
 ) -> list[Strategy[FilesT]]:
-    """A ladder in a person's order, without some rungs. ``step``: of those that change what nobody declared
+    """A ladder in a person's order, without some steps. ``step``: of those that change what nobody declared
     the first; None: as the ladder has them."""
     found = [strategy for strategy in ladder if strategy.step not in left_out]
     if step is None:

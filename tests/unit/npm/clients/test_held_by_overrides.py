@@ -132,7 +132,7 @@ def test_what_the_parents_ask_for_serves_where_nothing_compatible_does(tmp_path:
     assert held["leaf"] == "6.11.0"
 
 
-def test_no_rung_leaves_a_lock_that_the_override_would_take_back(tmp_path: Path) -> None:
+def test_no_step_leaves_a_lock_that_the_override_would_take_back(tmp_path: Path) -> None:
     """Who asks for it admits 6.11.0, but the project's override does not, whatever npm was told besides."""
     candidate = Selected(recipe="npm-ladder", left_out=(LadderStep.DIRECT_BUMP,))
     files = {"package.json": manifest(dependencies=TOP, overrides={"leaf": "6.7.0"})}

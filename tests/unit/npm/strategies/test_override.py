@@ -1,4 +1,4 @@
-"""A model's override, with the real npm: that rung alone, and for what the project doesn't ask for."""
+"""A model's override, with the real npm: that step alone, and for what the project doesn't ask for."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def forced(here: World, files: dict[str, str], version: str = "1.2.0") -> Recipe
 
 
 @pytest.mark.parametrize(("parent", "spec"), [("exact", "1.0.0"), ("loose", "^1.0.0")])
-def test_the_rung_is_climbed_whatever_the_cheaper_ones_could_do(
+def test_the_step_is_resolved_whatever_the_cheaper_ones_could_do(
     tmp_path: Path, parent: str, spec: str
 ) -> None:
     with world(universe(), tmp_path) as here:

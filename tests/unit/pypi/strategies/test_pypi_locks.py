@@ -1,4 +1,4 @@
-"""What holds for every Python lock: the checks that no rung gets around, and what is said in the end."""
+"""What holds for every Python lock: the checks that no step gets around, and what is said in the end."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def _tree(**versions: str) -> Tree:
         (_tree(leaf="1.2", b="6"), "would bring in b 6, which is itself affected"),
     ],
 )
-def test_a_rung_that_does_what_none_may_is_declined(after: Tree, said: str) -> None:
+def test_a_step_that_does_what_none_may_is_declined(after: Tree, said: str) -> None:
     both = bundle([ADVISORY, advisory("PyPI", "b", [("5", "7")])])
     start = State({"x.lock": "old"}, _tree(leaf="1.0", b="1"))
 
@@ -40,8 +40,8 @@ def test_a_rung_that_does_what_none_may_is_declined(after: Tree, said: str) -> N
     def good(state: State, package: str) -> State:
         return State({"x.lock": "good"}, _tree(leaf="1.2", b="1"))
 
-    rungs = [strategy(LadderStep.LOCK_REFRESH, bad), strategy(LadderStep.DIRECT_BUMP, good)]
-    fix = lock_edit.resolve(both, "x.lock", start, rungs)
+    steps = [strategy(LadderStep.LOCK_REFRESH, bad), strategy(LadderStep.DIRECT_BUMP, good)]
+    fix = lock_edit.resolve(both, "x.lock", start, steps)
     assert fix is not None
     assert fix.texts == {"x.lock": "good"}
     (move,) = fix.moves
@@ -49,44 +49,44 @@ def test_a_rung_that_does_what_none_may_is_declined(after: Tree, said: str) -> N
     assert said in move.declined[0].reason
 
 
-def test_what_another_packages_rung_cleared_is_not_climbed_again() -> None:
+def test_what_another_packages_step_cleared_is_not_resolved_again() -> None:
     start = State({"x.lock": "old"}, _tree(leaf="1.0", twin="1.0"))
     record = advisory("PyPI", "leaf", [("0", "1.2")])
     other = advisory("PyPI", "twin", [("0", "1.2")])
     calls: list[str] = []
 
-    def rung(state: State, package: str) -> State:
+    def step(state: State, package: str) -> State:
         calls.append(package)
         return State({"x.lock": "new"}, _tree(leaf="1.2", twin="1.2"))
 
     fix = lock_edit.resolve(
-        bundle([record, other]), "x.lock", start, [strategy(LadderStep.LOCK_REFRESH, rung)]
+        bundle([record, other]), "x.lock", start, [strategy(LadderStep.LOCK_REFRESH, step)]
     )
     assert fix is not None
     assert len(calls) == 1
     assert {move.package for move in fix.moves} == {"leaf", "twin"}
 
 
-def test_the_refusal_names_the_constraint_although_a_later_rung_failed_otherwise() -> None:
+def test_the_refusal_names_the_constraint_although_a_later_step_failed_otherwise() -> None:
     blocked = RecipeError(
         RefusalReason.BLOCKED_BY_CONSTRAINT, "p asks for leaf <1.2.", next_step=""
     )
     other = RecipeError(RefusalReason.RESOLVER_FAILED, "no network.", next_step="")
 
-    def failing(error: RecipeError) -> lock_edit.Rung:
-        def rung(state: State, package: str) -> State:
+    def failing(error: RecipeError) -> lock_edit.StepFunction:
+        def step(state: State, package: str) -> State:
             raise error
 
-        return rung
+        return step
 
-    rungs = [
+    steps = [
         strategy(LadderStep.PARENT_BUMP, failing(blocked)),
         strategy(LadderStep.OVERRIDE, failing(other)),
     ]
-    fix = lock_edit.resolve(ADVISORY, "x.lock", State({}, _tree(leaf="1.0")), rungs)
+    fix = lock_edit.resolve(ADVISORY, "x.lock", State({}, _tree(leaf="1.0")), steps)
     assert fix is not None
     assert fix.left[0].sentence == "p asks for leaf <1.2."
-    assert [step.step for step in fix.left[0].declined] == [rung.step for rung in rungs]
+    assert [step.step for step in fix.left[0].declined] == [step.step for step in steps]
 
 
 def test_parents_that_were_raised_on_the_way_are_named() -> None:

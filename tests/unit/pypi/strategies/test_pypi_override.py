@@ -70,7 +70,7 @@ def forced(
 
 
 @pytest.mark.parametrize("parent", ["exact==1.0", "open"])
-def test_the_rung_is_climbed_whatever_the_cheaper_ones_could_do(
+def test_the_step_is_resolved_whatever_the_cheaper_ones_could_do(
     clients: SubprocessClients, tmp_path: Path, parent: str
 ) -> None:
     files = locked(clients, tmp_path, manifest(parent), "lea-f==1.0")

@@ -1,4 +1,4 @@
-"""uv projects against the real uv and a registry of our own: every rung, and what none may do."""
+"""uv projects against the real uv and a registry of our own: every step, and what none may do."""
 
 import os
 import re
@@ -220,7 +220,7 @@ def test_a_parent_within_its_range_is_a_refresh(bench: Bench) -> None:
     assert list(fix.texts) == ["uv.lock"]
 
 
-def test_an_override_within_the_major_is_the_last_rung(bench: Bench) -> None:
+def test_an_override_within_the_major_is_the_last_step(bench: Bench) -> None:
     files = bench.lock({"pyproject.toml": _manifest("stuck", "other")})
     fix = bench.resolve(files)
     (move,) = fix.moves

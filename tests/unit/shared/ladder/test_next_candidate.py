@@ -16,8 +16,8 @@ def move(step: LadderStep, *raised: str, after: str = "2.0") -> Move:
     )
 
 
-class Rungs:
-    """A ladder in which each rung leads to a move, or nowhere."""
+class Steps:
+    """A ladder in which each step leads to a move, or nowhere."""
 
     def __init__(self, *moves: Move, text: str | None = None) -> None:
         self.moves, self.text = {one.step: one for one in moves}, text
@@ -41,24 +41,26 @@ def steps(selected: Selected | None) -> Sequence[LadderStep]:
     return selected.left_out
 
 
-def test_it_does_without_the_rung_that_was_refused() -> None:
-    rungs = Rungs(move(LadderStep.PARENT_BUMP, "mid 2.0"), move(LadderStep.OVERRIDE))
-    assert steps(rungs.after(move(LadderStep.PARENT_BUMP, "mid 2.0"))) == (LadderStep.PARENT_BUMP,)
+def test_it_does_without_the_step_that_was_refused() -> None:
+    ladder_steps = Steps(move(LadderStep.PARENT_BUMP, "mid 2.0"), move(LadderStep.OVERRIDE))
+    assert steps(ladder_steps.after(move(LadderStep.PARENT_BUMP, "mid 2.0"))) == (
+        LadderStep.PARENT_BUMP,
+    )
 
 
-def test_the_same_by_another_rung_is_no_other() -> None:
+def test_the_same_by_another_step_is_no_other() -> None:
     direct, same = move(LadderStep.DIRECT_BUMP), move(LadderStep.PARENT_BUMP)
-    assert Rungs(direct, same).after(direct) is None
-    found = Rungs(direct, same, move(LadderStep.OVERRIDE, after="2.1")).after(direct)
+    assert Steps(direct, same).after(direct) is None
+    found = Steps(direct, same, move(LadderStep.OVERRIDE, after="2.1")).after(direct)
     assert steps(found) == (LadderStep.DIRECT_BUMP, LadderStep.PARENT_BUMP)
 
 
 def test_the_same_files_by_moves_of_other_names_are_no_other() -> None:
     """Of several packages one may raise another: the moves tell it, and the patch is the same."""
     direct, other = move(LadderStep.DIRECT_BUMP), move(LadderStep.PARENT_BUMP, "twig 2.0")
-    assert Rungs(direct, other, text="one").after(direct) is None
-    assert Rungs(direct, other).after(direct) is not None
+    assert Steps(direct, other, text="one").after(direct) is None
+    assert Steps(direct, other).after(direct) is not None
 
 
 def test_where_nothing_is_left_there_is_none() -> None:
-    assert Rungs(move(LadderStep.OVERRIDE)).after(move(LadderStep.OVERRIDE)) is None
+    assert Steps(move(LadderStep.OVERRIDE)).after(move(LadderStep.OVERRIDE)) is None

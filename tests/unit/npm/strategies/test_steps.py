@@ -1,4 +1,4 @@
-"""Each rung of the npm ladder, with the real npm against a registry of the test's own."""
+"""Each step of the npm ladder, with the real npm against a registry of the test's own."""
 
 import json
 from pathlib import Path
