@@ -5,7 +5,7 @@
 MAX_RETRIES = 3
 
 #: Candidates of a recipe that a first attempt may try, one after the other (ADR-0048): each costs a run of
-#: all gates, and what three ways to the same version broke is for a model to mend.
+#: all gates, and what three ways to the same version broke is for a model to fix.
 MAX_RECIPE_CANDIDATES = 3
 
 #: Author calls per attempt; repair, strict regeneration and repeat share it (ADR-0014).

@@ -82,7 +82,7 @@ class Move(Frozen):
 
 
 class Left(Frozen):
-    """An affected package that no step could mend, and why."""
+    """An affected package that no step could fix, and why."""
 
     package: str
     manifest: RelativePath | None = None
@@ -120,7 +120,7 @@ class Outline(Frozen):
 class RecipeResult(Frozen):
     """What a recipe changed, how much that proves, and how each affected package went away.
 
-    ``left`` is not empty only for a bundle of advisories: what of it could not be mended. The trees are
+    ``left`` is not empty only for a bundle of advisories: what of it could not be fixed. The trees are
     texts, one installed package a line; empty where only pins could be read.
     """
 

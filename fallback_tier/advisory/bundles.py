@@ -16,7 +16,7 @@ _SHOWN_OF_AN_ID = 60
 
 
 class Staying(Frozen):
-    """Copies of a package that no step could mend stay affected by an advisory that is fixed elsewhere."""
+    """Copies of a package that no step could fix stay affected by an advisory that is fixed elsewhere."""
 
     advisory_id: str
     package: str
@@ -61,7 +61,7 @@ class AdvisoryBundle(Advisory):
 
 
 def lets_stay(advisory: Advisory, ecosystem: str, package: str, ids: Iterable[str] = ()) -> bool:
-    """May copies of this package that these records cover stay, since no step could mend them? No ids: all
+    """May copies of this package that these records cover stay, since no step could fix them? No ids: all
     records that name the package. A bundle is of one ecosystem where anything stays."""
     if not isinstance(advisory, AdvisoryBundle):
         return False

@@ -2,7 +2,7 @@
 
 Two checks with two consequences (ADR-0022). *Validity* is ours: an invalid or repeated plan is asked
 for again (ADR-0014) and never handed on. *Support* is a judge's: an unsupported plan is generated once
-more under the strict instruction, and if that doesn't mend it, passed on with a flag.
+more under the strict instruction, and if that doesn't fix it, passed on with a flag.
 """
 
 from collections.abc import Generator, Sequence

@@ -1,6 +1,6 @@
 """Several advisories planned together: what one gate transition an ecosystem would fix, and what is left.
 
-Of one advisory half a fix is none. Among several, what can be mended of an advisory is mended, and the rest
+Of one advisory half a fix is none. Among several, what can be fixed of an advisory is fixed, and the rest
 of it is left by name (ADR-0051). So what a plan calls fixable is what a fix does.
 """
 
@@ -48,7 +48,7 @@ class DivisiblePlan:
         self, ecosystem: str, advisory_ids: Collection[str]
     ) -> tuple[EcosystemPlan | None, tuple[Remaining, ...]]:
         """The fix of these of an ecosystem's planned advisories without the others; None: what is left
-        says why they can't be mended without them."""
+        says why they can't be fixed without them."""
         return self._planners[ecosystem].only(advisory_ids)
 
 

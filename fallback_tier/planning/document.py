@@ -15,7 +15,7 @@ class PlannedMove(Move):
 
 
 class Remaining(Left):
-    """What can't be mended. ``advisory_ids``: those that it keeps open."""
+    """What can't be fixed. ``advisory_ids``: those that it keeps open."""
 
     ecosystem: str
 
@@ -40,7 +40,7 @@ class EcosystemPlan(Frozen):
 
 class RemediationPlan(Frozen):
     """The whole plan: every advisory is in ``fixes``, ``left``, ``not_affected`` or ``undecided``; in both
-    of the first where only something of it can be mended.
+    of the first where only something of it can be fixed.
 
     ``resolved`` False: predicted from the files alone, no client ran; whether an ``undecided`` advisory
     concerns what isn't locked, only resolving tells. ``skipped`` are inputs that gave no

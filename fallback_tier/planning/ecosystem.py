@@ -30,7 +30,7 @@ class EcosystemPlanner:
     *Targets* are to be fixed together. All others are *guards*: they don't concern the repository as it
     is, and no fix may change that, so they are resolved with the targets. ``settled``: by id, why no
     recipe is asked about an advisory (it is about the repository's own code). ``whole``: half a fix is
-    none; else what can be mended of a target is, and what stays of it is left by name."""
+    none; else what can be fixed of a target is, and what stays of it is left by name."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class EcosystemPlanner:
         self._targets: list[Advisory] = []
         self._outline: Resolved | None = None
         self._asked_alone = False
-        #: What of the targets no step could mend, though it mended something else of them.
+        #: What of the targets no step could fix, though it fixed something else of them.
         self._staying: set[tuple[str, str]] = set()
         #: Planned with the others, and not now: they stay as they are.
         self._waiting: set[str] = set()
@@ -130,7 +130,7 @@ class EcosystemPlanner:
                 return self._planned(resolved)
             before = len(self._targets), len(self._staying)
             for item in map(self._remaining, over):
-                self._leave(self._without_mended(item, resolved.moves) if stuck else [item])
+                self._leave(self._without_fixed(item, resolved.moves) if stuck else [item])
             if (len(self._targets), len(self._staying)) == before:
                 # What is left names none of them, so nobody knows which it concerns: unknown, not clean.
                 first = over[0]
@@ -151,11 +151,11 @@ class EcosystemPlanner:
         ids = item.advisory_ids
         return bool(ids) and all((name, package) in self._staying for name in ids)
 
-    def _without_mended(self, item: Remaining, moves: Sequence[Move]) -> list[Remaining]:
-        """The item for the advisories of which the resolution mended nothing: they are left whole. The
+    def _without_fixed(self, item: Remaining, moves: Sequence[Move]) -> list[Remaining]:
+        """The item for the advisories of which the resolution fixed nothing: they are left whole. The
         others stay targets, and what stays of them is noted."""
-        mended = {name for move in moves for name in self._concern.ids(move)}
-        in_part = tuple(name for name in item.advisory_ids if name in mended)
+        fixed = {name for move in moves for name in self._concern.ids(move)}
+        in_part = tuple(name for name in item.advisory_ids if name in fixed)
         if self._whole_only or not item.package or not in_part:
             return [item]
         package = self._concern.canonical(item.package)
@@ -202,7 +202,7 @@ class EcosystemPlanner:
             else:
                 for item in resolved.left:
                     left = self._remaining(item, (advisory.id,))
-                    self._leave(self._without_mended(left, resolved.moves))
+                    self._leave(self._without_fixed(left, resolved.moves))
 
     def _give_up(self, reason: RefusalReason, sentence: str, next_step: str) -> None:
         self._leave(

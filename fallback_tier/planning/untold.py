@@ -19,7 +19,7 @@ def selected(
 ) -> RecipeSelection:
     """The plugin's selection, unless the repository's own code is affected, or that would call a package
     unaffected of which the record names no version. That refusal is final: no gate could tell that the
-    package is mended. ``tags`` and ``believe_version`` as for ``settled``."""
+    package is fixed. ``tags`` and ``believe_version`` as for ``settled``."""
     if repo.affected is not None:
         about_own = settled(
             advisory, plugin.name, repo.affected, tags=tags, believe_version=believe_version

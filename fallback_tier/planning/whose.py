@@ -80,8 +80,8 @@ def settled(
         case AffectedCode.OWN:
             person = affected.decided_by is DecidedBy.PERSON
             doubted = person or not believe_version
-            if not doubted and _is_mended(advisory, ecosystem, affected.own, tags):
-                return _mended(advisory, affected.own)
+            if not doubted and _is_fixed(advisory, ecosystem, affected.own, tags):
+                return _fixed(advisory, affected.own)
             return NotApplicable(reason=RefusalReason.OWN_CODE, sentence=affected.sentence)
 
 
@@ -156,7 +156,7 @@ def _unclear(called: tuple[OwnPackage, ...], witness: _Witness, why: str) -> Aff
     )
 
 
-def _is_mended(advisory: Advisory, ecosystem: str, own: Sequence[OwnPackage], tags: Tags) -> bool:
+def _is_fixed(advisory: Advisory, ecosystem: str, own: Sequence[OwnPackage], tags: Tags) -> bool:
     """The record names no version here as affected, and each was released in a commit that this one
     contains. Projects raise the number before they release; a clone without tags tells nothing.
     """
@@ -182,7 +182,7 @@ def _release_tags(package: OwnPackage) -> Iterator[str]:
         yield from (f"{version}", f"release-{version}", f"release/{version}", f"rel-{version}")
 
 
-def _mended(advisory: Advisory, own: Iterable[OwnPackage]) -> NotApplicable:
+def _fixed(advisory: Advisory, own: Iterable[OwnPackage]) -> NotApplicable:
     names = ", ".join(package.label for package in own)
     return NotApplicable(
         reason=RefusalReason.NOT_AFFECTED,

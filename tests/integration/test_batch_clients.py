@@ -123,7 +123,7 @@ def test_one_copy_is_fixed_and_one_stays(tmp_path: Path) -> None:
     assert statement["status"] == "under_investigation"
 
 
-#: page 2 no longer does what the application needs; nobody mends stuck.
+#: page 2 no longer does what the application needs; nobody fixes stuck.
 PYTHON = (
     Universe()
     .pypi("left", "1.0.0")
@@ -141,7 +141,7 @@ APPLICATION = {
 }
 
 
-def test_python_what_breaks_is_left_and_what_cannot_be_mended_stays(tmp_path: Path) -> None:
+def test_python_what_breaks_is_left_and_what_cannot_be_fixed_stays(tmp_path: Path) -> None:
     """One advisory is about left and about stuck: left is raised, and stuck stays with its name."""
     needs_sandbox()
     repo = repository(tmp_path / "repo", APPLICATION)

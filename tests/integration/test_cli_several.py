@@ -319,7 +319,7 @@ def test_gates_that_cannot_be_run_are_not_run_again_for_each(
     assert outcomes(document) == {"A": "not_fixed", "B": "not_fixed"}
 
 
-def test_what_can_be_mended_of_an_advisory_is_delivered_and_called_that(
+def test_what_can_be_fixed_of_an_advisory_is_delivered_and_called_that(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """B has no fix for one of its packages: the other is raised, and nothing says that B is fixed."""

@@ -83,7 +83,7 @@ def run(tmp_path: Path) -> Run:
 
 
 @pytest.mark.parametrize("name", a_choice(tuple(PROJECTS), step=3))
-def test_wrong_fixes_fail_at_their_gate_and_a_fresh_context_mends_it(run: Run, name: str) -> None:
+def test_wrong_fixes_fail_at_their_gate_and_a_fresh_context_fixes_it(run: Run, name: str) -> None:
     project = PROJECTS[name]
     (row,) = run.go([project], wrong_first)
     facts = row.facts

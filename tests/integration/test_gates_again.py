@@ -28,7 +28,7 @@ ADA = Signature("Ada", "the machine was flaky")
 
 
 class House(CrashHouse):
-    """Its gate is red, whatever the patch, until it is mended. Whoever killed it may put it back."""
+    """Its gate is red, whatever the patch, until it is fixed. Whoever killed it may put it back."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -39,12 +39,12 @@ class House(CrashHouse):
         seen = context.cache / "installed"
         if not seen.exists():
             seen.parent.mkdir(parents=True, exist_ok=True)
-            seen.write_text("all of it" if self.mended.exists() else "in part")
+            seen.write_text("all of it" if self.fixed.exists() else "in part")
         text = context.worktree.tree.locate("app.py").read_text()
         return PASSES in text and seen.read_text() == "all of it"
 
     @property
-    def mended(self) -> Path:
+    def fixed(self) -> Path:
         return self.root / "mended"
 
     def judge_again(self, opens: str = "gate-2") -> None:
@@ -90,7 +90,7 @@ def test_the_patch_is_judged_and_nothing_is_made(
     for name in ("select", "apply", "outline"):
         monkeypatch.setattr(FakeEcosystem, name, asked)
     house.judge_again()
-    house.mended.touch()
+    house.fixed.touch()
     before, requests = len(house.events), house.requests
     ended = house.ended(house.resume())
     assert (ended.code, ended.document["outcome"]) == (0, "verified")
@@ -126,9 +126,9 @@ def test_a_person_is_asked_again_where_the_gate_is_as_it_was(house: House) -> No
     assert "patch of attempt 2, and it failed at proof" in ended.document["question"]
     assert [one["status"] for one in ended.document["verdicts"]][-2:] == ["passed", "failed"]
     assert (house.requests, ended.diff) == (requests, "")
-    # Once more, mended; the patch is still that of the first gate transition.
+    # Once more, fixed; the patch is still that of the first gate transition.
     house.judge_again("gate-3")
-    house.mended.touch()
+    house.fixed.touch()
     assert house.ended(house.resume()).code == 0
     assert len({patch.patch_sha256 for patch in taken(house)}) == 1
     assert len({patch.taken_from for patch in taken(house)}) == 1
@@ -156,7 +156,7 @@ def test_what_gates_kept_is_forgotten_and_not_lost(house: House) -> None:
     cache = house.state / "cache"
     assert (cache / "installed").read_text() == "in part"
     house.judge_again()
-    house.mended.touch()
+    house.fixed.touch()
     assert house.resume() == 0
     assert [path.name for path in cache.iterdir()] == ["installed"]
     assert (cache / "installed").read_text() == "in part"
@@ -164,7 +164,7 @@ def test_what_gates_kept_is_forgotten_and_not_lost(house: House) -> None:
 
 def test_killed_anywhere_it_comes_to_the_same_end(house: House) -> None:
     house.judge_again()
-    house.mended.touch()
+    house.fixed.touch()
     house.keep("reopened")
     before = len(house.events)
     whole = house.ended(house.resume())

@@ -182,7 +182,7 @@ def test_the_same_rule_is_grounded_where_there_is_no_exception(call: JudgedByLab
 
 
 def test_a_plan_that_drops_the_claim_when_asked_again_is_grounded(call: JudgedByLabels) -> None:
-    """The flag is no life sentence: one strict regeneration may mend it."""
+    """The flag is no life sentence: one strict regeneration may fix it."""
     call.retriever = examples(*HALVES)
     call.answers = [{**PLAN, "rationale": FUSED}, {**OTHER_PLAN, "rationale": ""}]
     assert_grounded(call)

@@ -1,4 +1,4 @@
-"""Every mini-project is what it says: small, with its flaw, for the chain's model to mend.
+"""Every mini-project is what it says: small, with its flaw, for the chain's model to fix.
 
 That its reference fix is verified and its wrong ones are caught: test_eval_fixes.py.
 """

@@ -241,7 +241,7 @@ def test_a_lock_out_of_step_serves_as_far_as_it_goes(
     assert made.case.context.repo.read_text("package-lock.json") == lock
 
 
-def test_a_patch_that_mends_a_lock_out_of_step_passes(
+def test_a_patch_that_fixes_a_lock_out_of_step_passes(
     project, registry: Registry, tmp_path: Path
 ) -> None:
     old, new = (package(dependencies={"left": spec}) for spec in ("1.0.0", "1.0.1"))

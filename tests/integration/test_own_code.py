@@ -17,7 +17,7 @@ from tests.integration.gate_setup import needs_sandbox
 pytestmark = pytest.mark.sandbox
 
 FLAW = "def pad(text):\n    return eval(text)\n"
-MENDED, DECORATED = "    return int(text)", "    return eval(text)  # looked at"
+FIXED, DECORATED = "    return int(text)", "    return eval(text)  # looked at"
 TEST = (
     "import unittest\n\nimport left\n\n\nclass LeftTest(unittest.TestCase):\n"
     "    def test_pad(self):\n        self.assertEqual(left.pad('1'), 1)\n"
@@ -170,7 +170,7 @@ def test_a_checkout_at_a_fixed_version_is_not_affected_unless_it_is_shown(tmp_pa
     )
     git(desk.repo, "tag", "v2.0.0")
     assert desk.fix().code == exit_codes.NOT_AFFECTED
-    desk.answer(("left.py", "    return eval(text)", MENDED))
+    desk.answer(("left.py", "    return eval(text)", FIXED))
     assert desk.fix("--dry-run").code == exit_codes.NOT_AFFECTED
     shown = desk.fix("--dry-run", proof=True)
     assert shown.code == exit_codes.OK, shown
@@ -201,7 +201,7 @@ def test_what_a_right_patch_can_not_change_is_not_held_against_it(tmp_path: Path
             "spec/fixtures/requirements.txt": "left==1.0.0\n",
         },
     )
-    desk.answer(("left.py", "    return eval(text)", MENDED))
+    desk.answer(("left.py", "    return eval(text)", FIXED))
     told = desk.fix(proof=True).json
     assert told["headline"] == "fixed; the proof passes, tests pass", told
     (judged,) = [one for one in told["verdicts"] if one["gate"] == "not_vulnerable"]
@@ -246,7 +246,7 @@ ASSERTS_THE_FLAW = TEST + (
 def test_a_fix_that_must_change_a_test_is_a_persons_question(tmp_path: Path) -> None:
     desk = desk_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
     desk.answer(
-        ("left.py", "    return eval(text)", MENDED),
+        ("left.py", "    return eval(text)", FIXED),
         ("left.py", "    return eval(text)", "    return int(text, 10)"),
         ("left.py", "    return eval(text)", "    return int(text, base=10)"),
     )
@@ -264,7 +264,7 @@ def test_a_fix_that_must_change_a_test_is_a_persons_question(tmp_path: Path) -> 
 
 def test_a_model_that_gives_up_before_a_test_leaves_that_question(tmp_path: Path) -> None:
     desk = desk_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
-    desk.answer(("left.py", "    return eval(text)", MENDED), "the test wants the flaw")
+    desk.answer(("left.py", "    return eval(text)", FIXED), "the test wants the flaw")
     told = desk.fix(proof=True).json
     assert told["reason"] == "tests_contradict_patch"
     shown = run("review", "show", told["fix_id"], "--state-dir", desk.state)
@@ -308,14 +308,14 @@ def test_a_plan_that_raises_a_version_of_ones_own_package_is_invalid(tmp_path: P
 
 
 def test_another_package_of_the_advisory_that_stays_affected_is_no_fix(tmp_path: Path) -> None:
-    """The source is mended, and a dependency that the same advisory names is not."""
+    """The source is fixed, and a dependency that the same advisory names is not."""
     desk = desk_of(tmp_path, PYTHON | {"tools/requirements.txt": "six==1.0.0\n"})
     record = json.loads((tmp_path / "advisory.json").read_text())
     other = json.loads(osv("six"))["affected"]
     (tmp_path / "advisory.json").write_text(
         json.dumps({**record, "affected": [*record["affected"], *other]})
     )
-    desk.answer(("left.py", "    return eval(text)", MENDED), "nothing else comes to mind")
+    desk.answer(("left.py", "    return eval(text)", FIXED), "nothing else comes to mind")
     told = desk.fix().json
     assert told["outcome"] == "escalated", told
     (failed,) = told["prior_attempts"]
@@ -325,7 +325,7 @@ def test_another_package_of_the_advisory_that_stays_affected_is_no_fix(tmp_path:
 
 def test_a_reopened_question_is_not_asked_again_without_an_attempt(tmp_path: Path) -> None:
     desk = desk_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
-    desk.answer(("left.py", "    return eval(text)", MENDED), "the test wants the flaw")
+    desk.answer(("left.py", "    return eval(text)", FIXED), "the test wants the flaw")
     fix_id = desk.fix(proof=True).json["fix_id"]
     signed = ["--by", "Ada", "--because", "try again", "--state-dir", desk.state]
     run("review", "reopen", fix_id, *signed)
@@ -340,7 +340,7 @@ def test_the_patch_that_is_asked_about_is_the_one_to_approve(tmp_path: Path) -> 
     """Attempt 1 stands against a test; the later ones leave the flaw."""
     desk = desk_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
     wrong = [f"    return eval(text)  # {word}" for word in ("once", "twice", "again")]
-    edits = [("left.py", "    return eval(text)", line) for line in (MENDED, *wrong)]
+    edits = [("left.py", "    return eval(text)", line) for line in (FIXED, *wrong)]
     desk.answer(*edits)
     told = desk.fix(proof=True).json
     assert told["reason"] == "tests_contradict_patch", told
@@ -357,7 +357,7 @@ def test_the_patch_that_is_asked_about_is_the_one_to_approve(tmp_path: Path) -> 
 
 def test_whose_code_it_is_is_not_changed_in_mid_fix(tmp_path: Path) -> None:
     desk = desk_of(tmp_path, PYTHON)
-    desk.answer(("left.py", "    return eval(text)", MENDED))
+    desk.answer(("left.py", "    return eval(text)", FIXED))
     stopped = desk.fix("--max-tokens", "1").json
     signed = ["--by", "Ada", "--because", "go on", "--state-dir", desk.state]
     run("review", "raise-budget", stopped["fix_id"], *signed, "--max-tokens", "1000000")
@@ -370,7 +370,7 @@ def test_whose_code_it_is_stays_decided_in_an_interrupted_fix(tmp_path: Path) ->
     """Stopped at its budget as own code by a person's word, it goes on as that without the option."""
     desk = desk_of(tmp_path, PYTHON | {"pyproject.toml": PYPROJECT.replace('"left"', '"fork"')})
     plan = {"action": "source_edit"}
-    plan["edits"] = [{"path": "left.py", "old": "    return eval(text)", "new": MENDED}]  # type: ignore[assignment]
+    plan["edits"] = [{"path": "left.py", "old": "    return eval(text)", "new": FIXED}]  # type: ignore[assignment]
     (tmp_path / "script.json").write_text(json.dumps([plan]))
     stopped = desk.fix("--own-code", "--max-tokens", "1").json
     assert stopped["reason"] == "budget_exhausted", stopped

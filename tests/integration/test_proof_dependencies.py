@@ -105,7 +105,7 @@ def bumped(after: str, *kinds: str) -> pytest.MarkDecorator:
 
 
 @bumped("1.0.1")
-def test_the_flaw_is_in_a_dependency_and_the_bump_mends_it(case: Case, kind: str) -> None:
+def test_the_flaw_is_in_a_dependency_and_the_bump_fixes_it(case: Case, kind: str) -> None:
     verdict = gate(kind, case).judge(case.context)
     assert verdict.status is GateStatus.PASSED, verdict.log
     tree = case.context.worktree.tree

@@ -102,7 +102,7 @@ class ProofTest(unittest.TestCase):
 
 
 @pytest.mark.parametrize(
-    ("app", "mended"),
+    ("app", "fixed"),
     [
         ("def answer():\n    return 43\n", ("test_it_is_large",)),
         ("def answer():\n    return 44\n", ("test_it_is_large", "test_it_is_odd")),
@@ -112,16 +112,16 @@ class ProofTest(unittest.TestCase):
     ],
 )
 def test_what_of_the_proof_passes_now_is_said(
-    tmp_path: Path, app: str, mended: tuple[str, ...]
+    tmp_path: Path, app: str, fixed: tuple[str, ...]
 ) -> None:
     proof = Proof(PROOF.command, {"proof/test_proof.py": TWO})
     with case(tmp_path, {"app.py": app}) as found:
         verdict = gate(proof).judge(found.context)
     assert verdict.failure_kind is FailureKind.PROOF_FAILED
     said = verdict.detail.partition("; of its tests these pass now: ")[2]
-    assert [name.split(" ")[0] for name in said.split(", ") if name] == list(mended)
+    assert [name.split(" ")[0] for name in said.split(", ") if name] == list(fixed)
     summary = distill([verdict], application=applied(), attempt=1).prior_failure_summary
-    assert all(name in summary for name in mended)
+    assert all(name in summary for name in fixed)
 
 
 def test_a_proof_that_passes_at_the_base_is_no_pass(tmp_path: Path) -> None:

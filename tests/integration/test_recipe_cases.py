@@ -165,7 +165,7 @@ def test_minimal_text_bumps_end_exactly_as_committed(endings: tuple[Ending, ...]
 
 def test_what_isnt_supported_is_refused_by_name(endings: tuple[Ending, ...]) -> None:
     for ending in endings:
-        # Later advisories of a case may find the package mended: that is no refusal.
+        # Later advisories of a case may find the package fixed: that is no refusal.
         if any(isinstance(outcome, RecipeResult) for outcome in ending.outcomes):
             continue
         for outcome in ending.outcomes:

@@ -1,4 +1,4 @@
-"""``python -m tests.own_code``: real packages in their own repositories, mended with known answers."""
+"""``python -m tests.own_code``: real packages in their own repositories, fixed with known answers."""
 
 import argparse
 import sys

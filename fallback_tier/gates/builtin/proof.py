@@ -106,7 +106,7 @@ class ProofGate:
             return failed(self.name, FailureKind.GATE_TIMEOUT, said, result.output)
         if not result.ok:
             said = "the proof fails: the vulnerability is still there, or what it needs is gone"
-            said += self._mended(base.output, result.output)
+            said += self._with_patch(base.output, result.output)
             return failed(self.name, FailureKind.PROOF_FAILED, said, result.output)
         # A patched module that ends the process ends the proof too, and well.
         before, now = self.plugin.tests_ran(base.output), self.plugin.tests_ran(result.output) or 0
@@ -159,7 +159,7 @@ class ProofGate:
             partial.replace(place)
         return _AtBase.model_validate_json(place.read_bytes())
 
-    def _mended(self, base: str, now: str) -> str:
+    def _with_patch(self, base: str, now: str) -> str:
         """Tests of the proof that fail at the base commit and pass now: the patch is on its way.
 
         Known by their names alone, where no fewer ran than before.
@@ -168,12 +168,12 @@ class ProofGate:
         if not ran or not runs or runs < ran or _SKIPS.findall(now) != _SKIPS.findall(base):
             return ""
         failed, failing = diagnose(base).tests, diagnose(now).tests
-        mended = [test for test in failed if test not in failing]
+        fixed = [test for test in failed if test not in failing]
         # None that fails is named, or not every one: nothing is told apart.
-        if not failing or MAX_TESTS in {len(failed), len(failing)} or not mended:
+        if not failing or MAX_TESTS in {len(failed), len(failing)} or not fixed:
             return ""
-        more = f" and {len(mended) - _NAMED_TESTS} more" if len(mended) > _NAMED_TESTS else ""
-        return f"; of its tests these pass now: {', '.join(mended[:_NAMED_TESTS])}{more}"
+        more = f" and {len(fixed) - _NAMED_TESTS} more" if len(fixed) > _NAMED_TESTS else ""
+        return f"; of its tests these pass now: {', '.join(fixed[:_NAMED_TESTS])}{more}"
 
     def _run(self, context: GateContext, *, patched: bool) -> TargetRun:
         """Over fresh files, the proof's own laid over them."""

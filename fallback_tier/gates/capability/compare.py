@@ -107,8 +107,8 @@ class _Compared:
     def _replaced(self) -> frozenset[Capability]:
         """Kinds of which no more is used than before: one call stands in another's place.
 
-        The usual mending of a command injection (``exec`` becomes ``execFile``) reaches no further than
-        what it mends. A module that is brought in for it counts with its call.
+        The usual fixing of a command injection (``exec`` becomes ``execFile``) reaches no further than
+        what it fixes. A module that is brought in for it counts with its call.
         """
         gone, come = self._calls(self.before - self.after), self._calls(self.after - self.before)
         gone.pop(Capability.UNKNOWN, None)  # of two unknown uses nobody knows which reaches further

@@ -70,7 +70,7 @@ def distill(
     """Summarise one failed attempt; of ``earlier`` ones a line each, so that none of them is undone.
 
     ``evidence`` stays empty: whoever stores the logs knows their digests. Raises ValueError where
-    nothing failed (no failed verdict, or a refusal that a fresh context can't mend).
+    nothing failed (no failed verdict, or a refusal that a fresh context can't fix).
     """
     if isinstance(application, Refused):
         kind = FailureKind(application.reason.value)

@@ -30,7 +30,7 @@ MEDIA_TYPE = "application/problem+json"
 #: Faults of a request that are told at once.
 _MAX_FAULTS = 10
 
-#: The first that fits. What is not here is ours to mend: 500.
+#: The first that fits. What is not here is ours to fix: 500.
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (RequestError, HTTPStatus.NOT_FOUND),
     (RepositoryError, HTTPStatus.UNPROCESSABLE_ENTITY),
@@ -128,7 +128,7 @@ def install(app: FastAPI) -> None:
         return _malformed(error)
 
     @app.exception_handler(Exception)
-    async def ours_to_mend(_: Request, error: Exception) -> JSONResponse:
+    async def ours_to_fix(_: Request, error: Exception) -> JSONResponse:
         return defect(error)
 
 

@@ -1,4 +1,4 @@
-"""The npm ladder over a repository: is there something to mend, and mending it."""
+"""The npm ladder over a repository: is there something to fix, and fixing it."""
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.manifests.declaring import no_fix, unsupported
@@ -43,7 +43,7 @@ def override(package: str, version: str) -> Selected:
 
 
 def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
-    """The ladder, where something may be mended; no client runs. Raises RecipeError: nothing is."""
+    """The ladder, where something may be fixed; no client runs. Raises RecipeError: nothing is."""
     unknown = False
     error: RecipeError | RepositoryError | None = None
     unread = left_out(advisory.packages(ECOSYSTEM), repo)

@@ -15,7 +15,7 @@ from fallback_tier.repo import RepoContext
 #: at once.
 MAX_AGE_S = 600.0
 
-#: Results that wait: a plan of many advisories is made again without those that can't be mended.
+#: Results that wait: a plan of many advisories is made again without those that can't be fixed.
 MAX_KEPT = 8
 
 

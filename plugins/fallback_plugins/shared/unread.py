@@ -183,7 +183,7 @@ class Lenient:
         return self.project.path
 
     def resolve(self, advisory: Advisory) -> ProjectFix | None:
-        """As the project's; None, too, where it is left out. What of it can't be mended is told by the file
+        """As the project's; None, too, where it is left out. What of it can't be fixed is told by the file
         that can't be read, if there is one: any other reason only follows from that."""
         try:
             fix = self.project.resolve(advisory)

@@ -97,7 +97,7 @@ def failed(attempt: int, kind: FailureKind, *gates: str) -> AttemptFailed:
     )
 
 
-MENDED: tuple[AuditEvent, ...] = (
+FIXED: tuple[AuditEvent, ...] = (
     called(1, 1),
     answered(1, 1),
     PlanRejected(attempt=1, call=1, problems=("Edit 1: no such text.",)),
@@ -155,7 +155,7 @@ def run(project: str, events: tuple[AuditEvent, ...], **other: Any) -> FixRun:
 
 
 def test_facts_follow_from_the_trail() -> None:
-    facts = facts_of(MENDED)
+    facts = facts_of(FIXED)
     assert facts.verified_at == 2
     assert facts.tokens() == (3_000, 180)
     assert facts.tokens(CallType.JUDGE) == (0, 0)
@@ -168,7 +168,7 @@ def test_facts_follow_from_the_trail() -> None:
 
 
 def test_a_trail_from_failure_to_proof_is_told() -> None:
-    report = page([run("mended", MENDED), run("never", NEVER)])
+    report = page([run("mended", FIXED), run("never", NEVER)])
     assert "1 of 2 runs over 2 projects ended in a verified patch (1 at attempt 2)." in report
     assert (
         "`mended` (seed 1): attempt 1 (initial LLM run) failed at gate proof: proof_failed; then "
@@ -195,27 +195,27 @@ def test_a_call_without_an_answer_is_a_call() -> None:
 
 def test_valid_first_answers_are_counted() -> None:
     """A first call that failed has no answer; what call 2 says is not one; a repetition is valid."""
-    assert facts_of(MENDED).first_answers == (1, 2)
-    assert facts_of(MENDED).attempts[0].invalid_calls == (1,)
+    assert facts_of(FIXED).first_answers == (1, 2)
+    assert facts_of(FIXED).attempts[0].invalid_calls == (1,)
     assert facts_of(NEVER).first_answers == (0, 0)
-    later = (*MENDED[:2], PlanRejected(attempt=1, call=2, problems=("x",)), *MENDED[3:])
+    later = (*FIXED[:2], PlanRejected(attempt=1, call=2, problems=("x",)), *FIXED[3:])
     assert facts_of(later).first_answers == (2, 2)
     again = RepeatedPatchRejected(attempt=1, call=1, edit_digest=DIGEST, repeats_attempt=1)
-    assert facts_of((*MENDED[:2], again, *MENDED[3:])).first_answers == (2, 2)
+    assert facts_of((*FIXED[:2], again, *FIXED[3:])).first_answers == (2, 2)
     said = "attempts began with a first answer that was a valid plan"
-    assert f"1 of 2 {said} (50%)." in page([run("mended", MENDED), run("never", NEVER)])
+    assert f"1 of 2 {said} (50%)." in page([run("mended", FIXED), run("never", NEVER)])
     assert f"0 of 0 {said} (-)." in page([run("never", NEVER)])
 
 
 def test_the_form_that_was_asked_for_is_told() -> None:
-    assert "Model `small` (live): a server" in page([run("mended", MENDED)])
-    blocks = run("mended", MENDED, answer_form=AnswerForm.BLOCKS)
+    assert "Model `small` (live): a server" in page([run("mended", FIXED)])
+    blocks = run("mended", FIXED, answer_form=AnswerForm.BLOCKS)
     assert "Model `small` (live, asked for blocks): a server" in page([blocks])
-    assert run("mended", MENDED).model_dump(exclude_defaults=True).get("answer_form") is None
+    assert run("mended", FIXED).model_dump(exclude_defaults=True).get("answer_form") is None
 
 
 def test_what_a_gate_said_cannot_break_the_table() -> None:
-    assert "the proof fails \\| here" in page([run("mended", MENDED)])
+    assert "the proof fails \\| here" in page([run("mended", FIXED)])
 
 
 def test_hints_are_told_where_they_apply() -> None:

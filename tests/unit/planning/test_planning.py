@@ -1,4 +1,4 @@
-"""Several advisories at once: what can be mended of each is, and nothing is dropped silently."""
+"""Several advisories at once: what can be fixed of each is, and nothing is dropped silently."""
 
 import json
 from collections.abc import Mapping
@@ -93,8 +93,8 @@ def test_of_one_advisory_half_a_fix_is_none(tmp_path: Path, resolve: bool) -> No
 
 
 @pytest.mark.parametrize("resolve", [True, False])
-def test_among_several_what_can_be_mended_of_one_is(tmp_path: Path, resolve: bool) -> None:
-    """B is mended in one of its packages; the other one is left by name, and the fix says what stays."""
+def test_among_several_what_can_be_fixed_of_one_is(tmp_path: Path, resolve: bool) -> None:
+    """B is fixed in one of its packages; the other one is left by name, and the fix says what stays."""
     plugin = LadderEcosystem()
     given = (advisory("A", "left"), advisory("B", "right", "middle@never"))
     result = planned(tmp_path, *given, pypi=plugin, resolve=resolve)
@@ -109,7 +109,7 @@ def test_among_several_what_can_be_mended_of_one_is(tmp_path: Path, resolve: boo
     assert len(plugin.resolved) == (2 if resolve else 0)
 
 
-def test_an_advisory_of_which_nothing_can_be_mended_is_left_whole(tmp_path: Path) -> None:
+def test_an_advisory_of_which_nothing_can_be_fixed_is_left_whole(tmp_path: Path) -> None:
     given = (advisory("A", "left"), advisory("B", "middle@never"))
     result = planned(tmp_path, *given)
     assert (result.fixes[0].advisory_ids, result.fixes[0].advisory.in_part) == (("A",), ())
@@ -218,7 +218,7 @@ def test_what_one_ecosystem_leaves_of_the_one_advisory_is_left_in_both(tmp_path:
     assert left(result) == {("A",): RefusalReason.BLOCKED_BY_CONSTRAINT}
 
 
-def test_what_one_ecosystem_leaves_another_mends_among_several(tmp_path: Path) -> None:
+def test_what_one_ecosystem_leaves_another_fixes_among_several(tmp_path: Path) -> None:
     files = {"pypi.txt": PINS, "npm.txt": PINS}
     npm = LadderEcosystem(name="npm", blocked=frozenset({"right"}))
     given = (both("A", "left", "right"), advisory("B", "middle"))

@@ -69,7 +69,7 @@ def test_an_example_that_pins_the_vulnerable_version_is_not_what_is_affected(
 
 
 def test_without_the_decision_the_copy_would_be_raised(tmp_path: Path) -> None:
-    """The action removed: the recipe alone takes the example for what is to be mended."""
+    """The action removed: the recipe alone takes the example for what is to be fixed."""
     pinned = manifest("example", dependencies={"lib": "1.2.3"})
     repo = repository(tmp_path, {"package.json": manifest(), "example/package.json": pinned})
     assert isinstance(selected(Npm(FakeClients()), RECORD, repo), Selected)

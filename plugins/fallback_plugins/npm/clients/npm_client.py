@@ -58,7 +58,7 @@ class NpmClient:
 
         npm keeps a locked version that its askers admit. So it is first told stricter things than the
         manifest says (exact versions at the root, overrides elsewhere), and the asks' own words are put
-        back into the lock that it wrote. Where that lock doesn't stand by itself, npm mends it under the
+        back into the lock that it wrote. Where that lock doesn't stand by itself, npm fixes it under the
         true manifest.
         """
         if not wishes or not files.lock_text:

@@ -116,7 +116,7 @@ class Near:
 
     def _going_with(self, holder: Node, peer: str, target: str) -> str | None:
         """The lowest version that goes with the new one. Where that is a major step, the newest of its
-        line: what a fresh install of the range takes, and what the first release broke is mended there."""
+        line: what a fresh install of the range takes, and what the first release broke is fixed there."""
         fitting = [
             release.version
             for release in self.targets.releases(holder.name)

@@ -72,7 +72,7 @@ def resolve(
 ) -> ProjectFix | None:
     """Every affected package brought out of reach by the cheapest step that serves; None: none is.
 
-    What no step mends is in ``left``.
+    What no step fixes is in ``left``.
     """
     resolving = Resolution(Judge(ECOSYSTEM, advisory), start)
     if not resolving.packages:

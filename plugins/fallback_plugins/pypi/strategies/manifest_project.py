@@ -1,6 +1,6 @@
 """A set of Python manifests without a lock, as one Project of the ladder.
 
-What the manifests pin is mended by text alone (proof level *pins*). What they only bring in is known
+What the manifests pin is fixed by text alone (proof level *pins*). What they only bring in is known
 once the real uv has resolved them; that is asked only where the advisory is about something that they
 don't name, and where the set isn't closed (compiled, hash-pinned).
 """
@@ -194,7 +194,7 @@ class ManifestProject:
             )
 
     def _resolved(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
-        """The fix with transitive packages mended too; None where uv can't resolve the set."""
+        """The fix with transitive packages fixed too; None where uv can't resolve the set."""
         search = self._search(releases)
         try:
             before = search.resolve(self.texts)
@@ -231,7 +231,7 @@ class ManifestProject:
         """Where the search begins: with the direct bumps, where a resolver accepts them.
 
         Where it doesn't, something else that is declared has to move with them: the search, which
-        sees the whole tree, mends them too.
+        sees the whole tree, fixes them too.
         """
         if not fix.texts:
             return found, True

@@ -1,4 +1,4 @@
-"""Transitive versions of a set without a lock: found, and mended, by resolving with the real uv.
+"""Transitive versions of a set without a lock: found, and fixed, by resolving with the real uv.
 
 A declared ancestor is raised to the lowest version whose tree is clear. uv does that search itself: the
 ancestors get room above what they have, the affected packages a lower bound, and ``lowest-direct``

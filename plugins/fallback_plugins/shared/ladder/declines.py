@@ -63,7 +63,7 @@ def left_behind(
     error: RecipeError,
     tried: Tried,
 ) -> Left:
-    """What no step could mend, with the steps that were tried."""
+    """What no step could fix, with the steps that were tried."""
     ids = {
         found: None
         for version in versions

@@ -21,12 +21,12 @@ from fallback_tier.advisory import sort_key
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Left, Move
 
-#: Rounds of one strategy: what it reached can uncover a copy that it mends as well.
+#: Rounds of one strategy: what it reached can uncover a copy that it fixes as well.
 MAX_ROUNDS = 3
 
 
 @dataclass(frozen=True)
-class _Mended:
+class _FixedCopies:
     """How one affected copy was dealt with."""
 
     step: LadderStep
@@ -34,13 +34,13 @@ class _Mended:
 
 
 class Resolution(Generic[FilesT]):
-    """One resolution: where it stands, what was mended on the way, and what did not serve."""
+    """One resolution: where it stands, what was fixed on the way, and what did not serve."""
 
     def __init__(self, judge: Judge[FilesT], start: Position[FilesT]) -> None:
         self._judge = judge
         self.start = self.at = start
         self._tried: dict[str, Tried] = {}
-        self._mended: dict[Copy, _Mended] = {}
+        self._fixed: dict[Copy, _FixedCopies] = {}
 
     def run(self, strategies: Iterable[Strategy[FilesT]]) -> None:
         """Take the strategies in turn. What is affected afterwards is left."""
@@ -145,7 +145,7 @@ class Resolution(Generic[FilesT]):
         # What went away beside another's fix owes it to all that was raised.
         everything = tuple({name: None for names in reached.raised.values() for name in names})
         for copy in old - new:
-            self._mended[copy] = _Mended(step, reached.raised.get(copy[0], everything))
+            self._fixed[copy] = _FixedCopies(step, reached.raised.get(copy[0], everything))
         self.at = after
         return True
 
@@ -186,7 +186,7 @@ class Resolution(Generic[FilesT]):
         self, manifest: str, package: str, versions: Sequence[str], after: str | None
     ) -> Move:
         order = list(LadderStep)
-        ways = [self._mended[package, version] for version in versions]
+        ways = [self._fixed[package, version] for version in versions]
         how = max(ways, key=lambda way: order.index(way.step))
         cheaper = [
             it

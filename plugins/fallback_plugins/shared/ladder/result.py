@@ -62,7 +62,7 @@ class Project(Protocol):
     def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """Bring the project out of the advisory's (or bundle's) reach; None: it isn't affected.
 
-        Package by package, cheapest step first; what can't be mended is in ``left``. Raises RecipeError
+        Package by package, cheapest step first; what can't be fixed is in ``left``. Raises RecipeError
         where the project as a whole can't be read or resolved, ToolError.
         """
         ...
@@ -73,7 +73,7 @@ def combined(
 ) -> RecipeResult:
     """One result from the fixes of a repository's projects.
 
-    Raises RecipeError: something is left of a single advisory, nothing was mended, nothing changed, or a
+    Raises RecipeError: something is left of a single advisory, nothing was fixed, nothing changed, or a
     fix did what none may do (a downgrade, a version that is itself affected).
     """
     left = tuple(item for fix in fixes for item in fix.left)

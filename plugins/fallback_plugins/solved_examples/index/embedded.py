@@ -1,4 +1,4 @@
-"""What of a chunk is embedded: advisory chunks as they are, code with the flaw that it mends.
+"""What of a chunk is embedded: advisory chunks as they are, code with the flaw that it fixes.
 
 A question tells of a flaw in words. Code alone has few of them, so that the vector of a diff lies far
 from every question. So the advisory's first words and the fix's own summary stand above the changed

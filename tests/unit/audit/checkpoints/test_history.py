@@ -161,7 +161,7 @@ def test_nothing_is_ended_where_nothing_is_gone(house: House) -> None:
 
 
 def test_a_store_that_contradicts_what_is_there_is_not_gone_on_with(house: House) -> None:
-    """The checkpoint of 8 is gone, that of 5 is there, and the store has 3: no person's word mends it."""
+    """The checkpoint of 8 is gone, that of 5 is there, and the store has 3: no person's word fixes it."""
     house.add(3)
     old = house.copy()
     house.add(2)

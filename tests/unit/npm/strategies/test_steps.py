@@ -458,7 +458,7 @@ def test_without_a_lock_a_safe_tree_is_not_affected(tmp_path: Path) -> None:
     assert told.reason is RefusalReason.NOT_AFFECTED
 
 
-def test_a_bundle_is_planned_together_and_keeps_what_it_cannot_mend(tmp_path: Path) -> None:
+def test_a_bundle_is_planned_together_and_keeps_what_it_cannot_fix(tmp_path: Path) -> None:
     universe = pinned_parent().npm("stuck", "1.0.0")
     files = project(
         {"mid": "1.0.0", "stuck": "^1.0.0"},

@@ -130,7 +130,7 @@ def test_half_a_fix_is_none(tmp_path: Path) -> None:
     selection = plugin.bump("idna", "3.7")
     with pytest.raises(RecipeError, match="a checkout"):
         plugin.apply(selection.model_copy(update={"parameters": {}}), RECORD, repo)
-    # Of several advisories, what can be mended is; the rest is said.
+    # Of several advisories, what can be fixed is; the rest is said.
     both = bundle([RECORD, advisory("PyPI", "six").model_copy(update={"id": "OTHER"})])
     result = fix(plugin, both, repo)
     assert after(result, "requirements.txt") == "idna==3.7\n"

@@ -110,7 +110,7 @@ def test_a_text_finds_itself_first(store: ExampleStore) -> None:
     assert found(store, texts[0], 3, "Go") == []
 
 
-def test_code_is_embedded_with_the_flaw_that_it_mends(tmp_path: Path) -> None:
+def test_code_is_embedded_with_the_flaw_that_it_fixes(tmp_path: Path) -> None:
     store = store_at(tmp_path / "examples.db")
     store.ingest([example(advisory_text="Zip Slip", fix_summary="Check the members")])
     build(store)
