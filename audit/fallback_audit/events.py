@@ -178,7 +178,7 @@ class RagSkippedOnRetry(Frozen):
 class PatchProposed(Frozen):
     """The attempt's outcome: a patch, to be proved; ``remediation_sha256``: a recipe's own account.
 
-    ``application_sha256``: the whole ``Applied``, as evidence, for a run that is taken up again.
+    ``application_sha256``: the whole ``Applied``, as evidence, for a run that is resumed.
     ``taken_from``: the gate transition in which it was made, where only its gates are run again; nothing
     was asked here then, and all else is said as it was said there. Since schema version 8.
     """
@@ -200,7 +200,7 @@ class PatchProposed(Frozen):
 
 
 class AttemptRefused(Frozen):
-    """The attempt's outcome: no patch, and why. Refused for a budget, it can be taken up again."""
+    """The attempt's outcome: no patch, and why. Refused for a budget, it can be resumed."""
 
     kind: Literal["AttemptRefused"] = "AttemptRefused"
     attempt: Attempt

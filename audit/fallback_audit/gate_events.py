@@ -23,7 +23,7 @@ from fallback_audit.vocabulary import (
 
 
 class FixStarted(Frozen):
-    """A gate runner took up one advisory, or several (``advisory_ids``), for one repository.
+    """A gate runner began with one advisory, or several (``advisory_ids``), for one repository.
 
     ``gates``: those that a patch of it will be put to, in order, ``applies`` first. ``inputs_sha256``:
     what a resumed run needs, as evidence. ``linked_transition``: the gate transition that a person

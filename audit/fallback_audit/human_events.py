@@ -1,4 +1,4 @@
-"""Events after an interruption, and after the end: a run is taken up, a person decides, a patch goes out.
+"""Events after an interruption, and after the end: a run is resumed, a person decides, a patch goes out.
 
 Part of the vocabulary in ``fallback_audit.events``, which names them all.
 """
@@ -18,7 +18,7 @@ Words = Annotated[str, Field(max_length=MAX_WORDS_CHARS), FREE_TEXT]
 
 
 class FixResumed(Frozen):
-    """Another process takes up a fix that was interrupted; verdicts on record are not given again.
+    """Another process resumes a fix that was interrupted; verdicts on record are not given again.
 
     ``after``: kind of the last event that it found.
     """

@@ -68,7 +68,7 @@ class ModelAnswered(Frozen):
     """What the server said it used. The cost is an estimate from a dated price table.
 
     ``answer_sha256`` is the digest of the text; ``answer_evidence`` that of the whole answer as it is
-    kept, so that an attempt that is taken up again need not pay for it twice.
+    kept, so that an attempt that is resumed need not pay for it twice.
     """
 
     kind: Literal["ModelAnswered"] = "ModelAnswered"
@@ -188,7 +188,7 @@ class LowConfidenceFlagged(Frozen):
 
 
 class BudgetReached(Frozen):
-    """The next call would pass a cap: nothing is sent, the attempt is refused and can be taken up again.
+    """The next call would pass a cap: nothing is sent, the attempt is refused and can be resumed.
 
     Amounts are dollars (a decimal string) or tokens, as the limit says; None: no price is known.
     """
@@ -205,7 +205,7 @@ class BudgetRaised(Frozen):
     """A named person raised a cap of this fix, and why: the fix that stopped at it may go on.
 
     It stands in the stopped gate transition, right after the stop, and belongs to no attempt; the
-    attempt that was stopped is then taken up again under its own number. None: that cap stays as
+    attempt that was stopped is then resumed under its own number. None: that cap stays as
     configured (a new day has room again). Nothing raises the cap on retries (ADR-0014).
     """
 

@@ -15,7 +15,7 @@ from fallback_tier.batch.record import BatchRecord, PartKey, parts_on_record
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import Setup
-from fallback_tier.gates.journal.resume import TakenUp, check_gates, inputs_of, take_up
+from fallback_tier.gates.journal.resume import ResumedFix, check_gates, inputs_of, resume_from_trail
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.installed import new_id
@@ -79,7 +79,7 @@ class BatchRun:
         self._on_record = parts_on_record(self.services.audit, self.digest)
 
     def run(self) -> BatchEnd:
-        """Prove what is not proved yet. Raises as the gate runner does: the run can be taken up again."""
+        """Prove what is not proved yet. Raises as the gate runner does: the run can be resumed."""
         return self._through(self._prove, self._only)
 
     def on_record(self) -> BatchEnd | None:
@@ -168,10 +168,10 @@ class BatchRun:
         with holding(place, fix_id):
             return self._judged(advisory, fix_id, None, divisible)
 
-    def _taken(self, fix_id: str, advisory: Advisory) -> TakenUp:
+    def _taken(self, fix_id: str, advisory: Advisory) -> ResumedFix:
         """Raises InputError where a person has reopened it: then it is no part of this run any more."""
         audit, evidence = self.services.audit, self.services.evidence
-        taken = take_up(audit, evidence, fix_id, advisory=advisory)
+        taken = resume_from_trail(audit, evidence, fix_id, advisory=advisory)
         if taken.linked is not None:
             raise InputError(
                 f"Fix {fix_id}, a part of this run, was reopened by a person.",
@@ -183,7 +183,7 @@ class BatchRun:
         self,
         advisory: Advisory,
         fix_id: str,
-        taken: TakenUp | None,
+        taken: ResumedFix | None,
         divisible: bool,
     ) -> FixResult:
         with self.watch() as watcher:

@@ -37,7 +37,7 @@ class Amount(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """Which call an end belongs to: the last one of this name, where an attempt was taken up again."""
+    """Which call an end belongs to: the last one of this name, where an attempt was resumed."""
 
     scope: Scope
     attempt: int

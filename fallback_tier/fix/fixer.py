@@ -96,10 +96,10 @@ class Fixer:
         ``repository``: where its checkout is now. Raises as ``Task.run``, and InputError where there is
         nothing to go on with.
         """
-        from fallback_tier.fix.resuming import began, check_is_whole_run, resume_one
+        from fallback_tier.fix.resuming import check_is_whole_run, recorded_start, resume_one
 
         services = self.services
-        found = began(services.audit, services.evidence, fix_id)
+        found = recorded_start(services.audit, services.evidence, fix_id)
         inputs = found.inputs
         if not inputs.setup.several:
             setup = delivery.instead_of(inputs.setup)

@@ -14,12 +14,12 @@ from fallback_tier.gates.journal.history import read_history
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import FixInputs, Setup
 from fallback_tier.gates.journal.resume import (
-    TakenUp,
+    ResumedFix,
     check_base,
     check_gates,
     inputs_of,
     judges_only,
-    take_up,
+    resume_from_trail,
 )
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.trees.isolation import inspect_repository
@@ -31,7 +31,7 @@ from fallback_tier.wiring import Services
 
 
 @dataclass(frozen=True)
-class Began:
+class RecordedStart:
     """``asks`` False: only gates are to be run, no model is asked. ``is_reopened``: by a person."""
 
     inputs: FixInputs
@@ -39,15 +39,15 @@ class Began:
     is_reopened: bool
 
 
-def began(trail: AuditReader, evidence: EvidenceStore, fix_id: str) -> Began:
+def recorded_start(trail: AuditReader, evidence: EvidenceStore, fix_id: str) -> RecordedStart:
     """What is on record of its beginning. Raises InputError where there is no such fix; EvidenceError."""
     inputs = inputs_of(trail, evidence, fix_id)
     asks = not inputs.setup.several and not judges_only(trail, fix_id)
     is_reopened = read_history(trail, fix_id).current.reopened is not None
-    return Began(inputs, asks, is_reopened)
+    return RecordedStart(inputs, asks, is_reopened)
 
 
-def check_is_whole_run(fix_id: str, found: Began) -> Digest:
+def check_is_whole_run(fix_id: str, found: RecordedStart) -> Digest:
     """The run over several advisories that a part goes on with. Raises InputError: it can't."""
     batch = found.inputs.setup.batch_sha256
     if batch is not None and not found.is_reopened:
@@ -71,7 +71,7 @@ def resume_one(
 ) -> OneFix:
     """The rest of a fix: its gates, its delivery, or only the news that it had ended."""
     with holding(services.configuration.state_dir, fix_id):
-        taken = take_up(services.audit, services.evidence, fix_id, advisory=advisory)
+        taken = resume_from_trail(services.audit, services.evidence, fix_id, advisory=advisory)
         if taken.result is not None:
             return _ended(taken.result, taken, advisory, repository, services, setup, watch)
         services.check_raised(taken.raised)
@@ -95,7 +95,7 @@ def resume_one(
         return delivered(result, advisory, inputs.repo_ctx, services, setup, deliver)
 
 
-def _check_whose(taken: TakenUp, services: Services) -> None:
+def _check_whose(taken: ResumedFix, services: Services) -> None:
     """Decided once: raises InputError where the options say now that somebody else's code is affected."""
     now = services.configuration.settings.whose_code
     if now is not None and taken.affected is not None and now is not taken.affected.code:
@@ -107,7 +107,7 @@ def _check_whose(taken: TakenUp, services: Services) -> None:
 
 def _ended(
     result: FixResult,
-    taken: TakenUp,
+    taken: ResumedFix,
     advisory: Advisory,
     repository: Path,
     services: Services,

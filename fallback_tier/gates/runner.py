@@ -30,7 +30,7 @@ from fallback_tier.gates.builtin.applies import judge_application
 from fallback_tier.gates.decision import Ask, Failure, decide, told
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.journal.recording import FixRecord, Observer
-from fallback_tier.gates.journal.resume import TakenUp
+from fallback_tier.gates.journal.resume import ResumedFix
 from fallback_tier.gates.journal.stopped import resumable
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
@@ -56,7 +56,7 @@ def _ignore(_event: TierEvent | StepKey) -> None:
 class GateRunner:
     """Runs attempts until one is proved, none can be had, or a person must decide.
 
-    ``setup``: what a run that takes the fix up must know of this one, kept as evidence. ``tell`` is
+    ``setup``: what a run that resumes the fix must know of this one, kept as evidence. ``tell`` is
     told what is waited for.
     """
 
@@ -100,7 +100,7 @@ class GateRunner:
         return self._begin(fix, FixState(prior_attempts=tuple(prior_attempts)), linked)
 
     def resume(
-        self, advisory: Advisory, repo: RepoContext, selection: RecipeSelection, taken: TakenUp
+        self, advisory: Advisory, repo: RepoContext, selection: RecipeSelection, taken: ResumedFix
     ) -> FixResult:
         """Go on from where the trail says that the fix stands, under the same identifiers.
 
@@ -229,7 +229,7 @@ class _Fix:
 
     def _attempt(self, state: FixState) -> FixState:
         if state.recorded is not None:
-            return replace(state, application=self.record.took_up(state.recorded))
+            return replace(state, application=self.record.resumed_for(state.recorded))
         events = self._runner.tier.stream(
             self._advisory,
             self._repo,
@@ -253,7 +253,7 @@ class _Fix:
             else:
                 self._worktree.reset()
             if state.verdicts and isinstance(state.application, Applied):
-                # Taken up behind the verdict that it applies: put on again, and not judged again.
+                # Resumed behind the verdict that it applies: put on again, and not judged again.
                 self._worktree.apply(state.application.diff)
         return replace(state, isolated=True)
 

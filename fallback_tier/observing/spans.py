@@ -1,6 +1,6 @@
 """Spans of OpenTelemetry, made of the record's events: a fix, its attempts, its gates, its model calls.
 
-A fix is one trace, whose number is computed from the fix's identifier: whoever takes it up goes on in the
+A fix is one trace, whose number is computed from the fix's identifier: whoever resumes it goes on in the
 same one. Model calls follow the conventions for generative AI (``gen_ai.*``). Prompts and answers are in
 no span.
 """

@@ -147,7 +147,7 @@ class Services:
         """As ``inputs``, on a repository that was looked at already. Raises ConfigurationError, and
         StateFolderError where the ecosystem's client can't write its cache.
 
-        ``affected``: whose code it is about, where that was decided already (a fix that is taken up).
+        ``affected``: whose code it is about, where that was decided already (a fix that is resumed).
         ``makes`` False: a patch on record is judged again, so no recipe is looked for.
         """
         plugin = self.plugin_for(advisory)
@@ -205,7 +205,7 @@ class Services:
     ) -> "GateRunner":
         """A runner with this advisory's gates, and those that ``repo``'s base commit describes.
 
-        ``setup``: what to keep for a run that takes it up, beside this configuration; ``tell`` is told what
+        ``setup``: what to keep for a run that resumes it, beside this configuration; ``tell`` is told what
         is waited for. Raises SandboxError where no sandbox can be had, ConfigurationError where the user's
         own gates can't be read.
         """

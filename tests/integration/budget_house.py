@@ -15,7 +15,7 @@ from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices, read_price
 from fallback_tier.gates.journal.budget_raise import raise_budget
-from fallback_tier.gates.journal.resume import TakenUp, check_base, take_up
+from fallback_tier.gates.journal.resume import ResumedFix, check_base, resume_from_trail
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.llm.leaf import LlmLeaf
@@ -106,13 +106,15 @@ class House:
         event = BudgetRaised.model_validate({"by": "Ada", "reason": "it is worth it", **caps})
         return raise_budget(self.audit, FIX, event)
 
-    def take_up(self, advisory: Advisory | None = None, commit: str = "") -> TakenUp:
-        taken = take_up(self.audit, self.evidence, FIX, advisory=advisory or self.advisory)
+    def resume_fix(self, advisory: Advisory | None = None, commit: str = "") -> ResumedFix:
+        taken = resume_from_trail(
+            self.audit, self.evidence, FIX, advisory=advisory or self.advisory
+        )
         check_base(taken, commit or self.commit, FIX)
         return taken
 
     def resume(self, **limits: int | str) -> FixResult:
-        taken = self.take_up()
+        taken = self.resume_fix()
         return self.runner(**limits).resume(self.advisory, self.repo, NO_RECIPE, taken)
 
     @property

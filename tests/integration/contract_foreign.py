@@ -346,7 +346,7 @@ def _end(it: Orchestrator) -> FixEscalated:
     events = [stored.payload for stored in it.store.events(it.scope.fix_id)]
     begun = [event for event in events if isinstance(event, AttemptStarted)]
     if isinstance(events[-1], AttemptStarted | RagSkippedOnRetry):
-        it.attempt()  # the attempt that was begun is taken up again, as it should be
+        it.attempt()  # the attempt that was begun is resumed, as it should be
         it.judge(passes=False)
         it.fail()
     return it.escalated().model_copy(update={"attempt": max(it.number, begun[-1].attempt)})

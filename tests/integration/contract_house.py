@@ -24,7 +24,7 @@ from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import PatchError
 from fallback_tier.gates.decision import SAME_FAILURE_LIMIT
-from fallback_tier.gates.journal.resume import take_up
+from fallback_tier.gates.journal.resume import resume_from_trail
 from fallback_tier.gates.journal.review import (
     Signature,
     approve,
@@ -344,11 +344,13 @@ class House:
             return self.go_on()
 
     def go_on(self) -> FixResult:
-        """Another process takes it up: a store and a guard that know nothing of what was."""
+        """Another process resumes it: a store and a guard that know nothing of what was."""
         path = self.watched.store._path
         self.watched.store.close()
         self.watched.store = SqliteAuditStore(path, guard=ContractGuard())
-        taken = take_up(self.watched, self.evidence, self.repo.fix_id, advisory=self.advisory)
+        taken = resume_from_trail(
+            self.watched, self.evidence, self.repo.fix_id, advisory=self.advisory
+        )
         if taken.result is not None:
             return taken.result
         repo = self.repo.model_copy(update={"gate_transition_id": taken.gate_transition_id})

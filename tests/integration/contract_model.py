@@ -25,8 +25,8 @@ from fallback_audit.events import (
 )
 from fallback_audit.vocabulary import CallType, GateStatus
 
-#: A process stops anywhere, and another one takes the fix up.
-_TAKEN_UP = {"FixResumed", "SandboxDisabled"}
+#: A process stops anywhere, and another one resumes the fix.
+_RESUMED = {"FixResumed", "SandboxDisabled"}
 _DRAFTED = {
     "PatchProposed",
     "ModelCalled",
@@ -132,12 +132,12 @@ class Protocol:
         tried = len(self.failures) + (self.inherited is not None and not self.again)
         if tried > (0 if self.again else MAX_RETRIES):
             kinds -= {"AttemptStarted"}
-        return kinds if self.ended else kinds | _TAKEN_UP
+        return kinds if self.ended else kinds | _RESUMED
 
     def take(self, event: AuditEvent) -> None:
         """The next event. Raises AssertionError: the model does not allow it here."""
         assert event.kind in self.expected(), f"{event.kind} after {self.last}: {self.expected()}"
-        if event.kind in _TAKEN_UP:
+        if event.kind in _RESUMED:
             self.resuming = True
             return
         if event.kind == "ConsumerLeft":

@@ -112,7 +112,7 @@ class Said:
         return iter(self.words[len(self.heard) :])
 
     def from_anew(self) -> tuple[str, ...]:
-        """What an attempt that is taken up again hears: no failure a second time."""
+        """What an attempt that is resumed hears: no failure a second time."""
         return (*(word for word in self.heard if word not in FAILURES), *self._left())
 
     def close(self) -> None:
@@ -243,7 +243,7 @@ class Desk:
 
     @property
     def case_from_anew(self) -> Case:
-        """What the attempt is, where it is taken up again."""
+        """What the attempt is, where it is resumed."""
         judge = None if self.case.judge is None else self.judge.from_anew()
         return Case(self.author.from_anew(), judge, self.case.repeats)
 

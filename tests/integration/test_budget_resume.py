@@ -163,12 +163,12 @@ class TestReopening:
     def test_nobody_raised_it(self, house: House) -> None:
         house.run(tokens_per_fix=1)
         with pytest.raises(InputError, match="nobody has raised it") as caught:
-            house.take_up()
+            house.resume_fix()
         assert "review raise-budget fix-1" in caught.value.next_step
 
     def test_it_has_ended(self, house: House) -> None:
         ended = house.run()
-        taken = house.take_up()
+        taken = house.resume_fix()
         assert taken.result == ended
         assert not taken.delivered
 
@@ -176,20 +176,20 @@ class TestReopening:
         house.run(tokens_per_fix=1)
         house.raised(tokens_per_fix=10**6)
         ended = house.resume()
-        assert house.take_up().result == ended
+        assert house.resume_fix().result == ended
 
     def test_another_commit(self, house: House) -> None:
         house.run(tokens_per_fix=1)
         house.raised(tokens_per_fix=10**6)
         with pytest.raises(RepositoryError, match="began at commit"):
-            house.take_up(commit="f" * 40)
+            house.resume_fix(commit="f" * 40)
 
     def test_another_advisory(self, house: House) -> None:
         house.run(tokens_per_fix=1)
         house.raised(tokens_per_fix=10**6)
         other = parse_advisory(ADVISORY.replace(b"TEST-2026-1", b"TEST-2026-9"), "test")
         with pytest.raises(InputError, match=r"TEST-2026-1.*TEST-2026-9"):
-            house.take_up(advisory=other)
+            house.resume_fix(advisory=other)
 
     def test_the_summary_of_a_failed_attempt_is_gone(self, house: House) -> None:
         house.run(tokens_per_fix=0)
@@ -203,7 +203,7 @@ class TestReopening:
         content = kept.read_bytes()
         kept.unlink()
         with pytest.raises(EvidenceError):
-            house.take_up()
+            house.resume_fix()
         house.evidence.put(content)
 
 

@@ -56,7 +56,7 @@ def killed(desk: Desk, when: str, event: int) -> str:
     return fix_id
 
 
-def test_a_killed_command_is_taken_up_from_anywhere(desk: Desk, tmp_path: Path) -> None:
+def test_a_killed_command_is_resumed_from_anywhere(desk: Desk, tmp_path: Path) -> None:
     """Relative paths were given to the first; the second names nothing but the fix."""
     (place := tmp_path / "elsewhere").mkdir()
     fix_id = killed(desk, "before", 12)

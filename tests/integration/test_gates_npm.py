@@ -270,7 +270,7 @@ def test_neither_scripts_nor_npmrc_of_the_target_run_outside_the_sandbox(tmp_pat
 
 
 @pytest.mark.registry("npm")
-def test_a_run_that_is_taken_up_behind_the_first_gate_has_what_it_installed(tmp_path: Path) -> None:
+def test_a_run_that_is_resumed_behind_the_first_gate_has_what_it_installed(tmp_path: Path) -> None:
     files = project(dependencies={"ms": "2.1.2"})
     files |= {"test/ms.test.js": MS_TEST, "calc.js": FIXED}
     change = {"package.json": project(dependencies={"ms": "2.1.3"})["package.json"]}

@@ -1,4 +1,4 @@
-"""Taking up a fix: what must be as it was, how each end is told, and a delivery that was cut short."""
+"""Resuming a fix: what must be as it was, how each end is told, and a delivery that was cut short."""
 
 import json
 from collections.abc import Callable

@@ -99,7 +99,7 @@ def events_stand_in_their_attempt(trail: Trail) -> Iterator[Finding]:
     local=True,
 )
 def attempts_have_one_outcome(trail: Trail) -> Iterator[Finding]:
-    """A crash has none: its attempt is taken up again."""
+    """A crash has none: its attempt is resumed."""
     for run in trail.runs:
         outcomes = run.any_of(PatchProposed, AttemptRefused, ConsumerLeft)
         for seq, event in outcomes[1:]:

@@ -1,4 +1,4 @@
-"""Rules of the trace contract over interruptions and people: who takes a fix up, who answers it."""
+"""Rules of the trace contract over interruptions and people: who resumes a fix, who answers it."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -27,7 +27,7 @@ from fallback_audit.vocabulary import ReviewVerdict
     sees={FixResumed},
 )
 def resumes_are_of_open_fixes(trail: Trail) -> Iterator[Finding]:
-    """Only a fix that a gate runner keeps is taken up."""
+    """Only a fix that a gate runner keeps is resumed."""
     if trail.entries and isinstance(trail.entries[0].event, FixResumed):
         yield trail.entries[0].seq, "resumed, and there was nothing before it"
     for (_, before), (seq, event) in pairwise(trail.entries if trail.of(FixResumed) else ()):

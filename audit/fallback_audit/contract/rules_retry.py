@@ -147,7 +147,7 @@ def attempts_in_order(trail: Trail) -> Iterator[Finding]:
     sees={AttemptStarted},
 )
 def retry_cap_holds(trail: Trail) -> Iterator[Finding]:
-    """An attempt that is taken up again counts once."""
+    """An attempt that is resumed counts once."""
     numbers: set[int] = set()
     for run in trail.runs:
         numbers.add(run.attempt)

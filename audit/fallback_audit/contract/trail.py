@@ -53,13 +53,13 @@ AFTERWORDS = (PatchDelivered, ReviewDecided, TransitionReopened)
 
 _ENDING = frozenset({*TERMINALS, BudgetRaised})
 
-#: What a process says of itself when it takes a fix up: no verdict, and no answer to one.
-TAKING_UP = (FixResumed, SandboxDisabled)
+#: What a process says of itself when it resumes a fix: no verdict, and no answer to one.
+RESUMING = (FixResumed, SandboxDisabled)
 
 #: What is said of events of this trail, wherever it stands: no rule about the fix itself sees it.
 NOTES = (AppendFlagged, PayloadRedacted)
 
-_NOTES, _TAKING_UP = frozenset(NOTES), frozenset(TAKING_UP)
+_NOTES, _RESUMING = frozenset(NOTES), frozenset(RESUMING)
 
 
 class Entry(NamedTuple, Generic[EventT]):
@@ -154,7 +154,7 @@ class Run(Stretch):
     def interrupted(self) -> bool:
         """No outcome that lasts: the consumer left, the process died, or a budget was used up.
 
-        Only such an attempt is taken up again under its own number.
+        Only such an attempt is resumed under its own number.
         """
         return not self.of(PatchProposed) and all(
             is_budget_stop(refusal.event) for refusal in self.of(AttemptRefused)
@@ -177,7 +177,7 @@ class Run(Stretch):
 
     @property
     def resumed(self) -> bool:
-        """The next run takes up this attempt again, under the same number."""
+        """The next run resumes this attempt, under the same number."""
         return self.successor is not None and self.successor.attempt == self.attempt
 
 
@@ -218,13 +218,13 @@ class Trail(Stretch):
 
     @property
     def acts(self) -> list[AnyEntry]:
-        """The entries without TAKING_UP, for rules about what follows what."""
-        return [entry for entry in self.entries if type(entry.event) not in _TAKING_UP]
+        """The entries without RESUMING, for rules about what follows what."""
+        return [entry for entry in self.entries if type(entry.event) not in _RESUMING]
 
     def act_after(self, seq: int) -> AnyEntry | None:
         """The first of ``acts`` after ``seq``."""
         behind = self.entries[bisect(self.entries, seq, key=_SEQ) :]
-        return next((entry for entry in behind if type(entry.event) not in _TAKING_UP), None)
+        return next((entry for entry in behind if type(entry.event) not in _RESUMING), None)
 
     @property
     def managed(self) -> bool:
@@ -276,7 +276,7 @@ def refused_by_cap(event: AuditEvent) -> bool:
     return type(event) is AttemptRefused and event.reason is RefusalReason.RETRY_CAP_REACHED
 
 
-_OF_NO_ATTEMPT = frozenset({*TAKING_UP, *AFTERWORDS})
+_OF_NO_ATTEMPT = frozenset({*RESUMING, *AFTERWORDS})
 
 
 def _of_an_attempt(event: AuditEvent) -> bool:

@@ -19,7 +19,7 @@ from fallback_audit.events import (
 
 def kept_digests(event: AuditEvent) -> tuple[Digest, ...]:
     """Digests whose bytes must be kept: what a gate judged or said, why retrieval answered as it did,
-    what a retry stands on, what a judge found, what a fix or an attempt that is taken up again needs.
+    what a retry stands on, what a judge found, what a fix or an attempt that is resumed needs.
 
     Prompts are kept only when switched on: an event then says so.
     """

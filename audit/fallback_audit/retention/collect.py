@@ -128,7 +128,7 @@ class Collector:
         return go, stay
 
     def _named_again(self, seen: int) -> set[bytes]:
-        """Digests of every fix that has had an event since ``seen``: it may be a fix taken up again."""
+        """Digests of every fix that has had an event since ``seen``: it may be a fix resumed."""
         fixes = {stored.scope.fix_id for stored in self._store.events(after=seen)} - {UPKEEP.fix_id}
         return {
             digest

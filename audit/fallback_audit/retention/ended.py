@@ -1,4 +1,4 @@
-"""Which fixes are over: nobody will add to them, answer them or take them up again."""
+"""Which fixes are over: nobody will add to them, answer them or resume them."""
 
 from collections.abc import Iterable, Mapping
 
@@ -69,7 +69,7 @@ class _Fix:
 def ended_fixes(reader: AuditReader) -> Mapping[str, str]:
     """Fix → when the last of its decisive events was recorded, for those that are over.
 
-    A fix that was interrupted is not: it can be taken up again.
+    A fix that was interrupted is not: it can be resumed.
     """
     return ended_of(reader.events(kinds=KINDS))
 

@@ -250,7 +250,7 @@ class Sealer:
         return sign_statement(SEGMENT_DOMAIN, said.model_dump(), self._keyring.signers())
 
     def _check_unchanged(self, seen: int, choice: Choice) -> None:
-        """Nobody took up a fix meanwhile whose events are in the file."""
+        """Nobody resumed a fix meanwhile whose events are in the file."""
         later = {stored.scope.fix_id for stored in self._store.events(after=seen)}
         for fix_id in sorted(later - {UPKEEP.fix_id}):
             first = next(self._store.events(fix_id))

@@ -12,7 +12,7 @@ from fallback_tier.cli.options import check_files, keys, record, state_dir
 from fallback_tier.cli.progress import OnTerminal
 from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.fixer import Fixer
-from fallback_tier.fix.resuming import began
+from fallback_tier.fix.resuming import recorded_start
 from fallback_tier.gates.journal.inputs import FixInputs
 from fallback_tier.wiring import Configuration, open_services
 from fallback_tier.wiring.trail import open_evidence, read_trail
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     environment."""
     fix_id, state, settings = arguments.fix_id, state_dir(arguments), record(arguments)
     with closing(read_trail(state, settings)) as trail:
-        found = began(trail, open_evidence(state, settings), fix_id)
+        found = recorded_start(trail, open_evidence(state, settings), fix_id)
     about, asks = found.inputs.advisory.ecosystems, found.asks
     configured = _configuration(found.inputs, arguments, asks=asks)
     with open_services(configured, asks=asks, ecosystems=about) as services:

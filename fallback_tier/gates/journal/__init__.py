@@ -1,1 +1,1 @@
-"""A fix in the audit trail: recorded, read back, taken up again, answered."""
+"""A fix in the audit trail: recorded, read back, resumed, answered."""

@@ -1,4 +1,4 @@
-"""The trail of one fix, by gate transition: what a run that takes it up reads first."""
+"""The trail of one fix, by gate transition: what a run that resumes it reads first."""
 
 from dataclasses import dataclass
 from functools import cached_property

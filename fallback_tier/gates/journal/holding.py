@@ -12,7 +12,7 @@ from fallback_tier.gates.trees.state_folder import writing_below
 
 @contextmanager
 def holding(workspace: Path, fix_id: str) -> Iterator[None]:
-    """Hold a fix: while it runs, while it is taken up again, while a person decides about it.
+    """Hold a fix: while it runs, while it is resumed, while a person decides about it.
 
     What is read from its trail in here stays true. The system lets go when the process ends, however
     it does. Raises InputError where another process holds it, StateFolderError where it can't be held.

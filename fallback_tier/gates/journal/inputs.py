@@ -1,4 +1,4 @@
-"""What a fix began with, as evidence, so that another process can take it up. Never a secret."""
+"""What a fix began with, as evidence, so that another process can resume it. Never a secret."""
 
 from pathlib import Path
 

@@ -184,7 +184,7 @@ def _summary(transition: Transition) -> FixSummary:
 
 
 def _attempts(transition: Transition, evidence: EvidenceStore) -> tuple[AttemptReview, ...]:
-    """By number: an attempt that was taken up again is one attempt, as it ended."""
+    """By number: an attempt that was resumed is one attempt, as it ended."""
     lines = {line.attempt: line for line in _summary(transition).attempts}
     return tuple(_attempt(transition, line, evidence) for _, line in sorted(lines.items()))
 

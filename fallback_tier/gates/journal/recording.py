@@ -104,7 +104,7 @@ class FixRecord:
         """No sandbox is used, because a person said so."""
         self._record(SandboxDisabled(reason=waiver))
 
-    def took_up(self, recorded: RecordedPatch) -> Applied:
+    def resumed_for(self, recorded: RecordedPatch) -> Applied:
         """In place of an attempt of the tier's: nobody was asked, and nothing is said that was not said."""
         self._record(
             AttemptStarted(

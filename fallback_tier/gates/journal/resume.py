@@ -36,7 +36,7 @@ _JUDGED_BY = ("gates", "proof")
 
 
 @dataclass(frozen=True)
-class TakenUp:
+class ResumedFix:
     """Where a fix stands, for ``GateRunner.resume``.
 
     ``after``: kind of the last event on record. ``raised``: everything that was raised for it, in order.
@@ -82,9 +82,9 @@ def judges_only(audit: AuditReader, fix_id: str) -> bool:
     return current.judges_again is not None
 
 
-def take_up(
+def resume_from_trail(
     audit: AuditStore, evidence: EvidenceStore, fix_id: str, *, advisory: Advisory
-) -> TakenUp:
+) -> ResumedFix:
     """Where the fix stands. Call it while the fix is held (``holding``), and go on while it is.
 
     Raises InputError: no such fix, another advisory, a budget that nobody has raised, a trail that does
@@ -106,7 +106,7 @@ def take_up(
     result = None
     if isinstance(end, TERMINALS):
         result = result_of(end, state, audit, current.scope, advisory.id)
-    return TakenUp(
+    return ResumedFix(
         gate_transition_id=current.scope.gate_transition_id,
         base_commit=start.base_commit,
         state=state,
@@ -123,7 +123,7 @@ def take_up(
     )
 
 
-def check_base(taken: TakenUp, base_commit: str, fix_id: str) -> None:
+def check_base(taken: ResumedFix, base_commit: str, fix_id: str) -> None:
     """Raises RepositoryError where the repository is at another commit than the fix."""
     if taken.base_commit != base_commit:
         raise RepositoryError(
@@ -133,7 +133,7 @@ def check_base(taken: TakenUp, base_commit: str, fix_id: str) -> None:
 
 
 def check_gates(
-    taken: TakenUp, gates: Sequence[str], configuration: dict[str, JsonValue], fix_id: str
+    taken: ResumedFix, gates: Sequence[str], configuration: dict[str, JsonValue], fix_id: str
 ) -> None:
     """Raises InputError where other gates are configured now: the verdicts would mean something else.
 
@@ -176,7 +176,7 @@ def _start(history: History) -> FixStarted:
     return start
 
 
-def _reopened(history: History, start: FixStarted, evidence: EvidenceStore) -> TakenUp:
+def _reopened(history: History, start: FixStarted, evidence: EvidenceStore) -> ResumedFix:
     """A gate transition that is still to be started: with the old one's last failure, or gates alone."""
     old, fix_id = history.current, history.fix_id
     event = old.reopened
@@ -189,7 +189,7 @@ def _reopened(history: History, start: FixStarted, evidence: EvidenceStore) -> T
             f"Fix {fix_id} was reopened, and no attempt of it had failed: there is nothing to continue.",
             next_step="Start a new fix.",
         )
-    return TakenUp(
+    return ResumedFix(
         gate_transition_id=event.opens,
         base_commit=start.base_commit,
         state=state,

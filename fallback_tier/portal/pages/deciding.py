@@ -28,7 +28,7 @@ def read_decision(
 
 
 def gone_on(service: Service, who: SignedIn, decided: Decided) -> str:
-    """A decision that lets a fix go on: the service's queue takes it up (``queued``), where it is one of
+    """A decision that lets a fix go on: the service's queue resumes it (``queued``), where it is one of
     its fixes and the key may submit; else it ``waits`` for its command. ``over``: nothing goes on."""
     if not decided.goes_on:
         return "over"

@@ -102,7 +102,7 @@ def resumed_between_gates() -> Events:
 
 def resumed_after_raise() -> Events:
     stopped = with_gates(m.stopped_at_budget())
-    return [*stopped, m.raised(), resumed("BudgetRaised"), *m.taken_up_again()]
+    return [*stopped, m.raised(), resumed("BudgetRaised"), *m.resumed_later()]
 
 
 def resumed_while_refused() -> Events:

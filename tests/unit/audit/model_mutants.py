@@ -83,7 +83,7 @@ MODEL_MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: before(m.self_rag(), SegmentScored, m.asked(9), which=0),
         lambda: without(m.withheld(), ModelFailed),
         lambda: changed(m.self_rag(), ModelCalled, call_type=CallType.CRITIQUE),
-        lambda: before(m.died_and_taken_up_again(), PatchProposed, m.reused(1)),
+        lambda: before(m.died_and_resumed(), PatchProposed, m.reused(1)),
     ],
     "rejections-act": [
         lambda: before(t.model_with_examples(), GroundingNotEvaluated, t.rejected(1)),
@@ -139,15 +139,15 @@ MODEL_MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: changed(m.raised_and_verified(), AnswerReused, answer_sha256=digest("other")),
         lambda: changed(m.raised_and_verified(), AnswerReused, request_key=digest("other")),
         lambda: changed(m.raised_and_verified(), AnswerReused, model="another"),
-        lambda: changed(m.died_and_taken_up_again(), AnswerReused, call_type=CallType.AUTHOR),
+        lambda: changed(m.died_and_resumed(), AnswerReused, call_type=CallType.AUTHOR),
         lambda: changed(m.raised_and_verified(), ModelCalled, which=0, request_key=None),
         lambda: before(m.raised_and_verified(), GateJudged, m.reused(3, of=2), which=0),
-        lambda: before(m.died_and_taken_up_again(), PatchProposed, m.reused(3, of=1)),
+        lambda: before(m.died_and_resumed(), PatchProposed, m.reused(3, of=1)),
     ],
     "no-finished-call-paid-twice": [
         lambda: asked_anew(m.raised_and_verified()),
-        lambda: asked_anew(m.died_and_taken_up_again()),
-        lambda: asked_anew(m.self_rag_taken_up_again()),
+        lambda: asked_anew(m.died_and_resumed()),
+        lambda: asked_anew(m.self_rag_resumed()),
     ],
     # --- Support ---
     "grounding-is-recorded": [
@@ -258,7 +258,7 @@ MODEL_MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: not_scored(m.self_rag(), number=1),
         lambda: not_scored(m.self_rag_degraded()),
         lambda: not_scored(m.self_rag_on_retry(), number=1),
-        lambda: not_scored(m.self_rag_taken_up_again()),
+        lambda: not_scored(m.self_rag_resumed()),
         lambda: changed(m.self_rag(), SegmentScored, score=None),
         lambda: changed(m.self_rag(), SegmentScored, problem="no such file"),
         lambda: before(m.self_rag(), SegmentScored, m.scored(m.candidate(1, 1)), which=0),
@@ -280,17 +280,17 @@ ALSO: dict[str, list[Callable[[], Events]]] = {
         lambda: before(t.replayed(), PatchProposed, m.reused(1)),
     ],
     "patches-have-a-source": [
-        lambda: without(m.self_rag_taken_up_again(), AnswerReused, ModelAnswered),
+        lambda: without(m.self_rag_resumed(), AnswerReused, ModelAnswered),
     ],
     "prompt-shapes-agree": [
         lambda: changed(m.raised_and_verified(), AnswerReused, prompt_shape=PromptShape.RETRY),
     ],
     "examples-come-from-retrieval": [
-        lambda: changed(m.self_rag_taken_up_again(), AnswerReused, example_ids=("e9",)),
+        lambda: changed(m.self_rag_resumed(), AnswerReused, example_ids=("e9",)),
     ],
     "retrieval-acts": [
         lambda: [_bare(event) for event in m.self_rag()],
-        lambda: [_bare(event) for event in m.self_rag_taken_up_again()],
+        lambda: [_bare(event) for event in m.self_rag_resumed()],
     ],
     "attempts-in-order": [
         lambda: [*m.supported()[:-4], t.started(1, 0)],

@@ -281,7 +281,7 @@ def raised(by: str = "A. Person", reason: str = "worth it") -> AuditEvent:
     return BudgetRaised(by=by, reason=reason, usd_per_fix="0.50")
 
 
-def taken_up_again() -> Events:
+def resumed_later() -> Events:
     """What was answered before the stop is found again; the rest is asked."""
     return [
         *begun(),
@@ -296,13 +296,13 @@ def taken_up_again() -> Events:
 
 
 def raised_and_verified() -> Events:
-    return [*stopped_at_budget(), raised(), *taken_up_again()]
+    return [*stopped_at_budget(), raised(), *resumed_later()]
 
 
 def raised_twice() -> Events:
     """The first raise was too small; the process died before the second stop was escalated."""
     again = [*begun(), reused(1), *at_budget()[-3:]]
-    return [*stopped_at_budget(), raised(), *again, raised(), *taken_up_again()]
+    return [*stopped_at_budget(), raised(), *again, raised(), *resumed_later()]
 
 
 def withheld() -> Events:
@@ -319,7 +319,7 @@ def withheld() -> Events:
     ]
 
 
-def died_and_taken_up_again() -> Events:
+def died_and_resumed() -> Events:
     """Killed while the judge worked, then left while the strict call did: three runs of attempt 1."""
     return [
         t.fix_started(),
@@ -477,7 +477,7 @@ def self_rag_out_of_means() -> Events:
     ]
 
 
-def self_rag_taken_up_again() -> Events:
+def self_rag_resumed() -> Events:
     """Killed when one candidate of two was answered: that one is found again."""
     both = [candidate(1, 0), candidate(1, 1)]
     head = [*begun("e1", "e2"), decided(1, Retrieve.YES)]
@@ -519,12 +519,12 @@ MODEL_VALID = (
     raised_and_verified,
     raised_twice,
     withheld,
-    died_and_taken_up_again,
+    died_and_resumed,
     self_rag,
     self_rag_on_retry,
     self_rag_degraded,
     self_rag_out_of_means,
-    self_rag_taken_up_again,
+    self_rag_resumed,
 )
 
 #: Every valid trail.

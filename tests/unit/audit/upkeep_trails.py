@@ -92,7 +92,7 @@ def redacted_afterwards() -> Events:
 def redacted_at_a_budget() -> Events:
     """A note between a stop and what raises it changes neither."""
     stopped = m.stopped_at_budget()
-    return [*stopped, redacted(len(stopped), "question"), m.raised(), *m.taken_up_again()]
+    return [*stopped, redacted(len(stopped), "question"), m.raised(), *m.resumed_later()]
 
 
 NOTED = (redacted_while_open, redacted_afterwards, redacted_at_a_budget)

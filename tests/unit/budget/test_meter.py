@@ -54,7 +54,7 @@ def test_a_failed_call_counts_where_the_server_may_have_worked(
 
 def test_a_call_that_was_in_flight_when_its_process_died_stays_booked(books: Books) -> None:
     books.called(call=1, tokens=100)  # and the process is gone
-    books.called(call=1, tokens=200)  # the attempt was taken up again
+    books.called(call=1, tokens=200)  # the attempt was resumed
     books.answered(call=1)
     assert left(books.meter(tokens_per_fix=1_000)) == 880
 

@@ -1,4 +1,4 @@
-"""A run may be taken up wherever it stood still: the rules look through the event that says so."""
+"""A run may be resumed wherever it stood still: the rules look through the event that says so."""
 
 from collections.abc import Callable, Iterator
 
@@ -27,7 +27,7 @@ MANAGED = [
 
 
 def places(events: Events) -> Iterator[int]:
-    """Where a process that takes the fix up finds no attempt under way: it goes on behind that event."""
+    """Where a process that resumes the fix finds no attempt under way: it goes on behind that event."""
     under_way = False
     for place, event in enumerate(events):
         if place and not under_way and not isinstance(event, FixResumed):
@@ -45,15 +45,15 @@ def broken(events: Events) -> set[str]:
 
 
 @pytest.mark.parametrize("events", MANAGED)
-def test_a_fix_may_be_taken_up_wherever_it_stands_still(events: Events) -> None:
+def test_a_fix_may_be_resumed_wherever_it_stands_still(events: Events) -> None:
     waived = SandboxDisabled(reason="a person said so")
     for place in places(events):
-        taken_up = [h.resumed(events[place - 1].kind), waived]
-        assert not broken([*events[:place], *taken_up, *events[place:]]), f"at {place}"
+        resumed_fix = [h.resumed(events[place - 1].kind), waived]
+        assert not broken([*events[:place], *resumed_fix, *events[place:]]), f"at {place}"
 
 
 @pytest.mark.parametrize("events", MANAGED)
-def test_a_fix_that_has_ended_is_taken_up_by_nobody(events: Events) -> None:
+def test_a_fix_that_has_ended_is_resumed_by_nobody(events: Events) -> None:
     last = events[-1].kind
     ended = t.trail_of(events).terminal is not None
     assert ("resumes-are-of-open-fixes" in broken([*events, h.resumed(last)])) is ended

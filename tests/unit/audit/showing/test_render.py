@@ -167,7 +167,7 @@ def test_a_persons_answer_is_no_proof_wherever_it_is_shown(tmp_path: Path) -> No
     assert "verified" not in log + text.lower()
 
 
-def test_a_fix_that_was_taken_up_says_so_and_a_linked_one_from_where(tmp_path: Path) -> None:
+def test_a_fix_that_was_resumed_says_so_and_a_linked_one_from_where(tmp_path: Path) -> None:
     events = stored(tmp_path, h.resumed_between_gates(), h.reopened_twice())
     text = shown("render_fix", events)
     assert text.count("resumed after GateJudged (version 0.1.0)") == 2
