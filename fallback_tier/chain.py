@@ -78,8 +78,10 @@ def apply_recipe(
         )
         return outcome, None
     # It may hold a client's words.
-    said = excerpt(outcome.sentence, MAX_SENTENCE_CHARS)
-    yield record(RecipeEvaluated(attempt=task.number, selected=False, recipe=recipe, reason=said))
+    message = excerpt(outcome.sentence, MAX_SENTENCE_CHARS)
+    yield record(
+        RecipeEvaluated(attempt=task.number, selected=False, recipe=recipe, reason=message)
+    )
     another = isinstance(selection, Selected) and bool(selection.left_out)
     if outcome.reason.ends_chain or another:
         # Behind another candidate stands no retrieval: gates have refused a patch already (ADR-0048).

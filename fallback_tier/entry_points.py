@@ -62,7 +62,7 @@ class Mounted:
     def blame(self, hook: str, error: BaseException) -> None:
         """Raises PluginError where an exception is the plugin's own, not the system's."""
         if not (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE):
-            raise self.failed(hook, _told(error)) from error
+            raise self.failed(hook, _described(error)) from error
 
     def failed(self, hook: str, why: str) -> PluginError:
         """The error that names the plugin, what was asked of it, and what to do."""
@@ -152,7 +152,7 @@ def hooks_of(protocol: type) -> tuple[str, ...]:
     return tuple(name for name in vars(protocol) if not name.startswith("_"))
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     """Its kind, its place and the first line of its words."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:

@@ -37,7 +37,7 @@ class Worktree(Protocol):
 
 @dataclass(frozen=True)
 class GateContext:
-    """What a gate may look at. ``cache`` outlives attempts; ``tell``: for who waits and wonders why."""
+    """What a gate may look at. ``cache`` outlives attempts; ``report``: for who waits and wonders why."""
 
     advisory: Advisory
     repo: RepoContext
@@ -47,7 +47,7 @@ class GateContext:
     sandbox: Sandbox
     clients: ClientRunner
     timeout_s: float
-    tell: Callable[[str], None] = say_nothing
+    report: Callable[[str], None] = say_nothing
 
 
 @dataclass(frozen=True)

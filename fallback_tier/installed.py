@@ -156,15 +156,15 @@ def _blameless(
     def watched(context: GateContext, /, *args: _P.args, **named: _P.kwargs) -> _T:
         raised: list[Exception] = []
 
-        def tell(sentence: str) -> None:
+        def report(sentence: str) -> None:
             try:
-                context.tell(sentence)
+                context.report(sentence)
             except Exception as error:
                 raised.append(error)
                 raise
 
         try:
-            return call(replace(context, tell=tell), *args, **named)
+            return call(replace(context, report=report), *args, **named)
         except PluginError as error:
             if raised and error.__cause__ is raised[0]:
                 raise raised[0] from None

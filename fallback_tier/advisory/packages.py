@@ -34,8 +34,8 @@ def from_purl(url: str) -> Installed | None:
 
 def ecosystem_of_type(kind: str) -> str:
     """OSV's name for a scanner's package type; empty where it is none of ours."""
-    told = kind.lower()
-    return next((name for name, rules in installed_rules() if told in rules.package_types), "")
+    message = kind.lower()
+    return next((name for name, rules in installed_rules() if message in rules.package_types), "")
 
 
 def ecosystem_of_file(path: str) -> str:

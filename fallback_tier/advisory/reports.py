@@ -101,8 +101,8 @@ def pip_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
             yield from unread(dependency["vulns"], where)
             yield from records(_pip_audit(dependency), where)
         else:
-            said = text(dependency.get("skip_reason")) or "it does not say why"
-            yield Skipped(source=where, reason=f"pip-audit skipped {name}: {said}.")
+            message = text(dependency.get("skip_reason")) or "it does not say why"
+            yield Skipped(source=where, reason=f"pip-audit skipped {name}: {message}.")
 
 
 def _pip_audit(dependency: Mapping[str, Any]) -> Iterator[Reported]:

@@ -64,8 +64,8 @@ def result_of(run: Mapping[str, Any], result: Mapping[str, Any], rules: Rules) -
 
 def words(message: object) -> str:
     """A SARIF message's text; where a tool gives only Markdown, that."""
-    said = mapping(message)
-    return text(said.get("text")) or text(said.get("markdown"))
+    reported = mapping(message)
+    return text(reported.get("text")) or text(reported.get("markdown"))
 
 
 def _locations(

@@ -211,10 +211,10 @@ def _sarif(log: Mapping[str, Any], source: str) -> Iterator[Found]:
 
 
 def _unknown(answer: Mapping[str, Any], source: str) -> AdvisoryError:
-    said = text(mapping(answer.get("error")).get("summary")) or text(answer.get("message"))
-    if said:
+    message = text(mapping(answer.get("error")).get("summary")) or text(answer.get("message"))
+    if message:
         return AdvisoryError(
-            f"The input {source!r} is a scanner's error, not a report: {said[:200]!r}.",
+            f"The input {source!r} is a scanner's error, not a report: {message[:200]!r}.",
             next_step="Run the scanner again and give its report.",
         )
     return AdvisoryError(

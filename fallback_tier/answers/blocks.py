@@ -25,8 +25,8 @@ from fallback_tier.answers.reading import (
     MAX_PROBLEMS,
     THINKING,
     no_text,
-    said_after_thinking,
     shown,
+    text_after_thinking,
     validated,
 )
 from fallback_tier.outcome import Plan, plan_adapter
@@ -64,7 +64,7 @@ def read_blocks(answer: ModelAnswer) -> tuple[Plan | None, tuple[str, ...]]:
 def parse_blocks(text: str) -> tuple[Plan | None, tuple[str, ...]]:
     """As ``read_blocks``, of the text alone. Two different plans are a problem, the same one repeated is
     not."""
-    text, problem = said_after_thinking(text, _ONE_PLAN)
+    text, problem = text_after_thinking(text, _ONE_PLAN)
     if problem:
         return None, (problem,)
     reader = _Reader()
@@ -76,8 +76,8 @@ def parse_blocks(text: str) -> tuple[Plan | None, tuple[str, ...]]:
         reader.feed(line.removesuffix("\r"))
     if problems := reader.end():
         more = len(problems) - MAX_PROBLEMS
-        told = [f"There are {more} more problems of this kind."] * (more > 0)
-        return None, (*problems[:MAX_PROBLEMS], *told)
+        messages = [f"There are {more} more problems of this kind."] * (more > 0)
+        return None, (*problems[:MAX_PROBLEMS], *messages)
     found = {canonical(draft): draft for draft in reader.drafts}
     if len(found) > 1:
         return None, (f"The answer has {len(found)} different plans. {_ONE_PLAN}",)

@@ -36,19 +36,19 @@ THINKING: Final = ("<think>", "</think>")
 _SHOWN_CHARS: Final = 40
 
 #: The validator's kinds of fault whose own words say nothing to do.
-_SAID: Final = {"extra_forbidden": "there is no such field; leave it out"}
+_SHOWN_CHARS_OF_ANSWER: Final = {"extra_forbidden": "there is no such field; leave it out"}
 
 #: Stop reasons of an answer whose end is missing.
 _CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 
-def beginning(said: ModelAnswer | ModelError) -> ModelAnswer | ModelError:
+def beginning(reported: ModelAnswer | ModelError) -> ModelAnswer | ModelError:
     """As much of an answer as can be one: a longer one is no plan, whatever its rest says, and would not
     fit into the evidence. One character more than that, so that whoever reads it says so. An error is
     passed through."""
-    if isinstance(said, ModelError):
-        return said
-    return said.model_copy(update={"text": said.text[: MAX_ANSWER_CHARS + 1]})
+    if isinstance(reported, ModelError):
+        return reported
+    return reported.model_copy(update={"text": reported.text[: MAX_ANSWER_CHARS + 1]})
 
 
 def read_one(
@@ -80,7 +80,7 @@ def no_text(answer: ModelAnswer, wanted: str) -> str:
     return ""
 
 
-def said_after_thinking(text: str, wanted: str) -> tuple[str, str]:
+def text_after_thinking(text: str, wanted: str) -> tuple[str, str]:
     """What a text says after the thinking that it begins with, or a problem: one of the two is empty.
 
     A text that is too long to be an answer is a problem too.
@@ -90,9 +90,11 @@ def said_after_thinking(text: str, wanted: str) -> tuple[str, str]:
     opening, closing = THINKING
     if not text.lstrip().startswith(opening):
         return text, ""
-    _, closed, said = text.partition(closing)
+    _, closed, message = text.partition(closing)
     return (
-        (said, "") if closed else ("", f"The answer ends inside its thinking ({opening}). {wanted}")
+        (message, "")
+        if closed
+        else ("", f"The answer ends inside its thinking ({opening}). {wanted}")
     )
 
 
@@ -105,7 +107,7 @@ def parse_one(
     in one answer are a problem, the same one repeated is not; neither is one that can't be read passed over
     for another. A problem quotes at most a few words of the answer.
     """
-    text, problem = said_after_thinking(text, _ONE_OBJECT)
+    text, problem = text_after_thinking(text, _ONE_OBJECT)
     if problem:
         return None, (problem,)
     try:
@@ -197,8 +199,8 @@ def _sentence(detail: ErrorDetails) -> str:
     for part in detail["loc"]:
         place += f"[{part}]" if isinstance(part, int) else f".{_name(part)}"
     where = f"At {place.lstrip('.')}: " if place else ""
-    said = _SAID.get(detail["type"], detail["msg"])
-    return f"{where}{shown(said)[:MAX_PROBLEM_CHARS].rstrip('.')}."
+    message = _SHOWN_CHARS_OF_ANSWER.get(detail["type"], detail["msg"])
+    return f"{where}{shown(message)[:MAX_PROBLEM_CHARS].rstrip('.')}."
 
 
 def shown(text: str) -> str:

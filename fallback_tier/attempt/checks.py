@@ -88,8 +88,8 @@ def _turned_into_changes(
 
 
 def _rejected(draft: Draft, problems: tuple[str, ...], task: Task) -> Invalid:
-    said = tuple(excerpt(problem, MAX_EXCERPT_CHARS) for problem in problems)
-    event = PlanRejected(attempt=task.number, call=draft.call, problems=said)
+    messages = tuple(excerpt(problem, MAX_EXCERPT_CHARS) for problem in problems)
+    event = PlanRejected(attempt=task.number, call=draft.call, problems=messages)
     return Invalid(event, problems, RefusalReason.PLAN_INVALID)
 
 

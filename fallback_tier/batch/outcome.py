@@ -59,7 +59,7 @@ def advisory_ends(planned: RemediationPlan, parts: Sequence[Part]) -> tuple[Advi
     return tuple(ends)
 
 
-def said_in_part(parts: Sequence[Part], ends: Sequence[AdvisoryEnd]) -> tuple[Part, ...]:
+def partial_fix_message(parts: Sequence[Part], ends: Sequence[AdvisoryEnd]) -> tuple[Part, ...]:
     """The parts, whose advisories name what stays of them anywhere: whoever hands a patch over must not
     call them fixed."""
     names = {end.id for end in ends if end.outcome is Outcome.FIXED_IN_PART}
@@ -133,5 +133,5 @@ def _with(advisory: Advisory, names: set[str]) -> Advisory:
     known = advisory.staying if isinstance(advisory, AdvisoryBundle) else ()
     members = advisory.members if isinstance(advisory, AdvisoryBundle) else (advisory,)
     staying = (*known, *(Staying(advisory_id=name, package="") for name in more))
-    said = {**dict(advisory), "members": members, "staying": staying}
-    return AdvisoryBundle.model_validate(said)
+    reported = {**dict(advisory), "members": members, "staying": staying}
+    return AdvisoryBundle.model_validate(reported)

@@ -137,10 +137,10 @@ class EcosystemProof:
     def _why_not_with(self, held: tuple[Unit, ...], unit: Unit) -> str:
         ids = ", ".join(name for one in held for name in one)
         together = self._trials[frozenset((*held, unit))]
-        said = together.result.sentence if isinstance(together.result, RefusedFix) else ""
-        said = said or "; ".join(one.sentence for one in together.left)
+        why = together.result.sentence if isinstance(together.result, RefusedFix) else ""
+        why = why or "; ".join(one.sentence for one in together.left)
         return (
-            f"It passes alone, but not together with the fix of {ids}: {said} Fix it once that is "
+            f"It passes alone, but not together with the fix of {ids}: {why} Fix it once that is "
             "committed."
         )
 

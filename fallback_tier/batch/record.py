@@ -40,15 +40,15 @@ class BatchRecord(Frozen):
     @property
     def begun_with(self) -> Digest:
         """Equal for the same command on the same commit, by the same version."""
-        said: Any = self.model_dump(mode="json", exclude={"batch_id", "plan", "bundles"})
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        reported: Any = self.model_dump(mode="json", exclude={"batch_id", "plan", "bundles"})
+        return hashlib.sha256(json.dumps(reported, sort_keys=True).encode()).hexdigest()
 
     @property
     def planned(self) -> RemediationPlan:
         """The plan, as it was made."""
-        said: dict[str, Any] = dict(self.plan)
-        fixes = [{**fix, "advisory": self.bundles[fix["ecosystem"]]} for fix in said["fixes"]]
-        return RemediationPlan.model_validate({**said, "fixes": fixes})
+        reported: dict[str, Any] = dict(self.plan)
+        fixes = [{**fix, "advisory": self.bundles[fix["ecosystem"]]} for fix in reported["fixes"]]
+        return RemediationPlan.model_validate({**reported, "fixes": fixes})
 
 
 def kept_plan(plan: RemediationPlan) -> dict[str, Any]:

@@ -36,11 +36,11 @@ class Watcher(Protocol):
         """Each step and event."""
         ...
 
-    def tell(self, what: str, /) -> None:
+    def report(self, what: str, /) -> None:
         """What is waited for."""
         ...
 
-    def tell_of_proof(self, what: str, /) -> None:
+    def report_proof(self, what: str, /) -> None:
         """What is done before there are events: the proof that was given is tried."""
         ...
 
@@ -187,7 +187,7 @@ class BatchRun:
         divisible: bool,
     ) -> FixResult:
         with self.watch() as watcher:
-            watcher.tell(f"to be proved in one patch: {_some(advisory.ids)}")
+            watcher.report(f"to be proved in one patch: {_some(advisory.ids)}")
             inputs = self.services.inputs_on(
                 self.repo,
                 advisory,
@@ -200,7 +200,7 @@ class BatchRun:
                 watcher,
                 Setup(several=True, batch_sha256=self.digest, divisible=divisible),
                 repo=inputs.repo_ctx,
-                tell=watcher.tell,
+                report=watcher.report,
             )
             work = inputs.advisory, inputs.repo_ctx, inputs.recipe_selection
             if taken is None:

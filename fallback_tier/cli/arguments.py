@@ -85,14 +85,14 @@ def add_handover(parser: "argparse.ArgumentParser") -> None:
 
 def add_whose_code(parser: "argparse.ArgumentParser") -> None:
     """``--own-code``, ``--dependency``."""
-    told = parser.add_mutually_exclusive_group()
-    told.add_argument(
+    reported = parser.add_mutually_exclusive_group()
+    reported.add_argument(
         "--own-code",
         action="store_true",
         help="REPO is the source of the affected package: its code is to be edited (default: decided by "
         "the names in its manifests; recorded)",
     )
-    told.add_argument(
+    reported.add_argument(
         "--dependency",
         action="store_true",
         help="REPO only uses the affected package, whatever it is called: its version is to be raised",

@@ -61,9 +61,9 @@ class _Shelf:
 
     def _shown(self, entry: Entry) -> _Shown:
         when = datetime.fromtimestamp(entry.last_used, UTC).isoformat(timespec="seconds")
-        said = self.described(entry)
+        reported = self.described(entry)
         in_use = self.entries.in_use(entry.key)
-        return _Shown(self.name, entry.key, *said, entry.size, when, in_use)
+        return _Shown(self.name, entry.key, *reported, entry.size, when, in_use)
 
     def total(self, shown: Sequence[_Shown]) -> _Total:
         """What they come to, against the bounds."""

@@ -26,11 +26,11 @@ def ended(error: BaseException, *, as_json: bool) -> int:
         return INTERRUPTED
     if not isinstance(error, Exception):
         raise error
-    told = error if isinstance(error, FallbackError) else explained(error)
-    _tell(told, as_json=as_json)
-    if isinstance(told, AuditIntegrityError):
+    reported = error if isinstance(error, FallbackError) else explained(error)
+    _tell(reported, as_json=as_json)
+    if isinstance(reported, AuditIntegrityError):
         return TRAIL_BROKEN
-    return BAD_INPUT if isinstance(told, InputError | RequestError) else ENVIRONMENT
+    return BAD_INPUT if isinstance(reported, InputError | RequestError) else ENVIRONMENT
 
 
 def _tell(error: FallbackError, *, as_json: bool) -> None:

@@ -53,11 +53,11 @@ def state_dir(arguments: argparse.Namespace) -> Path:
 def record(arguments: argparse.Namespace) -> RecordSettings:
     """Where the parts of the record are: an option, else its variable, else the default."""
 
-    def said(option: str, variable: str) -> str | None:
+    def reported(option: str, variable: str) -> str | None:
         return getattr(arguments, option, None) or os.environ.get(variable) or None
 
-    database = said("audit_store", STORE_URL)
-    checkpoints, keys_folder = said("checkpoints", CHECKPOINTS), said("keys", KEYS)
+    database = reported("audit_store", STORE_URL)
+    checkpoints, keys_folder = reported("checkpoints", CHECKPOINTS), reported("keys", KEYS)
     return RecordSettings(
         database=SecretStr(database) if database else None,
         checkpoints=Path(checkpoints).resolve() if checkpoints else None,

@@ -31,11 +31,11 @@ def print_patch(diff: str) -> None:
 def print_error(error: Exception) -> None:
     """The problem and the next step, what was noted on its way among them (``notes_of``), on standard
     error."""
-    told = as_object(error)
+    reported = as_object(error)
     # They may name what an advisory, a file or a client says.
-    sys.stderr.write(f"fallback-tier: {visible(told['problem'], lines=True)}\n")
-    if told["next_step"]:
-        sys.stderr.write(f"  next: {visible(told['next_step'], lines=True)}\n")
+    sys.stderr.write(f"fallback-tier: {visible(reported['problem'], lines=True)}\n")
+    if reported["next_step"]:
+        sys.stderr.write(f"  next: {visible(reported['next_step'], lines=True)}\n")
 
 
 def print_error_json(error: Exception) -> None:

@@ -39,7 +39,7 @@ _PASSED_OVER = (
 )
 
 #: What their excerpts say was just told, gate by gate.
-_TOLD_BEFORE = (AttemptFailed, RagSkippedOnRetry)
+_REPORTED_BEFORE = (AttemptFailed, RagSkippedOnRetry)
 
 
 class _Display(Protocol):
@@ -88,14 +88,14 @@ class FixProgress(Shown):
             self._status.update(f"attempt {event.attempt}: the model drafts … {shown}")
             return
         self._draft = ""
-        if said := describe(event):
-            self._console.print(said, highlight=False)
+        if message := describe(event):
+            self._console.print(message, highlight=False)
 
-    def tell_of_proof(self, what: str) -> None:
+    def report_proof(self, what: str) -> None:
         """Before a fix has any events, its proof may take its time."""
         self._console.print(f"  proof      {safe(what)}", highlight=False)
 
-    def tell(self, what: str) -> None:
+    def report(self, what: str) -> None:
         """What takes its time for a reason that no event has."""
         self._console.print(f"  [dim]note[/]       {safe(what)}", highlight=False)
 
@@ -144,10 +144,10 @@ def describe(event: TierEvent) -> str | None:
         return None
     if isinstance(event, SegmentScored) and not event.kept:
         return None
-    more = None if isinstance(event, _TOLD_BEFORE) else excerpt_of(event)
+    more = None if isinstance(event, _REPORTED_BEFORE) else excerpt_of(event)
     first = (more or "").partition("\n")[0]
-    said = escape(f"{sentence(event)}: {first}" if first else sentence(event))
+    message = escape(f"{sentence(event)}: {first}" if first else sentence(event))
     style = style_of(event)
     if isinstance(event, AttemptStarted):
-        return f"[bold]{said}[/]"
-    return f"  [{style}]{said}[/]" if style else f"  {said}"
+        return f"[bold]{message}[/]"
+    return f"  [{style}]{message}[/]" if style else f"  {message}"

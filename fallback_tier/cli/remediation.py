@@ -43,11 +43,11 @@ def how(move: Move) -> str:
 
 def why_not_cheaper(item: Move | Left) -> list[str]:
     """One line a step that was tried before."""
-    said = item.sentence if isinstance(item, Left) else None
+    message = item.sentence if isinstance(item, Left) else None
     return [
         f"no {declined.step.label}: {safe(declined.reason)}"
         for declined in item.declined
-        if declined.reason != said
+        if declined.reason != message
     ]
 
 

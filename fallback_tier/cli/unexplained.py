@@ -18,10 +18,10 @@ def explained(error: Exception) -> FallbackError:
     is_the_systems = isinstance(error, OSError) or failure_of(error) is not None
     if not is_the_systems and os.environ.get(TRACEBACK):
         raise error
-    said = _system_error(error) if is_the_systems else _defect(error)
+    reported = _system_error(error) if is_the_systems else _defect(error)
     for note in notes_of(error):
-        said.add_note(note)
-    return said
+        reported.add_note(note)
+    return reported
 
 
 def _system_error(error: Exception) -> FallbackError:

@@ -153,7 +153,7 @@ class Demo:
             inputs = services.inputs(advisory, place, fix_id=scene.fix_id)
             with FixProgress(self._console) as progress:
                 runner = services.gate_runner(
-                    advisory, progress, repo=inputs.repo_ctx, tell=progress.tell
+                    advisory, progress, repo=inputs.repo_ctx, report=progress.report
                 )
                 result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
             proved = isinstance(result, Verified)

@@ -57,13 +57,13 @@ class Entries:
         *,
         most: int,
         most_bytes: float = math.inf,
-        tell: Callable[[str], None] = say_nothing,
+        report: Callable[[str], None] = say_nothing,
     ) -> None:
         self.folder = folder
         self._what = what
         self.most = most
         self.most_bytes = most_bytes
-        self._tell = tell
+        self._report = report
 
     @contextmanager
     def turn(self, key: str) -> Iterator[Path]:
@@ -74,7 +74,7 @@ class Entries:
         self.folder.mkdir(parents=True, exist_ok=True)
 
         def say() -> None:
-            self._tell(f"another run is busy with {self._what}: waiting for it")
+            self._report(f"another run is busy with {self._what}: waiting for it")
 
         with hold(self._turn_of(key), waiting=say, limit_s=MAX_WAIT_S):
             yield self.folder / key

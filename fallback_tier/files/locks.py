@@ -10,7 +10,7 @@ from typing import BinaryIO
 from fallback_tier.errors import ToolFailedError
 
 #: A lock that nobody has for longer than this is not worth a word.
-_SAID_AFTER_S = 0.1
+_REPORTED_AFTER_S = 0.1
 
 #: What is done under a lock takes seconds; to remove a large tree that a dead run left, minutes.
 MAX_HELD_S = 600.0
@@ -30,7 +30,7 @@ def hold(
 
     Raises OSError where the file can't be made, ToolFailedError where others have it for ``limit_s``.
     """
-    began, said = time.monotonic(), False
+    began, reported = time.monotonic(), False
     how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
     while True:
         try:
@@ -39,9 +39,9 @@ def hold(
             waited = time.monotonic() - began
             if waited > limit_s:
                 raise _too_long(path, limit_s) from None
-            if waited > _SAID_AFTER_S and not said:
+            if waited > _REPORTED_AFTER_S and not reported:
                 waiting()
-                said = True
+                reported = True
             time.sleep(_POLL_S)
         else:
             if file is not None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fallback_tier.fix.given import advisories_at as advisories_at
     from fallback_tier.fix.given import advisories_to_fix as advisories_to_fix
     from fallback_tier.fix.planning import plan_fixes as plan_fixes
-    from fallback_tier.fix.watching import Telling as Telling
-    from fallback_tier.fix.watching import Told as Told
+    from fallback_tier.fix.watching import Progress as Progress
+    from fallback_tier.fix.watching import ProgressCallback as ProgressCallback
     from fallback_tier.fix.watching import Watch as Watch
     from fallback_tier.wiring import Configuration as Configuration
 
@@ -35,8 +35,8 @@ _HOME = {
     "OneFix": "fallback_tier.fix.ends",
     "SeveralFixes": "fallback_tier.fix.ends",
     "Task": "fallback_tier.fix.fixer",
-    "Telling": "fallback_tier.fix.watching",
-    "Told": "fallback_tier.fix.watching",
+    "ProgressCallback": "fallback_tier.fix.watching",
+    "Progress": "fallback_tier.fix.watching",
     "Watch": "fallback_tier.fix.watching",
     "advisories_at": "fallback_tier.fix.given",
     "advisories_to_fix": "fallback_tier.fix.given",
@@ -51,10 +51,10 @@ __all__ = [
     "Fixer",
     "Landed",
     "OneFix",
+    "Progress",
+    "ProgressCallback",
     "SeveralFixes",
     "Task",
-    "Telling",
-    "Told",
     "Watch",
     "advisories_at",
     "advisories_to_fix",

@@ -10,11 +10,11 @@ from fallback_tier.handover.headline import headline
 
 def document(result: FixResult) -> dict[str, object]:
     """For machines. Logs are evidence, found by digest; a result stays small."""
-    said = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
-    said |= {**usage_document(result), "proof": proof_status(result)}
+    reported = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
+    reported |= {**usage_document(result), "proof": proof_status(result)}
     if not isinstance(result, WithPatch):
-        return said
-    return {**said, "proof_level": result.proof_level, "headline": headline(result)}
+        return reported
+    return {**reported, "proof_level": result.proof_level, "headline": headline(result)}
 
 
 def usage_document(result: FixResult) -> dict[str, object]:

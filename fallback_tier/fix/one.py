@@ -21,9 +21,9 @@ def fix_one(
     with holding(services.configuration.state_dir, inputs.repo_ctx.fix_id):
         with watch.fixing() as watcher:
             runner = services.gate_runner(
-                advisory, watcher, setup, repo=inputs.repo_ctx, tell=watcher.tell
+                advisory, watcher, setup, repo=inputs.repo_ctx, report=watcher.report
             )
-            check_proofs(runner, inputs, watcher.tell_of_proof)
+            check_proofs(runner, inputs, watcher.report_proof)
             result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
         return delivered(result, advisory, inputs.repo_ctx, services, setup, deliver)
 

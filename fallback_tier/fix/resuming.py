@@ -88,7 +88,7 @@ def resume_one(
         )
         with watch.fixing() as watcher:
             runner = services.gate_runner(
-                advisory, watcher, setup, repo=inputs.repo_ctx, tell=watcher.tell
+                advisory, watcher, setup, repo=inputs.repo_ctx, report=watcher.report
             )
             check_gates(taken, runner.gate_names, runner.setup.configuration, fix_id)
             result = runner.resume(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection, taken)

@@ -9,7 +9,7 @@ from pathlib import Path
 from fallback_audit.events import Digest
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.batch.beginning import Desk
-from fallback_tier.batch.outcome import advisory_ends, said_in_part
+from fallback_tier.batch.outcome import advisory_ends, partial_fix_message
 from fallback_tier.batch.part import merged
 from fallback_tier.batch.running import BatchEnd, BatchRun
 from fallback_tier.fix.delivery import Delivery, Landed, Put, hand_over
@@ -64,7 +64,7 @@ def _to_the_end(run: BatchRun, services: Services, put: Put, setup: Setup) -> Se
     with holding(services.configuration.state_dir, run.record.batch_id):
         end = run.run()
         ends = advisory_ends(end.planned, end.parts)
-        end = replace(end, parts=said_in_part(end.parts, ends))
+        end = replace(end, parts=partial_fix_message(end.parts, ends))
         return SeveralFixes(end, ends, _delivered(run, end, services, put, setup))
 
 

@@ -1,4 +1,4 @@
-"""Who is told what a fix does, while it does it."""
+"""Who follows what a fix does, while it does it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,9 +11,9 @@ from fallback_tier.gates.steps import StepKey
 if TYPE_CHECKING:
     from fallback_tier.batch.running import Watcher
 
-#: What a caller is told: each step before it is taken, each event as it is recorded, and sentences for a
-#: person about what takes its time.
-Told = TierEvent | StepKey | str
+#: What is reported to a caller: each step before it is taken, each event as it is recorded, and
+#: sentences for a person about what takes its time.
+Progress = TierEvent | StepKey | str
 
 
 class Watch(Protocol):
@@ -33,15 +33,15 @@ class Watch(Protocol):
 
 
 @dataclass(frozen=True)
-class Telling:
+class ProgressCallback:
     """A ``Watch`` that hands everything to one function, in order, in the thread that does the work."""
 
-    to: Callable[[Told], None]
+    to: Callable[[Progress], None]
 
     @contextmanager
     def fixing(self) -> "Iterator[Watcher]":
         """Each step, event and sentence."""
-        yield _Told(self.to)
+        yield _FixProgress(self.to)
 
     @contextmanager
     def planning(self) -> Iterator[Callable[[str], None]]:
@@ -54,22 +54,22 @@ class Telling:
 
 
 @dataclass(frozen=True)
-class _Told:
-    to: Callable[[Told], None]
+class _FixProgress:
+    to: Callable[[Progress], None]
 
     def __call__(self, event: TierEvent | StepKey, /) -> None:
         self.to(event)
 
-    def tell(self, what: str, /) -> None:
+    def report(self, what: str, /) -> None:
         self.to(what)
 
-    def tell_of_proof(self, what: str, /) -> None:
+    def report_proof(self, what: str, /) -> None:
         self.to(f"the proof: {what}")
 
 
-def unheard(_: Told, /) -> None:
+def ignore_progress(_: Progress, /) -> None:
     """For who watches nothing."""
 
 
 #: Nobody watches.
-UNWATCHED = Telling(unheard)
+UNWATCHED = ProgressCallback(ignore_progress)

@@ -104,9 +104,9 @@ def decide(
         case Ask(reason=EscalationReason.GATES_UNDECIDED) if divisible:
             return _apart(f"could not be decided about by {_cut(_undecided(state))}.")
         case Ask() as ask:
-            return told(ask, fix_id)
+            return with_command(ask, fix_id)
         case Failure(then=Ask() as ask) as failure:
-            return replace(failure, then=told(ask, fix_id))
+            return replace(failure, then=with_command(ask, fix_id))
         case decision:
             return decision
 
@@ -122,7 +122,7 @@ def how_to_answer(fix_id: str) -> str:
     return f"`fallback-tier review show {fix_id}` shows what was tried, and how to answer."
 
 
-def told(ask: Ask, fix_id: str) -> Ask:
+def with_command(ask: Ask, fix_id: str) -> Ask:
     """A question names the command that goes on from it; one about money has its own."""
     if ask.reason is EscalationReason.BUDGET_EXHAUSTED:
         return ask
@@ -159,8 +159,8 @@ def _decide(state: FixState, fix_id: str, code: AffectedCode, *, recalls: bool) 
 
 def _undecided(state: FixState) -> str:
     """Gates that could not decide, each with its reason."""
-    told = (one for one in state.verdicts if one.status is GateStatus.UNDECIDED)
-    return "; ".join(f"gate {one.gate}: {one.detail}" for one in told)
+    reported = (one for one in state.verdicts if one.status is GateStatus.UNDECIDED)
+    return "; ".join(f"gate {one.gate}: {one.detail}" for one in reported)
 
 
 def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:

@@ -27,7 +27,7 @@ from fallback_tier.execution import ClientRunner, Sandbox
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.gates.builtin.applies import judge_application
-from fallback_tier.gates.decision import Ask, Failure, decide, told
+from fallback_tier.gates.decision import Ask, Failure, decide, with_command
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.journal.recording import FixRecord, Observer
 from fallback_tier.gates.journal.resume import ResumedFix
@@ -56,7 +56,7 @@ def _ignore(_event: TierEvent | StepKey) -> None:
 class GateRunner:
     """Runs attempts until one is proved, none can be had, or a person must decide.
 
-    ``setup``: what a run that resumes the fix must know of this one, kept as evidence. ``tell`` is
+    ``setup``: what a run that resumes the fix must know of this one, kept as evidence. ``report`` is
     told what is waited for.
     """
 
@@ -70,7 +70,7 @@ class GateRunner:
     tool_version: str
     sandbox_waiver: str | None = None
     observe: Observer = _ignore
-    tell: Callable[[str], None] = say_nothing
+    report: Callable[[str], None] = say_nothing
     timeout_s: float = GATE_TIMEOUT_S
     #: Worktrees in layers, or plain checkouts; None: layers where they can be mounted.
     layered: bool | None = None
@@ -167,7 +167,7 @@ class _Fix:
             runner.clients,
             runner.sandbox,
             layered=runner.layered,
-            tell=runner.tell,
+            report=runner.report,
         )
         self._worktree: Worktree | None = None
         self._opened = ExitStack()
@@ -191,9 +191,11 @@ class _Fix:
             if key.gate is not None:
                 return self._gate(key.gate, state)
         except ToolError as error:
-            said = excerpt(str(error), MAX_EXCERPT_CHARS)
-            question = f"Step {key.name!r} could not be run: {said} Repair this and run again?"
-            ask = told(Ask(EscalationReason.GATE_INFRASTRUCTURE, question), self._repo.fix_id)
+            message = excerpt(str(error), MAX_EXCERPT_CHARS)
+            question = f"Step {key.name!r} could not be run: {message} Repair this and run again?"
+            ask = with_command(
+                Ask(EscalationReason.GATE_INFRASTRUCTURE, question), self._repo.fix_id
+            )
             return self.record.carry_out(ask, state)
         affected = self._repo.affected
         code = affected.code if affected else AffectedCode.DEPENDENCY
@@ -288,7 +290,7 @@ class _Fix:
             sandbox=self._runner.sandbox,
             clients=self._runner.clients,
             timeout_s=self._runner.timeout_s,
-            tell=self._runner.tell,
+            report=self._runner.report,
         )
 
     def _cache(self, state: FixState) -> Path:

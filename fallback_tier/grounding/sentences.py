@@ -61,7 +61,7 @@ def sentences(text: str) -> tuple[str, ...]:
     cuts.update(found.end() for found in _BREAK.finditer(masked))
     cuts.update(found.end() for found in _STOP.finditer(masked) if _ends(masked, found))
     pieces = (" ".join(text[start:end].split()) for start, end in pairwise(sorted(cuts)))
-    return tuple(said for piece in pieces if (said := _MARK.sub("", piece)).strip("-*+•#_. "))
+    return tuple(message for piece in pieces if (message := _MARK.sub("", piece)).strip("-*+•#_. "))
 
 
 def _ends(masked: str, stop: re.Match[str]) -> bool:

@@ -84,19 +84,19 @@ def claims_of(plan: Plan) -> tuple[Claim, ...]:
     """
     if isinstance(plan, Refuse):
         return ()
-    said = _said(plan.rationale)
+    messages = _claim_sentences(plan.rationale)
     if isinstance(plan, DependencyBump | Override):
-        said.append(_version_claim(plan))
-    said += [_edit_claim(number, edit) for number, edit in enumerate(plan.edits, 1)]
+        messages.append(_version_claim(plan))
+    messages += [_edit_claim(number, edit) for number, edit in enumerate(plan.edits, 1)]
     return tuple(
         Claim(id=f"C{number}", text=_ends(text, MAX_CLAIM_CHARS))
-        for number, text in enumerate(said, 1)
+        for number, text in enumerate(messages, 1)
     )
 
 
 def has_cut_claims(plan: Plan) -> bool:
     """Is a part of its rationale in no claim, so that a grade of them all would not be one of the plan?"""
-    return any(len(text) > MAX_CLAIM_CHARS for text in _said(plan.rationale))
+    return any(len(text) > MAX_CLAIM_CHARS for text in _claim_sentences(plan.rationale))
 
 
 def read_verdicts(graded: Sequence[Graded], claims: Sequence[Claim]) -> Judgement | str:
@@ -122,11 +122,11 @@ def read_verdicts(graded: Sequence[Graded], claims: Sequence[Claim]) -> Judgemen
     return Judgement(claims=tuple(claims), graded=tuple(by_id[name] for name in wanted))
 
 
-def _said(rationale: str) -> list[str]:
-    said = list(sentences(rationale))
-    if len(said) > MAX_SENTENCES:
-        said[MAX_SENTENCES - 1 :] = [" ".join(said[MAX_SENTENCES - 1 :])]
-    return said
+def _claim_sentences(rationale: str) -> list[str]:
+    messages = list(sentences(rationale))
+    if len(messages) > MAX_SENTENCES:
+        messages[MAX_SENTENCES - 1 :] = [" ".join(messages[MAX_SENTENCES - 1 :])]
+    return messages
 
 
 def _version_claim(plan: DependencyBump | Override) -> str:

@@ -55,10 +55,12 @@ def commit_message(fixes: Sequence[tuple[WithPatch, Advisory]]) -> str:
     """
     about, trailers = [], []
     for result, advisory in fixes:
-        said = headline(result)
+        message = headline(result)
         for record in advisory.records:
-            some = f"in part only, something of it stays affected; {said}"
-            about.append(f"{_plain(record.id)}: {some if record.id in advisory.in_part else said}.")
+            some = f"in part only, something of it stays affected; {message}"
+            about.append(
+                f"{_plain(record.id)}: {some if record.id in advisory.in_part else message}."
+            )
         trailers.append(f"Fallback-Tier-Fix: {_plain(result.fix_id)}")
         trailers.append(f"Fallback-Tier-Patch: {result.application.patch_sha256}")
     unshown = any(isinstance(result, Patched) for result, _ in fixes)

@@ -88,14 +88,14 @@ def _gate_signal(result: WithPatch, gate: str, missing: str) -> Signal:
 
 def _versions(result: WithPatch) -> Signal:
     in_source = None, "the flaw is in source code, so no version shows it"
-    said = {
+    reported = {
         ProofLevel.RESOLVED_TREE: (True, "no affected version is in the resolved tree"),
         ProofLevel.PINS: (None, "only the declared pins could be read"),
         ProofLevel.TESTS_ONLY: (None, "no version shows that the flaw is gone"),
     }.get(result.proof_level, in_source)
-    if said[0] and shown_by(result.verdicts) is None:
-        said = None, "no gate could look at the resolved tree"
-    return Signal(name="versions", speaks_for=said[0], detail=said[1])
+    if reported[0] and shown_by(result.verdicts) is None:
+        reported = None, "no gate could look at the resolved tree"
+    return Signal(name="versions", speaks_for=reported[0], detail=reported[1])
 
 
 def _warnings(result: WithPatch) -> tuple[Signal, ...]:
@@ -112,7 +112,7 @@ def _warnings(result: WithPatch) -> tuple[Signal, ...]:
         found.append(("flaky", f"tests that fail now and then: {', '.join(flaky)}"))
     before = sorted({test for verdict in result.verdicts for test in verdict.failing_before})
     if before:
-        told = ", ".join(before[:_NAMED_TESTS])
+        message = ", ".join(before[:_NAMED_TESTS])
         more = f" and {len(before) - _NAMED_TESTS} more" if len(before) > _NAMED_TESTS else ""
-        found.append(("red", f"tests that failed before fail still: {told}{more}"))
+        found.append(("red", f"tests that failed before fail still: {message}{more}"))
     return tuple(Signal(name=name, speaks_for=False, detail=detail) for name, detail in found)

@@ -56,7 +56,7 @@ def pull_request_body(subject: Subject) -> str:
         headline=headline(result),
         shown=not isinstance(result, Patched),
         gates=[(verdict, _mark(verdict.status)) for verdict in result.verdicts],
-        failures=[(summary, _told(summary)) for summary in result.prior_attempts],
+        failures=[(summary, _failure_message(summary)) for summary in result.prior_attempts],
         by_model=result.application.tier is Tier.LLM,
         prices_as_of=PRICES_AS_OF,
         listed_prices_as_of=listed_prices_as_of(),
@@ -70,7 +70,7 @@ def _mark(status: GateStatus) -> str:
     return {GateStatus.PASSED: "passed", GateStatus.FAILED: "failed"}.get(status, "not judged")
 
 
-def _told(summary: AttemptSummary) -> str:
+def _failure_message(summary: AttemptSummary) -> str:
     return block(summary.prior_failure_summary[:_SUMMARY_CHARS], "text")
 
 

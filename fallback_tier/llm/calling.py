@@ -132,11 +132,11 @@ class Caller:
         arrived = yield from self._exchange(model, list(to_send.values()), drafts)
         # All ends are durable before the first is told: a consumer that leaves between two of them
         # loses no answer that was paid for.
-        told = [
+        reported = [
             self._record(self._end(model, call, end))
             for call, end in zip(to_send.values(), arrived, strict=True)
         ]
-        yield from told
+        yield from reported
         for (index, call), end in zip(to_send.items(), arrived, strict=True):
             if isinstance(end.outcome, ModelError):
                 outcomes[index] = end.outcome

@@ -78,14 +78,14 @@ class Follower:
         until = time.monotonic() + patience_s
         with self._lock:
             try:
-                while self._step_told().behind and time.monotonic() < until:
+                while self._step_or_problem().behind and time.monotonic() < until:
                     if self._position.problem is not None:
                         break
             finally:
                 self._release()
         return self._position
 
-    def _step_told(self) -> Position:
+    def _step_or_problem(self) -> Position:
         try:
             self._position = self._step()
         except AuditError as error:

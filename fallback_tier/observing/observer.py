@@ -58,7 +58,7 @@ class Observer:
         self._spans = spans
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        self._told: dict[str, CheckState] = {}
+        self._reported: dict[str, CheckState] = {}
 
     def start(self) -> None:
         """Follow the record from now on. What it has already is counted, not told."""
@@ -126,7 +126,10 @@ class Observer:
     def _tell_changes(self, health: Health) -> None:
         """A check whose state has changed is a line of the log."""
         for one in health.checks:
-            before, self._told[one.check] = self._told.get(one.check, CheckState.OK), one.state
+            before, self._reported[one.check] = (
+                self._reported.get(one.check, CheckState.OK),
+                one.state,
+            )
             if self._logs is None or before is one.state:
                 continue
             say = self._logs.info if one.state is CheckState.OK else self._logs.warning

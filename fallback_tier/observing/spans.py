@@ -105,17 +105,17 @@ class Spans:
         transition, when = stored.scope.gate_transition_id, _nanoseconds(stored)
         match stored.payload:
             case FixStarted() as event:
-                told: Attributes = {
+                reported: Attributes = {
                     "fallback_tier.advisory_id": event.advisory_id,
                     "fallback_tier.ecosystem": event.ecosystem,
                 }
-                self._begin(_Key(transition), "fix", stored, told)
+                self._begin(_Key(transition), "fix", stored, reported)
             case AttemptStarted() as event:
-                told = {
+                reported = {
                     "fallback_tier.attempt": event.attempt,
                     "fallback_tier.prompt_shape": event.prompt_shape.value,
                 }
-                self._begin(_Key(transition, event.attempt), "attempt", stored, told)
+                self._begin(_Key(transition, event.attempt), "attempt", stored, reported)
             case ModelCalled() as event:
                 self._call(event, stored)
             case ModelAnswered() | ModelFailed() as event:
@@ -151,7 +151,7 @@ class Spans:
         key: _Key,
         name: str,
         stored: StoredEvent,
-        told: Attributes,
+        reported: Attributes,
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> None:
         self._ids.trace_id = trace_id_of(stored.scope.fix_id)
@@ -163,7 +163,7 @@ class Spans:
             name,
             context=self._parent(key),
             kind=kind,
-            attributes=own | told,
+            attributes=own | reported,
             start_time=_nanoseconds(stored),
         )
         assert isinstance(span, Span)  # noqa: S101 (of the SDK's tracer)
@@ -178,22 +178,22 @@ class Spans:
                 return set_span_in_context(self._open[above], Context())
         return Context()
 
-    def _tell(self, key: _Key, told: Attributes) -> None:
+    def _tell(self, key: _Key, reported: Attributes) -> None:
         if key in self._open:
-            self._open[key].set_attributes(told)
+            self._open[key].set_attributes(reported)
 
-    def _end(self, key: _Key, when: int, told: Attributes, failed: str | None = None) -> None:
+    def _end(self, key: _Key, when: int, reported: Attributes, failed: str | None = None) -> None:
         span = self._open.pop(key, None)
         if span is None:
             return  # it began before we did
-        span.set_attributes(told)
+        span.set_attributes(reported)
         if failed is not None:
             span.set_attribute("error.type", failed)
             span.set_status(Status(StatusCode.ERROR))
         span.end(when)
 
     def _call(self, event: ModelCalled, stored: StoredEvent) -> None:
-        told: Attributes = {
+        reported: Attributes = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": "messages_api",
             "gen_ai.request.model": event.model,
@@ -202,7 +202,7 @@ class Spans:
             "fallback_tier.provenance": event.provenance.value,
         }
         key = _call_key(event, stored)
-        self._begin(key, f"chat {event.model}", stored, told, SpanKind.CLIENT)
+        self._begin(key, f"chat {event.model}", stored, reported, SpanKind.CLIENT)
 
     def _call_ends(self, event: ModelAnswered | ModelFailed, stored: StoredEvent) -> None:
         key, when = _call_key(event, stored), _nanoseconds(stored)
@@ -210,14 +210,14 @@ class Spans:
             why = "_OTHER" if event.failure is None else event.failure.value
             self._end(key, when, {}, failed=why)
             return
-        told: Attributes = {
+        reported: Attributes = {
             "gen_ai.usage.input_tokens": event.input_tokens,
             "gen_ai.usage.output_tokens": event.output_tokens,
             "gen_ai.usage.cache_read.input_tokens": event.cache_read_tokens,
             "gen_ai.usage.cache_creation.input_tokens": event.cache_write_tokens,
             "gen_ai.response.finish_reasons": [event.stop_reason],
         }
-        self._end(key, when, told)
+        self._end(key, when, reported)
 
     def _gate(self, event: GateJudged, stored: StoredEvent) -> None:
         """It is on record when it has judged: its span begins as long before as it took."""

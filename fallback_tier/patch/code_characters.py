@@ -61,7 +61,9 @@ class Code:
     def names(self) -> frozenset[str]:
         """The names beyond ASCII in the code."""
         found = (self._at(match.start()) for match in _BEYOND_ASCII.finditer(self._source))
-        return frozenset(self._told(node) for node in found if node and node.type not in _TEXTS)
+        return frozenset(
+            self._described(node) for node in found if node and node.type not in _TEXTS
+        )
 
     def _reason(self, at: int, odd: bytes, known: Callable[[], frozenset[str]]) -> str | None:
         if odd.endswith((b"<!--", b"-->")):
@@ -73,7 +75,7 @@ class Code:
             return None
         if node is None:
             return "characters beyond ASCII, and the file is beyond what is parsed: write escapes"
-        name = self._told(node)
+        name = self._described(node)
         if name in known():
             return None
         if odd == rb"\u":
@@ -92,7 +94,7 @@ class Code:
     def _at(self, at: int) -> "Node | None":
         return self._root and self._root.descendant_for_byte_range(at, at + 1)
 
-    def _told(self, node: "Node") -> str:
+    def _described(self, node: "Node") -> str:
         return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     @cached_property

@@ -34,7 +34,7 @@ from fallback_tier.repo import RepoContext
 
 #: Words of a name, as people join them: ``setupTests``, ``test_utils``, ``jest-setup``.
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_TELLING = re.compile(
+_SIGNIFICANT = re.compile(
     r"(?:unit)?test(?:s|ing|er|ers|(?:s|ing)?(?:utils?|helpers?|libs?|cases?|kit|bed|suites?|data|support|"
     r"tools?|base|setup|runner|client|server|app|env))?"
     r"|fixtures?|mock(?:s|ed|ing|er)?|stub(?:s|bed)?|fakes?|dumm(?:y|ies)|specs?|e2e|snapshots?|golden"
@@ -244,7 +244,7 @@ class Judging:
 def is_called_like_a_test(path: str) -> bool:
     """Is the file, or a folder that it lies in, called like a part of tests?"""
     words = _WORDS.findall(str(PurePosixPath(path).with_suffix("")))
-    return any(_TELLING.fullmatch(word.lower()) for word in words)
+    return any(_SIGNIFICANT.fullmatch(word.lower()) for word in words)
 
 
 def _is_of_tests(path: str) -> bool:

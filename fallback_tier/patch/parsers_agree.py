@@ -101,8 +101,8 @@ def javascript_disagreement(
         return "it is beyond what is parsed here; the base commit's can be read"
     if not now.keys() & was.keys():
         # Of a new file nobody knows which dialect it is in.
-        told = "node can't read it as it reads the base commit's"
-        return told if before and not ours_after[_BROKEN] else None
+        message = "node can't read it as it reads the base commit's"
+        return message if before and not ours_after[_BROKEN] else None
     for way in now.keys() & was.keys():
         old, new = (Counter(found) for found in (was[way], now[way]))
         old.subtract(ours_before)
@@ -129,18 +129,18 @@ def _differences(text: str) -> Found | str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an invalid escape is theirs, not ours
-            told = Counter(_told_by_python(ast.parse(source)))
+            reported = Counter(_read_by_python(ast.parse(source)))
     except _REFUSALS as error:
         version = ".".join(map(str, sys.version_info[:2]))
         return f"Python {version} can't read it ({type(error).__name__}: {error})"
     ours = parse(source, "python")
     if ours is None:
         return "it is beyond what is parsed here"
-    told.subtract(Counter(_told_by_ours(ours.root_node, source)))
-    return told
+    reported.subtract(Counter(_read_by_ours(ours.root_node, source)))
+    return reported
 
 
-def _told_by_python(tree: ast.AST) -> Iterator[str]:
+def _read_by_python(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if (kind := _KINDS.get(type(node))) is not None:
             yield f"<{kind}>"
@@ -154,7 +154,7 @@ def _told_by_python(tree: ast.AST) -> Iterator[str]:
                         yield from filter(str.isidentifier, name.split("."))
 
 
-def _told_by_ours(root: "Node", source: bytes) -> Iterator[str]:
+def _read_by_ours(root: "Node", source: bytes) -> Iterator[str]:
     pending = [root]
     while pending:
         node = pending.pop()

@@ -81,9 +81,9 @@ class EcosystemPlanner:
             for name in self._concern.ids(item):
                 self._held.setdefault(name, set()).add(self._concern.canonical(item.package))
         silent = [advisory for advisory in open_ones if advisory.id not in self._held]
-        told = {one.id: it for one, it in self._concern.of_silent(silent, self._plugin)}
+        reported = {one.id: it for one, it in self._concern.of_silent(silent, self._plugin)}
         for advisory in silent:
-            selection = told.get(advisory.id)
+            selection = reported.get(advisory.id)
             if not isinstance(selection, NotApplicable):
                 selection = untold_here(self._plugin.name, advisory, self._repo) or selection
             if isinstance(selection, NotApplicable):
@@ -237,13 +237,13 @@ class EcosystemPlanner:
         if not guards and self._whole_only:
             return core
         staying = sorted(one for one in self._staying if one[0] in chosen)
-        said = {
+        reported = {
             **dict(core),
             "guards": len(guards),
             "affected": (*core.affected, *(e for g in guards for e in g.affected)),
             "staying": [Staying(advisory_id=name, package=it) for name, it in staying],
         }
-        return AdvisoryBundle.model_validate({**said, "members": (*targets, *guards)})
+        return AdvisoryBundle.model_validate({**reported, "members": (*targets, *guards)})
 
     def _guard(self, advisory: Advisory) -> Advisory | None:
         """The part of an advisory that doesn't concern the repository, and must not come to."""

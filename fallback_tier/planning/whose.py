@@ -37,9 +37,9 @@ def whose_code(
     ``advisory``: narrowed to the plugin's ecosystem, one record.
     """
     called = plugin.own_packages(repo, frozenset(advisory.packages(plugin.name)))
-    told = repo.settings.whose_code
-    if told is not None:
-        return _as_told(told, called)
+    reported = repo.settings.whose_code
+    if reported is not None:
+        return _as_decided_by_user(reported, called)
     if not called:
         return Affected(code=AffectedCode.DEPENDENCY, decided_by=DecidedBy.MANIFEST)
     witness = _Witness(plugin, may_ask=ask_registry and not repo.settings.offline)
@@ -85,13 +85,13 @@ def settled(
             return NotApplicable(reason=RefusalReason.OWN_CODE, sentence=affected.sentence)
 
 
-def _as_told(told: AffectedCode, called: tuple[OwnPackage, ...]) -> Affected:
-    own = called if told is AffectedCode.OWN else ()
-    said = {
+def _as_decided_by_user(reported: AffectedCode, called: tuple[OwnPackage, ...]) -> Affected:
+    own = called if reported is AffectedCode.OWN else ()
+    text = {
         AffectedCode.OWN: "A person said that this repository's own code is affected (--own-code).",
         AffectedCode.DEPENDENCY: "A person said that a dependency is affected (--dependency).",
-    }[told]
-    return Affected(code=told, decided_by=DecidedBy.PERSON, own=own, sentence=said)
+    }[reported]
+    return Affected(code=reported, decided_by=DecidedBy.PERSON, own=own, sentence=text)
 
 
 @dataclass
@@ -124,8 +124,8 @@ def _own_or_unclear(own: tuple[OwnPackage, ...], witness: _Witness) -> Affected:
             why = f"its source is {here}, and that of the registry's package of the name is {there}"
             return _unclear(own, witness, why)
     names = ", ".join(package.label for package in own)
-    said = f"This repository is {names} itself: its own source is affected, no dependency is to be raised."
-    return Affected(code=AffectedCode.OWN, decided_by=witness.decided_by, own=own, sentence=said)
+    text = f"This repository is {names} itself: its own source is affected, no dependency is to be raised."
+    return Affected(code=AffectedCode.OWN, decided_by=witness.decided_by, own=own, sentence=text)
 
 
 def _doubted(called: tuple[OwnPackage, ...], witness: _Witness) -> Affected:
@@ -139,20 +139,20 @@ def _doubted(called: tuple[OwnPackage, ...], witness: _Witness) -> Affected:
             why = package.doubt or "it installs a package of its own name"
             return _unclear(called, witness, why)
     names = ", ".join(package.label for package in called)
-    said = f"This repository calls itself {names} and installs a package of that name: another one."
+    text = f"This repository calls itself {names} and installs a package of that name: another one."
     return Affected(
-        code=AffectedCode.DEPENDENCY, decided_by=witness.decided_by, own=(), sentence=said
+        code=AffectedCode.DEPENDENCY, decided_by=witness.decided_by, own=(), sentence=text
     )
 
 
 def _unclear(called: tuple[OwnPackage, ...], witness: _Witness, why: str) -> Affected:
     names = ", ".join(package.label for package in called)
-    said = f"{names} is called like the affected package, and {why}. State whose code is affected: "
+    text = f"{names} is called like the affected package, and {why}. State whose code is affected: "
     return Affected(
         code=AffectedCode.UNCLEAR,
         decided_by=witness.decided_by,
         own=called,
-        sentence=f"{said}{_SAY_SO}.",
+        sentence=f"{text}{_SAY_SO}.",
     )
 
 

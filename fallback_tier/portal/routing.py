@@ -44,8 +44,8 @@ class PageRoute(APIRoute):
             except RequestValidationError as error:
                 first = error.errors()[0]
                 where = str(first["loc"][-1])
-                said = f"{where.capitalize()}: {first['msg']}."
-                return problem_page(request, 422, said, "Go back and correct it.")
+                message = f"{where.capitalize()}: {first['msg']}."
+                return problem_page(request, 422, message, "Go back and correct it.")
             except HTTPException as error:
                 return problem_page(request, error.status_code, str(error.detail), "Go back.")
 

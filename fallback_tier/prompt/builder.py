@@ -23,7 +23,7 @@ from fallback_tier.prompt.context import Snippet, asked_for, select_snippets
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.prompt.render import render
 from fallback_tier.prompt.retry_words import retry_advice
-from fallback_tier.prompt.shown import advisory_text, check_tells, example_shown, snippets_shown
+from fallback_tier.prompt.shown import advisory_text, check_contains, example_shown, snippets_shown
 from fallback_tier.prompt.turns import Conversation
 from fallback_tier.repo import AnswerForm, RepoContext
 from fallback_tier.retrieval import FewShot
@@ -108,7 +108,7 @@ class PromptBuilder:
         system = render(template, "system", {"answer_form": form.value}, next_step=_FIX_TEMPLATE)
         user = render(template, "user", variables, next_step=_FIX_TEMPLATE)
         _check_shows_all(user, variables)
-        check_tells(system, form, next_step=_FIX_TEMPLATE)
+        check_contains(system, form, next_step=_FIX_TEMPLATE)
         whole = (system + user).encode()
         return Prompt(
             system=system,

@@ -156,10 +156,10 @@ def _replace_encoded(data: bytes, known: frozenset[str], layers: int) -> tuple[b
         padded = [run[shift:] + b"A" * (8 - (len(run) - shift) % 4) for run in runs]
         found = list(_SAID.finditer(a2b_base64(b"".join(padded))))
         ends = list(accumulate(len(run) // 4 * 3 for run in padded)) if found else []
-        for said in found:
-            more = said[0].decode("ascii").split("\n")
+        for reported in found:
+            more = reported[0].decode("ascii").split("\n")
             lines += more
-            places += [bisect_right(ends, said.start())] * len(more)
+            places += [bisect_right(ends, reported.start())] * len(more)
     # Redacted together, which leaves as many lines: one by one takes thirty times as long.
     left = _redact("\n".join(lines), known, layers)[0].split("\n") if lines else []
     pairs = zip(places, lines, left, strict=True)
@@ -217,10 +217,10 @@ def _is_no_option(value: bytes) -> bool:
 def _is_basic(value: bytes) -> bool:
     """It says ``name:password``."""
     try:
-        said = a2b_base64(value.translate(_URL_SAFE) + b"==")
+        reported = a2b_base64(value.translate(_URL_SAFE) + b"==")
     except ValueError:
         return False
-    return b":" in said and said.isascii() and said.decode("ascii").isprintable()
+    return b":" in reported and reported.isascii() and reported.decode("ascii").isprintable()
 
 
 def _is_mixed(value: bytes) -> bool:

@@ -53,7 +53,7 @@ def _block(edit: SearchReplace) -> str:
         return edit_line(edit)  # code that holds a marker: still an example, if of another form
 
 
-def check_tells(system: str, form: AnswerForm, *, next_step: str) -> None:
+def check_contains(system: str, form: AnswerForm, *, next_step: str) -> None:
     """A template that knows of JSON alone would have every answer rejected: ConfigurationError."""
     if form is AnswerForm.BLOCKS and SEARCH not in system:
         raise ConfigurationError(

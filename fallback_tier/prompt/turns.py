@@ -70,7 +70,7 @@ class Conversation(Frozen):
     messages: tuple[Message, ...]
     nonces: tuple[str, ...]
 
-    def and_then(self, said: str, ours: str, nonce: str) -> "Conversation":
+    def and_then(self, message: str, ours: str, nonce: str) -> "Conversation":
         """Gone on with: the model's turn, then ours, whose fences have this code."""
-        turns = (Message(role="assistant", content=said), Message(role="user", content=ours))
+        turns = (Message(role="assistant", content=message), Message(role="user", content=ours))
         return Conversation(messages=(*self.messages, *turns), nonces=(*self.nonces, nonce))

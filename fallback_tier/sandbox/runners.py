@@ -109,12 +109,12 @@ class BubblewrapSandbox:
         per_process = f"private memory {MAX_DATA_KIB // 1024:,} MiB a process"
         held = {name for one in self._hierarchies for name in one.controllers}
         together = f"{self._hardening.max_memory_bytes // 2**20:,} MiB"
-        told = [f"all memory {together} together (cgroup)"] if "memory" in held else []
-        told += [per_process, f"files in memory {MAX_TMPFS_BYTES // 2**20:,} MiB a folder"]
+        messages = [f"all memory {together} together (cgroup)"] if "memory" in held else []
+        messages += [per_process, f"files in memory {MAX_TMPFS_BYTES // 2**20:,} MiB a folder"]
         wall = second_wall.landlock_in_words(self._landlock, self._hardening.perl)
         how = "cgroup" if "pids" in held else "rlimit, which does not bind root"
-        told += [f"{self._hardening.max_processes:,} processes ({how})", wall]
-        return ", ".join(told)
+        messages += [f"{self._hardening.max_processes:,} processes ({how})", wall]
+        return ", ".join(messages)
 
     def probe(self) -> None:
         """Start one trivial command, once. Raises SandboxError: the reason and the next step."""

@@ -80,7 +80,7 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.RLock()
-        with self._told():
+        with self._errors_explained():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -107,13 +107,13 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Alone with the connection: read what is asked to its end before it is left."""
-        with self._lock, self._told():
+        with self._lock, self._errors_explained():
             yield self._db
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """One durable transaction, from its first read on; undone where an exception leaves it."""
-        with self._lock, self._told():
+        with self._lock, self._errors_explained():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -123,7 +123,7 @@ class Database:
             self._db.execute("COMMIT")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_explained(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError) as error:

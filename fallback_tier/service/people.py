@@ -116,8 +116,8 @@ def session_key(state_dir: Path) -> str:
 
 
 def _hash(password: str, salt: bytes) -> bytes:
-    said = password.encode("utf-8", "surrogatepass")
-    return hashlib.scrypt(said, salt=salt, n=_COST, r=_BLOCK, p=1, maxmem=_MAX_MEMORY)
+    reported = password.encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(reported, salt=salt, n=_COST, r=_BLOCK, p=1, maxmem=_MAX_MEMORY)
 
 
 def _roles(text: str) -> tuple[Role, ...]:

@@ -61,7 +61,7 @@ def first_key(service: Service) -> NewKey | None:
 
 def serve(
     service: Service,
-    told: Callable[[str], None],
+    reported: Callable[[str], None],
     *,
     observer: Observer | None = None,
     routers: Sequence[APIRouter] = (),
@@ -95,7 +95,7 @@ def serve(
         host, port = place.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         scheme = "https" if listening.tls_cert else "http"
-        _Server(config, service, lambda: told(f"{scheme}://{shown}:{port}")).run([place])
+        _Server(config, service, lambda: reported(f"{scheme}://{shown}:{port}")).run([place])
 
 
 class _Server(uvicorn.Server):

@@ -135,20 +135,20 @@ def _definitions(
     nodes = [(kind, node) for kind in _KINDS for node in found.get(kind, ())]
     nodes.sort(key=lambda item: _place(item[1]))
     open_kinds: list[tuple[int, str]] = []
-    told: list[Definition] = []
+    reported: list[Definition] = []
     for kind, node in nodes[:MAX_DEFINITIONS]:
         while open_kinds and open_kinds[-1][0] <= node.start_byte:
             open_kinds.pop()
         if kind == "function" and open_kinds and open_kinds[-1][1] == "class":
             kind = "method"
         start = starts.get(node.start_byte, node.start_point.row)
-        told.append(
+        reported.append(
             Definition(
                 _name(node, source), kind, start + 1, node.end_point.row + 1, len(open_kinds)
             )
         )
         open_kinds.append((node.end_byte, kind))
-    return tuple(told)
+    return tuple(reported)
 
 
 def _requires(declarator: "Node", source: bytes) -> bool:

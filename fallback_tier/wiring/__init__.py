@@ -201,7 +201,7 @@ class Services:
         setup: "Setup | None" = None,
         *,
         repo: RepoContext,
-        tell: Callable[[str], None] = say_nothing,
+        report: Callable[[str], None] = say_nothing,
     ) -> "GateRunner":
         """A runner with this advisory's gates, and those that ``repo``'s base commit describes.
 
@@ -226,7 +226,7 @@ class Services:
             tool_version=version("fallback-tier"),
             sandbox_waiver=self.configuration.sandbox_waiver,
             observe=observe,
-            tell=tell,
+            report=report,
             setup=(setup or Setup()).model_copy(update=kept),
         )
 

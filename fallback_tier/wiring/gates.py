@@ -61,7 +61,7 @@ def _check_unique(gates: Sequence[Gate], taken: Collection[str]) -> None:
         seen.add(gate.name)
 
 
-def check_proofs(runner: GateRunner, inputs: "Inputs", tell: Callable[[str], None]) -> None:
+def check_proofs(runner: GateRunner, inputs: "Inputs", report: Callable[[str], None]) -> None:
     """That the proof given fails at the base commit, before anything is spent on a patch.
 
     Nothing is spent where the recipe says that the repository is not affected. ``tell`` is told what
@@ -73,7 +73,7 @@ def check_proofs(runner: GateRunner, inputs: "Inputs", tell: Callable[[str], Non
             return
     for gate in runner.gates:
         if isinstance(gate, ProofGate):
-            tell("checking that it fails at the base commit")
+            report("checking that it fails at the base commit")
             check_proof(
                 gate,
                 inputs.advisory,
@@ -82,5 +82,5 @@ def check_proofs(runner: GateRunner, inputs: "Inputs", tell: Callable[[str], Non
                 sandbox=runner.sandbox,
                 workspace=runner.workspace,
                 timeout_s=runner.timeout_s,
-                tell=runner.tell,
+                report=runner.report,
             )

@@ -55,11 +55,11 @@ def check(places: Iterable[Place], clients: ClientRunner | None = None) -> None:
     found = [(place, why) for place in places if (why := _problem(place, clients))]
     if not found:
         return
-    told = "; ".join(f"{place.folder} ({place.what}): {why}" for place, why in found)
+    message = "; ".join(f"{place.folder} ({place.what}): {why}" for place, why in found)
     moves = "; ".join(f"{place.what}: {place.moved_by}" for place, _ in found)
     what = "A folder" if len(found) == 1 else "Folders"
     raise StateFolderError(
-        f"{what} that this command writes to can't be written: {told}.",
+        f"{what} that this command writes to can't be written: {message}.",
         next_step=f"Make them writable, or name others ({moves}). HOME=DIR moves all that is not named.",
     )
 
@@ -114,8 +114,8 @@ def _problem(place: Place, clients: ClientRunner | None) -> str | None:
         answer = clients.run(tool, words, cwd=Path("/"), timeout_s=_ASK_S)
     except ToolMissingError:
         return None  # said by who needs it
-    told = answer.output.strip().rpartition("\n")[2]
-    return _unwritable(Path(told)) if answer.ok and told.startswith("/") else why
+    message = answer.output.strip().rpartition("\n")[2]
+    return _unwritable(Path(message)) if answer.ok and message.startswith("/") else why
 
 
 def _unwritable(folder: Path) -> str | None:

@@ -62,16 +62,18 @@ class _Handler(BaseHTTPRequestHandler):
             delta = {"index": 0, "delta": message, "finish_reason": None}
             end = {"index": 0, "delta": {}, "finish_reason": reason}
             lines = [{**chunk, "choices": [choice]} for choice in (delta, end)]
-            said = "".join(f"data: {json.dumps(line)}\n\n" for line in lines) + "data: [DONE]\n\n"
-            self._send("text/event-stream", said)
+            reported = (
+                "".join(f"data: {json.dumps(line)}\n\n" for line in lines) + "data: [DONE]\n\n"
+            )
+            self._send("text/event-stream", reported)
             return
         choice = {"index": 0, "message": message, "finish_reason": reason}
         answer = {**frame, "object": "chat.completion", "choices": [choice], "usage": usage}
         self._send("application/json", json.dumps(answer))
 
     def _events(self, events: list[dict[str, Any]]) -> None:
-        said = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
-        self._send("text/event-stream", "".join(said))
+        reported = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+        self._send("text/event-stream", "".join(reported))
 
     def _send(self, kind: str, text: str) -> None:
         body = text.encode()

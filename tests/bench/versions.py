@@ -42,8 +42,8 @@ def _package(environment: Path, name: str) -> str | None:
 
 def _program(tool: str) -> str | None:
     try:
-        said = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
+        reported = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return None
-    version = re.search(r"\d+(\.\d+)+", said.stdout)
+    version = re.search(r"\d+(\.\d+)+", reported.stdout)
     return version.group() if version else None

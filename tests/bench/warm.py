@@ -54,9 +54,9 @@ class WarmAttempt:
         with suppress(BrokenPipeError):
             process.stdin.write(self._line)
             process.stdin.flush()
-        said = process.stdout.readline()
+        message = process.stdout.readline()
         wall_s = time.perf_counter() - start
-        answer: dict[str, Any] = json.loads(said) if said else {"error": "it ended"}
+        answer: dict[str, Any] = json.loads(message) if message else {"error": "it ended"}
         if answer.get("application", {}).get("outcome") != "applied":
             raise BenchError(f"no patch was made: {answer.get('error')}")
         return Sample(wall_s, _cpu_s(process.pid) - before, _peak_bytes(process.pid))

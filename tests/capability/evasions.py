@@ -58,7 +58,7 @@ class Evasion(Frozen):
 
 def evasions(of: str) -> Iterator[Evasion]:
     """Those of a list, ``seen`` or ``unseen``."""
-    told = tomllib.loads((HERE / f"{of}.toml").read_text(encoding="utf-8"))
-    for language, codes in told.items():
+    reported = tomllib.loads((HERE / f"{of}.toml").read_text(encoding="utf-8"))
+    for language, codes in reported.items():
         for name, code in codes.items():
             yield Evasion(of=of, language=language, name=name, code=code)

@@ -28,8 +28,8 @@ class Repository:
     @cached_property
     def paths(self) -> tuple[str, ...]:
         """The files at the base commit. Raises RuntimeError."""
-        told = self._git("ls-tree", "-r", "-z", "--name-only", self.record.parent_commit)
-        return tuple(filter(None, told.decode("utf-8", "replace").split("\0")))
+        reported = self._git("ls-tree", "-r", "-z", "--name-only", self.record.parent_commit)
+        return tuple(filter(None, reported.decode("utf-8", "replace").split("\0")))
 
     def texts(self, paths: Iterable[str]) -> Iterable[tuple[str, str]]:
         """Paths and what is in them at the base commit, of those that can be read."""
@@ -61,10 +61,10 @@ class Repository:
     def changes(self) -> tuple[FileChange, ...]:
         """What the fix changes of what a patch may change: without tests, CI and the like."""
         base, fix = self.record.parent_commit, self.record.fix_commit
-        told = self._git("diff-tree", "-r", "-z", "--no-renames", "--name-only", base, fix)
+        reported = self._git("diff-tree", "-r", "-z", "--no-renames", "--name-only", base, fix)
         paths = [
             path
-            for path in told.decode("utf-8", "replace").split("\0")
+            for path in reported.decode("utf-8", "replace").split("\0")
             if path and path not in self.record.test_files and forbidden_reason(path) is None
         ]
         before, after = (dict(self._contents(commit, paths)) for commit in (base, fix))
@@ -75,17 +75,17 @@ class Repository:
 
     def _contents(self, commit: str, paths: list[str]) -> Iterable[tuple[str, str | None]]:
         asked = "".join(f"{commit}:{path}\n" for path in paths if "\n" not in path)
-        told = self._git("cat-file", "--batch", stdin=asked.encode())
+        reported = self._git("cat-file", "--batch", stdin=asked.encode())
         at = 0
         for path in paths:
-            end = told.index(b"\n", at)
-            head = told[at:end].split(b" ")
+            end = reported.index(b"\n", at)
+            head = reported[at:end].split(b" ")
             at = end + 1
             if head[-1] == b"missing" or not head[-1].isdigit():
                 yield path, None
                 continue
             size = int(head[-1])
-            content = told[at : at + size]
+            content = reported[at : at + size]
             at += size + 1
             yield path, _text(content) if head[-2] == b"blob" else None
 

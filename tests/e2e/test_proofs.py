@@ -58,7 +58,7 @@ def test_the_committed_report_fits_results_and_cases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda rows: rows[1:], "no result of"),
         (lambda rows: [*rows, rows[0]], "two results of"),
@@ -68,10 +68,10 @@ def test_the_committed_report_fits_results_and_cases() -> None:
         (lambda rows: [failed(row) for row in rows if row.ecosystem == "npm"], "0 npm, 10 wanted"),
     ],
 )
-def test_the_check_notices(change: Callable[[list[Result]], list[Result]], said: str) -> None:
+def test_the_check_notices(change: Callable[[list[Result]], list[Result]], message: str) -> None:
     page = read_page(report.FOLDER)
     found = report.check(change(list(report.read())), page, digests())
-    assert any(said in line for line in found), found
+    assert any(message in line for line in found), found
 
 
 @pytest.mark.parametrize("case", load_cases(), ids=lambda case: case.name)

@@ -32,9 +32,9 @@ def _moves(moves: Iterable[Document]) -> list[str]:
 
 
 def _move(one: Document) -> str:
-    told = [f"{key} {_plain(one.get(key))}" for key in _MOVE]
+    messages = [f"{key} {_plain(one.get(key))}" for key in _MOVE]
     declined = [f"{it.get('step')}: {it.get('reason')}" for it in one.get("declined", ())]
-    return "; ".join([*told, *declined])
+    return "; ".join([*messages, *declined])
 
 
 def _plain(value: object) -> str:

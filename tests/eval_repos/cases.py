@@ -165,8 +165,8 @@ class Case(Frozen):
     @property
     def sha256(self) -> str:
         """Of the whole case, the reasons of changes aside: a row tells which form of it it is of."""
-        told = self.model_dump(mode="json", exclude={"changed", "half"})
-        return _sha256([told, self.source_texts()])
+        reported = self.model_dump(mode="json", exclude={"changed", "half"})
+        return _sha256([reported, self.source_texts()])
 
     def source_texts(self) -> dict[str, str]:
         """Path → text of the folder that it begins with."""
@@ -185,8 +185,8 @@ def load_cases(only: Sequence[str] = (), half: Half | None = None) -> tuple[Case
     ValueError for a file that is no such file, or a name that two have."""
     found: dict[str, Case] = {}
     for place in sorted(CASES.glob("*.toml")):
-        for told in tomllib.loads(place.read_text(encoding="utf-8")).get("case", []):
-            case = Case.model_validate(told)
+        for reported in tomllib.loads(place.read_text(encoding="utf-8")).get("case", []):
+            case = Case.model_validate(reported)
             if case.name in found:
                 raise ValueError(f"{place.name}: a second case is called {case.name}")
             found[case.name] = case
@@ -206,5 +206,5 @@ def _dumped(models: Sequence[Frozen]) -> list[dict[str, Any]]:
     return [one.model_dump(mode="json") for one in models]
 
 
-def _sha256(told: object) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+def _sha256(reported: object) -> str:
+    return hashlib.sha256(json.dumps(reported, sort_keys=True).encode()).hexdigest()

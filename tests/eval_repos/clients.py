@@ -76,9 +76,9 @@ class Clients:
     @cached_property
     def environ(self) -> dict[str, str]:
         """For every client and check: the user's own, without what changes a lock."""
-        told = {**os.environ, **_SETTINGS, **self.more}
-        told["PIP_INDEX_URL"] = told["POETRY_PYPI_MIRROR_URL"] = self.registries.pypi
-        return {name: value for name, value in told.items() if value}
+        reported = {**os.environ, **_SETTINGS, **self.more}
+        reported["PIP_INDEX_URL"] = reported["POETRY_PYPI_MIRROR_URL"] = self.registries.pypi
+        return {name: value for name, value in reported.items() if value}
 
     def run(
         self, command: Sequence[str | Path], cwd: Path, more: Mapping[str, str] | None = None

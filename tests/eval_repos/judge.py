@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.eval_repos.cases import Case, End, Outcome
 from tests.eval_repos.looking import Copy, Looked
-from tests.eval_repos.told import Told
+from tests.eval_repos.reported import Reported
 from tests.measuring.frozen import Frozen
 from tests.recipes_bench.safeguards import breaches
 from tests.recipes_bench.versions import affecting, canonical, order
@@ -88,7 +88,7 @@ class Seen:
 
     case: Case
     records: Sequence[Mapping[str, Any]]
-    told: Told
+    told: Reported
     base: Looked
     after: Looked
     change: Change
@@ -105,9 +105,9 @@ class Verdict(Frozen):
     def is_right(self) -> bool:
         return not self.problems
 
-    def is_false_fixed(self, told: Told) -> bool:
+    def is_false_fixed(self, reported: Reported) -> bool:
         """Says fixed, and broke what worked, or left what it says is gone."""
-        return told.says_fixed and any(one.kind in _FALSE for one in self.problems)
+        return reported.says_fixed and any(one.kind in _FALSE for one in self.problems)
 
 
 def judge(seen: Seen) -> Verdict:
@@ -164,10 +164,10 @@ def _meets(ecosystem: str, bound: str, version: str) -> bool:
 
 def _whatever_the_end(seen: Seen) -> Iterator[Problem]:
     """Nothing of this depends on what was expected."""
-    told, case = seen.told, seen.case
-    if told.traceback:
-        yield Problem(kind=Kind.TRACEBACK, detail=told.words)
-    if not told.says_fixed and told.outcome != "patched":
+    reported, case = seen.told, seen.case
+    if reported.traceback:
+        yield Problem(kind=Kind.TRACEBACK, detail=reported.words)
+    if not reported.says_fixed and reported.outcome != "patched":
         if seen.change.lines:
             yield Problem(kind=Kind.TOUCHED, detail=", ".join(seen.change.before))
         return
@@ -175,7 +175,7 @@ def _whatever_the_end(seen: Seen) -> Iterator[Problem]:
     left = affected(seen.records, case.ecosystem, seen.after.held)
     for path, copy in sorted(seen.after.pinned):
         left += [f"{it} in {path}" for it in affected(seen.records, case.ecosystem, [copy])]
-    if left and told.outcome == "fixed":
+    if left and reported.outcome == "fixed":
         yield Problem(kind=Kind.STILL_AFFECTED, detail=", ".join(left))
     alien = [path for path in seen.change.before if not _is_manifest(path)]
     alien += [path for path in case.links if path in seen.change.before]
@@ -192,17 +192,19 @@ def _whatever_the_end(seen: Seen) -> Iterator[Problem]:
 
 def _held(seen: Seen, end: End) -> Iterator[Problem]:
     """Against one expected end."""
-    told = seen.told
+    reported = seen.told
     wanted = {Outcome.QUESTION: "escalated"}.get(end.outcome, str(end.outcome))
-    if told.outcome != wanted:
-        why = f" ({', '.join(told.reasons)}: {told.words[:200]})" if told.reasons else ""
-        detail = f"{told.outcome}{why}, expected {end.outcome}"
+    if reported.outcome != wanted:
+        why = (
+            f" ({', '.join(reported.reasons)}: {reported.words[:200]})" if reported.reasons else ""
+        )
+        detail = f"{reported.outcome}{why}, expected {end.outcome}"
         yield Problem(kind=Kind.WRONG_END, detail=detail)
         return
-    if end.reasons and not set(told.reasons) & set(end.reasons):
-        said = f"{', '.join(told.reasons)}, expected {' or '.join(end.reasons)}"
-        yield Problem(kind=Kind.WRONG_REASON, detail=said)
-    words = told.words.lower()
+    if end.reasons and not set(reported.reasons) & set(end.reasons):
+        message = f"{', '.join(reported.reasons)}, expected {' or '.join(end.reasons)}"
+        yield Problem(kind=Kind.WRONG_REASON, detail=message)
+    words = reported.words.lower()
     if missing := [word for word in end.words if word.lower() not in words]:
         yield Problem(kind=Kind.WRONG_REASON, detail=f"does not name {', '.join(missing)}")
     if end.outcome in {Outcome.FIXED, Outcome.PARTLY} and seen.after.installs == seen.base.installs:

@@ -91,8 +91,8 @@ def _look(place: Path, project: Project, clients: Clients) -> Looked:
     program = shutil.which(command[0], path=path) or command[0]
     more = {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     checked = clients.run([program, *command[1:]], place, more)
-    said = "" if checked.ok else _end_of(checked, places)
-    return Looked(installs=True, works=checked.ok, held=copies, said=said)
+    message = "" if checked.ok else _end_of(checked, places)
+    return Looked(installs=True, works=checked.ok, held=copies, said=message)
 
 
 def _end_of(done: Done, places: list[tuple[str, str]]) -> str:
@@ -188,8 +188,8 @@ def _packages(place: Path) -> Iterator[Copy]:
     for folder in place.iterdir() if place.name.startswith("@") else [place]:
         manifest = folder / "package.json"
         if manifest.is_file() and not folder.is_symlink():
-            told = json.loads(manifest.read_text(encoding="utf-8"))
-            yield str(told.get("name", "")), str(told.get("version", ""))
+            reported = json.loads(manifest.read_text(encoding="utf-8"))
+            yield str(reported.get("name", "")), str(reported.get("version", ""))
 
 
 def _python_copies(place: Path, clients: Clients) -> Iterator[Copy]:

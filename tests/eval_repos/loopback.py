@@ -62,8 +62,8 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {"Accept": self.headers.get("Accept", "*/*")}
         request = urllib.request.Request(f"{self.npm}{self.path}", headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as told:
-                self._send(200, told.read(), told.headers.get("Content-Type", ""))
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as reported:
+                self._send(200, reported.read(), reported.headers.get("Content-Type", ""))
         except urllib.error.HTTPError as error:
             self._send(error.code, b"{}")
         except OSError as error:
@@ -86,7 +86,7 @@ def bulk(records: Sequence[Record], asked: Mapping[str, Sequence[str]]) -> dict[
     for name, versions in asked.items():
         for number, record in enumerate(records, start=1):
             if any(affecting([dict(record)], "npm", name, version) for version in versions):
-                told = {
+                reported = {
                     "id": number,
                     "url": f"https://example.invalid/{record['id']}",
                     "title": record.get("summary", ""),
@@ -95,7 +95,7 @@ def bulk(records: Sequence[Record], asked: Mapping[str, Sequence[str]]) -> dict[
                     "cwe": [],
                     "cvss": {"score": 7.5, "vectorString": None},
                 }
-                found.setdefault(name, []).append(told)
+                found.setdefault(name, []).append(reported)
     return found
 
 

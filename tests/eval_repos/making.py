@@ -213,10 +213,10 @@ def environment(place: Path, python: str, clients: Clients, *options: str) -> Pa
 def changed_lines(root: Path) -> tuple[dict[str, str], int]:
     """Path → its text before ("" where it is new), and lines added and removed, as git counts them."""
     git(root, "add", "-A", "--intent-to-add")
-    told = git(root, "diff", "--numstat", "--no-renames", "-z", "HEAD").decode()
+    message = git(root, "diff", "--numstat", "--no-renames", "-z", "HEAD").decode()
     before: dict[str, str] = {}
     lines = 0
-    for line in filter(None, told.split("\0")):
+    for line in filter(None, message.split("\0")):
         added, removed, path = line.split("\t", 2)
         lines += sum(int(count) for count in (added, removed) if count.isdigit())
         shown = subprocess.run(["git", "show", f"HEAD:{path}"], cwd=root, capture_output=True)

@@ -112,8 +112,8 @@ def _npm_update(work: Work) -> str:
 def _npm_audit_fix(work: Work) -> str:
     with serve_advisories(work.records, work.npm) as url:
         # Options, since of a variable npm reads two spellings.
-        told = (f"--registry={url}/", "--replace-registry-host=never", "--audit")
-        return _npm(work, "audit", "fix", *told)
+        reported = (f"--registry={url}/", "--replace-registry-host=never", "--audit")
+        return _npm(work, "audit", "fix", *reported)
 
 
 def _npm_install(work: Work) -> str:
@@ -122,7 +122,7 @@ def _npm_install(work: Work) -> str:
 
 
 def _pip_audit(work: Work) -> str:
-    said = []
+    messages = []
     with serve_advisories(work.records, work.npm) as url:
         for name in work.project.requirements:
             command = [*work.clients.had(PIP_AUDIT), "--requirement", name, "--fix"]
@@ -131,8 +131,8 @@ def _pip_audit(work: Work) -> str:
             command += ["--disable-pip", "--require-hashes"] if "--hash=" in text else []
             done = work.clients.run(command, work.place)
             # 1: something was found, and may be fixed.
-            said += [] if done.code in {0, 1} else [done.said]
-    return " ".join(said)
+            messages += [] if done.code in {0, 1} else [done.said]
+    return " ".join(messages)
 
 
 def _uv_upgrade(work: Work) -> str:
@@ -171,8 +171,8 @@ def run_peers(
             continue
         began = time.monotonic()
         place = copy(root, root.with_name(f"peer-{len(found)}"))
-        said = [act(Work(case, one, records, place, base, clients, npm)) for one in projects]
-        found.append(_ended(name, case, records, place, base, clients, " ".join(said), began))
+        messages = [act(Work(case, one, records, place, base, clients, npm)) for one in projects]
+        found.append(_ended(name, case, records, place, base, clients, " ".join(messages), began))
     return tuple(found)
 
 
@@ -183,14 +183,14 @@ def _ended(
     place: Path,
     base: Looked,
     clients: Clients,
-    said: str,
+    message: str,
     began: float,
 ) -> PeerEnd:
     _, lines = changed_lines(place)
     after = look(place, case, clients)
     left = affected(records, case.ecosystem, after.held)
     wrong = list(works_as_before(base, after))
-    words = said or next((one.detail for one in wrong), "")
+    words = message or next((one.detail for one in wrong), "")
     places = [(str(place), "REPO"), (str(clients.folder), "CLIENTS"), (str(Path.home()), "~")]
     return PeerEnd(
         peer=name,

@@ -126,15 +126,15 @@ def _judged(row: Result) -> str:
     if row.is_false_fixed:
         return "**false fixed**"
     kinds = dict.fromkeys(one.kind for one in row.verdict.problems)
-    said = "right" if row.is_right else ", ".join(kinds)
-    return f"{said}; plan differs" if row.unlike else said
+    message = "right" if row.is_right else ", ".join(kinds)
+    return f"{message}; plan differs" if row.unlike else message
 
 
 def _wrong(rows: Sequence[Result]) -> str:
     cells: list[tuple[str, ...]] = []
     for row in rows:
         cells += [(row.name, row.label, one.kind, one.detail) for one in row.verdict.problems]
-        cells += [(row.name, row.label, "plan and fix differ", said) for said in row.unlike]
+        cells += [(row.name, row.label, "plan and fix differ", message) for message in row.unlike]
         if not row.is_right and row.told.words:
             cells.append((row.name, row.label, "the tool's words", row.told.words))
         if not row.is_right and row.told.first_said:
@@ -180,12 +180,14 @@ def _peers(rows: Sequence[Result]) -> str:
 
 def _made(rows: Sequence[Result]) -> str:
     changed = {row.name: row.changes for row in rows if row.changes}
-    told = ", ".join(f"{name} ({count} times)" for name, count in sorted(changed.items())) or "none"
+    message = (
+        ", ".join(f"{name} ({count} times)" for name, count in sorted(changed.items())) or "none"
+    )
     return (
         f"{made_of(rows)}\n{_again(rows)}{_builds(rows)}"
         "\nThe expected ends of every case were committed before its first run; "
         "`tests/eval_repos/expected.jsonl` has the digest of\nevery form that they had. Changed "
-        f"after a run, each time with a reason: {told}.\n`results.jsonl` has a row a case and label; "
+        f"after a run, each time with a reason: {message}.\n`results.jsonl` has a row a case and label; "
         "`python -m tests.eval_repos --check` says whether page, rows and cases still fit.\n"
     )
 
@@ -212,9 +214,9 @@ def _builds(rows: Sequence[Result]) -> str:
     for row in now:
         if row.made == last:
             new.setdefault(row.tool, []).append(row.name)
-    told = "; ".join(f"{tool}: {', '.join(names)}" for tool, names in sorted(new.items()))
+    message = "; ".join(f"{tool}: {', '.join(names)}" for tool, names in sorted(new.items()))
     older = len(now) - sum(map(len, new.values()))
-    return f"- Rows of *now* made on {last}: {told or 'none'}. The other {older} are of older builds.\n"
+    return f"- Rows of *now* made on {last}: {message or 'none'}. The other {older} are of older builds.\n"
 
 
 def check(

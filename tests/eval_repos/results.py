@@ -2,7 +2,7 @@
 
 from tests.eval_repos.judge import Verdict
 from tests.eval_repos.peers import PeerEnd
-from tests.eval_repos.told import Told
+from tests.eval_repos.reported import Reported
 from tests.measuring.frozen import Frozen
 from tests.measuring.halves import Half
 
@@ -33,7 +33,7 @@ class Result(Frozen):
     expected: str
     changes: int
     base: Base
-    told: Told
+    told: Reported
     verdict: Verdict
     lines: int
     unlike: tuple[str, ...]

@@ -19,8 +19,8 @@ from tests.eval_repos.judge import Change, Seen, affected, judge
 from tests.eval_repos.looking import Looked, look
 from tests.eval_repos.making import changed_lines, make
 from tests.eval_repos.peers import run_peers
+from tests.eval_repos.reported import answer, has_traceback, read_reported
 from tests.eval_repos.results import Base, Result
-from tests.eval_repos.told import answer, has_traceback, read_told
 from tests.measuring.clones import copy
 from tests.measuring.process import Done, run_to_end
 from tests.measuring.tool import SCRIPT, version_of
@@ -172,14 +172,16 @@ def _measured(case: Case, records: list[Record], root: Path, run: _Run, began: f
     started = time.monotonic()
     done = run.give("fix", work)
     places = [(str(folder), "FOLDER"), (str(Path.home()), "~")]
-    told = read_told(done, time.monotonic() - started, places)
-    told = told.model_copy(update={"traceback": told.traceback or has_traceback(planning)})
+    reported = read_reported(done, time.monotonic() - started, places)
+    reported = reported.model_copy(
+        update={"traceback": reported.traceback or has_traceback(planning)}
+    )
     before, lines = changed_lines(work)
     after = {path: text_at(work / path) for path in before}
     seen = Seen(
         case=case,
         records=records,
-        told=told,
+        told=reported,
         base=base,
         after=look(work, case, options.clients) if lines else base,
         change=Change(before, after, lines),
@@ -201,7 +203,7 @@ def _measured(case: Case, records: list[Record], root: Path, run: _Run, began: f
         expected=" or ".join(end.outcome for end in case.end),
         changes=len(case.changed),
         base=Base(installs=base.installs, works=base.works, affected=tuple(hit), said=base.said),
-        told=told,
+        told=reported,
         verdict=judge(seen),
         lines=lines,
         unlike=tuple(agreeing.differences(answer(planning), fixed, run.applied(fixed))),

@@ -24,15 +24,15 @@ class AnsweringModel:
     def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
         with self._lock:
             self.requests.append(request)
-        said = self.answer(request)
-        if isinstance(said, Exception):
-            raise said
-        if isinstance(said, str):
-            said = ModelAnswer(
-                text=said, usage=Usage(input_tokens=10, output_tokens=5), stop_reason="end_turn"
+        reported = self.answer(request)
+        if isinstance(reported, Exception):
+            raise reported
+        if isinstance(reported, str):
+            reported = ModelAnswer(
+                text=reported, usage=Usage(input_tokens=10, output_tokens=5), stop_reason="end_turn"
             )
-        yield said.text
-        return said
+        yield reported.text
+        return reported
 
     def close(self) -> None:
         pass

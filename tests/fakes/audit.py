@@ -16,8 +16,8 @@ NO_DIGEST = "0" * 64
 EventT = TypeVar("EventT")
 
 
-def _moment(said: str) -> datetime:
-    moment = datetime.fromisoformat(said)
+def _moment(message: str) -> datetime:
+    moment = datetime.fromisoformat(message)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

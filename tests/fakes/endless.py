@@ -36,19 +36,19 @@ class Endless:
 def serving(head: bytes, forever: bytes = b"", *, drip: bool = False) -> Iterator[Endless]:
     """Sends ``head``, then ``forever`` again and again (``drip``: a byte at a time, with waits between);
     without it the connection ends there. ``{port}`` in the head is the server's own."""
-    told = Endless()
+    reported = Endless()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        told.url = f"http://127.0.0.1:{port}"
+        reported.url = f"http://127.0.0.1:{port}"
         head = head.replace(b"{port}", str(port).encode())
         answers: list[threading.Thread] = []
 
         def accept() -> None:
-            while not told.closing.is_set():
+            while not reported.closing.is_set():
                 connection = listener.accept()[0]
-                told.connections += 1
+                reported.connections += 1
                 answer = threading.Thread(
-                    target=_answer, args=(told, connection, head, forever, drip)
+                    target=_answer, args=(reported, connection, head, forever, drip)
                 )
                 answer.start()
                 answers.append(answer)
@@ -56,15 +56,15 @@ def serving(head: bytes, forever: bytes = b"", *, drip: bool = False) -> Iterato
         accepting = threading.Thread(target=accept)
         accepting.start()
         try:
-            yield told
+            yield reported
         finally:
-            told.closing.set()
+            reported.closing.set()
             socket.create_connection(("127.0.0.1", port)).close()
             joined(accepting, *answers)
 
 
 def _answer(
-    told: Endless, connection: socket.socket, head: bytes, forever: bytes, drip: bool
+    reported: Endless, connection: socket.socket, head: bytes, forever: bytes, drip: bool
 ) -> None:
     with connection, suppress(OSError):
         connection.settimeout(PATIENCE_S)
@@ -72,13 +72,13 @@ def _answer(
             return
         connection.sendall(head)
         place, patience_ends = 0, time.monotonic() + PATIENCE_S
-        while forever and not told.closing.is_set() and time.monotonic() < patience_ends:
+        while forever and not reported.closing.is_set() and time.monotonic() < patience_ends:
             chunk = forever[place % len(forever) :][:1] if drip else forever
             connection.sendall(chunk)
-            told.sent += len(chunk)
+            reported.sent += len(chunk)
             place += 1
             if drip:
-                told.closing.wait(_DRIP_S)
+                reported.closing.wait(_DRIP_S)
         return
-    if not told.closing.is_set():
-        told.left.set()
+    if not reported.closing.is_set():
+        reported.left.set()

@@ -36,8 +36,8 @@ def events() -> list[dict[str, object]]:
         "stop_reason": None, "stop_sequence": None, "usage": usage,
     }  # fmt: skip
     key = "a key" if "ANTHROPIC_API_KEY" in os.environ else "no key"
-    told = f"the environment has {key}; pid {os.getpid()}; grammar: {GRAMMAR}"
-    text = json.dumps({"action": "refuse", "reason": told})
+    reported = f"the environment has {key}; pid {os.getpid()}; grammar: {GRAMMAR}"
+    text = json.dumps({"action": "refuse", "reason": reported})
     return [
         {"type": "message_start", "message": message},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},

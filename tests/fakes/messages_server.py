@@ -188,16 +188,16 @@ class _Listener(ThreadingHTTPServer):
 @contextmanager
 def messages_server() -> Iterator[Server]:
     """A server for one test; at its end every thread has ended."""
-    told = Server()
-    handler = type("Handler", (_Handler,), {"told": told})
+    reported = Server()
+    handler = type("Handler", (_Handler,), {"told": reported})
     listener = _Listener(("127.0.0.1", 0), handler)
-    told.url = f"http://127.0.0.1:{listener.server_port}"
+    reported.url = f"http://127.0.0.1:{listener.server_port}"
     thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield told
+        yield reported
     finally:
-        told.closing.set()
+        reported.closing.set()
         listener.shutdown()
         joined(thread)
         listener.server_close()

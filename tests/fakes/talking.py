@@ -62,11 +62,11 @@ class TalkingModel:
 
     def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
         self.asked.append(request.messages[0].content)
-        said = self._reply(request)
-        half = len(said.text) // 2
-        yield said.text[:half]
-        yield said.text[half:]
-        return said
+        reported = self._reply(request)
+        half = len(reported.text) // 2
+        yield reported.text[:half]
+        yield reported.text[half:]
+        return reported
 
 
 def task(root: Path = Path("/nowhere"), fix_id: str = "fix-1") -> Task:
@@ -106,12 +106,12 @@ def start(
 
 def drain(events: Generator[TierEvent, None, ResultT]) -> tuple[list[TierEvent], ResultT]:
     """All that was told, and what came of it."""
-    told: list[TierEvent] = []
+    reported: list[TierEvent] = []
     while True:
         try:
-            told.append(next(events))
+            reported.append(next(events))
         except StopIteration as end:
-            return told, end.value
+            return reported, end.value
 
 
 def kinds(events: Sequence[TierEvent]) -> list[str]:

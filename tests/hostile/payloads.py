@@ -127,8 +127,8 @@ def main() -> int:
             try:
                 out += through_the_fence(files)
             except (subprocess.SubprocessError, OSError) as error:
-                said = " ".join(str(getattr(error, "stderr", "") or error).split())
-                print(f"{source} can't be had here: {said[-300:]}")
+                message = " ".join(str(getattr(error, "stderr", "") or error).split())
+                print(f"{source} can't be had here: {message[-300:]}")
     return 1 if out else 0
 
 

@@ -94,8 +94,8 @@ def main() -> int:
                 addresses += pages_of(fix_id, digest, some[0])
             for address in addresses:
                 pages += 1
-                if (said := looked_at(browser, server.address + address)) is not None:
-                    wrong.append(f"{address}: {said}")
+                if (message := looked_at(browser, server.address + address)) is not None:
+                    wrong.append(f"{address}: {message}")
                     print(wrong[-1], flush=True)
                 if pages % 100 == 0:
                     print(f"{pages:,} of {len(addresses):,} pages, {len(wrong)} wrong", flush=True)

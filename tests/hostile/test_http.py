@@ -88,7 +88,7 @@ def real(case: Case, draw: st.DataObject, names: list[str]) -> None:
 def drive(service: Running, count: int) -> Counter[str]:
     """So many requests, shared among the operations; how they were answered. Raises on the first that is
     not as it should be."""
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     body = {"repository": "app", "advisory": ADVISORY}
     names = [FIX, service.post("/v1/fixes", body).json()["fix_id"]]
     every = operations(service)
@@ -96,9 +96,9 @@ def drive(service: Running, count: int) -> Counter[str]:
         for operation in every:
             for mode in GenerationMode.POSITIVE, GenerationMode.NEGATIVE:
                 _drive_one(
-                    service, session, operation, mode, count // (2 * len(every)), names, told
+                    service, session, operation, mode, count // (2 * len(every)), names, reported
                 )
-    return told
+    return reported
 
 
 def _drive_one(
@@ -108,7 +108,7 @@ def _drive_one(
     mode: GenerationMode,
     count: int,
     names: list[str],
-    told: Counter[str],
+    reported: Counter[str],
 ) -> None:
     if not _varies(operation, mode):
         return
@@ -126,7 +126,7 @@ def _drive_one(
         real(case, draw, names)
         key = {"X-API-Key": service.key}
         answer = case.call(base_url=service.address, session=session, headers=key, timeout=60)
-        told[f"{answer.status_code}"] += 1
+        reported[f"{answer.status_code}"] += 1
         case.validate_response(answer, checks=CHECKS)
 
     one()
@@ -141,11 +141,11 @@ def _varies(operation: APIOperation[Any, Any, Any, Any], mode: GenerationMode) -
 
 def test_a_few_of_every_kind(tmp_path: Path) -> None:
     with target(tmp_path) as service:
-        told = drive(service, 320)
+        reported = drive(service, 320)
         assert service.process.poll() is None
         assert "Traceback" not in "".join(service.said)
-    assert sum(told.values()) > 200
-    assert {"200", "202", "422"} <= told.keys()
+    assert sum(reported.values()) > 200
+    assert {"200", "202", "422"} <= reported.keys()
 
 
 if __name__ == "__main__":

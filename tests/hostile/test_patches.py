@@ -440,23 +440,23 @@ def drive(found: Road, count: int, seed: int) -> Counter[str]:
     # What is well-formed goes further when it is bent: it is drawn more often.
     sources = [diff for diff in MALFORMED.values() if len(diff) < 10_000]
     sources += [*FORBIDDEN.values(), *CONTENT.values(), *BENIGN.values()] * 6
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     for number, diff in enumerate(islice(mutants(sources, seed), count)):
         if judge(diff) is None:  # what is no patch never reaches git
-            told["parser"] += 1
+            reported["parser"] += 1
             continue
         gate = found.refused_by(diff)
-        told[gate or "passed"] += 1
+        reported[gate or "passed"] += 1
         bypassed = [] if gate else found.bypasses()
         assert not bypassed, f"mutant {number} of seed {seed} changed {bypassed}:\n{diff}"
-    return told
+    return reported
 
 
 def test_no_mutant_gets_past_the_gates(the_road: Road) -> None:
     before = outside(the_road)
-    told = drive(the_road, 400, seed=1)
-    assert told["parser"] > 50
-    assert told["policy"] + told["passed"] + told["applies"] > 5
+    reported = drive(the_road, 400, seed=1)
+    assert reported["parser"] > 50
+    assert reported["policy"] + reported["passed"] + reported["applies"] > 5
     assert outside(the_road) == before
 
 
@@ -576,10 +576,10 @@ def campaign(place: Path, *, parser_inputs: int, patches: int, fixes: int) -> No
     with road(place / "hostile") as found:
         before = outside(found)
         let_in = [kind for kind, diff in HOSTILE.items() if found.refused_by(diff) is None]
-        told = drive(found, patches, seed=0)
+        reported = drive(found, patches, seed=0)
         written = outside(found) != before
     print(f"{len(HOSTILE)} hostile kinds: let in {let_in or 'none'}")
-    print(f"{patches:,} mutants: {dict(told)}; 0 policy bypasses; written outside: {written}")
+    print(f"{patches:,} mutants: {dict(reported)}; 0 policy bypasses; written outside: {written}")
     stopped: list[str] = []
     if DATA.exists():
         count, stopped = accepted(place / "benign", fixes)

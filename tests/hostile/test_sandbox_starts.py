@@ -167,7 +167,9 @@ KINDS: tuple[Callable[[Campaign], None], ...] = (
 )
 
 
-def starts(count: int, folder: Path, told: Callable[[int], object]) -> tuple[Counter[str], float]:
+def starts(
+    count: int, folder: Path, reported: Callable[[int], object]
+) -> tuple[Counter[str], float]:
     """That many; of each kind, how many, and the median of a normal one in milliseconds.
 
     Fails where anything is left that was not there before; looks after each BATCH.
@@ -178,7 +180,7 @@ def starts(count: int, folder: Path, told: Callable[[int], object]) -> tuple[Cou
     for first in range(0, count, BATCH):
         kinds.update(campaign.run(number) for number in range(first, min(first + BATCH, count)))
         _nothing_new(campaign, before)
-        told(kinds.total())
+        reported(kinds.total())
     return kinds, statistics.median(campaign.times) * 1000
 
 

@@ -57,7 +57,7 @@ from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import context
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES, NO_RECIPE, counting_nonces
 from tests.integration.contract_sequences import A_STORE, check_whole, fast_place
-from tests.integration.leaf_sequences import VALID, Said, author_tells
+from tests.integration.leaf_sequences import VALID, Said, author_reports
 from tests.unit.audit.trails import digest
 
 NO_SUCH = digest("no such thing")
@@ -73,7 +73,7 @@ class Orchestrator:
         self.failures: list[AttemptSummary] = []
         self.applied: Applied | None = None
         leaf = LlmLeaf(
-            Said(tuple(VALID), author_tells),
+            Said(tuple(VALID), author_reports),
             PromptBuilder(counting_nonces(), frozenset()),
             evidence=self.evidence,
             judge=None,
@@ -356,8 +356,8 @@ def _refused(it: Orchestrator, breach: Breach) -> None:
     before = it.store.tip()[0]
     with pytest.raises(ContractError) as refused:
         breach.do(it)
-    said = refused.value.problem
-    assert any(f"rule {rule} " in said for rule in breach.rules), said
+    message = refused.value.problem
+    assert any(f"rule {rule} " in message for rule in breach.rules), message
     assert it.store.tip()[0] == before + breach.leaves
 
 

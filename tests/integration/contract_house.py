@@ -58,8 +58,8 @@ from tests.integration.leaf_sequences import (
     Case,
     Said,
     attempt,
-    author_tells,
-    judge_tells,
+    author_reports,
+    judge_reports,
 )
 from tests.integration.test_fix_sequences import NOT_FAILED, SayingGate
 
@@ -97,8 +97,8 @@ class Story:
 def told(seed: int) -> Story:
     """The story of this seed."""
     random = Random(seed)
-    said = random.choices((tuple(VALID), tuple(INVALID), AUTHOR_SAYS), (85, 8, 7), k=16)
-    author = tuple(random.choice(words) for words in said)
+    reported = random.choices((tuple(VALID), tuple(INVALID), AUTHOR_SAYS), (85, 8, 7), k=16)
+    author = tuple(random.choice(words) for words in reported)
     judge = [random.choice(("doubted", "supported", *JUDGE_SAYS)) for _ in range(8)]
     interrupted = random.random() < 0.25
     return Story(
@@ -260,8 +260,8 @@ class House:
 
     def __post_init__(self) -> None:
         self.nonces = counting_nonces()
-        self.author = Said(self.story.case.author, author_tells, "author")
-        self.judge = Said(self.story.case.judge or (), judge_tells, "judge")
+        self.author = Said(self.story.case.author, author_reports, "author")
+        self.judge = Said(self.story.case.judge or (), judge_reports, "judge")
         self.gate = SayingGate(iter(self.story.gate))
         self.advisory = parse_advisory(ADVISORY, "test")
         self.memory = Memory(self.watched, self._answer())

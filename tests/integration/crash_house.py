@@ -101,8 +101,8 @@ class CrashHouse:
         self, kill: Kill | None = None, *, dry_run: bool = False, commit: str | None = None
     ) -> int | None:
         """`fix`: its exit code, or None where it was killed."""
-        said = {"repository": self.repo, "output": None, "dry_run": dry_run, "resume": None}
-        arguments = argparse.Namespace(**said, commit=commit, report=None, json=True)
+        reported = {"repository": self.repo, "output": None, "dry_run": dry_run, "resume": None}
+        arguments = argparse.Namespace(**reported, commit=commit, report=None, json=True)
         given = AdvisorySet(advisories=(parse_advisory(ADVISORY, "test"),))
 
         def work() -> int:

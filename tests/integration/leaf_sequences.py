@@ -119,18 +119,18 @@ class Said:
         pass
 
 
-def author_tells(word: str) -> str:
-    said = {
+def author_reports(word: str) -> str:
+    reported = {
         **VALID,
         **INVALID,
         "refuse": REFUSE,
         "ask": ASK_FOR_MORE,
         "plan of what was unseen": OF_UNSEEN,
     }[word]
-    return said if isinstance(said, str) else json.dumps(said)
+    return reported if isinstance(reported, str) else json.dumps(reported)
 
 
-def judge_tells(word: str) -> str:
+def judge_reports(word: str) -> str:
     """Every plan here makes two claims: its rationale and its edit."""
     if word == "prose":
         return "I like it."
@@ -220,8 +220,8 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.nonces = counting_nonces()
-        self.author = Said(self.case.author, author_tells, "author")
-        self.judge = Said(self.case.judge or (), judge_tells, "judge")
+        self.author = Said(self.case.author, author_reports, "author")
+        self.judge = Said(self.case.judge or (), judge_reports, "judge")
         self.repo: RepoContext = context(self.root, {**FILES, **UNSEEN})
 
     def tier(self) -> FallbackTier:

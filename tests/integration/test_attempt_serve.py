@@ -227,8 +227,8 @@ print(in_a_child(work, time_limit_s=60).decode())
         timeout=PATIENCE_S,
         check=True,
     )
-    threads, said = done.stdout.splitlines()
-    member, imported = json.loads(said)
+    threads, message = done.stdout.splitlines()
+    member, imported = json.loads(message)
     assert threads == "1"
     assert member.startswith('"application": ')
     assert imported == []

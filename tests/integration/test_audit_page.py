@@ -70,9 +70,9 @@ def test_every_command_of_the_page_works(
         more = ["--no-evidence"] if words[1] == "verify" else []
         missing = words[1:3] == ["evidence", "check"]
         code = main([here.get(word, word) for word in words] + more)
-        told = capsys.readouterr()
+        reported = capsys.readouterr()
         expected = exit_codes.TRAIL_BROKEN if missing else exit_codes.OK
-        assert code == expected, (words, told.out, told.err)
+        assert code == expected, (words, reported.out, reported.err)
     assert used == here.keys()
     assert verbs >= {"verify", "export", "import", "prove", "seal", "retire", "redact", "evidence"}
     assert main(["audit", "verify", "--no-evidence"]) == exit_codes.OK
@@ -81,9 +81,9 @@ def test_every_command_of_the_page_works(
 def test_every_verb_has_its_place_in_the_documents(capsys: pytest.CaptureFixture[str]) -> None:
     """One that no page names is not found."""
     pages = (PAGE, PAGE.parent / "usage.md", PAGE.parent / "postgresql.md")
-    said = "".join(page.read_text() for page in pages)
+    message = "".join(page.read_text() for page in pages)
     with pytest.raises(SystemExit):
         main(["audit", "--help"])
     verbs = re.findall(r"^    ([a-z]\S*)", capsys.readouterr().out, re.MULTILINE)
     assert "verify" in verbs
-    assert [verb for verb in verbs if f"audit {verb}" not in said] == []
+    assert [verb for verb in verbs if f"audit {verb}" not in message] == []

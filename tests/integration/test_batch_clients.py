@@ -66,31 +66,31 @@ def versions(repo: Path) -> dict[str, str]:
     }
 
 
-def by_id(told: Any) -> dict[str, Any]:
-    return {one["id"]: one for one in told["advisories"]}
+def by_id(reported: Any) -> dict[str, Any]:
+    return {one["id"]: one for one in reported["advisories"]}
 
 
 def test_a_major_that_breaks_the_tests_sinks_no_other(tmp_path: Path) -> None:
     repo, ended = fixed(tmp_path, {"leaf": "^1.0.0", "page": "^1.0.0"}, "--commit")
-    told = ended.json
+    reported = ended.json
     assert ended.code == exit_codes.ESCALATED
-    assert {name: one["outcome"] for name, one in by_id(told).items()} == {
+    assert {name: one["outcome"] for name, one in by_id(reported).items()} == {
         "LEAF-1": "fixed",
         "PAGE-1": "not_fixed",
     }
-    (why,) = by_id(told)["PAGE-1"]["why"]
+    (why,) = by_id(reported)["PAGE-1"]["why"]
     assert (why["reason"], why["failing_gates"]) == ("tests_failed", ["tests"])
     assert "shows a page" in why["sentence"]
-    assert told["commit"]["branch"] == "fallback-tier/LEAF-1"
+    assert reported["commit"]["branch"] == "fallback-tier/LEAF-1"
     # `resume` of any part tells how the run ended, and asks nobody anything again.
     own = ("--state-dir", tmp_path / "state", "--keys", tmp_path / "keys")
     before = run("audit", "verify", *own, "--json").json["events"]
-    for part in told["fixes"]:
+    for part in reported["fixes"]:
         again = run("resume", part["fix_id"], *own, "--json")
-        assert (again.code, again.json["advisories"]) == (ended.code, told["advisories"]), again
-        assert again.json["commit"] == told["commit"]
+        assert (again.code, again.json["advisories"]) == (ended.code, reported["advisories"]), again
+        assert again.json["commit"] == reported["commit"]
     assert run("audit", "verify", *own, "--json").json["events"] == before
-    git(repo, "checkout", "-q", told["commit"]["branch"])
+    git(repo, "checkout", "-q", reported["commit"]["branch"])
     assert versions(repo) == {"leaf": "1.0.1", "page": "1.0.0"}
 
 
@@ -101,16 +101,16 @@ def test_one_copy_is_fixed_and_one_stays(tmp_path: Path) -> None:
         {"leaf": "^1.0.0", "old-asker": "^1.0.0", "page": "^1.0.0"},
         *("--commit", "--report", str(tmp_path / "report")),
     )
-    told = ended.json
+    reported = ended.json
     assert ended.code == exit_codes.ESCALATED
-    leaf = by_id(told)["LEAF-1"]
+    leaf = by_id(reported)["LEAF-1"]
     assert leaf["outcome"] == "fixed_in_part"
     (why,) = leaf["why"]
     assert why["reason"] == "blocked_by_constraint"
     assert "old-asker 1.0.0" in why["sentence"]
-    (fix, _) = told["fixes"]
+    (fix, _) = reported["fixes"]
     assert (fix["outcome"], fix["in_part"]) == ("verified", ["LEAF-1"])
-    git(repo, "checkout", "-q", told["commit"]["branch"])
+    git(repo, "checkout", "-q", reported["commit"]["branch"])
     assert versions(repo)["leaf"] == "1.0.1"
     assert versions(repo)["old-asker/node_modules/leaf"] == "0.5.0"
     (seen,) = (one for one in fix["verdicts"] if one["gate"] == "not_vulnerable")
@@ -154,8 +154,8 @@ def test_python_what_breaks_is_left_and_what_cannot_be_fixed_stays(tmp_path: Pat
     given = ("--advisory", tmp_path / "PAGE-1.json", "--advisory", tmp_path / "TWO-1.json")
     with serve(PYTHON) as registry:
         ended = run("fix", repo, *given, "--json", *own, env=registry.environ)
-    told = ended.json
-    ends = by_id(told)
+    reported = ended.json
+    ends = by_id(reported)
     assert ended.code == exit_codes.ESCALATED
     assert {name: one["outcome"] for name, one in ends.items()} == {
         "PAGE-1": "not_fixed",
@@ -164,7 +164,7 @@ def test_python_what_breaks_is_left_and_what_cannot_be_fixed_stays(tmp_path: Pat
     assert ends["PAGE-1"]["why"][0]["failing_gates"]
     assert ends["TWO-1"]["why"][0]["reason"] == "no_fixed_version"
     assert (repo / "requirements.txt").read_text() == "left==2.0.0\npage==1.0.0\nstuck==1.0.0\n"
-    (seen,) = (one for one in told["fixes"][0]["verdicts"] if one["gate"] == "not_vulnerable")
+    (seen,) = (one for one in reported["fixes"][0]["verdicts"] if one["gate"] == "not_vulnerable")
     assert (seen["status"], seen["detail"]) == ("passed", "resolved tree: left 2.0.0")
-    assert told["fixes"][0]["in_part"] == ["TWO-1"]
+    assert reported["fixes"][0]["in_part"] == ["TWO-1"]
     assert run("audit", "verify", *own).code == exit_codes.OK

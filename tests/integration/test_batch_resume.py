@@ -65,9 +65,9 @@ class House:
 
     def fix(self, kill: Kill | None = None, **options: Any) -> int | None:
         """`fix`: its exit code, or None where it was killed."""
-        said: dict[str, Any] = {"repository": self.repo, "output": None, "dry_run": False}
-        said |= dict.fromkeys(("resume", "commit", "report"))
-        arguments = argparse.Namespace(**{**said, "json": True, **options})
+        reported: dict[str, Any] = {"repository": self.repo, "output": None, "dry_run": False}
+        reported |= dict.fromkeys(("resume", "commit", "report"))
+        arguments = argparse.Namespace(**{**reported, "json": True, **options})
 
         def work() -> int:
             with self.services(kill) as services:
@@ -153,16 +153,18 @@ class Ended:
 
 
 def ended(house: House, code: int | None) -> Ended:
-    told = house.document
+    reported = house.document
     house.check()
     return Ended(
         code,
         tuple(
             (one["id"], one["outcome"], tuple(why["reason"] for why in one["why"]))
-            for one in told["advisories"]
+            for one in reported["advisories"]
         ),
-        tuple((tuple(it["advisory_ids"]), it["outcome"], it["delivered"]) for it in told["fixes"]),
-        told["gate_runs"],
+        tuple(
+            (tuple(it["advisory_ids"]), it["outcome"], it["delivered"]) for it in reported["fixes"]
+        ),
+        reported["gate_runs"],
         git(house.repo, "diff"),
     )
 

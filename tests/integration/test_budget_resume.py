@@ -74,14 +74,14 @@ def test_the_question_says_what_was_reached_and_how_to_go_on(
     assert isinstance(result, Escalated)
     assert result.reason is EscalationReason.BUDGET_EXHAUSTED
     assert house.author.requests == ()
-    for said in (
+    for message in (
         house.reached.cap,
         FIX,
         "review raise-budget",
         f"fallback-tier resume {FIX}",
         house.least,
     ):
-        assert said in result.question.replace(",", "")
+        assert message in result.question.replace(",", "")
     option = {
         BudgetLimit.USD_PER_FIX: "--max-usd ",
         BudgetLimit.USD_PER_DAY: "--max-usd-per-day ",

@@ -44,10 +44,10 @@ def test_where_the_parent_breaks_the_application_the_override_is_tried(tmp_path:
             env=registry.environ,
         )
     assert ended.code == exit_codes.OK, ended
-    told = ended.json
-    assert (told["attempts"], told["application"]["tier"]) == (1, "recipe")
+    reported = ended.json
+    assert (reported["attempts"], reported["application"]["tier"]) == (1, "recipe")
     assert "1: recipe, no model call, candidate 1 failed" in run("audit", "log", *own).out
-    shown = run("audit", "show", told["fix_id"], *own)
+    shown = run("audit", "show", reported["fix_id"], *own)
     assert "candidate 1 failed: tests_failed at tests" in shown.out, shown
     assert "without parent bump" in shown.out, shown
     assert run("audit", "verify", *own).code == exit_codes.OK

@@ -185,8 +185,8 @@ def test_a_recording_keeps_no_header_that_is_not_listed(path: Path) -> None:
 
 
 def test_the_place_of_a_local_model_is_not_recorded(server: Server, tmp_path: Path) -> None:
-    said = answer("x").replace(b'"model": "m"', b'"model": "/home/somebody/models/m.gguf"')
-    server.streams(said)
+    reported = answer("x").replace(b'"model": "m"', b'"model": "/home/somebody/models/m.gguf"')
+    server.streams(reported)
     with use_cassette(tmp_path / "c.yaml", record=True, provenance=FACTS):
         hear(model(server))
     stored = (tmp_path / "c.yaml").read_text(encoding="utf-8")

@@ -310,9 +310,9 @@ def test_a_stream_that_is_no_answer_is_a_model_error(server: Server, sent: bytes
     assert caught.value.failure is ModelFailureKind.NOT_AN_ANSWER
 
 
-@pytest.mark.parametrize(("said", "kept"), [("x" * 1_000, "x" * 64), ("\ud800", "?")])
+@pytest.mark.parametrize(("reported", "kept"), [("x" * 1_000, "x" * 64), ("\ud800", "?")])
 def test_a_stop_reason_can_be_put_on_record_whatever_a_server_says(
-    server: Server, said: str, kept: str
+    server: Server, reported: str, kept: str
 ) -> None:
-    server.answers(200, message(stop_reason=said))
+    server.answers(200, message(stop_reason=reported))
     assert hear(model(server))[1].stop_reason == kept

@@ -116,12 +116,15 @@ def test_a_rotation_goes_on_record_and_is_signed_by_both(
 
 def test_a_checkpoint_on_demand(audit: Audit, house: House) -> None:
     assert audit("checkpoint").code == exit_codes.OK
-    said = audit("checkpoint", "--json").json
-    assert said["path"] == str(house.log.path(7))
-    assert said["origin"] == house.keyring.origin
+    reported = audit("checkpoint", "--json").json
+    assert reported["path"] == str(house.log.path(7))
+    assert reported["origin"] == house.keyring.origin
     signed = house.log.latest(house.keyring)
     assert signed is not None
-    assert (said["root"], said["tip"]) == (signed.checkpoint.root.hex(), signed.checkpoint.tip)
+    assert (reported["root"], reported["tip"]) == (
+        signed.checkpoint.root.hex(),
+        signed.checkpoint.tip,
+    )
 
 
 def test_nothing_to_sign(audit: Audit, tmp_path: Path) -> None:

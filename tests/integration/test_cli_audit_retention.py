@@ -65,9 +65,9 @@ class Desk:
         return digest
 
     def run(self, *words: str, code: int = exit_codes.OK) -> str:
-        told = main(["audit", *words, "--state-dir", str(self.state), "--keys", str(self.keys)])
+        reported = main(["audit", *words, "--state-dir", str(self.state), "--keys", str(self.keys)])
         out, err = self._capsys.readouterr()
-        assert told == code, out + err
+        assert reported == code, out + err
         return str(out + err)
 
     def json(self, *words: str) -> Any:
@@ -103,9 +103,9 @@ def desk(
 def test_words_are_taken_out_everywhere(desk: Desk) -> None:
     desk.fix("a", 3, WORDS)
     assert WORDS.encode() in desk.every_byte()
-    said = desk.run("redact", str(LENGTH - 1), "--field", "detail", "--with-evidence", *WHO)
-    assert "taken out   detail" in said
-    assert "deleted     evidence" in said
+    message = desk.run("redact", str(LENGTH - 1), "--field", "detail", "--with-evidence", *WHO)
+    assert "taken out   detail" in message
+    assert "deleted     evidence" in message
     for seq in range(1, LENGTH + 1):
         with closing(open_readonly(audit_db(desk.state), verifiers=desk_keys(desk))) as store:
             stored = next(store.events(after=seq - 1))
@@ -133,8 +133,8 @@ def test_old_events_are_sealed_and_their_segment_retired(desk: Desk) -> None:
     desk.verified()
     assert "VERIFIED" in desk.run("show", "a")
     assert [fix["fix_id"] for fix in desk.json("log")["fixes"]][:3] == ["a", "b", "c"]
-    said = desk.run("seal", "--before", str((NOW - timedelta(days=10)).date()), *WHO)
-    assert "segment 2" in said
+    message = desk.run("seal", "--before", str((NOW - timedelta(days=10)).date()), *WHO)
+    assert "segment 2" in message
     desk.verified()
     assert "nothing can be sealed" in desk.run("seal", "--before", before, *WHO)
     assert desk.json("evidence", "gc", "--older-than", "365", *WHO)["orphans"] == 0
@@ -162,8 +162,8 @@ def test_a_dry_run_signs_nothing_and_writes_nothing(desk: Desk, words: tuple[str
 def test_what_holds_sealing_back_is_said(desk: Desk) -> None:
     desk.fix("a", 60, "a", ends=False)
     before = str((NOW - timedelta(days=10)).date())
-    said = desk.run("seal", "--before", before, *WHO)
-    assert "a, from event 1: it has not ended" in said
+    message = desk.run("seal", "--before", before, *WHO)
+    assert "a, from event 1: it has not ended" in message
     assert "a day's budget" in desk.run(
         "seal", "--before", str((NOW + timedelta(days=1)).date()), *WHO, code=exit_codes.BAD_INPUT
     )
@@ -204,6 +204,6 @@ def test_the_log_lists_fixes_and_nothing_else(desk: Desk) -> None:
 def test_a_decision_has_a_name_and_a_reason(desk: Desk) -> None:
     desk.fix("a", 3, WORDS)
     before = desk.every_byte()
-    said = desk.run("redact", "1", "--by", " ", "--because", "x", code=exit_codes.BAD_INPUT)
-    assert "--by is empty" in said
+    message = desk.run("redact", "1", "--by", " ", "--because", "x", code=exit_codes.BAD_INPUT)
+    assert "--by is empty" in message
     assert desk.every_byte() == before

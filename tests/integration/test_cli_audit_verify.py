@@ -57,9 +57,9 @@ def test_the_record_is_intact_and_covered(place: Path) -> None:
     assert report["ok"]
     assert report["covered_to"] == report["events"]
     assert report["checkpoints_checked"] >= 1
-    said = audit(place, "verify").out
-    assert "INTACT" in said
-    assert f"covered to event {report['events']}; nothing after it." in said
+    message = audit(place, "verify").out
+    assert "INTACT" in message
+    assert f"covered to event {report['events']}; nothing after it." in message
 
 
 def test_without_its_checkpoints_or_keys_it_is_not(place: Path) -> None:

@@ -193,10 +193,10 @@ def test_nothing_to_fix_or_no_way_to(
     assert (ended.code, ended.json["exit_code"]) == (exit_code, exit_code)
     assert (ended.json["outcome"], ended.json["reason"]) == ("refused", reason)
     # For a person: the same sentence, which ends in what to do.
-    told = desk.fix(advisory, repo=root, as_json=False)
-    assert told.code == exit_code
-    assert " ".join(ended.json["sentence"].split()) in " ".join(told.out.split())
-    assert "Traceback" not in told.err
+    reported = desk.fix(advisory, repo=root, as_json=False)
+    assert reported.code == exit_code
+    assert " ".join(ended.json["sentence"].split()) in " ".join(reported.out.split())
+    assert "Traceback" not in reported.err
 
 
 @pytest.mark.parametrize(

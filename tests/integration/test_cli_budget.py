@@ -70,14 +70,14 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def test_what_was_used_is_told_with_the_day_of_its_prices(desk: Desk) -> None:
-    told = desk.fix("--dry-run").json
-    assert told["outcome"] == "patched"
-    (author,) = told["usage"]
+    reported = desk.fix("--dry-run").json
+    assert reported["outcome"] == "patched"
+    (author,) = reported["usage"]
     assert (author["call_type"], author["calls"]) == ("author", 2)
     assert (author["input_tokens"], author["output_tokens"]) == (4_000, 1_000)
     assert author["cost_usd_estimate"] == "0.014000"
-    assert told["prices_as_of"] == PRICES_AS_OF
-    assert told["listed_prices_as_of"] == listed_prices_as_of()
+    assert reported["prices_as_of"] == PRICES_AS_OF
+    assert reported["listed_prices_as_of"] == listed_prices_as_of()
     shown = desk.fix("--dry-run", as_json=False).out
     assert "used by author: 2 call(s), 4,000 tokens in, 1,000 out, about $0.014000" in shown
     assert f"price table of {PRICES_AS_OF}, else from --price, else" in shown

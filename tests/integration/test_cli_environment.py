@@ -310,8 +310,8 @@ def test_a_state_folder_that_cannot_be_made(tmp_path: Path, advisory: Path) -> N
     (tmp_path / "file").write_text("")
     state = tmp_path / "file" / "state"
     ended = run("fix", repo, "--advisory", advisory, "--state-dir", state, "--json")
-    told = as_error(ended, "state_folder")
-    assert f"{state} (the state folder): Not a directory." in told
+    message = as_error(ended, "state_folder")
+    assert f"{state} (the state folder): Not a directory." in message
     # /proc is not writable, not even by root.
     ended = run("fix", repo, "--advisory", advisory, "--state-dir", "/proc/state", "--json")
     assert "/proc/state" in as_error(ended, "state_folder")

@@ -144,12 +144,15 @@ def test_what_was_harvested_is_replayed_on_the_same_code_and_on_no_other(place: 
     assert left == {"fix-2": "not_a_models_work"}
 
     where = ["--store", place / "examples.db", *state(place)]
-    told = run("examples", "influenced", example.example_id, *where, "--json").json
-    said = [
+    reported = run("examples", "influenced", example.example_id, *where, "--json").json
+    reported_value = [
         (one["fix_id"], one["prompted"], one["replayed"], one["version"], one["fix_outcome"])
-        for one in told["influenced"]
+        for one in reported["influenced"]
     ]
-    assert said == [("fix-2", False, True, 1, "verified"), ("fix-3", True, False, 1, "verified")]
+    assert reported_value == [
+        ("fix-2", False, True, 1, "verified"),
+        ("fix-3", True, False, 1, "verified"),
+    ]
     reason = ["--reason", "it was wrong", "--by", "a test"]
     assert run("examples", "withdraw", example.example_id, *where[:2], *reason).code == 0
     text = run("examples", "influenced", example.example_id, *where).out

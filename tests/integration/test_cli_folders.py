@@ -57,9 +57,9 @@ def desk(tmp_path: Path) -> Desk:
 def moves(ended: Ended) -> list[str]:
     """What the error says moves a folder; checked: it is the one error, and names the folders too."""
     assert (ended.code, ended.json["error"]["code"]) == (exit_codes.ENVIRONMENT, "state_folder")
-    told = ended.next_step.partition("(")[2].partition(")")[0]
-    assert ended.problem.count(": Not a directory") == len(told.split("; "))
-    return told.split("; ")
+    message = ended.next_step.partition("(")[2].partition(")")[0]
+    assert ended.problem.count(": Not a directory") == len(message.split("; "))
+    return message.split("; ")
 
 
 def test_all_that_can_not_be_written_is_named_at_once(desk: Desk) -> None:
@@ -81,10 +81,10 @@ def test_what_is_moved_is_not_named(desk: Desk) -> None:
     assert moves(desk.fix("--json", "--keys", keys, "--state-dir", state)) == [UV]
     blocked = desk.home / "checkpoints"
     more = ["--state-dir", state, "--keys", keys, "--checkpoints", blocked]
-    told = moves(desk.fix("--json", *more))
-    assert told == ["the checkpoints: --checkpoints DIR, or FALLBACK_TIER_CHECKPOINTS", UV]
-    told = moves(desk.fix("--json", XDG_STATE_HOME=str(state), XDG_CACHE_HOME=str(cache)))
-    assert told == [KEYS]
+    messages = moves(desk.fix("--json", *more))
+    assert messages == ["the checkpoints: --checkpoints DIR, or FALLBACK_TIER_CHECKPOINTS", UV]
+    messages = moves(desk.fix("--json", XDG_STATE_HOME=str(state), XDG_CACHE_HOME=str(cache)))
+    assert messages == [KEYS]
 
 
 @pytest.mark.sandbox
@@ -140,10 +140,12 @@ def test_no_home_at_all(
     with pytest.raises(StateFolderError, match="There is no home folder"):
         users_folder("config")
     code = main(["fix", str(desk.repo), "--advisory", str(desk.advisory)])
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert code == exit_codes.ENVIRONMENT
-    assert told.startswith("fallback-tier: There is no home folder: HOME is not set")
-    assert "Set HOME, or XDG_STATE_HOME, to one; --state-dir and --keys name folders too." in told
+    assert message.startswith("fallback-tier: There is no home folder: HOME is not set")
+    assert (
+        "Set HOME, or XDG_STATE_HOME, to one; --state-dir and --keys name folders too." in message
+    )
     with pytest.raises(StateFolderError, match="no home folder, and it is no absolute path"):
         check([Place(folder=Path("~/folder"), what="it", moved_by="--it")])
 

@@ -43,9 +43,9 @@ def checkout(desk: Desk) -> tuple[object, ...]:
     return own, kept, git(desk.repo, "rev-parse", "HEAD")
 
 
-def committed(desk: Desk, said: dict[str, Any]) -> dict[str, str]:
+def committed(desk: Desk, reported: dict[str, Any]) -> dict[str, str]:
     """The files of the commit that differ from the base."""
-    commit = said["commit"]["commit"]
+    commit = reported["commit"]["commit"]
     names = git(desk.repo, "diff", "--name-only", "HEAD", commit).split()
     return {name: git(desk.repo, "show", f"{commit}:{name}") for name in names}
 
@@ -55,18 +55,18 @@ def test_a_commit_leaves_the_checkout_as_it_is(
 ) -> None:
     before = checkout(desk)
     assert desk.fix(advisory("A", "left"), commit="") == exit_codes.OK
-    said = printed(capsys)
+    reported = printed(capsys)
     assert checkout(desk) == before
-    assert said["delivered"] is True
-    assert said["commit"]["branch"] == "fallback-tier/A"
-    assert git(desk.repo, "rev-parse", "fallback-tier/A").strip() == said["commit"]["commit"]
-    assert list(committed(desk, said).values()) == ["left 2.0.0\nright 1.0.0\n"]
+    assert reported["delivered"] is True
+    assert reported["commit"]["branch"] == "fallback-tier/A"
+    assert git(desk.repo, "rev-parse", "fallback-tier/A").strip() == reported["commit"]["commit"]
+    assert list(committed(desk, reported).values()) == ["left 2.0.0\nright 1.0.0\n"]
     message = git(desk.repo, "log", "-1", "--format=%B", "fallback-tier/A")
     assert message.startswith("Fix A\n\nA: fixed; the proof passes, tests not run.\n")
-    assert f"Fallback-Tier-Fix: {said['fix_id']}" in message
+    assert f"Fallback-Tier-Fix: {reported['fix_id']}" in message
     (delivery,) = deliveries(desk)
     assert delivery.place is DeliveryPlace.BRANCH
-    assert delivery.reference == f"fallback-tier/A {said['commit']['commit']}"
+    assert delivery.reference == f"fallback-tier/A {reported['commit']['commit']}"
     assert desk.kinds[-1] == "PatchDelivered"
 
 
@@ -121,8 +121,8 @@ def test_a_branch_is_named_after_what_was_fixed(
     desk.plugins["npm"] = ecosystem("npm", accepts=False)
     left, failed = advisory("LEFT", "right@never"), advisory("N", "left", ecosystem="npm")
     assert desk.fix(left, advisory("A", "left"), failed, commit="") != exit_codes.OK
-    said = printed(capsys)
-    assert said["commit"]["branch"] == "fallback-tier/A"
+    reported = printed(capsys)
+    assert reported["commit"]["branch"] == "fallback-tier/A"
     assert "LEFT" not in git(desk.repo, "log", "-1", "--format=%B", "fallback-tier/A")
 
 
@@ -138,13 +138,13 @@ def test_several_are_one_commit_and_a_folder_each(
 ) -> None:
     report = tmp_path / "report"
     assert desk.fix(both("A", "left", "right"), commit="mine", report=str(report)) == exit_codes.OK
-    said = printed(capsys)
-    assert set(committed(desk, said)) == {"npm.txt", "pypi.txt"}
+    reported = printed(capsys)
+    assert set(committed(desk, reported)) == {"npm.txt", "pypi.txt"}
     assert {place.name for place in report.iterdir()} == {"npm", "pypi"}
     for folder in report.iterdir():
         assert {place.name for place in folder.iterdir()} == FILES
         product = json.loads((folder / "openvex.json").read_text())["statements"][0]["products"][0]
-        assert product["@id"] == f"pkg:generic/repo@{said['commit']['commit']}"
+        assert product["@id"] == f"pkg:generic/repo@{reported['commit']['commit']}"
     assert [delivery.place for delivery in deliveries(desk)] == [DeliveryPlace.BRANCH] * 2
     assert desk.kinds.count("PatchDelivered") == 2
 
@@ -162,7 +162,7 @@ def test_a_dry_run_writes_its_report_and_delivers_nothing(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"commit": "", "dry_run": True}, "--dry-run leaves"),
         ({"commit": "a..b"}, "not a valid name for a branch"),
@@ -172,9 +172,9 @@ def test_a_dry_run_writes_its_report_and_delivers_nothing(
     ],
 )
 def test_what_can_not_be_done_is_said_before_the_work(
-    desk: Desk, options: dict[str, Any], said: str
+    desk: Desk, options: dict[str, Any], message: str
 ) -> None:
     git(desk.repo, "branch", "there")
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         desk.fix(advisory("A", "left"), **options)
     assert desk.kinds == []

@@ -68,8 +68,8 @@ class Desk:
     def fixes_on_record(self) -> list[Any]:
         if not (self.place / "state" / "audit.db").exists():
             return []
-        told = run("audit", "log", "--state-dir", self.place / "state", "--json").json
-        found = told["fixes"]
+        reported = run("audit", "log", "--state-dir", self.place / "state", "--json").json
+        found = reported["fixes"]
         assert isinstance(found, list)
         return found
 
@@ -85,14 +85,14 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def test_a_proof_that_fails_before_and_passes_after(desk: Desk) -> None:
-    told = desk.proved().json
-    assert (told["outcome"], told["proof"]) == ("verified", "passed")
-    assert [one["gate"] for one in told["verdicts"]][-2:] == ["proof", "tests"]
-    assert told["headline"] == "fixed; the proof passes, tests pass"
-    assert told["proof_level"] == "proof_test"
+    reported = desk.proved().json
+    assert (reported["outcome"], reported["proof"]) == ("verified", "passed")
+    assert [one["gate"] for one in reported["verdicts"]][-2:] == ["proof", "tests"]
+    assert reported["headline"] == "fixed; the proof passes, tests pass"
+    assert reported["proof_level"] == "proof_test"
     assert (desk.repo / "left.py").read_text().endswith(f"{RIGHT}\n")
     assert not (desk.repo / "proof.py").exists()
-    assert "proof.py" not in told["application"]["diff"]
+    assert "proof.py" not in reported["application"]["diff"]
 
 
 def test_the_result_says_so_to_a_person(desk: Desk) -> None:
@@ -105,15 +105,19 @@ def test_the_result_says_so_to_a_person(desk: Desk) -> None:
     assert desk.fix("--dry-run").json["proof"] is None
     # On record, among what the fix began with, is which limits held.
     kept = (place.read_bytes() for place in (desk.place / "state").rglob("*") if place.is_file())
-    told = f'"bounds":"{BubblewrapSandbox().bounds}"'
-    assert any(told in text.decode(errors="replace").replace('": "', '":"') for text in kept)
+    message = f'"bounds":"{BubblewrapSandbox().bounds}"'
+    assert any(message in text.decode(errors="replace").replace('": "', '":"') for text in kept)
 
 
 def test_a_patch_that_leaves_the_flaw_is_tried_again(desk: Desk) -> None:
     desk.answer(WRONG, RIGHT)
-    told = desk.proved().json
-    assert (told["outcome"], told["attempts"], told["proof"]) == ("verified", 2, "passed")
-    (failed,) = told["prior_attempts"]
+    reported = desk.proved().json
+    assert (reported["outcome"], reported["attempts"], reported["proof"]) == (
+        "verified",
+        2,
+        "passed",
+    )
+    (failed,) = reported["prior_attempts"]
     assert failed["failing_gates"] == ["proof"]
     assert "code from outside was run" in failed["prior_failure_summary"]
 
@@ -174,8 +178,8 @@ compare_base = false
 """
 
 
-def gates_of(told: Any) -> dict[str, str]:
-    return {verdict["gate"]: verdict["status"] for verdict in told["verdicts"]}
+def gates_of(reported: Any) -> dict[str, str]:
+    return {verdict["gate"]: verdict["status"] for verdict in reported["verdicts"]}
 
 
 @pytest.mark.parametrize("place", ["base", "config"])
@@ -183,10 +187,10 @@ def test_a_gate_of_ones_own_judges_too(tmp_path: Path, place: str) -> None:
     desk = Desk(tmp_path, {".fallback-tier.toml": NO_EVAL} if place == "base" else {})
     (tmp_path / "ours.toml").write_text(NO_EVAL)
     desk.answer(WRONG, RIGHT)
-    told = desk.fix(*(["--config", tmp_path / "ours.toml"] if place == "config" else [])).json
-    assert (told["outcome"], told["attempts"]) == ("patched", 2)
-    assert gates_of(told)["no-eval"] == "passed"
-    (failed,) = told["prior_attempts"]
+    reported = desk.fix(*(["--config", tmp_path / "ours.toml"] if place == "config" else [])).json
+    assert (reported["outcome"], reported["attempts"]) == ("patched", 2)
+    assert gates_of(reported)["no-eval"] == "passed"
+    (failed,) = reported["prior_attempts"]
     assert failed["failing_gates"] == ["no-eval"]
     assert "return eval(text, {})" in failed["prior_failure_summary"]
 
@@ -194,8 +198,8 @@ def test_a_gate_of_ones_own_judges_too(tmp_path: Path, place: str) -> None:
 def test_our_configuration_counts_alone(tmp_path: Path) -> None:
     desk = Desk(tmp_path, {".fallback-tier.toml": NO_EVAL})
     (tmp_path / "none.toml").write_text("")
-    told = desk.fix("--config", tmp_path / "none.toml").json
-    assert "no-eval" not in gates_of(told)
+    reported = desk.fix("--config", tmp_path / "none.toml").json
+    assert "no-eval" not in gates_of(reported)
 
 
 def test_an_uncommitted_gate_is_no_gate(desk: Desk) -> None:
@@ -208,9 +212,9 @@ def test_a_plan_that_drops_a_gate_is_refused(tmp_path: Path) -> None:
     edit = {"path": ".fallback-tier.toml", "old": 'name = "no-eval"', "new": 'name = "other"'}
     weak = {"action": "source_edit", "edits": [*plan(WRONG)["edits"], edit]}
     (tmp_path / "script.json").write_text(json.dumps([weak] * 12))
-    told = desk.fix().json
-    assert told["outcome"] != "verified"
-    assert ".fallback-tier.toml" in json.dumps(told)
+    reported = desk.fix().json
+    assert reported["outcome"] != "verified"
+    assert ".fallback-tier.toml" in json.dumps(reported)
 
 
 def test_a_configuration_that_can_not_be_is_named_before_anything_is_spent(tmp_path: Path) -> None:

@@ -76,8 +76,8 @@ def asked_for(shown: str, which: str) -> list[str]:
 
 
 def events_of(desk: Desk, fix_id: str, transition: str) -> list[Any]:
-    told = run("audit", "show", fix_id, "--state-dir", desk.state, "--json").json
-    return [one for one in told["events"] if one["scope"]["gate_transition_id"] == transition]
+    reported = run("audit", "show", fix_id, "--state-dir", desk.state, "--json").json
+    return [one for one in reported["events"] if one["scope"]["gate_transition_id"] == transition]
 
 
 def test_after_a_false_red_the_gates_alone_are_run_again(tmp_path: Path) -> None:
@@ -108,15 +108,15 @@ def test_after_a_false_red_the_gates_alone_are_run_again(tmp_path: Path) -> None
     opened = run(*asked_for(shown, "--gates-again"), *state)
     ended = run(*shlex.split(opened.out.partition("next: ")[2])[1:], *state, "--json")
     assert ended.code == exit_codes.OK, ended
-    told = ended.json
-    assert (told["outcome"], told["headline"]) == (
+    reported = ended.json
+    assert (reported["outcome"], reported["headline"]) == (
         "verified",
         "fixed; the proof passes, tests pass",
     )
-    assert (told["usage"], told["prior_attempts"]) == ([], [])
+    assert (reported["usage"], reported["prior_attempts"]) == ([], [])
     assert "return int(text)" in (desk.repo / "left.py").read_text()
 
-    for transition in (first["opens"], told["gate_transition_id"]):
+    for transition in (first["opens"], reported["gate_transition_id"]):
         kinds = {one["kind"] for one in events_of(desk, fix_id, transition)}
         assert not MAKING & kinds
         assert {"FixStarted", "AttemptStarted", "PatchProposed", "GateJudged"} <= kinds

@@ -179,9 +179,9 @@ def test_a_reopened_fix_names_its_new_transition_and_the_command(desk: Desk) -> 
 def test_gates_are_run_again_on_the_patch_that_is_named(desk: Desk) -> None:
     desk.record.write(t.cap_reached())
     named = desk.record.patch(2)[:12]
-    told = desk.review("reopen", FIX, *WHO, "--gates-again", "--patch", named, "--json").json
-    assert told["judges_again"] == desk.record.patch(2)
-    assert (told["kind"], told["by"]) == ("TransitionReopened", "Ada")
+    reported = desk.review("reopen", FIX, *WHO, "--gates-again", "--patch", named, "--json").json
+    assert reported["judges_again"] == desk.record.patch(2)
+    assert (reported["kind"], reported["by"]) == ("TransitionReopened", "Ada")
     row = desk.review("list", "--all").out
     assert f"gates run again on patch {named}, asked by Ada" in row
     assert "fallback-tier resume" in desk.review("show", FIX).out.splitlines()[-1]
@@ -250,13 +250,13 @@ def test_what_others_said_is_neutralised(desk: Desk) -> None:
     started = t.fix_started().model_copy(update={"repository": HOSTILE})
     hostile = Record(desk.record.audit, desk.record.evidence, diff=lambda _attempt: patch)
     hostile.write([started, *t.cap_reached()[1:-1], ended])
-    for said in (desk.review("list"), desk.review("show", FIX)):
-        assert said.code == exit_codes.OK
-        assert not {"\x1b", "\u202e"} & set(said.out)
-        assert "[bold red]markup[/]" in said.out
-    told = desk.review("show", FIX, "--json").json
-    assert told["patch"] == patch
-    assert json.dumps(told["asks"]) == json.dumps(HOSTILE)
+    for reported in (desk.review("list"), desk.review("show", FIX)):
+        assert reported.code == exit_codes.OK
+        assert not {"\x1b", "\u202e"} & set(reported.out)
+        assert "[bold red]markup[/]" in reported.out
+    reported_value = desk.review("show", FIX, "--json").json
+    assert reported_value["patch"] == patch
+    assert json.dumps(reported_value["asks"]) == json.dumps(HOSTILE)
     answer = desk.review("reject", FIX, "--by", HOSTILE, "--because", HOSTILE)
     assert answer.code == exit_codes.OK
     assert not {"\x1b", "\u202e"} & set(answer.out)

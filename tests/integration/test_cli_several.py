@@ -85,9 +85,9 @@ class Desk:
         audit.close()
 
     def fix(self, *advisories: Advisory, **options: Any) -> int:
-        said: dict[str, Any] = {"repository": self.repo, "output": None, "dry_run": False}
-        said |= dict.fromkeys(("resume", "commit", "report"))
-        arguments = argparse.Namespace(**{**said, "json": True, **options})
+        reported: dict[str, Any] = {"repository": self.repo, "output": None, "dry_run": False}
+        reported |= dict.fromkeys(("resume", "commit", "report"))
+        arguments = argparse.Namespace(**{**reported, "json": True, **options})
         with self.services() as services:
             return run_with(AdvisorySet(advisories=advisories), Fixer(services), arguments)
 

@@ -181,15 +181,15 @@ def test_a_root_pyproject_that_is_nobodys_business(desk: Desk, fault: str) -> No
 
 @pytest.mark.sandbox
 def test_gates_that_can_not_be_read_are_not_dropped(desk: Desk) -> None:
-    said = '[[tool.fallback-tier.gates]]\nname = "a"\ncommand = ["true"]\n'
-    desk.make(NPM, "pyproject.toml", "not UTF-8", said)
+    message = '[[tool.fallback-tier.gates]]\nname = "a"\ncommand = ["true"]\n'
+    desk.make(NPM, "pyproject.toml", "not UTF-8", message)
     desk.advisory("A", "left", "npm")
     ended = desk("fix", "--dry-run")
     assert (ended.code, ended.json["error"]["code"]) == (exit_codes.BAD_INPUT, "repository")
     assert "'pyproject.toml' of commit" in ended.problem
     # A link to where they stand is no way around them.
     git(desk.repo, "mv", "pyproject.toml", "settings.toml")
-    (desk.repo / "settings.toml").write_text(said)
+    (desk.repo / "settings.toml").write_text(message)
     (desk.repo / "pyproject.toml").symlink_to("settings.toml")
     git(desk.repo, "add", "-A")
     git(desk.repo, "commit", "-q", "-m", "a link")
@@ -230,16 +230,16 @@ def test_a_defect_is_said_and_is_no_traceback(
     monkeypatch.setattr(main, "_load", lambda _name: fail)
     words = ["cache", "list", *(["--json"] if as_json else [])]
     assert main.main(words) == exit_codes.ENVIRONMENT
-    told = capsys.readouterr()
-    assert "Traceback" not in told.err
-    first, second = told.err.splitlines()
+    reported = capsys.readouterr()
+    assert "Traceback" not in reported.err
+    first, second = reported.err.splitlines()
     assert first.startswith(
         "fallback-tier: A defect of fallback-tier itself: RecursionError in tests."
     )
     assert first.endswith(": maximum recursion depth exceeded.")
     assert f"{TRACEBACK}=1" in second
     if as_json:
-        assert json.loads(told.out)["error"]["problem"] in first
+        assert json.loads(reported.out)["error"]["problem"] in first
 
 
 def test_who_looks_for_a_defect_sees_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

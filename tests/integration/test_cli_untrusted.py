@@ -35,17 +35,17 @@ def test_an_error_that_quotes_an_advisory_is_neutralised(
     withdrawn = AdvisoryError(f"{HOSTILE} was withdrawn.", next_step=HOSTILE)
     print_error(withdrawn)
     print_error_json(withdrawn)
-    told = capsys.readouterr()
-    assert not ACTING & set(told.err + told.out)
-    assert json.loads(told.out)["error"]["next_step"] == HOSTILE, "JSON gives it back"
+    reported = capsys.readouterr()
+    assert not ACTING & set(reported.err + reported.out)
+    assert json.loads(reported.out)["error"]["next_step"] == HOSTILE, "JSON gives it back"
 
 
 def test_json_holds_what_no_encoding_has(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"id": "a\udcff", "name": "Zoë 🎈"})
-    told = capsys.readouterr().out
-    told.encode()
-    assert json.loads(told) == {"id": "a\udcff", "name": "Zoë 🎈"}
-    assert "Zoë 🎈" in told
+    message = capsys.readouterr().out
+    message.encode()
+    assert json.loads(message) == {"id": "a\udcff", "name": "Zoë 🎈"}
+    assert "Zoë 🎈" in message
 
 
 def test_progress_is_neutralised() -> None:
@@ -79,8 +79,8 @@ def test_progress_is_told_in_the_trails_own_words() -> None:
 
 def test_a_clients_words_are_redacted_in_the_trail(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    said = f"npm: https://me:s3cr3tw0rd@registry.test/left failed {HOSTILE}" + "x" * 5_000
-    error = RecipeError(RefusalReason.RESOLVER_FAILED, said, next_step="")
+    message = f"npm: https://me:s3cr3tw0rd@registry.test/left failed {HOSTILE}" + "x" * 5_000
+    error = RecipeError(RefusalReason.RESOLVER_FAILED, message, next_step="")
     desk.plugins = {**desk.plugins, "PyPI": ecosystem("PyPI", failing={"left": error})}
     assert desk.fix(advisory("A", "left")) == exit_codes.REFUSED
     assert "RecipeEvaluated" in desk.kinds
@@ -115,9 +115,9 @@ def test_a_record_of_commits_is_not_said_to_be_no_concern(
 ) -> None:
     desk = Desk(tmp_path)
     assert desk.fix(commits_only("G", "left")) == exit_codes.REFUSED
-    told = json.loads(capsys.readouterr().out)
-    assert told["reason"] == "no_fixed_version"
-    assert "names no version of left" in told["sentence"]
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["reason"] == "no_fixed_version"
+    assert "names no version of left" in reported["sentence"]
 
 
 def test_a_record_of_commits_in_two_ecosystems_is_left(
@@ -129,9 +129,9 @@ def test_a_record_of_commits_in_two_ecosystems_is_left(
     npm[0]["package"]["ecosystem"] = "npm"
     record = Advisory.model_validate({"id": "G", "affected": [*map(dict, both.affected), *npm]})
     assert desk.fix(record) == exit_codes.REFUSED
-    told = json.loads(capsys.readouterr().out)
-    assert [item["reason"] for item in told["left"]] == ["no_fixed_version"] * 2
-    assert told["not_affected"] == []
+    reported = json.loads(capsys.readouterr().out)
+    assert [item["reason"] for item in reported["left"]] == ["no_fixed_version"] * 2
+    assert reported["not_affected"] == []
 
 
 def test_the_trail_names_every_advisory_of_a_bundle(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def _sandbox() -> None:
 
 
 def settings(**facts: Any) -> GateSettings:
-    said = {"name": "lint", "command": ("python3", "tools/lint"), "timeout_s": 60.0}
-    return GateSettings.model_validate(said | facts)
+    reported = {"name": "lint", "command": ("python3", "tools/lint"), "timeout_s": 60.0}
+    return GateSettings.model_validate(reported | facts)
 
 
 @contextmanager

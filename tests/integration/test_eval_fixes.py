@@ -152,9 +152,9 @@ def test_a_transcript_is_whole_and_names_no_place_of_this_machine(run: Run) -> N
     assert kinds >= {"prompt", "answer", "patch", "log"}
     assert transcript["events"][0]["kind"] == "FixStarted"
     assert transcript["events"][-1]["kind"] == "FixVerified"
-    told = json.dumps(transcript)
-    assert "fallback-tier-fixes-" not in told
-    assert str(Path.home()) not in told
+    message = json.dumps(transcript)
+    assert "fallback-tier-fixes-" not in message
+    assert str(Path.home()) not in message
 
 
 def test_a_transcript_keeps_no_secret_that_a_model_says(run: Run) -> None:
@@ -162,9 +162,9 @@ def test_a_transcript_keeps_no_secret_that_a_model_says(run: Run) -> None:
     plan = ONE.reference.plan(ONE.advisory.id).model_copy(update={"rationale": f"uses {token}"})
     run.go([ONE], lambda _project: ScriptedModel([plan]))
     packed = (run.folder.path / "transcripts" / "mailhead-1.json.gz").read_bytes()
-    told = json.dumps(unpack(packed))
-    assert "uses [REDACTED" in told
-    assert token not in told
+    message = json.dumps(unpack(packed))
+    assert "uses [REDACTED" in message
+    assert token not in message
 
 
 def test_a_model_that_never_gets_there_is_a_row_too(run: Run) -> None:
@@ -224,12 +224,12 @@ def other_report(folder: FixFolder) -> None:
 def test_the_check_finds_what_was_tampered_with(run: Run, tmp_path: Path) -> None:
     report = page(run.go([ONE]))
     run.folder.publish(report)
-    for number, (tamper, said) in enumerate(TAMPERED.items()):
+    for number, (tamper, message) in enumerate(TAMPERED.items()):
         copy = FixFolder(tmp_path / f"copy-{number}")
         shutil.copytree(run.folder.path, copy.path)
         assert list(copy.faults(report)) == []
         tamper(copy)
-        assert any(said in fault for fault in copy.faults(report)), said
+        assert any(message in fault for fault in copy.faults(report)), message
 
 
 TAMPERED: dict[Callable[[FixFolder], None], str] = {
@@ -270,8 +270,8 @@ def test_the_command_runs_reports_and_checks(
     report = ["--report", str(tmp_path / "fixes")]
     asked = ["--projects", str(ROOT), "--only", "mailhead", "--script", str(script)]
     assert command(*report, *asked, "--setup", "a script", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["runs"][0]["facts"]["outcome"] == "verified"
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["runs"][0]["facts"]["outcome"] == "verified"
     assert "a script" in (tmp_path / "fixes" / "report.md").read_text()
     assert command(*report, "--check") == 0
     (tmp_path / "fixes" / "report.md").write_text("all fixed")

@@ -133,16 +133,16 @@ def failing(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_running_needs_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "--data names the folder" in failing(capsys, "--report", str(tmp_path))
-    said = failing(capsys, "--data", str(tmp_path), "--golden", str(GOLDEN))
-    assert "There is no solved-examples.jsonl.xz in" in said
+    message = failing(capsys, "--data", str(tmp_path), "--golden", str(GOLDEN))
+    assert "There is no solved-examples.jsonl.xz in" in message
 
 
 def test_a_variant_that_is_none_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    said = failing(capsys, "--data", str(tmp_path), "--only", "dreamt")
-    assert "There is no variant 'dreamt'" in said
-    assert "bm25-only" in said
+    message = failing(capsys, "--data", str(tmp_path), "--only", "dreamt")
+    assert "There is no variant 'dreamt'" in message
+    assert "bm25-only" in message
 
 
 def test_repeats_are_at_least_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -150,17 +150,17 @@ def test_repeats_are_at_least_one(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 
 def test_a_golden_set_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    said = failing(capsys, "--check", "--golden", str(tmp_path), "--report", str(tmp_path))
-    assert "queries.jsonl" in said
+    message = failing(capsys, "--check", "--golden", str(tmp_path), "--report", str(tmp_path))
+    assert "queries.jsonl" in message
 
 
 def test_without_the_extra_it_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("fallback_eval.cli.retrieval._EXTRA", ("numpy", "not_installed_here"))
-    said = failing(capsys, "--check", "--report", str(tmp_path))
-    assert "needs the extra `eval`, and not_installed_here can't be imported" in said
-    assert "fallback-tier[eval]" in said
+    message = failing(capsys, "--check", "--report", str(tmp_path))
+    assert "needs the extra `eval`, and not_installed_here can't be imported" in message
+    assert "fallback-tier[eval]" in message
 
 
 FIX = """\

@@ -58,12 +58,12 @@ def at_once(place: Path, repo: Path, env: Mapping[str, str], ecosystem: str) -> 
         subprocess.Popen(list(map(str, command)), env=environ, **streams)  # type: ignore[call-overload]
         for _ in range(AT_ONCE)
     ]
-    said = [one.communicate(timeout=300) for one in runs]
-    return [Ended(one.returncode, *words) for one, words in zip(runs, said, strict=True)]
+    reported = [one.communicate(timeout=300) for one in runs]
+    return [Ended(one.returncode, *words) for one, words in zip(runs, reported, strict=True)]
 
 
-def without_its_name(said: str) -> str:
-    return re.sub(r"fix-[0-9a-f]+", "FIX", said)
+def without_its_name(message: str) -> str:
+    return re.sub(r"fix-[0-9a-f]+", "FIX", message)
 
 
 @pytest.mark.parametrize(("ecosystem", "files"), [("PyPI", PYTHON), ("npm", NPM)])

@@ -129,12 +129,12 @@ PROGRAM = {
 
 
 @pytest.mark.parametrize(
-    ("said", "passes"), [("not sys.argv[1:]", True), ("sys.argv[1] != 'a'", False)]
+    ("message", "passes"), [("not sys.argv[1:]", True), ("sys.argv[1] != 'a'", False)]
 )
 def test_a_projects_own_programs_are_there_for_its_tests(
-    tmp_path: Path, registry: Registry, said: str, passes: bool
+    tmp_path: Path, registry: Registry, message: str, passes: bool
 ) -> None:
-    change = {"app/cli.py": PROGRAM["app/cli.py"].replace("sys.argv[1] != 'a b'", said)}
+    change = {"app/cli.py": PROGRAM["app/cli.py"].replace("sys.argv[1] != 'a b'", message)}
     verdict = judged(tmp_path, registry, PROGRAM, change, "tests")
     assert verdict.failure_kind is (None if passes else FailureKind.TESTS_FAILED), verdict.log
     assert (verdict.detail == "1 test(s) pass") is passes

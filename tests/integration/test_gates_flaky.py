@@ -53,9 +53,9 @@ class Numbered(BubblewrapSandbox):
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
     ) -> CommandResult:
-        told = {**(env or {}), "RUN": str(next(self.numbers))}
+        reported = {**(env or {}), "RUN": str(next(self.numbers))}
         return super().run(
-            argv, worktree=worktree, timeout_s=timeout_s, env=told, readable=readable
+            argv, worktree=worktree, timeout_s=timeout_s, env=reported, readable=readable
         )
 
 

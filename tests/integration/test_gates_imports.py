@@ -116,8 +116,8 @@ def test_a_module_that_never_imported_does_not_count(tmp_path: Path) -> None:
     worse = judged(tmp_path / "2", APP, worse_change)
     assert same.status is GateStatus.PASSED
     assert "nothing new" in same.detail
-    said = "ModuleNotFoundError: No module named 'json.nothing'"
-    assert worse.log == f"cannot import app.core: {said}"
+    message = "ModuleNotFoundError: No module named 'json.nothing'"
+    assert worse.log == f"cannot import app.core: {message}"
 
 
 def test_a_new_module_that_needs_what_nobody_declared_fails(tmp_path: Path) -> None:
@@ -136,13 +136,13 @@ def test_a_module_that_fails_for_another_reason_than_before_fails(tmp_path: Path
 
 def test_lines_places_and_addresses_make_no_other_reason(tmp_path: Path) -> None:
     """A syntax error names its line, which an edit moves; a tree and an object lie elsewhere each time."""
-    said = (
+    message = (
         "import tempfile\n"
         "place = tempfile.mkdtemp(prefix='cache-')\n"
         "raise ImportError(f'{__file__} {object()!r} {place} {tempfile.mkdtemp(dir=place)}')\n"
     )
-    files = APP | {"app/core.py": "def f(:\n", "app/extra.py": said}
-    change = {"app/core.py": "\n\ndef f(:\n", "app/extra.py": "\n" + said}
+    files = APP | {"app/core.py": "def f(:\n", "app/extra.py": message}
+    change = {"app/core.py": "\n\ndef f(:\n", "app/extra.py": "\n" + message}
     verdict = judged(tmp_path, files, change)
     assert verdict.status is GateStatus.PASSED
     assert "nothing new; 2 problem(s)" in verdict.detail

@@ -264,7 +264,7 @@ def test_a_failure_beside_another_step_of_the_ladder_is_undecided(
     files = {"package.json": manifest("shop@1.0.0", devDependencies={"no-such-tool": "1.0.0"})}
     verdict = judged(tmp_path, registry, files, {"package.json": manifest(f"shop@{now}")})
     assert verdict.status is status, verdict.detail
-    told = (
+    message = (
         "here everything, npm install; at the base commit in part, npm install of what it runs with"
     )
-    assert (told in verdict.detail) is (status is UNDECIDED)
+    assert (message in verdict.detail) is (status is UNDECIDED)

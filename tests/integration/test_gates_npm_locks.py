@@ -42,12 +42,15 @@ def test_another_clients_lock_is_read(tmp_path: Path, lock: str, text: str, vers
     manifests, about = ("package.json", lock), advisory("left", fixed="1.2.0")
     change = {lock: text.format(version), "calc.js": "1;"}
     with patched(tmp_path, files, change, about=about, manifests=manifests) as case:
-        told = NotVulnerableGate().judge(case.context)
+        reported = NotVulnerableGate().judge(case.context)
     if version == "1.0.0":
-        assert told.failure_kind is FailureKind.STILL_VULNERABLE
+        assert reported.failure_kind is FailureKind.STILL_VULNERABLE
     else:
-        assert (told.status, told.detail) == (GateStatus.PASSED, "resolved tree: left 1.2.0")
-        assert told.proof_level is ProofLevel.RESOLVED_TREE
+        assert (reported.status, reported.detail) == (
+            GateStatus.PASSED,
+            "resolved tree: left 1.2.0",
+        )
+        assert reported.proof_level is ProofLevel.RESOLVED_TREE
 
 
 def test_what_one_project_does_not_tell_hides_no_affected_version_of_another(
@@ -71,6 +74,6 @@ def test_another_clients_lock_proves_nothing_of_what_it_does_not_answer(
     manifests, about = ("package.json", lock), advisory("left", fixed="1.2.0")
     change = {"package.json": project("^2.0.0")["package.json"]}
     with patched(tmp_path, files, change, about=about, manifests=manifests) as case:
-        told = NotVulnerableGate().judge(case.context)
-    assert told.status is GateStatus.SKIPPED
-    assert "does not answer left ^2.0.0" in told.detail
+        reported = NotVulnerableGate().judge(case.context)
+    assert reported.status is GateStatus.SKIPPED
+    assert "does not answer left ^2.0.0" in reported.detail

@@ -95,8 +95,10 @@ def test_what_is_new_must_have_been_declared(tmp_path: Path) -> None:
 def test_what_was_declared_is_named_and_passes(tmp_path: Path) -> None:
     verdict = judge(tmp_path, code("os.system('true')"), declared=(Capability.PROCESS,))
     assert verdict.status is GateStatus.PASSED
-    said = "new with the patch, seen while its tests ran: it starts sh, starts true; 2 test(s) pass"
-    assert verdict.detail == said
+    message = (
+        "new with the patch, seen while its tests ran: it starts sh, starts true; 2 test(s) pass"
+    )
+    assert verdict.detail == message
     assert "starts true" in verdict.log
 
 

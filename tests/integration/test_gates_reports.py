@@ -130,8 +130,8 @@ def test_where_no_runner_of_ours_finds_a_test_what_the_project_calls_is_named(
 ) -> None:
     verdict = judge(tmp_path, suite("") | {name: text}, GOOD)
     assert verdict.status is GateStatus.SKIPPED
-    said = f"no test ran, here or at the base commit; {name} calls `behave features`, no runner of ours"
-    assert verdict.detail == said
+    message = f"no test ran, here or at the base commit; {name} calls `behave features`, no runner of ours"
+    assert verdict.detail == message
 
 
 @pytest.mark.usefixtures("_pytest")
@@ -172,16 +172,16 @@ SAYING = """for link in links:
 
 
 @pytest.mark.usefixtures("_pytest")
-@pytest.mark.parametrize("said", ["pass", SAYING])
-def test_a_forged_report_without_the_log_to_it_does_not_pass(tmp_path: Path, said: str) -> None:
+@pytest.mark.parametrize("message", ["pass", SAYING])
+def test_a_forged_report_without_the_log_to_it_does_not_pass(tmp_path: Path, message: str) -> None:
     green = suite(
         "from calc import add\n"
         "def test_sum(): assert add(1, 2) == 3\n"
         "def test_zero(): assert add(0, 0) == 0\n"
     )
-    verdict = judge(tmp_path, green, FORGING.replace("PRINT", said))
+    verdict = judge(tmp_path, green, FORGING.replace("PRINT", message))
     assert verdict.failure_kind is FailureKind.TESTS_MISSING
-    assert ("1 passed" in verdict.log) is (said == SAYING)
+    assert ("1 passed" in verdict.log) is (message == SAYING)
 
 
 @pytest.mark.usefixtures("_pytest")

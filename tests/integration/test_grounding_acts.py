@@ -154,7 +154,7 @@ def test_an_invalid_plan_is_never_judged_nor_handed_on(call: FallbackTierCallabl
 
 
 @pytest.mark.parametrize(
-    ("answers", "said"),
+    ("answers", "message"),
     [
         ([], "gave no answer"),
         (["I like this plan."], "can't be read"),
@@ -163,7 +163,7 @@ def test_an_invalid_plan_is_never_judged_nor_handed_on(call: FallbackTierCallabl
     ],
 )
 def test_a_judge_that_fails_evaluates_nothing(
-    call: FallbackTierCallable, answers: Sequence[Any], said: str
+    call: FallbackTierCallable, answers: Sequence[Any], message: str
 ) -> None:
     call.answers, call.judgements = [PLAN], answers
     attempted = call()
@@ -171,7 +171,7 @@ def test_a_judge_that_fails_evaluates_nothing(
     assert isinstance(done, Applied)
     assert (done.grounded, done.faithfulness_score, done.low_confidence) == (None, None, None)
     (event,) = call.audit.of(GroundingNotEvaluated)
-    assert said in event.reason
+    assert message in event.reason
     assert len(attempted.prompts) == 1
 
 
@@ -232,10 +232,10 @@ def test_a_retry_is_judged_too(call: FallbackTierCallable) -> None:
 def test_the_result_says_it_in_json(call: FallbackTierCallable) -> None:
     call.answers = [PLAN, PLAN]
     call.judgements = [judged(PLAN, "C1"), judged(PLAN, "C1")]
-    said = json.loads(call().application.model_dump_json())
-    assert said["grounded"] is False
-    assert said["low_confidence"]["attempts"] == 2
-    assert said["low_confidence"]["double_check"]
+    reported = json.loads(call().application.model_dump_json())
+    assert reported["grounded"] is False
+    assert reported["low_confidence"]["attempts"] == 2
+    assert reported["low_confidence"]["double_check"]
 
 
 def test_what_judging_changed_is_counted_from_the_trail(tmp_path: Path) -> None:

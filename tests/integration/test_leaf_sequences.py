@@ -114,8 +114,8 @@ def test_what_is_said_of_a_void_draft_has_no_secret(
     monkeypatch.setitem(INVALID, "a secret", {**VALID["plan 0"], "citations": [secret]})
     desk = Desk(tmp_path, Case(("a secret",), None))
     void = [event for event in desk.stream() if isinstance(event, DraftDiscarded)]
-    (said,) = desk.audit.of(PlanRejected)
-    assert "[REDACTED]" in str(said)
+    (reported,) = desk.audit.of(PlanRejected)
+    assert "[REDACTED]" in str(reported)
     assert "[REDACTED]" in void[0].reason
     assert secret not in str(void)
 

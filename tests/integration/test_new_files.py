@@ -221,8 +221,8 @@ def test_what_may_not_be_made_is_asked_again_and_never_handed_on(
     (rejected,) = [event["payload"] for event in events if event["kind"] == "PlanRejected"]
     assert why in rejected["problems"][0]
     assert not any(event["kind"] == "PatchProposed" for event in events)
-    told = json.dumps(desk.server.seen[1].body["messages"][-1], ensure_ascii=False)
-    assert why in told.replace("\\\\", "\\")
+    message = json.dumps(desk.server.seen[1].body["messages"][-1], ensure_ascii=False)
+    assert why in message.replace("\\\\", "\\")
     assert (desk.repo / "left" / "found.py").read_text() == "a person's\n"
 
 
@@ -253,10 +253,10 @@ def test_a_secret_in_a_new_file_is_not_told(desk: Desk) -> None:
 
 def test_only_own_code_is_told_that_a_file_can_be_made(desk: Desk) -> None:
     refusal = '{"action": "refuse", "reason": "no"}'
-    said = re.compile(r"an edit with its path, an empty `old`")
+    reported = re.compile(r"an edit with its path, an empty `old`")
     desk.fix(refusal, options=("--dry-run", "--json"))
-    assert said.search(json.dumps(desk.server.seen[0].body["messages"]))
-    assert not said.search(json.dumps(desk.server.seen[0].body["system"]))
+    assert reported.search(json.dumps(desk.server.seen[0].body["messages"]))
+    assert not reported.search(json.dumps(desk.server.seen[0].body["system"]))
 
 
 @pytest.mark.sandbox

@@ -373,8 +373,8 @@ def berry(registry: Registry, place: Path, client: PinnedClient, spec: str) -> s
     assert done.ok, done.output
     lock = (place / "yarn.lock").read_text()
     changed = lock.replace('left@npm:1.0.0":\n', f'left@npm:{spec}":\n')
-    for said in ('left: "npm:1.0.0"', "left: 1.0.0"):
-        changed = changed.replace(said, said.replace("1.0.0", spec))
+    for reported in ('left: "npm:1.0.0"', "left: 1.0.0"):
+        changed = changed.replace(reported, reported.replace("1.0.0", spec))
     return changed
 
 
@@ -450,9 +450,9 @@ def test_a_private_member_that_can_not_be_had_does_not_stand_in_the_way(
     files = pnpm_project(registry, "^1.0.0", "^1.0.0")
     site = {"name": "site", "private": True, "dependencies": {"absent": "1.0.0"}}
     files["packages/site/package.json"] = json.dumps(site)
-    said = "{dependencies: {absent: {specifier: 1.0.0, version: 1.0.0}}}"
+    message = "{dependencies: {absent: {specifier: 1.0.0, version: 1.0.0}}}"
     lock = files["pnpm-lock.yaml"].replace(
-        "packages:\n", f"  packages/site: {said}\npackages:\n", 1
+        "packages:\n", f"  packages/site: {message}\npackages:\n", 1
     )
     lock = lock.replace(
         "  left@", "  absent@1.0.0: {resolution: {integrity: sha512-AAAA}}\n  left@", 1

@@ -174,9 +174,9 @@ def test_a_checkout_at_a_fixed_version_is_not_affected_unless_it_is_shown(tmp_pa
     assert desk.fix("--dry-run").code == exit_codes.NOT_AFFECTED
     shown = desk.fix("--dry-run", proof=True)
     assert shown.code == exit_codes.OK, shown
-    said = desk.fix("--dry-run", "--own-code")
-    assert said.code == exit_codes.PATCHED, said
-    assert desk.events(said.json["fix_id"])[0]["payload"]["decided_by"] == "person"
+    reported = desk.fix("--dry-run", "--own-code")
+    assert reported.code == exit_codes.PATCHED, reported
+    assert desk.events(reported.json["fix_id"])[0]["payload"]["decided_by"] == "person"
 
 
 LOCK = """\
@@ -202,9 +202,9 @@ def test_what_a_right_patch_can_not_change_is_not_held_against_it(tmp_path: Path
         },
     )
     desk.answer(("left.py", "    return eval(text)", FIXED))
-    told = desk.fix(proof=True).json
-    assert told["headline"] == "fixed; the proof passes, tests pass", told
-    (judged,) = [one for one in told["verdicts"] if one["gate"] == "not_vulnerable"]
+    reported = desk.fix(proof=True).json
+    assert reported["headline"] == "fixed; the proof passes, tests pass", reported
+    (judged,) = [one for one in reported["verdicts"] if one["gate"] == "not_vulnerable"]
     assert judged["status"] == "skipped"
     assert "own code" in judged["detail"]
     assert "spec/fixtures/requirements.txt (1.0.0)" in judged["detail"]
@@ -215,11 +215,11 @@ def test_a_harmless_edit_on_a_green_suite_is_not_called_fixed(tmp_path: Path) ->
     desk = desk_of(tmp_path, PYTHON)
     desk.answer(("left.py", "    return eval(text)", DECORATED))
     ended = desk.fix("--report", tmp_path / "report")
-    told = ended.json
+    reported = ended.json
     assert ended.code == exit_codes.PATCHED, ended
-    assert told["outcome"] == "patched"
-    assert told["proof_level"] == "tests_only"
-    assert told["headline"] == "patched; tests pass; nothing shows the flaw"
+    assert reported["outcome"] == "patched"
+    assert reported["proof_level"] == "tests_only"
+    assert reported["headline"] == "patched; tests pass; nothing shows the flaw"
     vex = json.loads((tmp_path / "report" / "openvex.json").read_text())
     assert [one["status"] for one in vex["statements"]] == ["under_investigation"]
     body = (tmp_path / "report" / "pull-request.md").read_text()
@@ -251,13 +251,15 @@ def test_a_fix_that_must_change_a_test_is_a_persons_question(tmp_path: Path) -> 
         ("left.py", "    return eval(text)", "    return int(text, base=10)"),
     )
     ended = desk.fix(proof=True)
-    told = ended.json
+    reported = ended.json
     assert ended.code == exit_codes.ESCALATED, ended
-    assert told["reason"] == "tests_contradict_patch"
-    assert told["attempts"] == 2, "a third patch would stand against the same test"
-    assert "test_a_sum" in told["question"]
-    assert "test_pad" not in told["question"]
-    failed = [event for event in desk.events(told["fix_id"]) if event["kind"] == "AttemptFailed"]
+    assert reported["reason"] == "tests_contradict_patch"
+    assert reported["attempts"] == 2, "a third patch would stand against the same test"
+    assert "test_a_sum" in reported["question"]
+    assert "test_pad" not in reported["question"]
+    failed = [
+        event for event in desk.events(reported["fix_id"]) if event["kind"] == "AttemptFailed"
+    ]
     assert [len(event["payload"]["contradicting_tests"]) for event in failed] == [1, 1]
     assert desk.is_intact()
 
@@ -265,9 +267,9 @@ def test_a_fix_that_must_change_a_test_is_a_persons_question(tmp_path: Path) -> 
 def test_a_model_that_gives_up_before_a_test_leaves_that_question(tmp_path: Path) -> None:
     desk = desk_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
     desk.answer(("left.py", "    return eval(text)", FIXED), "the test wants the flaw")
-    told = desk.fix(proof=True).json
-    assert told["reason"] == "tests_contradict_patch"
-    shown = run("review", "show", told["fix_id"], "--state-dir", desk.state)
+    reported = desk.fix(proof=True).json
+    assert reported["reason"] == "tests_contradict_patch"
+    shown = run("review", "show", reported["fix_id"], "--state-dir", desk.state)
     assert "test_a_sum" in shown.out
 
 
@@ -281,9 +283,9 @@ def test_a_right_fix_that_only_lacked_its_declaration_passes_with_it(tmp_path: P
     plan = {"action": "source_edit", "edits": [edit]}
     declared = {**plan, "capabilities": ["process"]}
     (tmp_path / "script.json").write_text(json.dumps([plan, declared]))
-    told = desk.fix(proof=True).json
-    assert (told["outcome"], told["attempts"]) == ("verified", 2), told
-    assert told["prior_attempts"][0]["failure_kind"] == "undeclared_capability"
+    reported = desk.fix(proof=True).json
+    assert (reported["outcome"], reported["attempts"]) == ("verified", 2), reported
+    assert reported["prior_attempts"][0]["failure_kind"] == "undeclared_capability"
     assert desk.is_intact()
 
 
@@ -292,18 +294,18 @@ def test_the_same_edits_without_the_declaration_are_a_repetition(tmp_path: Path)
     edit = {"path": "left.py", "old": "    return eval(text)", "new": STARTS}
     plan = {"action": "source_edit", "edits": [edit]}
     (tmp_path / "script.json").write_text(json.dumps([plan] * 12))
-    told = desk.fix(proof=True).json
-    assert told["outcome"] == "escalated"
-    assert told["prior_attempts"][1]["failure_kind"] == "repeated_patch"
+    reported = desk.fix(proof=True).json
+    assert reported["outcome"] == "escalated"
+    assert reported["prior_attempts"][1]["failure_kind"] == "repeated_patch"
 
 
 def test_a_plan_that_raises_a_version_of_ones_own_package_is_invalid(tmp_path: Path) -> None:
     desk = desk_of(tmp_path, PYTHON | {"examples/requirements.txt": "left==1.0.0\n"})
     bump = {"action": "dependency_bump", "package": "left", "version": "2.0.0"}
     (tmp_path / "script.json").write_text(json.dumps([bump] * 12))
-    told = desk.fix().json
-    assert told["outcome"] == "escalated"
-    rejected = [one for one in desk.events(told["fix_id"]) if one["kind"] == "PlanRejected"]
+    reported = desk.fix().json
+    assert reported["outcome"] == "escalated"
+    rejected = [one for one in desk.events(reported["fix_id"]) if one["kind"] == "PlanRejected"]
     assert "This repository is the affected package itself" in json.dumps(rejected[0])
 
 
@@ -316,9 +318,9 @@ def test_another_package_of_the_advisory_that_stays_affected_is_no_fix(tmp_path:
         json.dumps({**record, "affected": [*record["affected"], *other]})
     )
     desk.answer(("left.py", "    return eval(text)", FIXED), "nothing else comes to mind")
-    told = desk.fix().json
-    assert told["outcome"] == "escalated", told
-    (failed,) = told["prior_attempts"]
+    reported = desk.fix().json
+    assert reported["outcome"] == "escalated", reported
+    (failed,) = reported["prior_attempts"]
     assert failed["failure_kind"] == "still_vulnerable"
     assert "six" in failed["prior_failure_summary"]
 
@@ -342,14 +344,14 @@ def test_the_patch_that_is_asked_about_is_the_one_to_approve(tmp_path: Path) -> 
     wrong = [f"    return eval(text)  # {word}" for word in ("once", "twice", "again")]
     edits = [("left.py", "    return eval(text)", line) for line in (FIXED, *wrong)]
     desk.answer(*edits)
-    told = desk.fix(proof=True).json
-    assert told["reason"] == "tests_contradict_patch", told
-    assert "attempt 1" in told["question"]
-    shown = run("review", "show", told["fix_id"], "--state-dir", desk.state)
+    reported = desk.fix(proof=True).json
+    assert reported["reason"] == "tests_contradict_patch", reported
+    assert "attempt 1" in reported["question"]
+    shown = run("review", "show", reported["fix_id"], "--state-dir", desk.state)
     assert "int(text)" in shown.out
     signed = ["--by", "Ada", "--because", "the test is wrong", "--state-dir", desk.state]
     place = tmp_path / "approved.patch"
-    run("review", "approve", told["fix_id"], *signed, "--output", place)
+    run("review", "approve", reported["fix_id"], *signed, "--output", place)
     assert "int(text)" in place.read_text()
     assert "eval(text)  #" not in place.read_text()
     assert desk.is_intact()

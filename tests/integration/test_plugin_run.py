@@ -102,8 +102,8 @@ def test_npm_installs_workspaces_with_their_root(registry: Registry, tmp_path: P
         "packages/b/index.js": "module.exports = require('left');\n",
     }
     with patched(tmp_path, files, {"x.js": ""}, about=advisory(), manifests=tuple(files)) as found:
-        told = npm(at(registry, found), "node", "-e", "console.log(require('b'))")
-    assert told == (0, "1.0.1\n")
+        reported = npm(at(registry, found), "node", "-e", "console.log(require('b'))")
+    assert reported == (0, "1.0.1\n")
 
 
 def test_npm_runs_without_a_manifest(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_pypi_installs_what_each_tree_declares(registry: Registry, tmp_path: Pat
 
 def test_pypi_runs_without_a_manifest(registry: Registry, tmp_path: Path) -> None:
     with patched(tmp_path, {"app.py": "A = 1\n"}, {"app.py": "A = 2\n"}, about=advisory()) as found:
-        told = pypi(at(registry, found), "python", "-c", "import app; print(app.A)")
-    assert told == (0, "2\n")
+        reported = pypi(at(registry, found), "python", "-c", "import app; print(app.A)")
+    assert reported == (0, "2\n")
 
 
 @pytest.mark.parametrize("missing", ["absent", "source"])
@@ -156,10 +156,10 @@ def test_what_uv_cannot_install_is_told_beside_the_result(
         case = at(registry, found)
         assert pypi(case, *IMPORT) == (0, "1.0.0 src/app.py\n")
         plugin = PyPIEcosystem(case.context.clients)
-        told = plugin.run(case.context, case.context.repo, IMPORT).installed
-    assert told.startswith("in part; not: ")
-    assert missing in told
-    assert "left" not in told
+        message = plugin.run(case.context, case.context.repo, IMPORT).installed
+    assert message.startswith("in part; not: ")
+    assert missing in message
+    assert "left" not in message
 
 
 @pytest.mark.parametrize("which", [NpmEcosystem, PyPIEcosystem])

@@ -60,13 +60,13 @@ def read(where: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_log(read: Any) -> None:
-    said = read("audit", "log")
-    assert f"1: llm, {INITIAL}, failed: tests_failed; examples: e1, e2\n" in said
-    assert f"1: llm, {INITIAL}, failed: tests_failed; no examples\n" in said
+    reported = read("audit", "log")
+    assert f"1: llm, {INITIAL}, failed: tests_failed; examples: e1, e2\n" in reported
+    assert f"1: llm, {INITIAL}, failed: tests_failed; no examples\n" in reported
     for attempt in (2, 3, 4):
         line = f"{attempt}: llm, {RETRY}, failed: tests_failed"
-        assert said.count(f"{line}; in place of examples, the last failure: {SUMMARY}\n") == 2
-    assert "1: recipe, no model call, patch proposed\n" in said
+        assert reported.count(f"{line}; in place of examples, the last failure: {SUMMARY}\n") == 2
+    assert "1: recipe, no model call, patch proposed\n" in reported
 
 
 def test_log_json(read: Any) -> None:
@@ -117,11 +117,12 @@ def test_review_show(read: Any, fix: str) -> None:
     lines = [line.strip() for line in read("review", "show", fix).splitlines()]
     stood_on = {line: lines[n + 1] for n, line in enumerate(lines[:-1]) if "LLM run" in line}
     first = f"examples: {', '.join(FIXES[fix])}" if FIXES[fix] else "no examples"
-    assert [said for line, said in stood_on.items() if INITIAL in line] == [first]
-    retries = [said for line, said in stood_on.items() if RETRY in line]
+    assert [reported for line, reported in stood_on.items() if INITIAL in line] == [first]
+    retries = [reported for line, reported in stood_on.items() if RETRY in line]
     assert len(retries) == 3
     assert all(
-        said.startswith("in place of examples, the last failure: summary ") for said in retries
+        reported.startswith("in place of examples, the last failure: summary ")
+        for reported in retries
     )
 
 
@@ -137,9 +138,11 @@ def test_review_show_json(read: Any, fix: str) -> None:
 
 def test_export(read: Any) -> None:
     shown = [json.loads(line).get("shown", "") for line in read("audit", "export").splitlines()]
-    assert any("solved examples: hit (e1, e2)" in said for said in shown)
-    assert any("solved examples: miss (no example)" in said for said in shown)
-    skips = [said for said in shown if said.startswith(f"{RETRY}: in place of examples")]
+    assert any("solved examples: hit (e1, e2)" in reported for reported in shown)
+    assert any("solved examples: miss (no example)" in reported for reported in shown)
+    skips = [
+        reported for reported in shown if reported.startswith(f"{RETRY}: in place of examples")
+    ]
     assert len(skips) == 6
-    assert all(said.endswith(SUMMARY) for said in skips)
-    assert any(INITIAL in said for said in shown)
+    assert all(reported.endswith(SUMMARY) for reported in skips)
+    assert any(INITIAL in reported for reported in shown)

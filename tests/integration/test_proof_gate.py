@@ -51,7 +51,7 @@ def gate(proof: Proof = PROOF) -> ProofGate:
 
 
 def check_at(
-    repo: RepoContext, tmp_path: Path, proof: Proof, tell: Callable[[str], None] = say_nothing
+    repo: RepoContext, tmp_path: Path, proof: Proof, report: Callable[[str], None] = say_nothing
 ) -> str:
     return check_proof(
         gate(proof),
@@ -60,7 +60,7 @@ def check_at(
         clients=SubprocessClients(),
         sandbox=BubblewrapSandbox(),
         workspace=tmp_path / "state",
-        tell=tell,
+        report=report,
     )
 
 
@@ -118,8 +118,8 @@ def test_what_of_the_proof_passes_now_is_said(
     with case(tmp_path, {"app.py": app}) as found:
         verdict = gate(proof).judge(found.context)
     assert verdict.failure_kind is FailureKind.PROOF_FAILED
-    said = verdict.detail.partition("; of its tests these pass now: ")[2]
-    assert [name.split(" ")[0] for name in said.split(", ") if name] == list(fixed)
+    message = verdict.detail.partition("; of its tests these pass now: ")[2]
+    assert [name.split(" ")[0] for name in message.split(", ") if name] == list(fixed)
     summary = distill([verdict], application=applied(), attempt=1).prior_failure_summary
     assert all(name in summary for name in fixed)
 
@@ -260,12 +260,12 @@ def test_a_script_proves_by_its_last_line(
 
 
 def test_that_a_script_will_prove_nothing_is_said_before_anything_is_spent(tmp_path: Path) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     repo = repository(tmp_path / "repo", FILES)
     for proof in (BARE, replace(BARE, end="found no flaw"), PROOF):
-        check_at(repo, tmp_path, proof, told.append)
-    assert len(told) == 1
-    assert "will prove nothing" in told[0]
+        check_at(repo, tmp_path, proof, messages.append)
+    assert len(messages) == 1
+    assert "will prove nothing" in messages[0]
 
 
 def test_a_last_line_at_the_base_commit_shows_nothing(tmp_path: Path) -> None:

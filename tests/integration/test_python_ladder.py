@@ -197,9 +197,9 @@ def test_what_can_be_had_is_there_and_the_rest_is_named(
 ) -> None:
     found, held = place.install(files)
     assert held == there
-    told = dict(found.declined)
+    reported = dict(found.declined)
     for line, words in declined.items():
-        assert words in told[line], found.in_full
+        assert words in reported[line], found.in_full
     assert found.level is (Level.IN_PART if declined else Level.EVERYTHING), found.in_full
 
 

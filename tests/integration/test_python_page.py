@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.fix import Configuration, Telling, advisories_to_fix, open_fixer
+from fallback_tier.fix import Configuration, ProgressCallback, advisories_to_fix, open_fixer
 from tests.e2e.command import osv, repository
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
@@ -24,9 +24,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_example_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = re.findall(r"```python\n(.+?)```", PAGE.read_text(), re.DOTALL)
     exec(compile(example, str(PAGE), "exec"), {})
-    *told, last = capsys.readouterr().out.strip().split("\n")
+    *messages, last = capsys.readouterr().out.strip().split("\n")
     assert re.fullmatch(r"verified fix-[0-9a-f]{16}", last)
-    assert any("kind='GateJudged'" in line for line in told)
+    assert any("kind='GateJudged'" in line for line in messages)
     assert (place / "repository" / "requirements.txt").read_text() == "idna==3.6\n"
 
 
@@ -37,14 +37,14 @@ class StopError(Exception):
 @pytest.mark.registry("uv")
 @pytest.mark.sandbox
 def test_who_watches_can_end_it_and_it_goes_on(place: Path) -> None:
-    def stop(told: object) -> None:
-        if "GateJudged" in repr(told):
+    def stop(reported: object) -> None:
+        if "GateJudged" in repr(reported):
             raise StopError
 
     given = advisories_to_fix([place / "advisory.json"])
     configuration = Configuration(state_dir=place / "state")
     with (
-        open_fixer(configuration, given, Telling(stop)) as fixer,
+        open_fixer(configuration, given, ProgressCallback(stop)) as fixer,
         pytest.raises(StopError),
     ):
         fixer.fix(given, place / "repository")

@@ -214,8 +214,8 @@ def test_what_can_not_be_installed_as_its_base_was_is_a_persons_question(
         resolves = ResolvesGate().judge(made.context)
         assert resolves.status is GateStatus.UNDECIDED
         on_other = f"on Python 3.{pythons.minor_of(other)}"
-        told = f"at the base commit everything, all of it, as uv reads it, {on_other}"
-        assert told in resolves.detail
+        message = f"at the base commit everything, all of it, as uv reads it, {on_other}"
+        assert message in resolves.detail
         judged = PythonTests().judge(made.context)
         assert judged.status is (GateStatus.UNDECIDED if tests else GateStatus.SKIPPED)
         assert ("the tests would run in two settings" in judged.detail) is bool(tests)
@@ -236,8 +236,8 @@ def test_a_failure_beside_another_step_of_the_ladder_is_no_patchs_doing_for_cert
             assert made.install().level is Level.EVERYTHING
             verdict = PythonTests().judge(made.context)
             assert verdict.status is status, verdict.detail
-            said = "here everything, all of it, as uv reads it; at the base commit in part"
-            assert (said in verdict.detail) is (status is GateStatus.UNDECIDED)
+            message = "here everything, all of it, as uv reads it; at the base commit in part"
+            assert (message in verdict.detail) is (status is GateStatus.UNDECIDED)
 
 
 def test_releases_of_its_day_that_do_not_start_here_are_not_taken(

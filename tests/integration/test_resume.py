@@ -191,13 +191,13 @@ class TestEnded:
 
     def test_escalated_after_a_failure(self, whole: CrashHouse, tmp_path: Path) -> None:
         """The last attempt's failure is on record, and the question that follows is not."""
-        told = CrashHouse(tmp_path / "told", like=whole)
-        told.gates = (RuleGate(lambda _: False),)
-        first = told.ended(told.fix())
+        reported = CrashHouse(tmp_path / "told", like=whole)
+        reported.gates = (RuleGate(lambda _: False),)
+        first = reported.ended(reported.fix())
         assert first.document["reason"] == "retry_cap_reached"
         house = CrashHouse(tmp_path / "house", like=whole)
-        house.gates = told.gates
-        assert house.fix(Kill(len(told.events), before=True)) is None
+        house.gates = reported.gates
+        assert house.fix(Kill(len(reported.events), before=True)) is None
         assert house.ended(house.resume()) == first
         assert house.ended(house.resume()) == first
 

@@ -123,9 +123,9 @@ def test_requirements_lead_uv_nowhere_else(tmp_path: Path, line: str) -> None:
         tmp_path, files, {"app.py": "x = 2\n"}, about=advisory("innocent", "PyPI")
     ) as case:
         project = Environment(case.context, case.context.repo, ".")
-        told = project.install().in_full
-    assert "requirements.txt, line 1 leads out" in told
-    assert "hostname" not in told.replace(line, "")
+        message = project.install().in_full
+    assert "requirements.txt, line 1 leads out" in message
+    assert "hostname" not in message.replace(line, "")
 
 
 # --- The proof is of the patch that is delivered --------------------------------------------------

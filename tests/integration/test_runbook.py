@@ -98,9 +98,9 @@ def test_a_backup_brings_all_back_and_says_what_it_does_not(
     attempt(tmp_path, environ, "three")  # it goes on
     # With the newer folder of keys the older record is refused.
     shell(f'rm -r "$FALLBACK_TIER_KEYS"; cp -a {newer} "$FALLBACK_TIER_KEYS"', environ, tmp_path)
-    told = shell('fallback-tier health --state-dir "$STATE"', environ, tmp_path)
-    assert told.returncode == 6, told
-    assert "was signed" in told.stdout
+    reported = shell('fallback-tier health --state-dir "$STATE"', environ, tmp_path)
+    assert reported.returncode == 6, reported
+    assert "was signed" in reported.stdout
 
 
 def test_nothing_has_to_be_stopped_for_a_backup(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -135,9 +135,9 @@ def test_a_damaged_record_is_named_before_anything_is_repaired(
     done = shell(block_after("Verify says no"), environ, tmp_path)
     assert done.returncode != 0
     assert (tmp_path / "state.evidence" / "audit.db").exists()
-    told = shell('fallback-tier health --state-dir "$STATE"', environ, tmp_path)
-    assert told.returncode == 6
-    assert "failed    store" in told.stdout
+    reported = shell('fallback-tier health --state-dir "$STATE"', environ, tmp_path)
+    assert reported.returncode == 6
+    assert "failed    store" in reported.stdout
 
 
 def test_every_command_in_a_sentence_parses() -> None:

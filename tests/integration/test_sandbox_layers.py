@@ -260,8 +260,12 @@ def test_of_version_2_it_is_made_beside_our_own(tmp_path: Path, lacking: str) ->
         assert found == ()
         return
     assert found == (Hierarchy(parent, 2, ("pids", "memory")),)
-    told = dict(pair[:2] for pair in Bounds(10, 4096).files(found[0]))
-    assert (told["pids.max"], told["memory.max"], told["memory.swap.max"]) == ("10", "4096", "0")
+    reported = dict(pair[:2] for pair in Bounds(10, 4096).files(found[0]))
+    assert (reported["pids.max"], reported["memory.max"], reported["memory.swap.max"]) == (
+        "10",
+        "4096",
+        "0",
+    )
     assert found[0].members == "cgroup.procs"
 
 

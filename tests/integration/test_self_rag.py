@@ -109,8 +109,8 @@ def test_every_untrusted_byte_is_fenced(tmp_path: Path) -> None:
     """An author's words come back in the next prompt: as data, each line behind the prefix."""
 
     def author(request: ModelRequest) -> Said:
-        said = WRITE if steps_taken(request) else {**READ, "rationale": "OBEY-MARKER"}
-        return json.dumps(said)
+        reported = WRITE if steps_taken(request) else {**READ, "rationale": "OBEY-MARKER"}
+        return json.dumps(reported)
 
     case = SelfRagCase(tmp_path, author)
     case()
@@ -170,12 +170,12 @@ def test_no_writes_from_no_example(tmp_path: Path) -> None:
     assert done.used_few_shot_ref == ()
 
 
-@pytest.mark.parametrize("said", ["I would rather not say.", '{"retrieve": "continue"}'])
-def test_an_unreadable_decision_changes_nothing_and_says_so(tmp_path: Path, said: str) -> None:
+@pytest.mark.parametrize("message", ["I would rather not say.", '{"retrieve": "continue"}'])
+def test_an_unreadable_decision_changes_nothing_and_says_so(tmp_path: Path, message: str) -> None:
     """Nor does one to go on with what there is not."""
 
     def critic(request: ModelRequest) -> Said:
-        return said if is_retrieve(request) else judges(request)
+        return message if is_retrieve(request) else judges(request)
 
     case = SelfRagCase(tmp_path, critic=critic)
     assert isinstance(case(), Applied)

@@ -63,11 +63,11 @@ def test_a_search_ends_at_the_cap_of_steps(tmp_path: Path) -> None:
 def test_the_cap_of_candidates_makes_it_greedy(tmp_path: Path) -> None:
     case = SelfRagCase(tmp_path, restless(), endless, retriever=hit(*"abcd"), beam_width=4)
     assert isinstance(case(), Applied)
-    (told,) = degraded(case)
-    assert f"at most {MAX_CANDIDATE_CALLS}" in told.reason
-    assert "greedy" in told.reason
+    (reported,) = degraded(case)
+    assert f"at most {MAX_CANDIDATE_CALLS}" in reported.reason
+    assert "greedy" in reported.reason
     assert len(case.author_model.requests) <= MAX_CANDIDATE_CALLS
-    after = [one for one in scored(case) if one.candidate.step >= told.step]
+    after = [one for one in scored(case) if one.candidate.step >= reported.step]
     assert all((one.candidate.path, one.candidate.number) == (0, 0) for one in after)
     # Every step had a candidate, also those after it.
     assert {one.candidate.step for one in scored(case)} == set(range(1, MAX_STEPS + 1))

@@ -19,7 +19,7 @@ from fallback_tier.cli.main import main
 from fallback_tier.fix import (
     Configuration,
     Delivery,
-    Telling,
+    ProgressCallback,
     advisories_to_fix,
     open_fixer,
 )
@@ -127,8 +127,8 @@ def test_plan_fix_gates_verified(tmp_path: Path) -> None:
     assert (fix["ecosystem"], fix["proof_level"]) == ("Almanac", "resolved_tree")
     assert (move["package"], move["before"], move["after"]) == ("tides", [HELD], FIXED)
     assert snapshot(there.repo) == before
-    told = there.command("plan", "--no-resolve", "--json").json
-    assert told["fixes"][0]["moves"][0]["after"] == "2024-Aug-30"  # as the record writes it
+    reported = there.command("plan", "--no-resolve", "--json").json
+    assert reported["fixes"][0]["moves"][0]["after"] == "2024-Aug-30"  # as the record writes it
 
     vex = tmp_path / "review"
     fixed = there.command("fix", "--json", "--report", vex)
@@ -173,7 +173,7 @@ def test_its_client_is_missed_in_the_plugins_words(tmp_path: Path) -> None:
 # --- a plugin's own exceptions ----------------------------------------------------------------------
 
 BROKEN = "almanac_plugin.broken:in_{}"
-BROKEN_TELLING = "almanac_plugin.broken:telling_gates"
+BROKEN_REPORTING = "almanac_plugin.broken:telling_gates"
 
 IN_A_PLAN = (
     "rules", "clients", "sort_key", "shared_by_equals", "canonical_name", "caches", "building", "manifests",
@@ -355,15 +355,18 @@ class GoneError(Exception):
 @pytest.mark.sandbox
 def test_who_watches_is_not_the_plugins_fault(installed: Callable[..., Desk]) -> None:
     """What is raised while a plugin tells what it waits for is raised as it is."""
-    there = installed(ecosystem="almanac_plugin.broken:in_nothing", gates=BROKEN_TELLING)
+    there = installed(ecosystem="almanac_plugin.broken:in_nothing", gates=BROKEN_REPORTING)
 
-    def stop(told: object) -> None:
-        if told == "waiting for the tide":
+    def stop(reported: object) -> None:
+        if reported == "waiting for the tide":
             raise GoneError
 
     given = advisories_to_fix([there.place / "advisory.json"])
     configuration = Configuration(state_dir=there.place / "state")
-    with pytest.raises(GoneError), open_fixer(configuration, given, Telling(stop)) as fixer:
+    with (
+        pytest.raises(GoneError),
+        open_fixer(configuration, given, ProgressCallback(stop)) as fixer,
+    ):
         fixer.fix(given, there.repo, Delivery(dry_run=True))
 
 

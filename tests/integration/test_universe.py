@@ -72,10 +72,10 @@ def test_npm_resolves_installs_and_views(registry: Registry, tmp_path: Path) -> 
     assert leaf["integrity"] == release.integrity
     assert installed.ok, installed.output
     assert (tmp_path / "node_modules/@scope/leaf/package.json").is_file()
-    said = json.loads(viewed.output)
-    assert said["dist-tags"] == {"latest": "1.1.0"}
-    assert said["time"]["1.1.0"] > said["time"]["1.0.0"]
-    assert said["deprecated"] == "use 2"
+    reported = json.loads(viewed.output)
+    assert reported["dist-tags"] == {"latest": "1.1.0"}
+    assert reported["time"]["1.1.0"] > reported["time"]["1.0.0"]
+    assert reported["deprecated"] == "use 2"
     assert "/npm/@scope%2fleaf" in registry.paths()
 
 

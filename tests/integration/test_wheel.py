@@ -149,8 +149,8 @@ def test_evaluations_are_in_the_source_tree_alone(
 ) -> None:
     ended = run("eval", *words, script=installed.script, cwd=hostile)
     assert ended.code == exit_codes.BAD_INPUT, ended
-    said = ended.json["error"]["next_step"] if "--json" in words else ended.err
-    assert "make setup && .venv/bin/fallback-tier eval --help" in said
+    reported = ended.json["error"]["next_step"] if "--json" in words else ended.err
+    assert "make setup && .venv/bin/fallback-tier eval --help" in reported
     assert not caught.exists()
 
 

@@ -36,8 +36,8 @@ def clone(
 
 def _without_absent(root: Path) -> tuple[str, ...]:
     """Take away what git could not check out, by name, so that the tree is clean."""
-    told = git(root, "ls-files", "-z", "--deleted").decode()
-    absent = tuple(filter(None, told.split("\0")))
+    message = git(root, "ls-files", "-z", "--deleted").decode()
+    absent = tuple(filter(None, message.split("\0")))
     if absent:
         git(root, "rm", "-q", "--cached", "--", *absent)
         commit(root, "Without files that the clone lacks")
@@ -66,6 +66,6 @@ def git(cwd: Path, *arguments: str) -> bytes:
     command: Sequence[str] = ("git", *arguments)
     done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=_GIT_TIMEOUT_S)
     if done.returncode != 0:
-        said = " ".join(done.stderr.decode("utf-8", "replace").split())
-        raise RuntimeError(f"git {arguments[0]}: {said[-300:]}")
+        message = " ".join(done.stderr.decode("utf-8", "replace").split())
+        raise RuntimeError(f"git {arguments[0]}: {message[-300:]}")
     return done.stdout

@@ -12,8 +12,8 @@ SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
 @cache
 def version_of(script: Path) -> str:
     """What the tool calls itself; of this checkout's own also the commit."""
-    told = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
-    name = told.stdout.strip()
+    reported = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+    name = reported.stdout.strip()
     if script != SCRIPT:
         return name
     describe = ["git", "describe", "--always", "--dirty=+changes"]

@@ -100,11 +100,13 @@ def _tell(result: Result, which: str, *, as_json: bool) -> None:
         print(result.model_dump_json(), flush=True)
         return
     stopped = result.stopped
-    said = "proved" if stopped is None else f"{stopped.stop} [{stopped.what}] {stopped.said[:120]}"
+    message = (
+        "proved" if stopped is None else f"{stopped.stop} [{stopped.what}] {stopped.said[:120]}"
+    )
     shown = result.first
     seen = "no prompt" if shown is None else f"{shown.lines_shown}/{shown.lines} lines shown"
     print(
-        f"{which} {result.name}: {said}; tests {'ran' if result.tests.ran else 'not'}, "
+        f"{which} {result.name}: {message}; tests {'ran' if result.tests.ran else 'not'}, "
         f"proof {'ran' if result.proof.ran else 'not'}; {seen}; {result.false_fixed} false fixed "
         f"({result.seconds:.0f} s)",
         flush=True,

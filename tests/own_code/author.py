@@ -27,9 +27,11 @@ REFUSAL = json.dumps({"action": "refuse", "reason": "There is no other plan."})
 
 def plan(advisory: str, edits: Sequence[SearchReplace], capabilities: Sequence[str] = ()) -> str:
     """A model's answer with these edits."""
-    said: dict[str, Any] = {"action": "source_edit", "rationale": _RATIONALE}
-    said |= {"citations": [advisory], "edits": [edit.model_dump() for edit in edits]}
-    return json.dumps({**said, **({"capabilities": list(capabilities)} if capabilities else {})})
+    reported: dict[str, Any] = {"action": "source_edit", "rationale": _RATIONALE}
+    reported |= {"citations": [advisory], "edits": [edit.model_dump() for edit in edits]}
+    return json.dumps(
+        {**reported, **({"capabilities": list(capabilities)} if capabilities else {})}
+    )
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Server:
 @contextmanager
 def serving(author: Author) -> Iterator[Server]:
     """A server for one run of the command."""
-    told = Server()
+    reported = Server()
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -115,7 +117,7 @@ def serving(author: Author) -> Iterator[Server]:
         def do_POST(self) -> None:
             asked = _asked(json.loads(self.rfile.read(int(self.headers["content-length"]))))
             with lock:
-                told.asked.append(asked)
+                reported.asked.append(asked)
                 content = answer(author.answers(asked))
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
@@ -128,11 +130,11 @@ def serving(author: Author) -> Iterator[Server]:
             pass
 
     listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    told.url = f"http://127.0.0.1:{listener.server_port}"
+    reported.url = f"http://127.0.0.1:{listener.server_port}"
     thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        yield told
+        yield reported
     finally:
         listener.shutdown()
         joined(thread)

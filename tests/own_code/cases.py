@@ -67,8 +67,8 @@ class Case(Frozen):
             for source in self.files.values()
             if source.startswith(_OURS)
         ]
-        told = json.dumps([self.model_dump(mode="json"), ours], sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()
+        message = json.dumps([self.model_dump(mode="json"), ours], sort_keys=True)
+        return hashlib.sha256(message.encode()).hexdigest()
 
     @property
     def upstream(self) -> dict[str, str]:

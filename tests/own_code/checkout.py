@@ -64,18 +64,18 @@ def advisory_of(record: Record) -> dict[str, Any]:
         "summary": record.summary or "",
         "details": record.details or "",
         "affected": [
-            entry for told in record.affected or ({},) for entry in _affected(told, record)
+            entry for reported in record.affected or ({},) for entry in _affected(reported, record)
         ],
         "database_specific": {"cwe_ids": list(record.cwe_ids)},
     }
 
 
-def _affected(told: Mapping[str, Any], record: Record) -> list[dict[str, Any]]:
-    if "package" in told and told.get("ranges"):
-        package = {"ecosystem": record.ecosystem, "name": told["package"]}
-        return [{"package": package, "ranges": told["ranges"]}]
+def _affected(reported: Mapping[str, Any], record: Record) -> list[dict[str, Any]]:
+    if "package" in reported and reported.get("ranges"):
+        package = {"ecosystem": record.ecosystem, "name": reported["package"]}
+        return [{"package": package, "ranges": reported["ranges"]}]
     kind = "SEMVER" if record.ecosystem == "npm" else "ECOSYSTEM"
-    fixed = _fixed(told, record.ecosystem)
+    fixed = _fixed(reported, record.ecosystem)
     events = [{"introduced": "0"}, *([{"fixed": fixed}] if fixed else [])]
     return [
         {
@@ -86,12 +86,12 @@ def _affected(told: Mapping[str, Any], record: Record) -> list[dict[str, Any]]:
     ]
 
 
-def _fixed(told: Mapping[str, Any], ecosystem: str) -> str | None:
+def _fixed(reported: Mapping[str, Any], ecosystem: str) -> str | None:
     """The first fixed version; None where it is not told, or other facts speak against it."""
-    found = _FIXED.fullmatch((told.get("fixed_version") or "").strip())
+    found = _FIXED.fullmatch((reported.get("fixed_version") or "").strip())
     if found is None:
         return None
-    fixed, vulnerable = found["version"], told.get("vulnerable_version")
+    fixed, vulnerable = found["version"], reported.get("vulnerable_version")
     try:
         if vulnerable and compare_versions(ecosystem, vulnerable, fixed) >= 0:
             return None  # another release line: the bound is not the only one

@@ -53,14 +53,14 @@ class Command:
         if (fix_id := fix_of_answer(out)) is None:
             return ""
         words = [self.script, "audit", "show", fix_id, "--json", "--state-dir"]
-        told = subprocess.run(
+        reported = subprocess.run(
             [*map(str, words), str(self.folder / "state")],
             env=_environ(),
             capture_output=True,
             text=True,
             timeout=RUN_TIMEOUT_S,
         )
-        return told.stdout
+        return reported.stdout
 
     def _start(self, url: str) -> Done:
         words: list[str | Path] = [self.script, "fix", self.root, "--advisory", self.advisory]

@@ -110,9 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="The draw of the cases.")
     parser.add_argument("data", type=Path, help="folder of the data sets")
     parser.add_argument("--order", action="store_true", help="print the order of the walk")
-    told = parser.parse_args(arguments)
-    order = draw_order(read_records(told.data).values())
-    if told.order:
+    reported = parser.parse_args(arguments)
+    order = draw_order(read_records(reported.data).values())
+    if reported.order:
         for ecosystem in ECOSYSTEMS:
             for record in (row for row in order if row.ecosystem == ecosystem):
                 print(ecosystem, record.id, record.fix_commit, record.repo)

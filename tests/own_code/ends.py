@@ -104,14 +104,14 @@ def read_end(
     if answer is None:
         return End(outcome="nothing", said=cleaned((err or out)[-SAID_CHARS:], places), **facts)
     if isinstance(error := answer.get("error"), dict):
-        reason, said = str(error.get("code", "")), str(error.get("problem", ""))
-        return End(outcome="error", reason=reason, said=cleaned(said, places), **facts)
+        reason, reported = str(error.get("code", "")), str(error.get("problem", ""))
+        return End(outcome="error", reason=reason, said=cleaned(reported, places), **facts)
     application = answer.get("application") or {}
-    said = next((answer[key] for key in ("sentence", "question") if answer.get(key)), "")
+    reported = next((answer[key] for key in ("sentence", "question") if answer.get(key)), "")
     return End(
         outcome=str(answer.get("outcome", "nothing")),
         reason=str(answer.get("reason") or ""),
-        said=cleaned(str(said), places),
+        said=cleaned(str(reported), places),
         tier=str(application.get("tier") or ""),
         gates=tuple(_gate(one, places) for one in answer.get("verdicts") or ()),
         failed=tuple(_failed(one, places) for one in answer.get("prior_attempts") or ()),

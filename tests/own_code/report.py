@@ -128,20 +128,20 @@ def _cases(rows: Sequence[Result]) -> str:
 def _case(name: str, rows: Sequence[Result], labels: Sequence[str]) -> tuple[str, ...]:
     found = {row.label: row for row in rows if row.name == name}
     one = next(iter(found.values()))
-    told = (_told(found[label]) if label in found else "-" for label in labels)
-    return (name, one.record, f"{one.ecosystem}, {one.installs_by}", *told)
+    reported = (_told(found[label]) if label in found else "-" for label in labels)
+    return (name, one.record, f"{one.ecosystem}, {one.installs_by}", *reported)
 
 
 def _told(row: Result) -> str:
     """One cell: (a), (b), (c), (d) in short."""
-    said = ["**proved**" if row.proved else _kind(row)]
-    said.append(f"tests {'ran' if row.tests.ran else 'not run'}")
-    said.append(f"proof {'ran' if row.proof.ran else 'not run'}")
+    messages = ["**proved**" if row.proved else _kind(row)]
+    messages.append(f"tests {'ran' if row.tests.ran else 'not run'}")
+    messages.append(f"proof {'ran' if row.proof.ran else 'not run'}")
     seen = row.first
-    said.append(f"shown {seen.lines_shown}/{seen.lines}" if seen else "no prompt")
+    messages.append(f"shown {seen.lines_shown}/{seen.lines}" if seen else "no prompt")
     if row.false_fixed:
-        said.append(f"**{row.false_fixed} false fixed**")
-    return "; ".join(said)
+        messages.append(f"**{row.false_fixed} false fixed**")
+    return "; ".join(messages)
 
 
 def _words(rows: Sequence[Result]) -> str:
@@ -185,7 +185,7 @@ def _drawn(drawn: Sequence[Mapping[str, object]]) -> str:
     head = f"{len(drawn)} records were looked at, in an order that was fixed beforehand:\n\n"
     return head + table(
         ("what became of it", "records"),
-        ((told, str(count)) for told, count in counts.most_common()),
+        ((message, str(count)) for message, count in counts.most_common()),
     )
 
 
@@ -193,10 +193,10 @@ def _made(rows: Sequence[Result]) -> str:
     absent = sorted({row.name for row in rows if row.absent})
     long = sorted({row.name for row in rows if row.plan.bytes > _LONG_PLAN_BYTES})
     inexact = sorted({row.name for row in rows if row.plan.exact is False})
-    told = f"not so in {', '.join(inexact)}" if inexact else "so in every case"
+    message = f"not so in {', '.join(inexact)}" if inexact else "so in every case"
     return made_of(rows) + (
         "\n\nThat the edits leave upstream's files to the byte is checked where the fix's commit is "
-        f"at hand: {told}.\nPlans of more than {_LONG_PLAN_BYTES:,} bytes, which no answer of 2,048 "
+        f"at hand: {message}.\nPlans of more than {_LONG_PLAN_BYTES:,} bytes, which no answer of 2,048 "
         f"tokens can hold: {', '.join(long) or 'none'}.\nMeasured without files that the clone lacks: "
         f"{', '.join(absent) or 'none'}.\n`results.jsonl` has a row a case and label; "
         "`python -m tests.own_code --check` says whether page, rows and cases\nstill fit.\n"

@@ -116,8 +116,8 @@ def suite_ran(ends: list[End]) -> DidRun:
     failures = [failed for end in ends for failed in end.failed if "tests" in failed.gates]
     if any(_failed_on_tests(failed.kind, failed.said) for failed in failures):
         return DidRun(ran=True)
-    said = next((gate.detail for gate in verdicts), "")
-    return DidRun(ran=False, detail=said or _instead(ends))
+    message = next((gate.detail for gate in verdicts), "")
+    return DidRun(ran=False, detail=message or _instead(ends))
 
 
 def proof_ran(ends: list[End]) -> DidRun:
@@ -129,8 +129,8 @@ def proof_ran(ends: list[End]) -> DidRun:
         return DidRun(ran=True)
     if any(end.reason == "proof" and "passes already" in end.said for end in ends):
         return DidRun(ran=True)
-    said = next((gate.detail for gate in verdicts), "")
-    return DidRun(ran=False, detail=said or _instead(ends))
+    message = next((gate.detail for gate in verdicts), "")
+    return DidRun(ran=False, detail=message or _instead(ends))
 
 
 def _verdicts(ends: list[End], name: str) -> list[Gate]:
@@ -143,8 +143,8 @@ def _tests_really_ran(gate: Gate) -> bool:
     return gate.status == "passed" or _failed_on_tests(gate.kind, gate.detail)
 
 
-def _failed_on_tests(kind: str, said: str) -> bool:
-    return kind in _TESTS_KINDS and _NONE_RAN not in said
+def _failed_on_tests(kind: str, message: str) -> bool:
+    return kind in _TESTS_KINDS and _NONE_RAN not in message
 
 
 def _instead(ends: list[End]) -> str:

@@ -175,12 +175,12 @@ def _judged(measured: _Measured, wrong: Wrong, verdict: _Verdict, *, with_proof:
 
 
 def _never(wrong: Wrong, with_proof: bool, end: End) -> WrongEnd:
-    said = f"{end.outcome} {end.reason}".strip()
+    message = f"{end.outcome} {end.reason}".strip()
     return WrongEnd(
         kind=wrong.kind,
         with_proof=with_proof,
         outcome="never asked",
-        stopped_by=said,
+        stopped_by=message,
         said=end.said,
     )
 
@@ -219,7 +219,7 @@ def _result(
         seconds=round(seconds, 1),
         made=datetime.now(UTC).date().isoformat(),
         tool=version_of(options.script),
-        tools={name: told for name, told in tools().items() if name != "fallback-tier"},
+        tools={name: message for name, message in tools().items() if name != "fallback-tier"},
     )
 
 

@@ -49,8 +49,8 @@ def _tell(result: Result, which: str, *, as_json: bool) -> None:
     if as_json:
         print(result.model_dump_json(), flush=True)
         return
-    said = "; ".join(result.problems) or f"{result.resolved}, attempt {result.attempts}"
-    print(f"{which} {result.name}: {said} ({result.seconds:.0f} s)", flush=True)
+    message = "; ".join(result.problems) or f"{result.resolved}, attempt {result.attempts}"
+    print(f"{which} {result.name}: {message} ({result.seconds:.0f} s)", flush=True)
 
 
 def _arguments() -> argparse.Namespace:

@@ -140,8 +140,8 @@ def _fix(case: Case, root: Path, script: Path) -> Ran:
     seconds = time.monotonic() - began
     answer = ended.json if ended.out else {}
     if "outcome" not in answer:
-        said = " ".join((ended.err or ended.out).split())[-_SAID_CHARS:]
-        raise RuntimeError(f"{case.name}: exit code {ended.code}, and no outcome: {said}")
+        message = " ".join((ended.err or ended.out).split())[-_SAID_CHARS:]
+        raise RuntimeError(f"{case.name}: exit code {ended.code}, and no outcome: {message}")
     verify = run("audit", "verify", "--state-dir", state, "--json", script=script)
     kinds = _kinds(answer, state, script)
     return Ran(case, root, ended, answer, seconds, _changed(root), kinds, verify.code)
@@ -220,8 +220,8 @@ def _end_problems(ran: Ran) -> list[str]:
     """How the command ended: proved, and by every gate that has something to say."""
     ended, answer = ran.ended, ran.answer
     if ended.code != 0 or answer.get("outcome") != "verified":
-        said = " ".join(str(answer.get("question") or answer.get("sentence", "")).split())
-        return [f"exit code {ended.code}, {answer['outcome']}: {said[:_SAID_CHARS]}"]
+        message = " ".join(str(answer.get("question") or answer.get("sentence", "")).split())
+        return [f"exit code {ended.code}, {answer['outcome']}: {message[:_SAID_CHARS]}"]
     status = {one["gate"]: one["status"] for one in answer["verdicts"]}
     failed = sorted(gate for gate in status if status[gate] not in {"passed", "skipped"})
     silent = sorted(gate for gate in _NEEDED if status.get(gate) != "passed")

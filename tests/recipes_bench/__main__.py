@@ -102,13 +102,13 @@ def _keep(
 def _clients() -> str:
     beside = Path(sys.executable).parent
     commands: dict[str, list[Any]] = {"npm": ["npm"], "uv": [beside / "uv"]}
-    said = []
+    messages = []
     for name, command in commands.items():
         done = subprocess.run([*command, "--version"], capture_output=True, check=True, text=True)
-        said.append(
+        messages.append(
             f"{name} {done.stdout.split()[-1] if name == 'npm' else done.stdout.split()[1]}"
         )
-    return ", ".join(said)
+    return ", ".join(messages)
 
 
 def _parser() -> argparse.ArgumentParser:

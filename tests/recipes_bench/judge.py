@@ -82,14 +82,14 @@ def _reviewed(
     name: str, refusals: Iterable[tuple[str, str]], reviews: Reviews
 ) -> tuple[Ending, str, str]:
     """Is every one of these (reason, sentence) a refusal that a review calls right?"""
-    said = list(refusals)
-    reasons = ", ".join(sorted({reason for reason, _sentence in said}))
-    words = " ".join(sentence for _reason, sentence in said)
+    reported = list(refusals)
+    reasons = ", ".join(sorted({reason for reason, _sentence in reported}))
+    words = " ".join(sentence for _reason, sentence in reported)
     review = reviews.refusals.get(name)
     if review is None:
         why = reviews.misses.get(name, "no review calls this refusal right")
         return Ending.MISS, f"refused: {reasons}", f"{words} [{why}]"
-    if not all(reason in review.accept for reason, _sentence in said):
+    if not all(reason in review.accept for reason, _sentence in reported):
         return Ending.MISS, f"refused for another reason: {reasons}", words
     if missing := [word for word in review.names if not _is_named(word, words)]:
         return Ending.MISS, "refused without naming the cause", f"{words} [{', '.join(missing)}]"

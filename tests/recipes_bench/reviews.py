@@ -41,11 +41,11 @@ class Reviews:
         """Read the table. Raises ValueError, TypeError or KeyError for what is not one."""
         document = tomllib.loads(file.read_text())
         refusals = {
-            case: Refusal(tuple(said["accept"]), tuple(said["names"]), said["why"])
-            for case, said in document.pop("refusals", {}).items()
+            case: Refusal(tuple(reported["accept"]), tuple(reported["names"]), reported["why"])
+            for case, reported in document.pop("refusals", {}).items()
         }
-        misses = {case: said["why"] for case, said in document.pop("misses", {}).items()}
-        fixes = {case: said["why"] for case, said in document.pop("fixes", {}).items()}
+        misses = {case: reported["why"] for case, reported in document.pop("misses", {}).items()}
+        fixes = {case: reported["why"] for case, reported in document.pop("fixes", {}).items()}
         if document:
             raise ValueError(f"unknown tables: {', '.join(document)}")
         return cls(refusals, misses, fixes)

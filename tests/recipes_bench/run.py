@@ -97,15 +97,15 @@ def _ended(case: Case, plugin: EcosystemPlugin, root: Path, paths: tuple[str, ..
 
 
 def _fixed(name: str, result: RecipeResult) -> Raw:
-    said = result.model_dump(mode="json")
+    reported = result.model_dump(mode="json")
     return Raw(
         name,
         "fixed",
         changes={change.path: change.after for change in result.changes},
         proof_level=result.proof_level.value,
-        moves=said["moves"],
-        left=said["left"],
-        notes=said["notes"],
+        moves=reported["moves"],
+        left=reported["left"],
+        notes=reported["notes"],
     )
 
 

@@ -45,10 +45,18 @@ def breaches(ecosystem: str, before: Mapping[str, str], after: Mapping[str, str]
         new = after.get(path, old)
         if new == old:
             continue
-        found += (Breach("downgrade", said) for said in _downgrades(ecosystem, path, old, new))
-        found += (Breach("registry URL swapped", f"{path}: {said}") for said in _urls(old, new))
-        found += (Breach("comment lost", f"{path}: {said}") for said in _comments(path, old, new))
-        found += (Breach("formatting lost", f"{path}: {said}") for said in _form(path, old, new))
+        found += (
+            Breach("downgrade", message) for message in _downgrades(ecosystem, path, old, new)
+        )
+        found += (
+            Breach("registry URL swapped", f"{path}: {message}") for message in _urls(old, new)
+        )
+        found += (
+            Breach("comment lost", f"{path}: {message}") for message in _comments(path, old, new)
+        )
+        found += (
+            Breach("formatting lost", f"{path}: {message}") for message in _form(path, old, new)
+        )
     return found
 
 

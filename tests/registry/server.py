@@ -256,5 +256,5 @@ def _link(release: PypiRelease) -> str:
         "data-yanked": release.yanked,
         "data-core-metadata": f"sha256={metadata}" if metadata else None,
     }
-    said = (f'{k}="{html.escape(v)}"' for k, v in attributes.items() if v is not None)
-    return f"<a {' '.join(said)}>{release.file}</a>"
+    reported = (f'{k}="{html.escape(v)}"' for k, v in attributes.items() if v is not None)
+    return f"<a {' '.join(reported)}>{release.file}</a>"

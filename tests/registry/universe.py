@@ -135,12 +135,16 @@ class Universe:
             "peerDependencies": peerDependencies,
             "optionalDependencies": optionalDependencies,
         }
-        said = {"name": name, "version": version, **(manifest or {})}
-        said |= {kind: dict(names) for kind, names in asked.items() if names}
-        texts = {"package.json": json.dumps(said, indent=2) + "\n", "index.js": "", **(files or {})}
+        reported = {"name": name, "version": version, **(manifest or {})}
+        reported |= {kind: dict(names) for kind, names in asked.items() if names}
+        texts = {
+            "package.json": json.dumps(reported, indent=2) + "\n",
+            "index.js": "",
+            **(files or {}),
+        }
         releases = self.npm_packages.setdefault(name, {})
         releases[version] = NpmRelease(
-            said, _tarball("package", texts), _day(len(releases)), deprecated
+            reported, _tarball("package", texts), _day(len(releases)), deprecated
         )
         return self
 

@@ -90,11 +90,11 @@ def issuing() -> Iterator[Issuer]:
         def _answer(self, path: str) -> None:
             parts = urlsplit(path)
             asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
-            status, said = issuer.answer(parts.path, asked)
-            content = b"" if isinstance(said, str) else json.dumps(said).encode()
+            status, reported = issuer.answer(parts.path, asked)
+            content = b"" if isinstance(reported, str) else json.dumps(reported).encode()
             self.send_response(status)
-            if isinstance(said, str):
-                self.send_header("Location", said)
+            if isinstance(reported, str):
+                self.send_header("Location", reported)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

@@ -118,11 +118,11 @@ def served(
         process.stdout.close()
 
 
-def _read(process: "subprocess.Popen[str]", said: list[str]) -> None:
+def _read(process: "subprocess.Popen[str]", messages: list[str]) -> None:
     """A thread of its own reads every line: none can sit unread in a buffer."""
     assert process.stdout is not None
     for line in process.stdout:
-        said.append(line.rstrip("\n"))
+        messages.append(line.rstrip("\n"))
 
 
 def _wait(running: Running, reader: threading.Thread) -> None:

@@ -72,8 +72,10 @@ def named_in(text: str) -> set[str]:
         for node in ast.walk(tree)
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
     }
-    said = [told for node in ast.walk(tree) if id(node) not in docstrings for told in words(node)]
-    return {found.lower() for told in said for found in _NAMES.findall(told)}
+    messages = [
+        message for node in ast.walk(tree) if id(node) not in docstrings for message in words(node)
+    ]
+    return {found.lower() for message in messages for found in _NAMES.findall(message)}
 
 
 def words(node: ast.AST) -> Iterator[str]:

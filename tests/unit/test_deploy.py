@@ -163,7 +163,7 @@ def test_the_unit_runs_the_service_and_is_hardened() -> None:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
 def test_the_unit_is_understood_by_systemd(tmp_path: Path) -> None:
-    def told(text: str) -> str:
+    def reported(text: str) -> str:
         # The program is not installed where the unit expects it.
         (path := tmp_path / "fallback-tier.service").write_text(
             text.replace("/opt/fallback-tier/bin/fallback-tier", sys.executable)
@@ -173,8 +173,10 @@ def test_the_unit_is_understood_by_systemd(tmp_path: Path) -> None:
         )
         return "\n".join(line for line in done.stderr.splitlines() if line.startswith(str(path)))
 
-    assert told(UNIT.read_text()) == ""
-    assert "NoNewPrivilege" in told(UNIT.read_text().replace("NoNewPrivileges=", "NoNewPrivilege="))
+    assert reported(UNIT.read_text()) == ""
+    assert "NoNewPrivilege" in reported(
+        UNIT.read_text().replace("NoNewPrivileges=", "NoNewPrivilege=")
+    )
 
 
 def test_every_variable_of_ours_is_one_that_the_program_reads() -> None:

@@ -88,4 +88,4 @@ def test_no_page_has_a_word_of_ours(page: Path) -> None:
 )
 def test_such_a_word_would_be_found(text: str, found: bool) -> None:
     code = f'"""A rung in a docstring."""\nraise ValueError({text!r})\n'
-    assert bool([line for line, said in sentences(code) if _WORD.search(said)]) is found
+    assert bool([line for line, message in sentences(code) if _WORD.search(message)]) is found

@@ -33,8 +33,8 @@ def test_an_answer_larger_than_allowed_ends_there(framing: bytes) -> None:
 
 def test_of_a_failures_body_only_the_beginning_is_read() -> None:
     with serving(FAILED + CHUNKED, CHUNK) as server:
-        said = ended(server, OSError, timeout_s=PATIENCE_S)
-        assert "500" in said
+        message = ended(server, OSError, timeout_s=PATIENCE_S)
+        assert "500" in message
         assert server.sent < 20_000_000
     assert MAX_ERROR_BYTES < 1_000_000
 

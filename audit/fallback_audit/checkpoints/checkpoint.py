@@ -88,16 +88,18 @@ class Checkpoint:
             root = b""
         if len(root) != HASH_BYTES:
             raise bad_checkpoint("its root is no SHA-256 hash")
-        tips = [said[1] for line in lines[3:] if (said := _TIP.fullmatch(line))]
-        before = [said.groups() for line in lines[3:] if (said := _PREVIOUS.fullmatch(line))]
+        tips = [reported[1] for line in lines[3:] if (reported := _TIP.fullmatch(line))]
+        before = [
+            reported.groups() for line in lines[3:] if (reported := _PREVIOUS.fullmatch(line))
+        ]
         if len(tips) > 1 or len(before) > 1:
             raise bad_checkpoint("it names two tips, or two checkpoints before it")
         previous = Previous(int(before[0][0]), before[0][1]) if before else None
         size, tip = int(lines[1]), tips[0] if tips else None
         found = tuple(
-            Span(int(said[1]), int(said[2]))
+            Span(int(reported[1]), int(reported[2]))
             for line in lines[3:]
-            if (said := _FOUND.fullmatch(line))
+            if (reported := _FOUND.fullmatch(line))
         )
         if not all(span.first <= span.last <= size for span in found):
             raise bad_checkpoint("the events that it says were found are none that it covers")

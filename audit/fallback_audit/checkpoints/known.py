@@ -117,9 +117,9 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _settled(path: Path) -> str:
     """What it says, read until two readings agree: a writer may be overwriting it."""
-    said, again = None, path.read_text(errors="surrogateescape")
-    while said != again:
-        said, again = again, path.read_text(errors="surrogateescape")
+    reported, again = None, path.read_text(errors="surrogateescape")
+    while reported != again:
+        reported, again = again, path.read_text(errors="surrogateescape")
     return again
 
 

@@ -193,8 +193,8 @@ class CheckpointLog:
     def frontier(self, signed: SignedCheckpoint) -> Frontier | None:
         """The cached frontier, if it is exactly that of the tree that was signed."""
         try:
-            said = json.loads(read_regular(self.folder / "frontier.json", MAX_NOTE_BYTES))
-            cached = Frontier(int(said["size"]), map(bytes.fromhex, said["hashes"]))
+            reported = json.loads(read_regular(self.folder / "frontier.json", MAX_NOTE_BYTES))
+            cached = Frontier(int(reported["size"]), map(bytes.fromhex, reported["hashes"]))
         except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return None
         agreed = (cached.size, cached.root()) == (signed.checkpoint.size, signed.checkpoint.root)
@@ -203,12 +203,12 @@ class CheckpointLog:
     def remember(self, frontier: Frontier) -> None:
         """Cache it, for the next writer. A failure costs that one time, nothing else: so it is written
         in place and not synced. What a crash leaves half-written has no root that was signed."""
-        said = {"size": frontier.size, "hashes": [digest.hex() for digest in frontier.hashes]}
+        reported = {"size": frontier.size, "hashes": [digest.hex() for digest in frontier.hashes]}
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         try:
             descriptor = os.open(self.folder / "frontier.json", flags, FILE_MODE)
             try:
-                os.ftruncate(descriptor, os.write(descriptor, json.dumps(said).encode()))
+                os.ftruncate(descriptor, os.write(descriptor, json.dumps(reported).encode()))
             finally:
                 os.close(descriptor)
         except OSError:

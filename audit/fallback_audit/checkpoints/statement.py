@@ -25,8 +25,8 @@ def sign_statement(domain: str, content: Mapping[str, Any], signers: Sequence[Si
 def open_statement(domain: str, data: bytes, verifiers: Collection[Verifier]) -> dict[str, Any]:
     """What a statement of this domain says. Raises AuditIntegrityError: altered, or another kind."""
     text = open_note(data, verifiers).text
-    said, _, body = text.removesuffix("\n").partition("\n")
-    if said != domain:
+    message, _, body = text.removesuffix("\n").partition("\n")
+    if message != domain:
         raise bad_note(f"it is no statement of the kind {domain}")
     try:
         content = json.loads(body)

@@ -55,8 +55,8 @@ class Base(NamedTuple):
         """From the last segment's signed statement. Raises AuditIntegrityError."""
         if not statements:
             return cls(Frontier(), GENESIS)
-        said = open_segment(statements[-1], keyring.verifiers())
-        return cls(Frontier(said.last_seq, map(bytes.fromhex, said.frontier)), said.tip)
+        reported = open_segment(statements[-1], keyring.verifiers())
+        return cls(Frontier(reported.last_seq, map(bytes.fromhex, reported.frontier)), reported.tip)
 
 
 class Checkpointer:

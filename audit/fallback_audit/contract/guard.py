@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from fallback_audit.contract.judged import JudgedFix
-from fallback_audit.contract.table import SAID, Violation
+from fallback_audit.contract.table import SENTENCES, Violation
 from fallback_audit.contract.trail import Entry
 from fallback_audit.errors import AuditIntegrityError, ContractError
 from fallback_audit.event_types import MAX_EXCERPT_CHARS
@@ -144,7 +144,7 @@ def _base(recorded: TrailReader) -> int:
 
 
 def _refusal(record: Record, seq: int, broken: Violation) -> ContractError:
-    sentence, source = SAID[broken.rule]
+    sentence, source = SENTENCES[broken.rule]
     scope = record.scope
     where = "" if broken.seq == seq else f" (at event {broken.seq})"
     return ContractError(

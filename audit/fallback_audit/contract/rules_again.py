@@ -39,7 +39,7 @@ MAKING = (
 )
 
 #: What is said of a patch, wherever it stands.
-_SAID = (
+_RECORDED = (
     "attempt",
     "tier",
     "prompt_shape",
@@ -140,13 +140,15 @@ def _as_asked(
 def _was_made(taken: Entry[PatchProposed], links: Sequence[Link]) -> bool:
     """Where it says that it was made, with the same said of it: no doubt gets lost on the way."""
     return any(
-        made.seq < taken.seq and made.event.taken_from is None and _said(made) == _said(taken)
+        made.seq < taken.seq
+        and made.event.taken_from is None
+        and _recorded(made) == _recorded(taken)
         for link in links
         if link.transition == taken.event.taken_from
         for made in link.proposed
     )
 
 
-def _said(patch: Entry[PatchProposed]) -> tuple[object, ...]:
+def _recorded(patch: Entry[PatchProposed]) -> tuple[object, ...]:
     """All but free text, which may have been redacted in one place."""
-    return tuple(getattr(patch.event, name) for name in _SAID)
+    return tuple(getattr(patch.event, name) for name in _RECORDED)

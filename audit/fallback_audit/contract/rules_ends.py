@@ -200,8 +200,8 @@ def _proving_gates(trail: Trail) -> frozenset[str]:
     """Gates whose pass ends a fix as verified. Before schema version 7, when a fix did not say whose code
     is affected, passing tests were enough."""
     start = _start(trail)
-    told = start is not None and start.affected_code is not None
-    return SHOWING_GATES[_code(trail)] if told else PROVING_GATES
+    reported = start is not None and start.affected_code is not None
+    return SHOWING_GATES[_code(trail)] if reported else PROVING_GATES
 
 
 def _code(trail: Trail) -> AffectedCode:

@@ -82,10 +82,10 @@ def _recorded(run: Run) -> Iterator[Finding]:
             flagged = True  # the plan in doubt is handed on, whatever came of the one after it
         elif type(event) is PatchProposed:
             supported = verdict.supported if isinstance(verdict, GroundingJudged) else None
-            said = False if flagged else supported
+            reported = False if flagged else supported
             if verdict is None or not judged:
                 yield seq, "nothing is recorded about the grounding of this patch"
-            elif event.grounded is not said:
+            elif event.grounded is not reported:
                 yield seq, f"grounded: {event.grounded}, which is not the last verdict"
 
 
@@ -151,8 +151,8 @@ def low_confidence_has_grounds(trail: Trail) -> Iterator[Finding]:
                     flags += 1
                 case ModelCalled(call_type=CallType.AUTHOR) if flags:
                     yield seq, "the author was asked again after LowConfidenceFlagged"
-                case PatchProposed(low_confidence=said) if said is not bool(flags):
-                    yield seq, f"low_confidence: {said}, and the record says otherwise"
+                case PatchProposed(low_confidence=reported) if reported is not bool(flags):
+                    yield seq, f"low_confidence: {reported}, and the record says otherwise"
                 case _:
                     pass
 

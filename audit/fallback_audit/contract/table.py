@@ -100,7 +100,7 @@ FIX_RULES: tuple[FixRule, ...] = (
 ALL_RULES: tuple[Rule | FixRule, ...] = (*RULES, *FIX_RULES)
 
 #: What each rule says, and where it comes from.
-SAID = {one.id: (one.sentence, one.source) for one in ALL_RULES}
+SENTENCES = {one.id: (one.sentence, one.source) for one in ALL_RULES}
 
 
 def link_violations(fix_id: str, links: Sequence[Link]) -> Iterator[Violation]:

@@ -40,8 +40,8 @@ def verify_fix(
 ) -> VerificationReport:
     """Check the export of one fix, and what came with it. Raises nothing about its content."""
     integrity, signed_problems = Listed[Problem](), Listed[Problem]()
-    for said in spool.schema_problems():
-        integrity.add(Problem(seq=None, fix_id=None, reason=said))
+    for message in spool.schema_problems():
+        integrity.add(Problem(seq=None, fix_id=None, reason=message))
     verifiers = tuple(checkpoints.verifiers())
     trees: dict[int, Checkpoint] = {}
     for one in checkpoints.checked():
@@ -114,12 +114,12 @@ def verify_fix(
 
 def _who_wrote(covered: Sequence[int], checkpoints: Collection[Checkpoint]) -> Iterator[str]:
     """By the checkpoint that first covered an event: did its signer find it there (ADR-0059)?"""
-    found, untold = list[int](), list[int]()
+    found, silent = list[int](), list[int]()
     for seq in covered:
         over = (one for one in checkpoints if one.is_new_in(seq))
         first = min(over, key=lambda one: one.size, default=None)
         if first is None:
-            untold.append(seq)
+            silent.append(seq)
         elif any(span.first <= seq <= span.last for span in first.found):
             found.append(seq)
     if found:
@@ -128,9 +128,9 @@ def _who_wrote(covered: Sequence[int], checkpoints: Collection[Checkpoint]) -> I
             "written them signed them: the run before it was killed, several wrote at once, or somebody "
             "with the file put them there."
         )
-    if untold:
+    if silent:
         yield (
-            f"Of {len(untold):,} of its events ({_in_short(untold)}) the export does not show whether "
+            f"Of {len(silent):,} of its events ({_in_short(silent)}) the export does not show whether "
             "the run that signed them had written them."
         )
 

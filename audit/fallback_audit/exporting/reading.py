@@ -46,8 +46,8 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[Line]:
             raise _unfit(name, number, f"a line of the sort {line.line!r} does not belong here")
         place = ORDER.index(line.line)
         if isinstance(line, End):
-            said = (line.segments, line.events, line.evidence, line.checkpoints)
-            if said != tuple(counts[sort] for sort in ORDER[1:-1]):
+            reported = (line.segments, line.events, line.evidence, line.checkpoints)
+            if reported != tuple(counts[sort] for sort in ORDER[1:-1]):
                 raise _unfit(name, number, "there are not as many lines as its end says")
             if line.sha256 != digest.hexdigest():
                 raise _unfit(name, number, "its bytes are not those that its end says")

@@ -197,10 +197,10 @@ class Spool:
             self._problem(f"event {row.seq} is not of fix {head.fix_id}")
         if head is not None and head.words == WORDS:
             try:
-                said = shown(read_row(row, self.verifiers).payload)
+                message = shown(read_row(row, self.verifiers).payload)
             except AuditIntegrityError:
                 return  # the walk says what is wrong with it
-            if said != line.shown:
+            if message != line.shown:
                 self._problem(f"what it shows of event {row.seq} is not what that event says")
 
     def _put(self, line: EvidenceLine) -> None:
@@ -242,8 +242,8 @@ class Spool:
 
 def _scope(header: bytes | None) -> tuple[str, str]:
     try:
-        said = json.loads(header or b"")
-        return str(said["fix_id"]), str(said["gate_transition_id"])
+        reported = json.loads(header or b"")
+        return str(reported["fix_id"]), str(reported["gate_transition_id"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return "", ""
 

@@ -73,10 +73,10 @@ def _headers(store: HeaderReader, base: int) -> Iterator[tuple[int, str, str]]:
     for row in store.headers(after=base):
         try:
             header = json.loads(row.header)
-            said = row.seq, str(header["fix_id"]), str(header["recorded_at"])
+            reported = row.seq, str(header["fix_id"]), str(header["recorded_at"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise AuditIntegrityError(
                 f"Nothing is sealed: the header of event {row.seq} is not one of ours.",
                 next_step="Run `fallback-tier audit verify`; a record that is not whole is not sealed.",
             ) from error
-        yield said
+        yield reported

@@ -79,7 +79,7 @@ class Collector:
         self._history = history
         self._evidence = evidence
         self._now = clock()
-        self._tell = progress or (lambda _: None)
+        self._report = progress or (lambda _: None)
 
     def collect(self, limits: Limits, *, by: str, reason: str, dry_run: bool = False) -> Collection:
         """Remove what ``limits`` does not keep.
@@ -117,7 +117,7 @@ class Collector:
         go: list[_Found] = []
         stay: list[_Found] = []
         for count, file in enumerate(self._evidence.files(), 1):
-            self._tell(count)
+            self._report(count)
             until = needed.get(bytes.fromhex(file.digest)) if file.digest else None
             over = until is None or (before is not None and until < before)
             (go if over and file.touched <= fresh else stay).append(_Found(file, until))
@@ -162,7 +162,7 @@ class Collector:
         fresh = (self._now - GRACE).timestamp()
         left = 0
         for count, found in enumerate(victims, 1):
-            self._tell(count)
+            self._report(count)
             if found.digest in again or not self._evidence.remove(
                 found.file, untouched_since=fresh
             ):

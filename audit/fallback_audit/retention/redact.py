@@ -102,26 +102,26 @@ class Redactor:
             by=by,
             reason=reason,
         )
-        told = self._store.replace_payload(stored.seq, signed, Record(stored.scope, event))
-        return _redaction(stored, chosen, told.seq, finished=False)
+        last = self._store.replace_payload(stored.seq, signed, Record(stored.scope, event))
+        return _redaction(stored, chosen, last.seq, finished=False)
 
     def _again(self, stored: StoredEvent, fields: Sequence[str]) -> Redaction:
         """The event is redacted already: see to it that nothing of its words is left in the files."""
-        told = _redacted_by(self._store, stored)
-        if told is None or not isinstance(told.payload, PayloadRedacted):
+        last = _redacted_by(self._store, stored)
+        if last is None or not isinstance(last.payload, PayloadRedacted):
             raise AuditStoreError(
                 f"Event {stored.seq} is redacted, and no event says by whom.",
                 next_step="Run `fallback-tier audit verify`, and find out who wrote to it.",
             )
-        done = told.payload.fields
+        done = last.payload.fields
         if fields and set(fields) - set(done):
             raise AuditStoreError(
-                f"Event {stored.seq} was redacted by {told.payload.by} ({', '.join(done)}); a tombstone is "
+                f"Event {stored.seq} was redacted by {last.payload.by} ({', '.join(done)}); a tombstone is "
                 "never replaced.",
                 next_step="The rest of it stays until its segment is retired.",
             )
         self._store.scrub()
-        return _redaction(stored, done, told.seq, finished=True)
+        return _redaction(stored, done, last.seq, finished=True)
 
     def _evidence_of(self, stored: StoredEvent) -> tuple[StoredFile, ...]:
         """What of it is there. Raises AuditStoreError where a fix that is not over needs any of it."""
@@ -186,10 +186,10 @@ def _checked(stored: StoredEvent, fields: Sequence[str]) -> tuple[str, ...]:
     there = with_words(stored.payload)
     unknown = [name for name in fields if name not in there]
     if unknown or not there:
-        said = f"{', '.join(unknown)} can't" if unknown else "Nothing can"
+        message = f"{', '.join(unknown)} can't" if unknown else "Nothing can"
         can = f"Those of this event are {', '.join(there)}." if there else "It holds no words."
         raise RequestError(
-            f"{said} be redacted in event {stored.seq} ({stored.kind}): only somebody's words can.",
+            f"{message} be redacted in event {stored.seq} ({stored.kind}): only somebody's words can.",
             next_step=can,
         )
     return tuple(name for name in there if name in fields or not fields)

@@ -145,13 +145,13 @@ class Sealer:
                 next_step=f"Retire segment {first.number} first.",
             )
         path = self._folder / segment.file
-        told = retired.get(segment.sha256)
-        if told is not None and not path.exists():
+        reported = retired.get(segment.sha256)
+        if reported is not None and not path.exists():
             raise RequestError(
-                f"Segment {number} was retired: event {told} says by whom.",
+                f"Segment {number} was retired: event {reported} says by whom.",
                 next_step="There is nothing left to do.",
             )
-        if told is None:
+        if reported is None:
             _check_file(path, segment)
             event = SegmentRetired(
                 first_seq=segment.first_seq,
@@ -162,7 +162,7 @@ class Sealer:
             )
             by_event = self._store.append(UPKEEP, event).seq
         else:
-            by_event = told
+            by_event = reported
         delete_segment(path)
         return Retired(
             number=number,
@@ -170,7 +170,7 @@ class Sealer:
             last_seq=segment.last_seq,
             file=segment.file,
             by_event=by_event,
-            finished=told is not None,
+            finished=reported is not None,
         )
 
     def _seal(self, choice: Choice, covered: SignedCheckpoint, *, by: str, reason: str) -> Sealed:
@@ -195,14 +195,14 @@ class Sealer:
             reason=reason,
         )
         segment = Segment(number, first, choice.last_seq, statement)
-        told = self._store.add_segment(segment, Record(UPKEEP, event))
+        reported = self._store.add_segment(segment, Record(UPKEEP, event))
         return Sealed(
             number=number,
             first_seq=first,
             last_seq=choice.last_seq,
             file=path.name,
             sha256=written.sha256,
-            by_event=told.seq,
+            by_event=reported.seq,
             choice=choice,
         )
 
@@ -233,7 +233,7 @@ class Sealer:
         by: str,
         reason: str,
     ) -> bytes:
-        said = SegmentStatement(
+        reported = SegmentStatement(
             number=number,
             first_seq=first,
             last_seq=written.frontier.size,
@@ -247,7 +247,7 @@ class Sealer:
             by=by,
             reason=reason,
         )
-        return sign_statement(SEGMENT_DOMAIN, said.model_dump(), self._keyring.signers())
+        return sign_statement(SEGMENT_DOMAIN, reported.model_dump(), self._keyring.signers())
 
     def _check_unchanged(self, seen: int, choice: Choice) -> None:
         """Nobody resumed a fix meanwhile whose events are in the file."""

@@ -40,8 +40,8 @@ def _lines(account: AccountRead) -> Iterator[str]:
 
 
 def _scores(scores: Mapping[str, Score]) -> str:
-    said = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
-    return f": {said}" if said else ""
+    message = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
+    return f": {message}" if message else ""
 
 
 def _number(score: Score) -> str:

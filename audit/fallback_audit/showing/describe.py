@@ -211,8 +211,8 @@ def _attempt_sentence(event: events.AuditEvent) -> str:
             )
         case events.RecipeEvaluated():
             steps = f" ({', '.join(step.label for step in event.steps)})" if event.steps else ""
-            said = f"selected {event.recipe}{steps}" if event.selected else f"no: {event.reason}"
-            return f"recipe: {said}"
+            message = f"selected {event.recipe}{steps}" if event.selected else f"no: {event.reason}"
+            return f"recipe: {message}"
         case events.RetrievalQueried():
             found = ", ".join(event.example_ids) or "no example"
             return f"solved examples: {event.verdict} ({found}): {event.reason}"
@@ -239,11 +239,11 @@ def _attempt_sentence(event: events.AuditEvent) -> str:
 
 def _confidence(event: events.PatchProposed) -> str:
     """Only a model's claims can be grounded."""
-    said = [grounded_words(event.grounded)] if event.tier is Tier.LLM else []
-    said += ["LOW CONFIDENCE"] if event.low_confidence else []
+    messages = [grounded_words(event.grounded)] if event.tier is Tier.LLM else []
+    messages += ["LOW CONFIDENCE"] if event.low_confidence else []
     loose = len(event.loose_edits)
-    said += [f"{loose} edits matched only without white space"] if loose else []
-    return f" ({', '.join(said)})" if said else ""
+    messages += [f"{loose} edits matched only without white space"] if loose else []
+    return f" ({', '.join(messages)})" if messages else ""
 
 
 def _fix_sentence(event: events.AuditEvent) -> str:

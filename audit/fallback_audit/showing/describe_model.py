@@ -93,8 +93,8 @@ def _search_sentence(event: events.AuditEvent) -> str:
     match event:
         case events.RetrieveDecided():
             why = ", ".join(filter(None, ("forced" if event.forced else "", event.reason)))
-            said = f"path {event.path}: {_RETRIEVE[event.decision]}"
-            return f"self-RAG step {event.step}, {said}" + (f" ({why})" if why else "")
+            message = f"path {event.path}: {_RETRIEVE[event.decision]}"
+            return f"self-RAG step {event.step}, {message}" + (f" ({why})" if why else "")
         case events.SegmentScored():
             return f"self-RAG {_name(event.candidate)}: {_score(event)}"
         case events.StrategyDegraded():

@@ -150,8 +150,8 @@ def _how(attempt: AttemptLine) -> str:
     tier = f"{attempt.tier}, " if attempt.tier else ""
     judged = "" if attempt.grounded is None else f", {grounded_words(attempt.grounded)}"
     flag = ", LOW CONFIDENCE" if attempt.low_confidence else ""
-    said = f"{attempt.attempt}: {tier}{attempt.shape}, {attempt.outcome}{judged}{flag}"
-    return visible(f"{said}; {on}" if (on := _stood_on(attempt)) else said)
+    message = f"{attempt.attempt}: {tier}{attempt.shape}, {attempt.outcome}{judged}{flag}"
+    return visible(f"{message}; {on}" if (on := _stood_on(attempt)) else message)
 
 
 def _stood_on(attempt: AttemptLine) -> str:

@@ -37,12 +37,12 @@ def report_lines(report: VerificationReport) -> Iterator[tuple[str, str]]:
         style,
     )
     if report.first_bad is not None:
-        yield f"First: {_said(report.first_bad)}", "red"
+        yield f"First: {_finding_message(report.first_bad)}", "red"
         yield f"  next: {report.first_bad.next_step}", "red"
     for title, items, count in _findings(report):
         if count:
             yield f"{title} ({count:,}):", "bold"
-        yield from ((f"  {_said(item)}", "") for item in items)
+        yield from ((f"  {_finding_message(item)}", "") for item in items)
         if count > len(items):
             yield f"  … and {count - len(items):,} more", ""
     yield from ((line, "") for line in _summary(report))
@@ -89,7 +89,7 @@ def _summary(report: VerificationReport) -> Iterator[str]:
     yield from report.notes
 
 
-def _said(item: Finding) -> str:
+def _finding_message(item: Finding) -> str:
     match item:
         case Problem():
             event = "the store" if item.seq is None else f"event {item.seq}"

@@ -78,7 +78,9 @@ class PostgresLocation(NamedTuple):
             conninfo=url.partition("?")[0] + ("?" + "&".join(kept) if kept else ""),
             schema=chosen,
             shown=place + "?" + "&".join(f"{name}={value}" for name, value in shown.items()),
-            secrets=tuple({word for said in secrets if said for word in (said, unquote(said))}),
+            secrets=tuple(
+                {word for reported in secrets if reported for word in (reported, unquote(reported))}
+            ),
         )
 
     def __repr__(self) -> str:

@@ -87,12 +87,12 @@ def _is_damaged(path: Path) -> bool:
     """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as again:
-            said = again.execute(f"PRAGMA integrity_check({_CHECKED_ROWS})").fetchall()
+            reported = again.execute(f"PRAGMA integrity_check({_CHECKED_ROWS})").fetchall()
     except sqlite3.Error as error:
         return _primary(error) in _DAMAGE or _primary(error) < 0
     except OSError:
         return False
-    return said != [("ok",)] and not any(is_unread(str(text)) for (text,) in said)
+    return reported != [("ok",)] and not any(is_unread(str(text)) for (text,) in reported)
 
 
 def is_unread(finding: str) -> bool:

@@ -54,10 +54,10 @@ class SqliteSnapshot:
         it. Reads the table and the index to their ends. Raises OSError where the system failed to read
         them: SQLite says so among its findings, and what it then finds missing is no damage."""
         checked = self._connection.execute("PRAGMA integrity_check(audit_header)")
-        found = [said for (said,) in checked if said != "ok"]
+        found = [reported for (reported,) in checked if reported != "ok"]
         if any(map(is_unread, found)):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return [f"audit_header: {said}" for said in found]
+        return [f"audit_header: {reported}" for reported in found]
 
     def segments(self) -> list[bytes]:
         """The statements of all segments, in order."""

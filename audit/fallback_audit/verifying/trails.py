@@ -227,7 +227,7 @@ class Trails:
 
     def _redactions(self, trail: Trail, rows: Sequence[StoredRow]) -> None:
         """A tombstone and the event that names it are there together, or something is wrong."""
-        told = {
+        reported = {
             event.seq: event.tombstone_sha256
             for _, event in trail.notes
             if isinstance(event, PayloadRedacted)
@@ -235,10 +235,10 @@ class Trails:
         for seq, _, _, payload in rows:
             is_stone = payload is not None and payload.startswith(TOMBSTONE_START)
             self.redacted += is_stone
-            if not is_stone and seq not in told:
+            if not is_stone and seq not in reported:
                 continue
             digest = hashlib.sha256(payload or b"").hexdigest()
-            if is_stone and told.get(seq) != digest:
+            if is_stone and reported.get(seq) != digest:
                 reason = "it was redacted, and no PayloadRedacted names this tombstone"
             elif not is_stone:
                 reason = "a PayloadRedacted names it, but its words still stand there"

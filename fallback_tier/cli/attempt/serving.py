@@ -83,8 +83,8 @@ def _attempt(line: bytes, configured: Configuration) -> bytes:
 
 
 def _error(error: Exception) -> bytes:
-    told = error if isinstance(error, FallbackError) else explained(error)
-    return b'"error": ' + json.dumps(as_object(told)).encode()
+    reported = error if isinstance(error, FallbackError) else explained(error)
+    return b'"error": ' + json.dumps(as_object(reported)).encode()
 
 
 def _identifier(line: bytes) -> Identifier:

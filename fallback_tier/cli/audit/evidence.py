@@ -28,7 +28,7 @@ def check(arguments: argparse.Namespace) -> int:
         PlanProgress(Console(stderr=True)) as shown,
         closing(read_trail(folder, settings)) as reader,
     ):
-        report = check_evidence(reader, evidence, progress=_told(shown, "checking"))
+        report = check_evidence(reader, evidence, progress=_progress_of(shown, "checking"))
     if arguments.json:
         print_json({**report.model_dump(mode="json"), "ok": report.ok})
         return exit_codes.OK if report.ok else exit_codes.TRAIL_BROKEN
@@ -78,7 +78,7 @@ def gc(arguments: argparse.Namespace) -> int:
             kept.history,
             kept.evidence,
             clock=lambda: now,
-            progress=_told(shown, "collecting"),
+            progress=_progress_of(shown, "collecting"),
         ).collect(limits, by=arguments.by, reason=arguments.because, dry_run=dry_run)
     if arguments.json:
         print_json(done.model_dump(mode="json"))
@@ -100,9 +100,9 @@ def gc(arguments: argparse.Namespace) -> int:
     return exit_codes.OK
 
 
-def _told(shown: PlanProgress, what: str) -> Callable[[int], None]:
-    def tell(count: int) -> None:
+def _progress_of(shown: PlanProgress, what: str) -> Callable[[int], None]:
+    def report(count: int) -> None:
         if count % 100 == 0:
             shown(f"{what}: {count:,} files")
 
-    return tell
+    return report

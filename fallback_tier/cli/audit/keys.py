@@ -108,8 +108,8 @@ def _rotate(arguments: argparse.Namespace, folder: Path) -> int:
     finally:
         store.close()
     _checkpoint_now(arguments)
-    said = f"both keys sign now, until --end-overlap; the one before is {rotation.old.vkey}"
-    _show(arguments, folder, rotation.new, said)
+    message = f"both keys sign now, until --end-overlap; the one before is {rotation.old.vkey}"
+    _show(arguments, folder, rotation.new, message)
     return exit_codes.OK
 
 
@@ -125,14 +125,14 @@ def _end_overlap(arguments: argparse.Namespace, folder: Path) -> int:
     return exit_codes.OK
 
 
-def _show(arguments: argparse.Namespace, folder: Path, key: Verifier, said: str) -> None:
+def _show(arguments: argparse.Namespace, folder: Path, key: Verifier, message: str) -> None:
     private = folder / "signing.skey"
     if arguments.json:
-        print_json({"vkey": key.vkey, "name": key.name, "folder": str(folder), "said": said})
+        print_json({"vkey": key.vkey, "name": key.name, "folder": str(folder), "said": message})
         return
     console = Console()
     line(console, safe(key.vkey))
-    line(console, f"  {safe(said)}")
+    line(console, f"  {safe(message)}")
     line(console, f"  back up {safe(str(private))} where no disk of this machine is; it is secret")
     line(console, "  give the line above to whoever verifies: `audit prove --check FILE --trust …`")
 

@@ -49,7 +49,7 @@ def prove(arguments: argparse.Namespace) -> int:
     if arguments.output:
         _write(Path(arguments.output), proof.text())
     if arguments.json:
-        print_json({**_said(proof, signed), "proof": proof.text().decode()})
+        print_json({**_statement(proof, signed), "proof": proof.text().decode()})
     elif arguments.output:
         line(Console(), f"{safe(arguments.output)}: {_sentence(proof, signed)}")
     else:
@@ -91,7 +91,7 @@ def _check(arguments: argparse.Namespace) -> int:
     with _named("--check", arguments.check):
         proof, signed = _checked(arguments, data, keys)
     if arguments.json:
-        print_json({"ok": True, **_said(proof, signed)})
+        print_json({"ok": True, **_statement(proof, signed)})
     else:
         line(Console(), f"it holds: {_sentence(proof, signed)}")
     return exit_codes.OK
@@ -170,8 +170,8 @@ def _write(path: Path, content: bytes) -> None:
         raise blamed(error, f"--output {path}", unwritable) from error
 
 
-def _said(proof: Proof, signed: SignedCheckpoint) -> dict[str, Any]:
-    said: dict[str, Any] = {
+def _statement(proof: Proof, signed: SignedCheckpoint) -> dict[str, Any]:
+    reported: dict[str, Any] = {
         "origin": signed.checkpoint.origin,
         "size": signed.checkpoint.size,
         "root": signed.checkpoint.root.hex(),
@@ -179,8 +179,8 @@ def _said(proof: Proof, signed: SignedCheckpoint) -> dict[str, Any]:
         "signed_by": [key.vkey for key in signed.signed_by],
     }
     if isinstance(proof, InclusionProof):
-        return said | {"seq": proof.index + 1, "header": _header(proof)}
-    return said | {"old_size": proof.old}
+        return reported | {"seq": proof.index + 1, "header": _header(proof)}
+    return reported | {"old_size": proof.old}
 
 
 def _header(proof: InclusionProof) -> Any:

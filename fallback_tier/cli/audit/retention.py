@@ -92,11 +92,11 @@ def retire(arguments: argparse.Namespace) -> int:
 
 
 def _sealer(kept: Keeping, shown: PlanProgress | None = None) -> Sealer:
-    def tell(seq: int) -> None:
+    def report(seq: int) -> None:
         if shown is not None and seq % 1_000 == 0:
             shown(f"sealing: event {seq:,}")
 
-    return Sealer(kept.store, kept.segments, kept.keyring, clock=utc_now, progress=tell)
+    return Sealer(kept.store, kept.segments, kept.keyring, clock=utc_now, progress=report)
 
 
 def _show_held(console: Console, choice: Choice) -> None:

@@ -25,11 +25,11 @@ def search(arguments: argparse.Namespace) -> int:
     index = SolvedExampleIndex(open_store(arguments), embedder=load_embedder(), settings=settings)
     ranking = index.search(_question(arguments))
     answer = account(select((), ranking, settings), ranking, settings)
-    said = " ".join(filter(None, [ranking.degraded, evidence((), ranking, settings)]))
+    message = " ".join(filter(None, [ranking.degraded, evidence((), ranking, settings)]))
     if arguments.json:
-        print_json({"evidence": said, **answer.model_dump(mode="json")})
+        print_json({"evidence": message, **answer.model_dump(mode="json")})
     else:
-        sys.stdout.writelines(f"{visible(line)}\n" for line in _lines(answer, said))
+        sys.stdout.writelines(f"{visible(line)}\n" for line in _lines(answer, message))
     return exit_codes.OK
 
 
@@ -50,8 +50,8 @@ def _one(value: str | None) -> tuple[str, ...]:
     return () if value is None else (value,)
 
 
-def _lines(answer: RetrievalAccount, said: str) -> Iterator[str]:
-    yield said
+def _lines(answer: RetrievalAccount, message: str) -> Iterator[str]:
+    yield message
     if not answer.returned:
         yield "nothing is good enough"
     for place, name in enumerate(answer.returned, start=1):

@@ -65,7 +65,7 @@ def batch_document(
     end: BatchEnd, ends: Sequence[AdvisoryEnd], landed: Landed, *, code: int
 ) -> dict[str, object]:
     """For machines: each advisory with its end, and each part with its own."""
-    said = end.planned.model_dump(mode="json", exclude={"fixes", "resolved"})
+    reported = end.planned.model_dump(mode="json", exclude={"fixes", "resolved"})
     fixes = [
         {
             **document(part.result),
@@ -80,7 +80,7 @@ def batch_document(
         for part in end.parts
     ]
     return {
-        **said,
+        **reported,
         "advisories": [one.model_dump(mode="json") for one in ends],
         "fixes": fixes,
         "taken_apart": end.taken_apart,

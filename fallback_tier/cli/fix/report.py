@@ -107,14 +107,14 @@ def report_patch(application: Applied, console: Console, landed: Landed) -> None
     """Where the patch is now: on a branch, on the working tree, or printed."""
     if landed.committed is not None:
         where = landed.committed
-        said = "committed to branch"
+        message = "committed to branch"
         if where.existed:
-            said = "no branch was made, this patch is already on the same base commit: branch"
-        line(console, f"  {said} {safe(where.branch)}: {where.commit[:12]}")
+            message = "no branch was made, this patch is already on the same base commit: branch"
+        line(console, f"  {message} {safe(where.branch)}: {where.commit[:12]}")
     elif landed.delivered:
         made = new_files(application.diff)
-        told = (f"{path} (new)" if path in made else path for path in application.files)
-        files = safe(", ".join(told))
+        reported = (f"{path} (new)" if path in made else path for path in application.files)
+        files = safe(", ".join(reported))
         line(console, f"  on the working tree, not committed: {files}")
     else:
         print_patch(application.diff)

@@ -65,8 +65,8 @@ def approve(arguments: argparse.Namespace) -> int:
     if arguments.output:
         write_patch(Path(arguments.output), patch)
     if arguments.json:
-        said = approval.decision.model_dump(mode="json")
-        print_json({"fix_id": arguments.fix_id, **said, "patch": patch})
+        reported = approval.decision.model_dump(mode="json")
+        print_json({"fix_id": arguments.fix_id, **reported, "patch": patch})
         return exit_codes.OK
     console = Console(stderr=True)  # the patch alone is the output: `… > FILE`, `… | git apply`
     line(

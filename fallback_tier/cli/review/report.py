@@ -76,15 +76,17 @@ def _report_attempt(attempt: AttemptReview, console: Console) -> None:
 
 
 def _ended(attempt: AttemptReview) -> str:
-    said = [attempt.outcome]
+    messages = [attempt.outcome]
     if attempt.failing_gates:
-        said.append(f"at gate {', '.join(attempt.failing_gates)}")
+        messages.append(f"at gate {', '.join(attempt.failing_gates)}")
     if attempt.grounded is not None:
-        said.append(grounded_words(attempt.grounded))
+        messages.append(grounded_words(attempt.grounded))
     if attempt.tokens:
         cost = attempt.cost_usd_estimate
-        said.append(f"{attempt.tokens:,} tokens, {f'about ${cost}' if cost else 'price not known'}")
-    return ", ".join(said)
+        messages.append(
+            f"{attempt.tokens:,} tokens, {f'about ${cost}' if cost else 'price not known'}"
+        )
+    return ", ".join(messages)
 
 
 def _stood_on(attempt: AttemptReview) -> str:

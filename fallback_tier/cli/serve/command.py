@@ -91,7 +91,7 @@ def check_extra() -> None:
 def settings_of(arguments: argparse.Namespace) -> ServiceSettings:
     """The file's settings, with those that options name instead. Raises ConfigurationError."""
     settings = read_settings(Path(arguments.config) if arguments.config else None)
-    said = {
+    reported = {
         name: value
         for name in ("host", "port", "tls_cert", "tls_key")
         if (value := getattr(arguments, name, None)) is not None
@@ -104,7 +104,7 @@ def settings_of(arguments: argparse.Namespace) -> ServiceSettings:
     }
     state = {"state_dir": state_dir(arguments)} if arguments.state_dir else {}
     facts = settings.model_dump() | state
-    facts |= {"listen": facts["listen"] | said, "record": facts["record"] | places}
+    facts |= {"listen": facts["listen"] | reported, "record": facts["record"] | places}
     try:
         return ServiceSettings.model_validate(facts)
     except ValidationError as error:

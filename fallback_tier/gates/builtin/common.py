@@ -140,10 +140,10 @@ def _is_ignored(path: str, context: GateContext) -> bool:
     """By the user's own rules too: who commits the fix goes by them. Raises ToolFailedError."""
     ask = ["check-ignore", "--quiet", "--no-index", "--", f"./{path}"]
     root, env = context.repo.root, {**USERS_CONFIGURATION, "GIT_LITERAL_PATHSPECS": ""}
-    told = context.clients.run("git", ask, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
-    if told.exit_code not in {0, 1}:
-        raise git_failed(f"git check-ignore in {root}", in_short(told.output))
-    return told.exit_code == 0
+    reported = context.clients.run("git", ask, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
+    if reported.exit_code not in {0, 1}:
+        raise git_failed(f"git check-ignore in {root}", in_short(reported.output))
+    return reported.exit_code == 0
 
 
 def _mode_problem(change: RawChange) -> str | None:
@@ -161,5 +161,5 @@ def _mode_problem(change: RawChange) -> str | None:
 def _verdict(gate: str, problems: list[str], kind: FailureKind, otherwise: str) -> GateVerdict:
     if not problems:
         return passed(gate, otherwise)
-    said = problems[0] if len(problems) == 1 else f"{len(problems)} problems: {problems[0]}"
-    return failed(gate, kind, said, "\n".join(problems))
+    message = problems[0] if len(problems) == 1 else f"{len(problems)} problems: {problems[0]}"
+    return failed(gate, kind, message, "\n".join(problems))

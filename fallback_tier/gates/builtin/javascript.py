@@ -38,24 +38,28 @@ def disagreement_with_node(context: GateContext, before: str, after: str) -> str
             places.append(str(place))
         try:
             asked = [_OWN_LIBRARY, str(probe), *places]
-            told = context.clients.run("node", asked, cwd=Path(folder), timeout_s=_TIMEOUT_S)
+            reported = context.clients.run("node", asked, cwd=Path(folder), timeout_s=_TIMEOUT_S)
         except ToolMissingError:
             return None
-    if told.exit_code == _NO_PARSER:
+    if reported.exit_code == _NO_PARSER:
         return None
-    if not told.ok:
-        raise git_failed(_PARSING, _why(told))
+    if not reported.ok:
+        raise git_failed(_PARSING, _why(reported))
     try:
         was, now = (
             {way: Counter(dict(found)) for way, found in json.loads(line).items()}
-            for line in told.output.split("\n")
+            for line in reported.output.split("\n")
             if line.startswith("{")  # node's own warnings stand in the same output
         )
     except ValueError as error:
-        raise git_failed(_PARSING, in_short(told.output)) from error
+        raise git_failed(_PARSING, in_short(reported.output)) from error
     return javascript_disagreement(before, after, was, now)
 
 
-def _why(told: CommandResult) -> str:
-    ended = f"it did not end within {_TIMEOUT_S:.0f} s" if told.timed_out else in_short(told.output)
-    return ended or f"it ended with {told.exit_code}"
+def _why(reported: CommandResult) -> str:
+    ended = (
+        f"it did not end within {_TIMEOUT_S:.0f} s"
+        if reported.timed_out
+        else in_short(reported.output)
+    )
+    return ended or f"it ended with {reported.exit_code}"

@@ -97,36 +97,36 @@ class ProofGate:
         except ProofError as error:  # at the base commit the place was free
             return failed(self.name, FailureKind.POLICY_VIOLATION, error.problem)
         if (result := ran.result) is None:
-            said = (
+            message = (
                 f"with the patch nothing can be installed, so the proof can't run: {ran.installed}"
             )
-            return failed(self.name, FailureKind.RESOLUTION_FAILED, said)
+            return failed(self.name, FailureKind.RESOLUTION_FAILED, message)
         if result.timed_out:
-            said = f"the proof did not end within {self.proof.timeout_s:.0f} s"
-            return failed(self.name, FailureKind.GATE_TIMEOUT, said, result.output)
+            message = f"the proof did not end within {self.proof.timeout_s:.0f} s"
+            return failed(self.name, FailureKind.GATE_TIMEOUT, message, result.output)
         if not result.ok:
-            said = "the proof fails: the vulnerability is still there, or what it needs is gone"
-            said += self._with_patch(base.output, result.output)
-            return failed(self.name, FailureKind.PROOF_FAILED, said, result.output)
+            message = "the proof fails: the vulnerability is still there, or what it needs is gone"
+            message += self._with_patch(base.output, result.output)
+            return failed(self.name, FailureKind.PROOF_FAILED, message, result.output)
         # A patched module that ends the process ends the proof too, and well.
         before, now = self.plugin.tests_ran(base.output), self.plugin.tests_ran(result.output) or 0
         if before is not None and now < before:
-            said = f"the proof ran {before} test(s) at the base commit, {now} with the patch"
-            return failed(self.name, FailureKind.PROOF_FAILED, said, result.output)
+            message = f"the proof ran {before} test(s) at the base commit, {now} with the patch"
+            return failed(self.name, FailureKind.PROOF_FAILED, message, result.output)
         if self.proof.end and not self.proof.ended(result.output):
-            said = "the proof ends well, and before its end: it did not print its last line"
-            return failed(self.name, FailureKind.PROOF_FAILED, said, result.output)
+            message = "the proof ends well, and before its end: it did not print its last line"
+            return failed(self.name, FailureKind.PROOF_FAILED, message, result.output)
         if not before and not self.proof.end:
-            said = f"the proof fails at the base commit and ends well with the patch, but {_UNSHOWN_END}"
-            return skipped(self.name, said, result.output)
-        said = "the proof fails at the base commit and passes with the patch"
+            message = f"the proof fails at the base commit and ends well with the patch, but {_UNSHOWN_END}"
+            return skipped(self.name, message, result.output)
+        message = "the proof fails at the base commit and passes with the patch"
         if ran.installed != base.installed:
             what = (
                 f"{base.installed or 'everything'}; with the patch: {ran.installed or 'everything'}"
             )
-            detail = f"{said}, but not on the same dependencies, which may be why: {what}"
+            detail = f"{message}, but not on the same dependencies, which may be why: {what}"
             return skipped(self.name, detail, result.output)
-        detail = f"{said}; installed: {ran.installed}" if ran.installed else said
+        detail = f"{message}; installed: {ran.installed}" if ran.installed else message
         return passed(self.name, detail, result.output, proof_level=ProofLevel.PROOF_TEST)
 
     def fails_at_base(self, context: GateContext) -> str:
@@ -199,7 +199,7 @@ def check_proof(
     sandbox: Sandbox,
     workspace: Path,
     timeout_s: float = INSTALL_TIMEOUT_S,
-    tell: Callable[[str], None] = say_nothing,
+    report: Callable[[str], None] = say_nothing,
 ) -> str:
     """Run the proof at the base commit, before anything is spent: what it prints as it fails there.
 
@@ -207,7 +207,7 @@ def check_proof(
     or where its files are the repository's own; SandboxError, RepositoryError, ToolError. ``tell`` is told
     where its passing would prove nothing.
     """
-    worktrees = Worktrees(workspace, clients, sandbox, tell=tell)
+    worktrees = Worktrees(workspace, clients, sandbox, report=report)
     with worktrees.open(repo, f"{repo.fix_id}-proof") as worktree:
         context = GateContext(
             advisory=advisory,
@@ -218,11 +218,11 @@ def check_proof(
             sandbox=sandbox,
             clients=clients,
             timeout_s=timeout_s,
-            tell=tell,
+            report=report,
         )
         output = gate.fails_at_base(context)
     if not gate.proof.end and not gate.plugin.tests_ran(output):
-        tell(f"The proof will prove nothing: {_UNSHOWN_END} (--proof-end, or use a test runner).")
+        report(f"The proof will prove nothing: {_UNSHOWN_END} (--proof-end, or use a test runner).")
     return output
 
 
@@ -234,27 +234,27 @@ def _checked(proof: Proof, ran: TargetRun) -> CommandResult:
             f"{ran.installed}",
             next_step="Make them installable (`npm ci`, `uv pip install`), or prove it by hand.",
         )
-    said = " ".join(result.output[-_QUOTED_CHARS:].split()) or "it printed nothing"
-    said += f" (installed: {ran.installed})" if ran.installed else ""
+    message = " ".join(result.output[-_QUOTED_CHARS:].split()) or "it printed nothing"
+    message += f" (installed: {ran.installed})" if ran.installed else ""
     if result.ok:
         raise ProofError(
             "The proof passes already at the base commit, so it can't show that a patch fixes "
-            f"anything: {said}",
+            f"anything: {message}",
             next_step="Give a test that fails while the vulnerability is there.",
         )
     if result.timed_out:
         raise ProofError(
-            f"The proof did not end within {proof.timeout_s:.0f} s at the base commit: {said}",
+            f"The proof did not end within {proof.timeout_s:.0f} s at the base commit: {message}",
             next_step="Let it end by itself, with a limit of its own where the flaw is a hang.",
         )
     if proof.ended(result.output):
         raise ProofError(
-            f"The proof prints its last line at the base commit, where it fails: {said}",
+            f"The proof prints its last line at the base commit, where it fails: {message}",
             next_step="Let it print that line where it has found no flaw, and nowhere else.",
         )
     if why := fault(result):
         raise ProofError(
-            f"The proof fails at the base commit, but not because of the flaw: {why}: {said}",
+            f"The proof fails at the base commit, but not because of the flaw: {why}: {message}",
             next_step="Run it by hand at the base commit until it fails in its own words.",
         )
     return result

@@ -79,11 +79,11 @@ def fault(result: CommandResult) -> str | None:
         return f"there is no program {result.argv[0]!r} in the sandbox, or the proof could not find one"
     if result.exit_code == _NOT_EXECUTABLE:
         return f"{result.argv[0]!r} can't be executed"
-    what = next(_told(result.output), None)
+    what = next(_without_noise(result.output), None)
     return None if what is None else _SENTENCES[what]
 
 
-def _told(output: str) -> Iterator[str]:
+def _without_noise(output: str) -> Iterator[str]:
     for pattern, what in _FAULTS:
         if pattern.search(output):
             yield what

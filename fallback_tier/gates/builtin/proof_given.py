@@ -72,5 +72,5 @@ class Proof:
     def digest(self) -> str:
         """SHA-256 of command, files and last line."""
         files = {path: hashlib.sha256(self.files[path]).hexdigest() for path in self.files}
-        told = json.dumps([self.command, files, self.end], sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()
+        message = json.dumps([self.command, files, self.end], sort_keys=True)
+        return hashlib.sha256(message.encode()).hexdigest()

@@ -95,7 +95,7 @@ class _Compared:
         excused = declared | replaced
         undeclared = [use for use in new if use.capability not in excused]
         problems = [f"{path!r} could not be read as its language" for path in self.unreadable]
-        problems += [f"new {self._told(use)}" for use in undeclared]
+        problems += [f"new {self._described(use)}" for use in undeclared]
         if problems:
             log = "\n".join([*_how_to_declare(undeclared), *problems[:_LOGGED]])
             return failed(gate, FailureKind.UNDECLARED_CAPABILITY, _in_one(problems), log)
@@ -126,7 +126,7 @@ class _Compared:
     def _passed(self, new: list[Use], declared: frozenset[Capability]) -> Iterator[str]:
         for use in new:
             how = "declared" if use.capability in declared else "in another's place:"
-            yield f"{how} {self._told(use)}"
+            yield f"{how} {self._described(use)}"
         if not new:
             yield (
                 f"{self.read} source file(s) changed, none starts a process, opens a connection, runs "
@@ -139,7 +139,7 @@ class _Compared:
         if self.unknown:
             yield f"not read: {_shown(self.unknown)}"
 
-    def _told(self, use: Use) -> str:
+    def _described(self, use: Use) -> str:
         kind = use.capability.value.replace("_", " ")
         return f"{kind} use of {use.callee} ({_shown(self.places.get(use, []))})"
 

@@ -77,9 +77,9 @@ def _unescaped(text: str) -> str:
     return _ESCAPE.sub(plain, text)
 
 
-def module_path(told: str) -> str:
+def module_path(message: str) -> str:
     """A module's name as the lists spell it: without node's prefix, and of a package its name alone."""
-    path = told.removeprefix("node:")
+    path = message.removeprefix("node:")
     if path.startswith((".", "/")) or "/" not in path:
         return path
     parts = path.split("/")

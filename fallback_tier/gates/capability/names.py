@@ -217,8 +217,8 @@ class Names:
         is_loader = paths & self._table.loaders or self.member(self.callee(call)) == "require"
         if not arguments or not is_loader:
             return None
-        told = self.literal(arguments[0])
-        return "" if told is None else module_path(told)
+        message = self.literal(arguments[0])
+        return "" if message is None else module_path(message)
 
     def _named(self, name: str, *, called: bool) -> Paths:
         found = frozenset(self._bindings.get(name, ()))
@@ -235,12 +235,12 @@ class Names:
             return paths
         return self._normal(f"{path}.{name}" for path in paths)
 
-    def _indexed(self, paths: Paths, told: str | None) -> Paths:
-        if told is not None and "sys.modules" in paths:
-            return self._normal(iter([told]))
-        found = self._member(paths, ANY if told is None else told)
-        inside = told is not None and paths & self._table.outer
-        return found | self._named(told or "", called=False) if inside else found
+    def _indexed(self, paths: Paths, message: str | None) -> Paths:
+        if message is not None and "sys.modules" in paths:
+            return self._normal(iter([message]))
+        found = self._member(paths, ANY if message is None else message)
+        inside = message is not None and paths & self._table.outer
+        return found | self._named(message or "", called=False) if inside else found
 
     def _returned(self, call: "Node", depth: int) -> Paths:
         """What a call gives, where that can be told: a module, a member, a namespace."""
@@ -290,7 +290,7 @@ class Names:
                 self._destructure(name, paths, depth)
             return
         key, value = self._halves(part)
-        told = self.literal(key)
-        if told is None:
-            told = ANY if key.type == "computed_property_name" else self.text(key)
-        self._destructure(value, self._member(paths, told), depth)
+        message = self.literal(key)
+        if message is None:
+            message = ANY if key.type == "computed_property_name" else self.text(key)
+        self._destructure(value, self._member(paths, message), depth)

@@ -136,19 +136,19 @@ def _pattern(question: Question, *, defined: bool) -> re.Pattern[str] | None:
     about, name, is_python = question
     if about is About.MEMBER:
         if defined:
-            told = _PYTHON_DEFINED if is_python else _SCRIPT_DEFINED
+            message = _PYTHON_DEFINED if is_python else _SCRIPT_DEFINED
         else:
-            told = _PYTHON_MEMBER if is_python else _SCRIPT_MEMBER
+            message = _PYTHON_MEMBER if is_python else _SCRIPT_MEMBER
     elif about is About.MODULE and not defined:
-        told = _PYTHON_MODULE if is_python else _SCRIPT_MODULE
+        message = _PYTHON_MODULE if is_python else _SCRIPT_MODULE
     elif about is About.ROOT and not defined:
-        told = _SCRIPT_ROOT
+        message = _SCRIPT_ROOT
     else:
         return None
-    return re.compile(told.replace("NAME", re.escape(name)), re.MULTILINE)
+    return re.compile(message.replace("NAME", re.escape(name)), re.MULTILINE)
 
 
-def package_of(told: str) -> str:
+def package_of(message: str) -> str:
     """``@a/b`` of ``@a/b/c``, ``a`` of ``a/b``."""
-    parts = told.split("/")
-    return "/".join(parts[:2]) if told.startswith("@") else parts[0]
+    parts = message.split("/")
+    return "/".join(parts[:2]) if message.startswith("@") else parts[0]

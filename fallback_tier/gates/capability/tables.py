@@ -69,8 +69,8 @@ class Table:
 
     @cached_property
     def _followed(self) -> frozenset[str]:
-        told = self.loaders | self.getters | self.timers | self.outer | self.ways
-        return told | self.holders.keys()
+        messages = self.loaders | self.getters | self.timers | self.outer | self.ways
+        return messages | self.holders.keys()
 
     def normal(self, path: str) -> str:
         """The path as the lists spell it; empty where it leads nowhere that matters."""
@@ -78,8 +78,8 @@ class Table:
         for outer in self.outer:
             if path.startswith(f"{outer}.") and path != f"{outer}.{ANY}":
                 path = path.removeprefix(f"{outer}.")
-        for told in dict.fromkeys((path, path := self.harmless.led_to(path))):
-            parts = told.split(".")
+        for message in dict.fromkeys((path, path := self.harmless.led_to(path))):
+            parts = message.split(".")
             for end in range(1, len(parts) + 1):
                 entry = ".".join(parts[:end])
                 if entry in self.listed:

@@ -37,34 +37,36 @@ class Unknown:
         self.found: defaultdict[Use, list[int]] = defaultdict(list)
         self.questions: dict[Use, Question] = {}
 
-    def brought(self, told: str, node: "Node") -> None:
+    def brought(self, message: str, node: "Node") -> None:
         """A module, as an import names it, that is not of the language's own library."""
         if self._is_python:
-            if told.startswith("."):
-                self._relative(told, node)
+            if message.startswith("."):
+                self._relative(message, node)
                 return
-            top = told.partition(".")[0]
-            self._ask(told, Question(About.MODULE, top), node)
-        elif told.startswith("."):
-            place = posixpath.normpath(str(self._folder / told))
-            is_file = not place.startswith("..") and not told.endswith(_NATIVE)
+            top = message.partition(".")[0]
+            self._ask(message, Question(About.MODULE, top), node)
+        elif message.startswith("."):
+            place = posixpath.normpath(str(self._folder / message))
+            is_file = not place.startswith("..") and not message.endswith(_NATIVE)
             self._ask(
-                told, Question(About.FILE, _stem(place), False) if is_file else _NO_QUESTION, node
+                message,
+                Question(About.FILE, _stem(place), False) if is_file else _NO_QUESTION,
+                node,
             )
-        elif told.startswith("/") or ":" in told:
-            self._ask(told, _NO_QUESTION, node)
-        elif told:
-            self._ask(told, Question(About.MODULE, package_of(told), False), node)
+        elif message.startswith("/") or ":" in message:
+            self._ask(message, _NO_QUESTION, node)
+        elif message:
+            self._ask(message, Question(About.MODULE, package_of(message), False), node)
 
-    def _relative(self, told: str, node: "Node") -> None:
+    def _relative(self, message: str, node: "Node") -> None:
         """``from .a.b import c``; what ``from . import c`` brings may be a name of the package's."""
-        names = told.lstrip(".").split(".")
+        names = message.lstrip(".").split(".")
         folder = self._folder
-        for _ in range(len(told) - len(told.lstrip(".")) - 1):
+        for _ in range(len(message) - len(message.lstrip(".")) - 1):
             folder = folder.parent
         if names[0]:
             place = folder.joinpath(*names)
-            self._ask(told, Question(About.FILE, str(place), True), node)
+            self._ask(message, Question(About.FILE, str(place), True), node)
 
     def called_member(self, name: str, node: "Node") -> None:
         """A member that is called of a value of which nothing is known."""
@@ -86,9 +88,9 @@ class Unknown:
         if not plain_dunder(name):
             self._ask(name, _NO_QUESTION, node)
 
-    def text(self, told: str | None, node: "Node") -> None:
+    def text(self, message: str | None, node: "Node") -> None:
         """A text that names such an attribute: a formatter or a getter may follow it."""
-        for name in inner_names(told or ""):
+        for name in inner_names(message or ""):
             self._ask(f"{name} in a text", _NO_QUESTION, node)
 
     def made(self, what: str, node: "Node") -> None:

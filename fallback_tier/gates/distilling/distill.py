@@ -74,8 +74,8 @@ def distill(
     """
     if isinstance(application, Refused):
         kind = FailureKind(application.reason.value)
-        said = f"Attempt {attempt} gave no patch: {kind.value}.\n{application.sentence}"
-        text = "\n".join([clean(said), *_lessons(earlier)])
+        message = f"Attempt {attempt} gave no patch: {kind.value}.\n{application.sentence}"
+        text = "\n".join([clean(message), *_lessons(earlier)])
         return AttemptSummary(
             attempt=attempt, failure_kind=kind, prior_failure_summary=_bounded(text)
         )
@@ -150,8 +150,8 @@ def _lesson(summary: AttemptSummary) -> str:
             first.setdefault(TRIED_HEADING, line[4:].strip())
         else:
             section = line
-    told = [first[name] for name in (_TESTS, _ASSERTIONS, _DIAGNOSTICS) if name in first]
-    how = clean(" ".join([head, *(told or lines[:1])]))
+    messages = [first[name] for name in (_TESTS, _ASSERTIONS, _DIAGNOSTICS) if name in first]
+    how = clean(" ".join([head, *(messages or lines[:1])]))
     tried = _cut(
         f" It tried: {first[TRIED_HEADING]}" if TRIED_HEADING in first else "", _LESSON_BYTES // 2
     )

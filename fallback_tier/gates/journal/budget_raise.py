@@ -71,9 +71,9 @@ def _check_higher(
     else:
         needed = cap is not None and Decimal(given) <= Decimal(cap)
     if needed and cap is not None:
-        said = "" if given is None else f", and {amount(limit, given)} is not more"
+        message = "" if given is None else f", and {amount(limit, given)} is not more"
         raise InputError(
-            f"The present cap is {amount(limit, cap)}{said}.",
+            f"The present cap is {amount(limit, cap)}{message}.",
             next_step=f"Give {_OPTIONS[limit]} {_least(reached) if reached.limit is limit else 'N'} "
             "or more.",
         )

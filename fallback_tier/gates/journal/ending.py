@@ -14,7 +14,7 @@ def result_of(
 ) -> FixResult:
     """What callers get. ``state``: the one that ``end`` was decided in; what it cost is on record."""
     used = spent(audit, scope)
-    told = {
+    reported = {
         "fix_id": scope.fix_id,
         "gate_transition_id": scope.gate_transition_id,
         "advisory_id": advisory_id,
@@ -26,13 +26,13 @@ def result_of(
     }
     match end:
         case FixVerified():
-            return Verified.model_validate({**told, "application": state.application})
+            return Verified.model_validate({**reported, "application": state.application})
         case FixPatched():
-            return Patched.model_validate({**told, "application": state.application})
+            return Patched.model_validate({**reported, "application": state.application})
         case FixRefused():
             return RefusedFix.model_validate(
-                {**told, "reason": end.reason, "sentence": end.sentence}
+                {**reported, "reason": end.reason, "sentence": end.sentence}
             )
         case FixEscalated():
             asked = {"reason": end.reason, "question": end.question}
-            return Escalated.model_validate({**told, **asked, "evidence": end.evidence_sha256})
+            return Escalated.model_validate({**reported, **asked, "evidence": end.evidence_sha256})

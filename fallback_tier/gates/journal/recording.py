@@ -183,7 +183,7 @@ class FixRecord:
     def _end(self, decision: Pass | OnlyTested | Refuse | Ask, state: FixState) -> End:
         match decision:
             case Pass(application, passed, skipped) | OnlyTested(application, passed, skipped):
-                told: dict[str, Any] = {
+                reported: dict[str, Any] = {
                     "attempt": state.attempt,
                     "tier": application.tier,
                     "patch_sha256": application.patch_sha256,
@@ -191,9 +191,9 @@ class FixRecord:
                     "gates_skipped": skipped,
                 }
                 if isinstance(decision, OnlyTested):
-                    return FixPatched(proof_level=ProofLevel.TESTS_ONLY, **told)
+                    return FixPatched(proof_level=ProofLevel.TESTS_ONLY, **reported)
                 level = shown_by(state.verdicts) or application.proof_level
-                return FixVerified(proof_level=level, **told)
+                return FixVerified(proof_level=level, **reported)
             case Refuse(reason, sentence):
                 return FixRefused(attempt=state.attempt, reason=reason, sentence=sentence)
             case Ask(why, question):

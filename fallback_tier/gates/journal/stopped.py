@@ -15,7 +15,7 @@ def resumable(fix_id: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        said = (str(error), *getattr(error, "__notes__", ()))
-        if not any(command in text for text in said):
+        reported = (str(error), *getattr(error, "__notes__", ()))
+        if not any(command in text for text in reported):
             error.add_note(f"{command} continues where it stopped.")
         raise

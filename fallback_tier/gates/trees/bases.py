@@ -47,10 +47,10 @@ class Bases:
     """The bases of one state folder. ``tell`` is told where another run's making is waited for."""
 
     def __init__(
-        self, folder: Path, clients: ClientRunner, tell: Callable[[str], None] = say_nothing
+        self, folder: Path, clients: ClientRunner, report: Callable[[str], None] = say_nothing
     ) -> None:
         self._clients = clients
-        self._entries = entries_of(folder, tell)
+        self._entries = entries_of(folder, report)
 
     def open(self, repo: RepoContext) -> Base:
         """The base of ``repo``'s commit, made where it is missing. Close it after use.
@@ -85,9 +85,9 @@ class Bases:
             return False
 
 
-def entries_of(folder: Path, tell: Callable[[str], None] = say_nothing) -> Entries:
+def entries_of(folder: Path, report: Callable[[str], None] = say_nothing) -> Entries:
     """The bases of a state folder, as folders that are kept."""
-    return Entries(folder, "the checkout of the base commit", most=MAX_BASES, tell=tell)
+    return Entries(folder, "the checkout of the base commit", most=MAX_BASES, report=report)
 
 
 def described(entry: Entry) -> tuple[str, str]:

@@ -151,8 +151,8 @@ class PatchLayer:
             return
         # Line ends that .gitattributes asks for are not in the blob: git takes them out again.
         if source.is_file() and not source.is_symlink():
-            told = git(self._clients, self._base.tree, ["hash-object", "--", name])
-            if mode == _mode(source) and told.strip() == blob:
+            message = git(self._clients, self._base.tree, ["hash-object", "--", name])
+            if mode == _mode(source) and message.strip() == blob:
                 return
         self._base.distrust()
         raise ToolFailedError(

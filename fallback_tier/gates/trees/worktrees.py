@@ -64,13 +64,13 @@ class Worktrees:
         sandbox: Sandbox,
         *,
         layered: bool | None = None,
-        tell: Callable[[str], None] = say_nothing,
+        report: Callable[[str], None] = say_nothing,
     ) -> None:
         self._workspace = workspace.resolve()
         self._clients = clients
         self._sandbox = sandbox
         self._layered = layered
-        self._tell = tell
+        self._report = report
         self._lock = self._workspace / _TURNS
 
     @contextmanager
@@ -126,7 +126,7 @@ class Worktrees:
             layered = self._sandbox.mounts_layers(self._workspace)
         if not layered:
             return CheckoutWorktree.create(repo, self._clients, place)
-        base = Bases(self._workspace / BASES, self._clients, self._tell).open(repo)
+        base = Bases(self._workspace / BASES, self._clients, self._report).open(repo)
         try:
             return LayeredWorktree(base, repo.base_commit, self._clients, place)
         except BaseException:

@@ -11,7 +11,7 @@ from fallback_tier.budget.meter import OverBudget
 from fallback_tier.errors import ModelError
 from fallback_tier.llm.calling import Answered, Ask
 from fallback_tier.llm.selfrag.beam import Path
-from fallback_tier.llm.selfrag.ground import Ground, Move, said
+from fallback_tier.llm.selfrag.ground import Ground, Move, segments_text
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.retrieval import FewShot
 
@@ -66,7 +66,7 @@ class Fetching:
             Ask(
                 ground.parts.prompts.retrieve(
                     ground.situation,
-                    plan=said(path.segments),
+                    plan=segments_text(path.segments),
                     going_on=bool(path.segments and path.segments[-1].shots),
                 )
             )

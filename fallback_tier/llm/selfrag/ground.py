@@ -53,7 +53,7 @@ class Move:
     shots: tuple[FewShot, ...] = ()
 
 
-def said(moves: Sequence[Move]) -> str:
+def segments_text(moves: Sequence[Move]) -> str:
     """The segments as the next prompt shows them, one a line."""
     return "\n".join(move.segment.model_dump_json() for move in moves)
 

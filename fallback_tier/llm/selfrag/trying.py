@@ -8,7 +8,7 @@ from fallback_tier.errors import EditError, ModelError, RepositoryError
 from fallback_tier.grounding.validity import check_plan
 from fallback_tier.llm.calling import Answered, Ask
 from fallback_tier.llm.selfrag.beam import Beam, Path
-from fallback_tier.llm.selfrag.ground import Ground, Move, example_id, said, shown
+from fallback_tier.llm.selfrag.ground import Ground, Move, example_id, segments_text, shown
 from fallback_tier.llm.selfrag.plan import misplaced, plan_key, plan_of
 from fallback_tier.llm.selfrag.score import likelihood
 from fallback_tier.retrieval import FewShot
@@ -27,7 +27,7 @@ class Try:
         """The author's request."""
         request = ground.parts.prompts.segment(
             ground.situation,
-            plan=said(self.path.segments),
+            plan=segments_text(self.path.segments),
             example=shown(self.shot),
             max_output_tokens=ground.attempt.task.repo.settings.max_output_tokens,
         )
@@ -38,7 +38,7 @@ class Try:
         """The critic's request on what the author answered."""
         request = ground.parts.prompts.critique(
             ground.situation,
-            plan=said(self.path.segments),
+            plan=segments_text(self.path.segments),
             segment=segment,
             example=shown(self.shot),
         )

@@ -49,7 +49,7 @@ def disk(places: Iterable[Path], min_free_bytes: int = MIN_FREE_BYTES) -> Findin
 
 
 def _judged(folder: Path, found: Room, least: int) -> Finding:
-    told = f"{found.free_bytes / _GIB:.1f} GiB are free for {folder}"
+    message = f"{found.free_bytes / _GIB:.1f} GiB are free for {folder}"
     if found.files is not None and found.files < MIN_FREE_FILES:
         return failed(
             f"{found.files:,} more files fit on the disk of {folder}; a fix may need "
@@ -57,7 +57,7 @@ def _judged(folder: Path, found: Room, least: int) -> Finding:
             _MAKE_ROOM,
         )
     if found.free_bytes < least:
-        return failed(f"{told}; a fix may need {least / _GIB:.1f} GiB.", _MAKE_ROOM)
+        return failed(f"{message}; a fix may need {least / _GIB:.1f} GiB.", _MAKE_ROOM)
     if found.free_bytes < _EARLY * least:
-        return degraded(f"{told}; below {least / _GIB:.1f} GiB no fix is begun.", _MAKE_ROOM)
-    return ok(f"{told}.")
+        return degraded(f"{message}; below {least / _GIB:.1f} GiB no fix is begun.", _MAKE_ROOM)
+    return ok(f"{message}.")

@@ -73,7 +73,7 @@ class Checks:
         until = time.monotonic() + self._timeout_s
         for look in looks.values():
             look.done.wait(max(0.0, until - time.monotonic()))
-        return Health.of(tuple(self._told(looks)))
+        return Health.of(tuple(self._results(looks)))
 
     def _begin(self, check: Check) -> _Look:
         with self._lock:
@@ -100,7 +100,7 @@ class Checks:
         )
         look.done.set()
 
-    def _told(self, looks: Mapping[str, _Look]) -> list[CheckResult]:
+    def _results(self, looks: Mapping[str, _Look]) -> list[CheckResult]:
         return [look.result or self._late(name, look) for name, look in looks.items()]
 
     def _late(self, name: str, look: _Look) -> CheckResult:

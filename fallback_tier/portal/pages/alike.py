@@ -13,7 +13,7 @@ from fallback_tier.portal.pages.deciding import gone_on, read_decision
 from fallback_tier.portal.pages.fixes import line_of
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import PageRoute, Reader, SendingDecider
-from fallback_tier.portal.views.told import why_escalated
+from fallback_tier.portal.views.explanations import why_escalated
 from fallback_tier.portal.views.triage import choices
 from fallback_tier.service.http.given import FixId, TheService
 from fallback_tier.service.operations.reviews import Verdict

@@ -55,9 +55,9 @@ def fixes(
 
 
 def _is_meant(line: FixLine, outcome: str, text: str) -> bool:
-    said = (line.fix_id, line.repository, *line.advisory_ids)
+    messages = (line.fix_id, line.repository, *line.advisory_ids)
     stands = line.unfixed if outcome == UNFIXED else outcome in ("", line.outcome)
-    return stands and any(text.lower() in one.lower() for one in said)
+    return stands and any(text.lower() in one.lower() for one in messages)
 
 
 def line_of(read: TheBoard, fix_id: str) -> FixLine:

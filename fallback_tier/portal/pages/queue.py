@@ -7,8 +7,8 @@ from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.portal.given import TheBoard
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import PageRoute, Reader
-from fallback_tier.portal.views.decided import told
-from fallback_tier.portal.views.told import why_escalated
+from fallback_tier.portal.views.decided import decision_message
+from fallback_tier.portal.views.explanations import why_escalated
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
@@ -25,5 +25,5 @@ def queue(
         read=read,
         lines=read.board.waiting(),
         why=lambda reason: why_escalated(EscalationReason(reason)),
-        told=told(done),
+        told=decision_message(done),
     )

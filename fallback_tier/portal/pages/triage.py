@@ -15,7 +15,7 @@ from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import PageRoute, Reader, SendingDecider
 from fallback_tier.portal.sessions import SignedIn
 from fallback_tier.portal.views.chain import chain_state
-from fallback_tier.portal.views.decided import told
+from fallback_tier.portal.views.decided import decision_message
 from fallback_tier.portal.views.triage import triage
 from fallback_tier.service.http.given import FixId, TheService
 from fallback_tier.service.opening import Service
@@ -36,7 +36,7 @@ def show(
     done: str = "",
 ) -> Response:
     """The screen. ``done``: the fix that was decided just before, and how."""
-    return _screen(request, service, read.board, who, fix_id, said=told(done))
+    return _screen(request, service, read.board, who, fix_id, message=decision_message(done))
 
 
 @router.post("/fixes/{fix_id}/decisions")
@@ -59,14 +59,14 @@ def decide(
         )
         decided = service.reviews.decide(who.caller, fix_id, decision)
     except ConflictError as error:
-        said = f"{error.problem} Your decision was not recorded."
+        message = f"{error.problem} Your decision was not recorded."
         return _screen(
-            request, service, read.board, who, fix_id, problem=said, because=because, status=409
+            request, service, read.board, who, fix_id, problem=message, because=because, status=409
         )
     except InputError as error:
-        said = f"{error.problem} {error.next_step}"
+        message = f"{error.problem} {error.next_step}"
         return _screen(
-            request, service, read.board, who, fix_id, problem=said, because=because, status=422
+            request, service, read.board, who, fix_id, problem=message, because=because, status=422
         )
     word = gone_on(service, who, decided)
     following = _after(waiting, fix_id)
@@ -88,7 +88,7 @@ def _screen(
     who: SignedIn,
     fix_id: str,
     *,
-    said: str | None = None,
+    message: str | None = None,
     problem: str | None = None,
     because: str = "",
     status: int = 200,
@@ -118,7 +118,7 @@ def _screen(
         before=places[at - 1] if at else None,
         behind=places[at + 1] if at is not None and at + 1 < len(places) else None,
         may_decide=who.caller.may(Role.DECIDE),
-        told=said,
+        told=message,
         problem=problem,
         because=because,
     )

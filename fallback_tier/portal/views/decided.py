@@ -2,7 +2,7 @@
 
 from fallback_tier.service.operations.reviews import Verdict
 
-_SAID = {
+_DECISIONS = {
     Verdict.APPROVE: "approved",
     Verdict.REJECT: "rejected",
     Verdict.REOPEN: "reopened in a new gate transition",
@@ -11,7 +11,7 @@ _SAID = {
 }
 
 
-def told(done: str) -> str | None:
+def decision_message(done: str) -> str | None:
     """``done``: fix, verdict, and how it goes on, with dots between; an address that somebody else made
     says nothing."""
     parts = done.rsplit(".", 2)
@@ -21,4 +21,4 @@ def told(done: str) -> str | None:
         "queued": " It goes on now.",
         "waits": f" To go on with it: fallback-tier resume {parts[0]}",
     }
-    return f"{parts[0]}: {_SAID[Verdict(parts[1])]}.{goes.get(parts[2], '')}"
+    return f"{parts[0]}: {_DECISIONS[Verdict(parts[1])]}.{goes.get(parts[2], '')}"

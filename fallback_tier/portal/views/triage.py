@@ -20,7 +20,7 @@ from fallback_tier.gates.journal.history import History, Transition
 from fallback_tier.gates.journal.questions import Review
 from fallback_tier.gates.journal.review import asked_about, carries_failure
 from fallback_tier.portal.views.diffs import Diff, read_diff
-from fallback_tier.portal.views.told import not_proved, why_escalated
+from fallback_tier.portal.views.explanations import not_proved, why_escalated
 from fallback_tier.service.operations.reviews import Verdict
 
 #: A failed gate first, then what could not be judged, then what was left out: what passed comes last.
@@ -132,15 +132,15 @@ def choices(history: History) -> tuple[Choice, ...]:
         )
     found = []
     if current.of(PatchProposed):
-        said = "The patch is taken as it is: approved by you, not proved."
-        found.append(Choice(Verdict.APPROVE, "a", "Approve", said))
+        message = "The patch is taken as it is: approved by you, not proved."
+        found.append(Choice(Verdict.APPROVE, "a", "Approve", message))
     found.append(Choice(Verdict.REJECT, "r", "Reject", "None of its patches is taken. Final."))
     if carries_failure(history, current):
-        said = "Tried again, three attempts at most, from the last failure; without examples."
-        found.append(Choice(Verdict.REOPEN, "o", "Open new transition", said))
+        message = "Tried again, three attempts at most, from the last failure; without examples."
+        found.append(Choice(Verdict.REOPEN, "o", "Open new transition", message))
     if history.patches:
-        said = "The patch stays as it is; all of its gates judge it again."
-        found.append(Choice(Verdict.GATES_AGAIN, "g", "Run the gates again", said))
+        message = "The patch stays as it is; all of its gates judge it again."
+        found.append(Choice(Verdict.GATES_AGAIN, "g", "Run the gates again", message))
     return tuple(found)
 
 

@@ -17,7 +17,7 @@ from fallback_tier.prompt.context.sources import Sources
 from fallback_tier.prompt.context.units import Unit
 
 #: Units that tell most.
-_MOST_TELLING = 12
+_MOST_SIGNIFICANT = 12
 
 #: Files whose rest is shown, of those that the most telling units are in.
 _WHOLE_FILES = 5
@@ -43,7 +43,7 @@ def own_places(ranked: Sequence[Ranked], sources: Sources, interest: Interest) -
     product = [found for found in ranked if not is_behind(found.unit.path, interest)] or list(
         ranked
     )
-    top = product[:_MOST_TELLING]
+    top = product[:_MOST_SIGNIFICANT]
     for unit, _, focus in top:
         yield Wanted(*unit[:3], focus)
     for unit in _called(top, product, sources):

@@ -28,7 +28,7 @@ from fallback_tier.prompt.context.packing import (
 from fallback_tier.prompt.context.ranking import Interest, Own, Ranked, ranked_units
 from fallback_tier.prompt.context.sources import Showable, Sources
 from fallback_tier.prompt.context.weaknesses import signs_of
-from fallback_tier.prompt.context.words import telling_words
+from fallback_tier.prompt.context.words import significant_words
 from fallback_tier.repo import RepoContext
 
 #: A root manifest that is shown beside a package's own code.
@@ -102,7 +102,7 @@ class _Selection:
         own = {part for name in packages for part in re.findall(r"[\w$]+", name)}
         named = frozenset(named_files(text, repo.tracked_files))
         self._interest = Interest(
-            words=telling_words(text),
+            words=significant_words(text),
             symbols=tuple(name for name in code_names(text) if name not in own),
             files=named | named_modules(text, repo.tracked_files),
             imports=lambda path, code: (
@@ -183,7 +183,7 @@ class _Selection:
 
 def _own(advisory: Advisory, plugin: EcosystemPlugin, repo: RepoContext) -> Own:
     text = advisory.text
-    title = telling_words(text.strip().partition("\n")[0])
+    title = significant_words(text.strip().partition("\n")[0])
     rules = rules_of(plugin.name)
     suffixes = SOURCE_SUFFIXES if rules is None else rules.source_suffixes
     packages = repo.affected.own if repo.affected else ()

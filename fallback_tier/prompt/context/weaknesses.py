@@ -26,8 +26,8 @@ class Weakness(NamedTuple):
     code: tuple[str, ...]
 
 
-def _kind(cwe: tuple[int, ...], said: str, *code: str) -> Weakness:
-    return Weakness(frozenset(cwe), re.compile(said, re.IGNORECASE), code)
+def _kind(cwe: tuple[int, ...], message: str, *code: str) -> Weakness:
+    return Weakness(frozenset(cwe), re.compile(message, re.IGNORECASE), code)
 
 
 _KINDS = (

@@ -36,7 +36,7 @@ _MAX_MEMORY = 1 << 24
 _ENDING = re.compile(r"(?<=\w{4})(?:ing|ed|es|s)$")
 
 
-def telling_words(text: str) -> tuple[str, ...]:
+def significant_words(text: str) -> tuple[str, ...]:
     """Words to search code by, in lower case: prose without its common words, identifiers in parts."""
     found: dict[str, None] = {}
     for run in _RUN.finditer(text):

@@ -65,9 +65,9 @@ def create_app(
 ) -> FastAPI:
     """The application. ``routers``: what is mounted besides (health, metrics)."""
     limits = service.settings.limits
-    told: Callable[[str, str, int, float], None] | None = None
+    reported: Callable[[str, str, int, float], None] | None = None
     if observer is not None:
-        told = observer.request_ended
+        reported = observer.request_ended
     people = service.settings.people
     app = FastAPI(
         title="fallback-tier",
@@ -78,7 +78,7 @@ def create_app(
         redoc_url=None,
         lifespan=_lifespan,
         middleware=[
-            Middleware(TimeLimit, seconds=limits.request_s, observe=told),
+            Middleware(TimeLimit, seconds=limits.request_s, observe=reported),
             Middleware(DeclaredSize, max_bytes=limits.body_bytes),
             Middleware(RequestBodyLimitMiddleware, max_body_size=limits.body_bytes),
             *([_session_middleware(service)] if people.can_sign_in else []),

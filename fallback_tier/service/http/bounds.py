@@ -26,8 +26,8 @@ class DeclaredSize:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it."""
         if scope["type"] == "http":
-            said = Headers(scope=scope).get("content-length", "0")
-            if said.isdecimal() and int(said) > self._max:
+            message = Headers(scope=scope).get("content-length", "0")
+            if message.isdecimal() and int(message) > self._max:
                 refused = problems.plain(
                     413, f"More than {self._max:,} bytes.", {"Connection": "close"}
                 )

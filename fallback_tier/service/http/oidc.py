@@ -80,8 +80,14 @@ class Oidc:
         return name
 
     def _roles(self, claims: dict[str, Any]) -> frozenset[Role]:
-        said = claims.get(self._settings.roles_claim)
-        groups = [said] if isinstance(said, str) else said if isinstance(said, list) else []
+        reported = claims.get(self._settings.roles_claim)
+        groups = (
+            [reported]
+            if isinstance(reported, str)
+            else reported
+            if isinstance(reported, list)
+            else []
+        )
         known = self._settings.roles
         roles = {
             role for group in groups if isinstance(group, str) for role in known.get(group, ())
@@ -95,15 +101,15 @@ class Oidc:
 
 
 def _not_believed(why: str) -> NotSignedInError:
-    said = " ".join(why.split())[:_SAID_CHARS]
+    message = " ".join(why.split())[:_SAID_CHARS]
     return NotSignedInError(
-        f"The issuer's answer is not to be believed: {said}.", next_step="Sign in again."
+        f"The issuer's answer is not to be believed: {message}.", next_step="Sign in again."
     )
 
 
 def _unreachable(error: Exception) -> BusyError:
-    said = " ".join(f"{type(error).__name__}: {error}".split())[:_SAID_CHARS]
+    message = " ".join(f"{type(error).__name__}: {error}".split())[:_SAID_CHARS]
     return BusyError(
-        f"The issuer can't be asked: {said}.",
+        f"The issuer can't be asked: {message}.",
         next_step="Try again; if that doesn't help, look at people.oidc of the configuration.",
     )

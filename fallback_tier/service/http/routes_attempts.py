@@ -49,7 +49,7 @@ async def stream(
     token = None if key is None else Token.of(key, "attempt", order)
     loop, coming = asyncio.get_running_loop(), asyncio.Queue[ServerSentEvent]()
 
-    def told(event: TierEvent) -> None:
+    def reported(event: TierEvent) -> None:
         with suppress(RuntimeError):  # the loop has ended: the attempt goes on all the same
             loop.call_soon_threadsafe(coming.put_nowait, _event(event.kind, event))
 
@@ -57,7 +57,7 @@ async def stream(
         """What came of it is the last event, behind all that was told before."""
         try:
             answer = await anyio.to_thread.run_sync(
-                service.attempts.run, caller, order, token, told
+                service.attempts.run, caller, order, token, reported
             )
         except FallbackError as error:
             last = _problem(problems.response(error))

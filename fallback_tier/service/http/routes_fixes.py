@@ -114,11 +114,11 @@ async def events(
     """
     doorman: Doorman = request.app.state.doorman
     try:
-        async for told in service.feed.follow(fix_id, int(last or 0)):
+        async for reported in service.feed.follow(fix_id, int(last or 0)):
             if not doorman.still(request, Role.READ):
                 return
-            number = None if told.number is None else str(told.number)
-            yield ServerSentEvent(raw_data=told.data, event=told.kind, id=number)
+            number = None if reported.number is None else str(reported.number)
+            yield ServerSentEvent(raw_data=reported.data, event=reported.kind, id=number)
     except FallbackError as error:
         body = problems.response(error).body
         yield ServerSentEvent(raw_data=bytes(body).decode(), event="problem")

@@ -46,29 +46,29 @@ class Sessions:
 
     def open(self, request: Request, name: str, roles: frozenset[Role], *, is_local: bool) -> None:
         """Whatever stood in the session is gone: nobody goes on in another's."""
-        said = SignedIn(
+        reported = SignedIn(
             name=name,
             stamp=self._people.stamp(name) if is_local else None,
             roles=tuple(sorted(roles)),
             until=self._clock() + self._lasts_s,
         )
         request.session.clear()
-        request.session[_SIGNED_IN] = said.model_dump(mode="json")
+        request.session[_SIGNED_IN] = reported.model_dump(mode="json")
 
     def caller(self, request: Request) -> Caller | None:
         """Whose session it is; None: nobody's, or not any more."""
         if "session" not in request.scope:
             return None
         try:
-            said = _adapter.validate_python(request.session.get(_SIGNED_IN))
+            reported = _adapter.validate_python(request.session.get(_SIGNED_IN))
         except ValidationError:
             return None
-        if said.until <= self._clock():
+        if reported.until <= self._clock():
             return None
-        if said.stamp is not None:
-            is_same = said.stamp == self._people.stamp(said.name)
-            return self._people.caller(said.name) if is_same else None
-        return person_caller(said.name, said.roles)
+        if reported.stamp is not None:
+            is_same = reported.stamp == self._people.stamp(reported.name)
+            return self._people.caller(reported.name) if is_same else None
+        return person_caller(reported.name, reported.roles)
 
     def close(self, request: Request) -> None:
         """Nobody has signed in any more."""

@@ -91,7 +91,7 @@ class Attempts:
         caller: Caller,
         order: AttemptOrder,
         token: Token | None = None,
-        told: Callable[[TierEvent], None] = lambda _: None,
+        reported: Callable[[TierEvent], None] = lambda _: None,
     ) -> AttemptAnswer:
         """``told`` hears each event of ``stream`` as it comes, in another thread; nothing of an answer
         that is given again.
@@ -105,7 +105,9 @@ class Attempts:
         if token is not None and (known := self._begun(caller, token)) is not None:
             return AttemptAnswer(application=_application.validate_json(known), cached=True)
         try:
-            application = self._in_pool(lambda: self._attempt(order, advisory, repository, told))
+            application = self._in_pool(
+                lambda: self._attempt(order, advisory, repository, reported)
+            )
         except BaseException:
             self._forget(caller, token)
             raise
@@ -129,7 +131,7 @@ class Attempts:
         order: AttemptOrder,
         advisory: Advisory,
         repository: RepositorySettings,
-        told: Callable[[TierEvent], None],
+        reported: Callable[[TierEvent], None],
     ) -> RecipeApplication:
         services: Services | None = getattr(self._own, "services", None)
         if services is None:
@@ -151,7 +153,7 @@ class Attempts:
         ):
             if isinstance(event, Finished):
                 return event.application
-            told(event)
+            reported(event)
         raise AssertionError("a stream ends with Finished")
 
     def _check_id(self, fix_id: str | None) -> None:

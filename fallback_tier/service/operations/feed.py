@@ -18,7 +18,7 @@ from fallback_tier.service.refusals import BusyError
 _POLL_S = 0.25
 
 
-class Told(NamedTuple):
+class FeedItem(NamedTuple):
     """One event. ``number`` None: it is no event of the record, but the end of what is told."""
 
     number: int | None
@@ -28,7 +28,7 @@ class Told(NamedTuple):
 
 @dataclass
 class _Followed:
-    told: list[Told] = field(default_factory=list)
+    items: list[FeedItem] = field(default_factory=list)
     over: bool = False
     failed: FallbackError | None = None
     followers: int = 0
@@ -66,7 +66,7 @@ class Feed:
             )
         await asyncio.to_thread(self._queue.get, fix_id)
 
-    async def follow(self, fix_id: str, after: int) -> AsyncIterator[Told]:
+    async def follow(self, fix_id: str, after: int) -> AsyncIterator[FeedItem]:
         """What is on record behind ``after``, what comes, and how it ended (kind ``ended``).
 
         Raises what the record raises.
@@ -76,8 +76,8 @@ class Feed:
         if one.task is None:
             one.task = asyncio.create_task(self._read(fix_id, one))
         try:
-            async for told in self._told(one, after):
-                yield told
+            async for reported in self._told(one, after):
+                yield reported
         finally:
             one.followers -= 1
             if not one.followers:
@@ -85,15 +85,15 @@ class Feed:
                 if self._followed.get(fix_id) is one:
                     del self._followed[fix_id]
 
-    async def _told(self, one: _Followed, after: int) -> AsyncIterator[Told]:
+    async def _told(self, one: _Followed, after: int) -> AsyncIterator[FeedItem]:
         at = 0
         while True:
             changed = one.changed
-            while at < len(one.told):
-                told = one.told[at]
+            while at < len(one.items):
+                reported = one.items[at]
                 at += 1
-                if told.number is None or told.number > after:
-                    yield told
+                if reported.number is None or reported.number > after:
+                    yield reported
             if one.failed is not None:
                 raise one.failed
             if one.over or self._closed.is_set():
@@ -110,9 +110,9 @@ class Feed:
                 fresh, end = [], None
             if fresh:
                 last = fresh[-1].number or last
-                one.told.extend(fresh)
+                one.items.extend(fresh)
             if end is not None:
-                one.told.append(end)
+                one.items.append(end)
                 one.over = True
                 if self._followed.get(fix_id) is one:
                     del self._followed[fix_id]  # who comes now reads anew: it may be resumed
@@ -122,16 +122,16 @@ class Feed:
             if not one.over:
                 await asyncio.sleep(_POLL_S)
 
-    def _look(self, fix_id: str, after: int) -> tuple[list[Told], Told | None]:
+    def _look(self, fix_id: str, after: int) -> tuple[list[FeedItem], FeedItem | None]:
         """The state first: what is on record when it is over is all there is."""
         order = self._queue.get(fix_id)
         fresh = [
-            Told(stored.seq, stored.kind, stored.payload.model_dump_json())
+            FeedItem(stored.seq, stored.kind, stored.payload.model_dump_json())
             for stored in self._record.events(fix_id, after=after)
         ]
         end = None
         if order.state.is_over:
-            end = Told(None, "ended", ended_json(whole(order)))
+            end = FeedItem(None, "ended", ended_json(whole(order)))
         return fresh, end
 
 

@@ -40,8 +40,8 @@ class Token(NamedTuple):
     def of(cls, text: str, what: str, body: BaseModel) -> "Token":
         """Two requests are the same where they ask the same (``what``) with the same values, however
         they are spelled."""
-        said = json.dumps([what, body.model_dump(mode="json")], sort_keys=True)
-        return cls(text, hashlib.sha256(said.encode()).hexdigest())
+        message = json.dumps([what, body.model_dump(mode="json")], sort_keys=True)
+        return cls(text, hashlib.sha256(message.encode()).hexdigest())
 
 
 class Taken(NamedTuple):

@@ -64,7 +64,7 @@ class Checkouts:
         done = self._clients.run("git", words, cwd=source, timeout_s=LOCAL_S)
         if not done.ok:
             raise RepositoryError(
-                f"Repository {name!r} has no commit {wanted!r}: {_said(done.output)}",
+                f"Repository {name!r} has no commit {wanted!r}: {_git_message(done.output)}",
                 next_step="Name a branch, a tag or a commit of it.",
             )
         return done.output.strip()
@@ -144,9 +144,9 @@ class Checkouts:
     def _follow_default(self, mirror: Path, name: str) -> None:
         """A fetch does not tell which branch is the default one now, and HEAD is that branch."""
         words = [*_allow("https", "ssh"), "ls-remote", "--symref", "origin", "HEAD"]
-        told = _DEFAULT.search(self._git(words, mirror, name, FETCH_S, env=_USERS))
-        if told is not None:
-            self._git(["symbolic-ref", "HEAD", told[1]], mirror, name, LOCAL_S)
+        reported = _DEFAULT.search(self._git(words, mirror, name, FETCH_S, env=_USERS))
+        if reported is not None:
+            self._git(["symbolic-ref", "HEAD", reported[1]], mirror, name, LOCAL_S)
 
     def _mirror(self, url: str, mirror: Path, name: str) -> None:
         """Whole, or not there."""
@@ -167,7 +167,7 @@ class Checkouts:
     ) -> str:
         done = self._clients.run("git", words, cwd=cwd, timeout_s=timeout_s, env=env)
         if not done.ok:
-            what = "took too long" if done.timed_out else _said(done.output)
+            what = "took too long" if done.timed_out else _git_message(done.output)
             raise RepositoryError(
                 f"Repository {name!r} can't be fetched: {what}",
                 next_step="Look at its entry in the service's configuration, and at its rights.",
@@ -179,5 +179,5 @@ def _allow(*protocols: str) -> list[str]:
     return [word for name in protocols for word in ("-c", f"protocol.{name}.allow=always")]
 
 
-def _said(output: str) -> str:
+def _git_message(output: str) -> str:
     return " ".join(output.split())[:_SAID_CHARS] or "git said nothing"

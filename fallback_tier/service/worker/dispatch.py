@@ -163,12 +163,12 @@ class Dispatcher:
             fix_id=fix_id, state_dir=self._state_dir, settings=self._settings, lock=lock.fileno()
         )
         log = log_path(self._state_dir, fix_id)
-        with log.open("wb") as said:
+        with log.open("wb") as reported:
             process = subprocess.Popen(
                 _COMMAND,
                 stdin=subprocess.PIPE,
-                stdout=said,
-                stderr=said,
+                stdout=reported,
+                stderr=reported,
                 cwd=self._state_dir,
                 start_new_session=True,
                 pass_fds=(lock.fileno(),),

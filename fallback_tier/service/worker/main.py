@@ -64,8 +64,8 @@ def work(order: WorkOrder) -> None:
                 return  # cancelled, or taken back, before we were there
             fixed = _fixed(order, found, queue)
             assert isinstance(fixed, OneFix)  # noqa: S101 (of one advisory)
-            said = json.dumps(document(fixed.result))
-            queue.end(order.fix_id, fixed.result.outcome, said)
+            message = json.dumps(document(fixed.result))
+            queue.end(order.fix_id, fixed.result.outcome, message)
         except FallbackError as error:
             queue.fail(order.fix_id, problem_of(error))
         except Exception as error:

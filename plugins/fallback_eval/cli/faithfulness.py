@@ -172,10 +172,10 @@ def _server(base_url: str | None) -> dict[str, str]:
 
     url = base_url.rstrip("/") + "/props"
     try:
-        said = json.loads(fetch(url, max_bytes=_PROPS_BYTES, timeout_s=_PROPS_TIMEOUT_S))
+        reported = json.loads(fetch(url, max_bytes=_PROPS_BYTES, timeout_s=_PROPS_TIMEOUT_S))
     except (OSError, ValueError, RecursionError):
         return {}
-    facts = said if isinstance(said, dict) else {}
+    facts = reported if isinstance(reported, dict) else {}
     return {key: str(facts[key])[:100] for key in _PROPS if key in facts}
 
 

@@ -76,7 +76,7 @@ def fixes(arguments: argparse.Namespace) -> int:
     if not arguments.again:
         _run(arguments, folder)
     folder.publish(page(folder.runs()))
-    return _tell(arguments, folder)
+    return _report(arguments, folder)
 
 
 def _run(arguments: argparse.Namespace, folder: "FixFolder") -> None:
@@ -109,7 +109,7 @@ def _check(arguments: argparse.Namespace, faults: list[str]) -> int:
     return exit_codes.ENVIRONMENT if faults else exit_codes.OK
 
 
-def _tell(arguments: argparse.Namespace, folder: "FixFolder") -> int:
+def _report(arguments: argparse.Namespace, folder: "FixFolder") -> int:
     runs = folder.runs()
     if arguments.json:
         rows = [run.model_dump(mode="json", exclude={"facts": {"calls"}}) for run in runs]
@@ -117,7 +117,7 @@ def _tell(arguments: argparse.Namespace, folder: "FixFolder") -> int:
         return exit_codes.OK
     for run in runs:
         at = run.facts.verified_at
-        said = f"verified at attempt {at}" if at else f"{run.facts.outcome}: {run.facts.reason}"
-        sys.stdout.write(f"{visible(run.project):12} seed {run.seed}  {said}\n")
+        message = f"verified at attempt {at}" if at else f"{run.facts.outcome}: {run.facts.reason}"
+        sys.stdout.write(f"{visible(run.project):12} seed {run.seed}  {message}\n")
     sys.stdout.write(f"report: {visible(str(folder.path / 'report.md'))}\n")
     return exit_codes.OK

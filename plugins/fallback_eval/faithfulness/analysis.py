@@ -86,7 +86,7 @@ def analyse(golden: FaithfulnessSet, raw: RawResults) -> Analysis:
     """Of the constant judge, the lexical one, and every model that was run."""
     verdicts = _verdicts(golden, raw)
     whole = {plan: len(ref.examples) for plan, ref in golden.plans.items()}
-    judged = {name: _judged(golden, said, whole) for name, said in verdicts.items()}
+    judged = {name: _judged(golden, reported, whole) for name, reported in verdicts.items()}
     return Analysis(
         judged=judged,
         figures={name: figures(ones) for name, ones in judged.items()},
@@ -126,17 +126,22 @@ def cohen_kappa(pairs: Sequence[tuple[bool, bool]]) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _cells(label: bool, said: bool) -> tuple[int, int, int, int]:
+def _cells(label: bool, reported: bool) -> tuple[int, int, int, int]:
     """One claim as a row of counts."""
-    return label and said, label and not said, said and not label, not (label or said)
+    return (
+        label and reported,
+        label and not reported,
+        reported and not label,
+        not (label or reported),
+    )
 
 
 def _kappa(cells: Cells) -> Cells:
     """Of each row of counts; nan where chance alone would agree."""
     both, label_only, judge_only, neither = cells.T
     total = both + label_only + judge_only + neither
-    label, said = (both + label_only) / total, (both + judge_only) / total
-    chance = label * said + (1 - label) * (1 - said)
+    label, reported = (both + label_only) / total, (both + judge_only) / total
+    chance = label * reported + (1 - label) * (1 - reported)
     missing = np.where(chance < 1, 1 - chance, np.nan)
     kappa: Cells = ((both + neither) / total - chance) / missing
     return kappa
@@ -214,8 +219,8 @@ def _judged(
     for plan, count in examples.items():
         verdict = verdicts.get((plan, count))
         for place, claim in enumerate(golden.claims[plan]):
-            said = verdict[place] if verdict is not None else None
-            found.append(One(plan, claim.kind, claim.supported_with(count), said))
+            reported = verdict[place] if verdict is not None else None
+            found.append(One(plan, claim.kind, claim.supported_with(count), reported))
     return found
 
 
@@ -248,8 +253,8 @@ def _curve(
             for k in counts
         }
     }
-    for name, said in verdicts.items():
-        rows = [[said.get((plan, k)) for k in counts] for plan in plans]
+    for name, reported in verdicts.items():
+        rows = [[reported.get((plan, k)) for k in counts] for plan in plans]
         whole = [[one for one in row if one is not None] for row in rows if None not in row]
         found[name] = {k: [_share(row[at]) for row in whole] for at, k in enumerate(counts)}
     return found

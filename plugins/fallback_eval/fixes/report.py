@@ -43,13 +43,13 @@ def _intro(runs: Sequence[FixRun]) -> Iterator[str]:
         return
     fixed = [run for run in runs if run.facts.verified_at is not None]
     at = Counter(run.facts.verified_at for run in fixed)
-    told = ", ".join(
+    message = ", ".join(
         f"{count} at attempt {number}" for number, count in sorted(at.items(), key=str)
     )
     projects = len({run.project for run in runs})
     yield (
         f"{len(fixed)} of {len(runs)} runs over {projects} projects ended in a verified patch"
-        + (f" ({told})." if told else ".")
+        + (f" ({message})." if message else ".")
     )
     yield (
         "Verified means that the base commit's tests and a proof that nobody but the gate has seen pass "
@@ -73,13 +73,13 @@ def _outcomes(runs: Sequence[FixRun]) -> Table:
     for run in runs:
         facts = run.facts
         read, written = facts.tokens()
-        said = f"verified at attempt {facts.verified_at}" if facts.verified_at else facts.outcome
+        message = f"verified at attempt {facts.verified_at}" if facts.verified_at else facts.outcome
         rows.append(
             (
                 run.project,
                 f"{run.weakness} ({run.cwe})",
                 str(run.seed),
-                f"{said}: {facts.reason}" if facts.reason else said,
+                f"{message}: {facts.reason}" if facts.reason else message,
                 str(len(facts.attempts)),
                 str(len(facts.calls)),
                 f"{read:,}",
@@ -114,8 +114,8 @@ def _ceiling(runs: Sequence[FixRun]) -> Iterator[str]:
     attempts = [one for run in runs for one in run.facts.attempts]
     kinds = Counter(one.failure_kind.value for one in attempts if one.failure_kind)
     if kinds:
-        told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-        yield f"{sum(kinds.values())} of {len(attempts)} attempts failed: {told}."
+        message = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        yield f"{sum(kinds.values())} of {len(attempts)} attempts failed: {message}."
     valid, first = (sum(run.facts.first_answers[side] for run in runs) for side in (0, 1))
     share = _share(valid, first)
     yield f"{valid} of {first} attempts began with a first answer that was a valid plan ({share})."

@@ -134,14 +134,14 @@ def _run(
         with open_services(own, nonces=nonces, author=listening) as services:
             result = _fix(project, services, root / project.name)
             events = tuple(services.audit.events(result.fix_id))
-            told = _told(events, services.evidence, listening.requests)
+            reported = _transcript(events, services.evidence, listening.requests)
     if isinstance(result, Escalated) and result.reason in _OUTAGES:
         raise EvaluationError(
             f"{project.name} could not be run to its end: {result.question}",
             next_step="Repair this and run it again: what is done already is not done twice.",
         )
-    told = _without(str(root), {"project": project.name, "seed": options.seed, **told})
-    transcript = pack(told)
+    reported = _without(str(root), {"project": project.name, "seed": options.seed, **reported})
+    transcript = pack(reported)
     run = FixRun(
         project=project.name,
         weakness=project.weakness,
@@ -154,7 +154,7 @@ def _run(
         setup=options.setup,
         answer_form=configuration.settings.answer_form,
         tool_version=version("fallback-tier"),
-        facts=facts_of(events_of(told)),
+        facts=facts_of(events_of(reported)),
         transcript_sha256=hashlib.sha256(transcript).hexdigest(),
     )
     return run, transcript
@@ -178,7 +178,7 @@ def _fix(project: MiniProject, services: Services, place: Path) -> FixResult:
     return runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
 
 
-def _told(
+def _transcript(
     events: Sequence[StoredEvent], evidence: EvidenceStore, requests: Mapping[str, ModelRequest]
 ) -> dict[str, object]:
     """Events, and prompts, answers, patches and logs in the order in which they came.
@@ -226,14 +226,14 @@ def _steps(
             return
 
 
-def _without(place: str, told: Any) -> Any:
+def _without(place: str, reported: Any) -> Any:
     """The same, without where this machine keeps its temporary files."""
-    match told:
+    match reported:
         case str():
-            return told.replace(place, "...")
+            return reported.replace(place, "...")
         case dict():
-            return {key: _without(place, value) for key, value in told.items()}
+            return {key: _without(place, value) for key, value in reported.items()}
         case list() | tuple():
-            return [_without(place, value) for value in told]
+            return [_without(place, value) for value in reported]
         case _:
-            return told
+            return reported

@@ -139,10 +139,10 @@ class Stores:
             self.progress("reading the corpus", 0, len(self.corpus))
             store.ingest(self.corpus)
         if vectors and self.embedder is not None and chunking not in self._vectors:
-            build_index(store, self.embedder, progress=self._told(chunking))
+            build_index(store, self.embedder, progress=self._progress_of(chunking))
             self._vectors.add(chunking)
         return store
 
-    def _told(self, chunking: Chunking) -> Callable[[int, int], None]:
+    def _progress_of(self, chunking: Chunking) -> Callable[[int, int], None]:
         what = f"embedding chunks ({chunking.splitter}, {chunking.max_tokens} tokens)"
         return lambda done, total: self.progress(what, done, total)

@@ -127,13 +127,13 @@ def _own_error(error: BaseException) -> FallbackError | None:
 
 def _wait_s(headers: Mapping[str, str]) -> float:
     """``Retry-After`` in seconds (RFC 9110, 10.2.3), from a number or a date; 0 where it is neither."""
-    said = headers.get("retry-after", "")
+    message = headers.get("retry-after", "")
     with contextlib.suppress(ValueError):
         return float(headers.get("retry-after-ms", "")) / 1_000
     with contextlib.suppress(ValueError):
-        return float(said)
+        return float(message)
     with contextlib.suppress(ValueError, TypeError):
-        return parsedate_to_datetime(said).timestamp() - time.time()
+        return parsedate_to_datetime(message).timestamp() - time.time()
     return 0.0
 
 

@@ -176,12 +176,12 @@ class Failures:
         )
 
     def _of_status(self, error: "APIStatusError") -> ModelError:
-        status, said = error.status_code, _said(error.body)
-        kind = _kind(status, error.type, said)
-        words = f": {clean}" if (clean := self._clean(said)) else ""
+        status, message = error.status_code, _server_message(error.body)
+        kind = _kind(status, error.type, message)
+        words = f": {clean}" if (clean := self._clean(message)) else ""
         if status < 300:  # an ``error`` event in the stream of a 200
-            kind_said = self._clean(str(error.type or ""))
-            words = f" ({kind_said}){words}" if kind_said else words
+            kind_reported = self._clean(str(error.type or ""))
+            words = f" ({kind_reported}){words}" if kind_reported else words
             step = _NOT_RETRIED if kind in _PASSING else None
             return self._error(
                 kind, f"The server at {self.address} ended its answer with an error{words}.", step
@@ -211,8 +211,8 @@ class Failures:
         return _KEY_SHAPE.sub("[key]", line)[:_MAX_SERVER_WORDS].rstrip(".")
 
 
-def _kind(status: int, error_type: object, said: str) -> Kind:
-    if _TOO_LONG.search(f"{error_type} {said}"):
+def _kind(status: int, error_type: object, message: str) -> Kind:
+    if _TOO_LONG.search(f"{error_type} {message}"):
         return Kind.CONTEXT_TOO_LONG
     if isinstance(error_type, str) and error_type in _KIND_OF_TYPE:
         return _KIND_OF_TYPE[error_type]
@@ -230,7 +230,7 @@ def _next_step(status: int, kind: Kind) -> str | None:
     return _NEXT_STEP_OF_STATUS.get(status, _REFUSED if kind is Kind.REJECTED else None)
 
 
-def _said(body: object) -> str:
+def _server_message(body: object) -> str:
     """The server's words: ``error.message``, or ``error`` itself, as other servers write it."""
     match body:
         case {"error": {"message": str(words)}} | {"error": str(words)} | {"message": str(words)}:

@@ -105,8 +105,8 @@ def _started(file: Path, grammar: str | None) -> LocalServer:
     try:
         return LocalServer(file, grammar=grammar)
     except (ConfigurationError, ToolError) as error:
-        said, next_step = error.problem, error.next_step
+        message, next_step = error.problem, error.next_step
     except OSError as error:
-        said = f"llama-server can't be started: {error.strerror or error}."
+        message = f"llama-server can't be started: {error.strerror or error}."
         next_step = "Check the disk, the memory and the limits of this system, then try again."
-    raise ModelError(said, next_step=next_step, failure=ModelFailureKind.UNREACHABLE)
+    raise ModelError(message, next_step=next_step, failure=ModelFailureKind.UNREACHABLE)

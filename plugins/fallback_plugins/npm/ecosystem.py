@@ -102,8 +102,8 @@ class NpmEcosystem(RecipeEcosystem):
         """
         from fallback_plugins.npm.gates.summaries import files_as_tests, summary
 
-        told = summary(output)
-        return None if told is None else max(0, told.ran - files_as_tests(output))
+        reported = summary(output)
+        return None if reported is None else max(0, reported.ran - files_as_tests(output))
 
     def mentions(self, package: str, path: str, text: str) -> bool:
         """Does this source file import or require the package?"""

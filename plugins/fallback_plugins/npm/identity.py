@@ -15,10 +15,10 @@ from fallback_plugins.npm.surveying.projects import members_of_root
 from fallback_plugins.shared.identity import (
     ASIDE,
     UNPUBLISHED,
+    declared_version,
     has_source,
     is_aside,
     texts,
-    told_version,
 )
 from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
@@ -73,7 +73,7 @@ def _doubt(path: str, manifest: Mapping[str, Any]) -> str:
     """Of a folder that no workspace names."""
     if is_aside(path):
         return ASIDE
-    published = told_version(manifest.get("version")) and manifest.get("private") is not True
+    published = declared_version(manifest.get("version")) and manifest.get("private") is not True
     return "" if published else UNPUBLISHED
 
 
@@ -84,7 +84,7 @@ def _package(name: str, path: str, manifest: Mapping[str, Any], doubt: str) -> O
     return OwnPackage(
         name=name,
         manifest=path,
-        version=told_version(version),
+        version=declared_version(version),
         links=_links(manifest),
         asks_for_itself=_asks_for_itself(manifest, name),
         doubt=doubt,

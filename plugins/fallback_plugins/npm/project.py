@@ -279,8 +279,8 @@ def declared_in(files: Files) -> Mapping[str, str] | None:
         if "node_modules" in key or outside or not isinstance(entry, dict):
             continue
         kept = ("name", "version", "workspaces", "peerDependenciesMeta", *MEMBER_SECTIONS)
-        said = {name: entry[name] for name in kept if name in entry}
+        reported = {name: entry[name] for name in kept if name in entry}
         place = f"{key}/{MANIFEST}" if key else MANIFEST
         path = place if files.folder == "." else f"{files.folder}/{place}"
-        found[path] = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+        found[path] = json.dumps(reported, indent=2, ensure_ascii=False) + "\n"
     return found

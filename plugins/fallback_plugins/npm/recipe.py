@@ -51,7 +51,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
         try:
             held = _is_held(NpmProject(site, repo, clients, unread=unread), advisory)
         except (RecipeError, RepositoryError) as problem:
-            error = error or unread.told(files_of(site), problem)
+            error = error or unread.refusal(files_of(site), problem)
             continue
         if held:
             return Selected(recipe=LADDER)

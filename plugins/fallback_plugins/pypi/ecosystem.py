@@ -105,8 +105,8 @@ class PyPIEcosystem(RecipeEcosystem):
         """
         from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 
-        told = pytest_summary(output) or unittest_summary(output)
-        return None if told is None else told.ran - told.expected
+        reported = pytest_summary(output) or unittest_summary(output)
+        return None if reported is None else reported.ran - reported.expected
 
     def mentions(self, package: str, path: str, text: str) -> bool:
         """Does this source file import the package?"""

@@ -24,10 +24,10 @@ from fallback_plugins.shared.identity import (
     ASIDE,
     UNPUBLISHED,
     UNREADABLE,
+    declared_version,
     has_source,
     is_aside,
     texts,
-    told_version,
 )
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.affected import OwnPackage
@@ -53,7 +53,7 @@ LINKS_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Declared:
     """What one file says."""
 
     name: object
@@ -124,18 +124,18 @@ def _packages(
 ) -> Iterator[OwnPackage]:
     """What one folder's manifests name, of ``names``."""
     hidden = False
-    for manifest, told in _tellings(repo, folder, names):
-        hidden = hidden or told.hides_its_name
-        (name, *_) = texts(told.name) or ("",)
+    for manifest, reported in _declarations(repo, folder, names):
+        hidden = hidden or reported.hides_its_name
+        (name, *_) = texts(reported.name) or ("",)
         if not name.strip():
             continue
         name = canonicalize_name(name.strip())
         doubt = ASIDE if is_aside(manifest) else ""
-        classifiers = told.classifiers if isinstance(told.classifiers, list) else ()
+        classifiers = reported.classifiers if isinstance(reported.classifiers, list) else ()
         if any(str(one).startswith(_PRIVATE) for one in classifiers):
             doubt = UNPUBLISHED
         if name in names and (not doubt or has_source(repo, manifest, _is_code)):
-            yield _as_told(name, manifest, told, doubt)
+            yield _as_declared(name, manifest, reported, doubt)
         return
     if hidden:
         yield from _by_its_modules(repo, folder, names, modules)
@@ -167,20 +167,20 @@ def _is_code(path: str) -> bool:
     return path.endswith(".py") and not path.endswith("setup.py")
 
 
-def _as_told(name: str, manifest: str, told: _Told, doubt: str) -> OwnPackage:
+def _as_declared(name: str, manifest: str, reported: _Declared, doubt: str) -> OwnPackage:
     return OwnPackage(
         name=name,
         manifest=manifest,
-        version=told_version(told.version),
-        links=told.links,
-        asks_for_itself=_asks_for(name, told.requires),
+        version=declared_version(reported.version),
+        links=reported.links,
+        asks_for_itself=_asks_for(name, reported.requires),
         doubt=doubt,
     )
 
 
-def _tellings(
+def _declarations(
     repo: RepoContext, folder: str, names: Collection[str]
-) -> Iterator[tuple[str, _Told]]:
+) -> Iterator[tuple[str, _Declared]]:
     readers = {"pyproject.toml": _pyproject, "setup.cfg": _setup_cfg, "setup.py": _setup_py}
     for file, read in readers.items():
         path = in_folder(folder, file)
@@ -192,13 +192,13 @@ def _tellings(
             if file == "setup.py" or mentioned(text, frozenset(names)) or "name" in text:
                 yield from ((path, one) for one in read(path, text))
         except (RecipeError, RepositoryError):
-            yield path, _Told(None, hides_its_name=True)
+            yield path, _Declared(None, hides_its_name=True)
 
 
-def _pyproject(path: str, text: str) -> Iterator[_Told]:
+def _pyproject(path: str, text: str) -> Iterator[_Declared]:
     document = parse_toml(path, text)
     project = table_of(document, "project")
-    yield _Told(
+    yield _Declared(
         project.get("name"),
         project.get("version"),
         texts(*table_of(project, "urls").values()),
@@ -207,7 +207,7 @@ def _pyproject(path: str, text: str) -> Iterator[_Told]:
     )
     poetry = table_of(document, "tool", "poetry")
     pages = ("repository", "homepage", "documentation")
-    yield _Told(
+    yield _Declared(
         poetry.get("name"),
         poetry.get("version"),
         texts(*(poetry.get(page) for page in pages), *table_of(poetry, "urls").values()),
@@ -215,38 +215,40 @@ def _pyproject(path: str, text: str) -> Iterator[_Told]:
         [name for name, spec in table_of(poetry, "dependencies").items() if isinstance(spec, str)],
     )
     flit = table_of(document, "tool", "flit", "metadata")
-    yield _Told(flit.get("dist-name") or flit.get("module"), None, texts(flit.get("home-page")))
+    yield _Declared(flit.get("dist-name") or flit.get("module"), None, texts(flit.get("home-page")))
 
 
-def _setup_cfg(_path: str, text: str) -> Iterator[_Told]:
+def _setup_cfg(_path: str, text: str) -> Iterator[_Declared]:
     parser = setup_config.read(text)
     if parser is None:
-        yield _Told(None, hides_its_name=True)
+        yield _Declared(None, hides_its_name=True)
         return
-    said = dict(setup_config.items(parser, "metadata"))
-    version = said.get("version", "")
+    reported = dict(setup_config.items(parser, "metadata"))
+    version = reported.get("version", "")
     computed = version.startswith(("attr:", "file:"))
-    pages = (line.partition("=")[2].strip() for line in said.get("project_urls", "").splitlines())
+    pages = (
+        line.partition("=")[2].strip() for line in reported.get("project_urls", "").splitlines()
+    )
     requires = parser.get("options", "install_requires", fallback="") or ""
-    yield _Told(
-        said.get("name"),
+    yield _Declared(
+        reported.get("name"),
         None if computed else version,
-        texts(said.get("url"), said.get("home_page"), said.get("home-page"), *pages),
-        said.get("classifiers", said.get("classifier", "")).split("\n"),
+        texts(reported.get("url"), reported.get("home_page"), reported.get("home-page"), *pages),
+        reported.get("classifiers", reported.get("classifier", "")).split("\n"),
         requires.splitlines(),
     )
 
 
-def _setup_py(_path: str, text: str) -> Iterator[_Told]:
+def _setup_py(_path: str, text: str) -> Iterator[_Declared]:
     call = setup_call(text)
-    said = call.keywords
-    pages = said.get("project_urls")
-    yield _Told(
-        said.get("name"),
-        said.get("version"),
-        texts(said.get("url"), *(pages.values() if isinstance(pages, dict) else ())),
-        said.get("classifiers"),
-        said.get("install_requires"),
+    reported = call.keywords
+    pages = reported.get("project_urls")
+    yield _Declared(
+        reported.get("name"),
+        reported.get("version"),
+        texts(reported.get("url"), *(pages.values() if isinstance(pages, dict) else ())),
+        reported.get("classifiers"),
+        reported.get("install_requires"),
         call.hides_its_name,
     )
 

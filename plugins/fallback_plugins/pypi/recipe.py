@@ -147,10 +147,10 @@ def _is_open(project: PythonProject, advisory: Advisory) -> bool:
 
 def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:
     return tuple(
-        said
+        message
         for project in found
         if isinstance(project, ManifestProject)
-        for said in project.unknown
+        for message in project.unknown
     )
 
 

@@ -83,7 +83,7 @@ def is_override(selection: Selected) -> bool:
 
 
 @contextmanager
-def told_to_a_model(selection: Selected) -> Iterator[None]:
+def reason_for_a_model(selection: Selected) -> Iterator[None]:
     """A bump that a model chose and that can't be: the next step is the model's, not a person's."""
     try:
         yield

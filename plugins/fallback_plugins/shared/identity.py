@@ -44,10 +44,10 @@ def has_source(repo: RepoContext, manifest: str, is_code: Callable[[str], bool])
     )
 
 
-def told_version(version: object) -> str | None:
+def declared_version(version: object) -> str | None:
     """A version that a person wrote; None for a placeholder, and for what is no such text."""
-    told = texts(version)
-    return told[0].strip() if told and told[0].strip() not in _PLACEHOLDERS else None
+    messages = texts(version)
+    return messages[0].strip() if messages and messages[0].strip() not in _PLACEHOLDERS else None
 
 
 def texts(*values: object) -> tuple[str, ...]:

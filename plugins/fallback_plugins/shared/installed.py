@@ -9,7 +9,7 @@ from pathlib import Path
 RECORD = "fallback-tier-installed.json"
 
 #: Reasons that a verdict repeats; the log has all of them.
-_TOLD = 3
+_MAX_REPORTED = 3
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Installed:
         level = ", ".join((self.level, *self.how))
         if not self.declined:
             return level
-        told = "; ".join(f"{what} ({why})" for what, why in self.declined[:_TOLD])
-        more = len(self.declined) - _TOLD
-        return f"{level}; not: {told}{f'; and {more} more' if more > 0 else ''}"
+        message = "; ".join(f"{what} ({why})" for what, why in self.declined[:_MAX_REPORTED])
+        more = len(self.declined) - _MAX_REPORTED
+        return f"{level}; not: {message}{f'; and {more} more' if more > 0 else ''}"
 
     @property
     def absent(self) -> NotInstalled | None:
@@ -80,8 +80,10 @@ class Installed:
         texts; else empty. What a run in the two says can't be compared: it may be the setting's doing."""
         if (self.how, self.level, self.step) == (base.how, base.level, base.step):
             return ""
-        told = (", ".join(filter(None, (one.level, one.step, *one.how))) for one in (self, base))
-        return "here {}; at the base commit {}".format(*told)
+        reported = (
+            ", ".join(filter(None, (one.level, one.step, *one.how))) for one in (self, base)
+        )
+        return "here {}; at the base commit {}".format(*reported)
 
     def keep(self, environment: Path) -> None:
         """Beside what was installed, for whoever finds it made."""

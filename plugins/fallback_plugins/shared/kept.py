@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fallback_plugins.shared.bumping import told_to_a_model
+from fallback_plugins.shared.bumping import reason_for_a_model
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RepositoryError
 from fallback_tier.outcome import RecipeResult, Selected
@@ -39,7 +39,7 @@ class KeptResults:
         since, result = self._results.pop(key, (0.0, None))
         if result is not None and self.clock() - since <= MAX_AGE_S and _still_fits(result, repo):
             return result
-        with told_to_a_model(selection):
+        with reason_for_a_model(selection):
             result = make()
         while len(self._results) >= MAX_KEPT:
             self._results.pop(next(iter(self._results)))
@@ -48,8 +48,8 @@ class KeptResults:
 
 
 def _key(selection: Selected, advisory: Advisory, repo: RepoContext) -> str:
-    said = [selection, advisory, repo.settings]
-    parts = [str(repo.root), repo.base_commit, *(one.model_dump_json() for one in said)]
+    reported = [selection, advisory, repo.settings]
+    parts = [str(repo.root), repo.base_commit, *(one.model_dump_json() for one in reported)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

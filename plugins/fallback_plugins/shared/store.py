@@ -46,16 +46,16 @@ class _Found:
 class InstalledStore:
     """The entries of one folder. What it gave out is in use for as long as this object lives."""
 
-    def __init__(self, folder: Path, tell: Callable[[str], None] = say_nothing) -> None:
-        self._tell = tell
-        self._entries = entries_of(folder, tell)
+    def __init__(self, folder: Path, report: Callable[[str], None] = say_nothing) -> None:
+        self._report = report
+        self._entries = entries_of(folder, report)
         self._uses: dict[str, BinaryIO] = {}
         weakref.finalize(self, _let_go, self._uses)
 
     @classmethod
     def of(cls, context: GateContext) -> "InstalledStore":
         """The one of a gate's state folder."""
-        return cls(context.cache / FOLDER, context.tell)
+        return cls(context.cache / FOLDER, context.report)
 
     def entry(self, key: str, make: Callable[[Path], Installed]) -> Path:
         """The entry's folder, made if it is not there; ``Installed.kept`` tells what is in it.
@@ -108,14 +108,14 @@ class InstalledStore:
             if kept.content == _digest(place / _CONTENT, _content):
                 _mark(place)
                 return True
-        self._tell(f"what was installed was changed since, and is made again: {place}")
+        self._report(f"what was installed was changed since, and is made again: {place}")
         return False
 
 
-def entries_of(folder: Path, tell: Callable[[str], None] = say_nothing) -> Entries:
+def entries_of(folder: Path, report: Callable[[str], None] = say_nothing) -> Entries:
     """The entries, as folders that are kept."""
     what = "what is to be installed"
-    return Entries(folder, what, most=MAX_ENTRIES, most_bytes=MAX_BYTES, tell=tell)
+    return Entries(folder, what, most=MAX_ENTRIES, most_bytes=MAX_BYTES, report=report)
 
 
 def described(entry: Entry) -> tuple[str, str]:

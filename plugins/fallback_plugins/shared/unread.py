@@ -91,7 +91,7 @@ class LeftOut:
     reader: Reader
     found: dict[str, Unread] = field(default_factory=dict)
 
-    def told(self, paths: Iterable[str], error: Unreadable) -> Unreadable | None:
+    def refusal(self, paths: Iterable[str], error: Unreadable) -> Unreadable | None:
         """The refusal of the project of these files, of which ``error`` was said: by the file that can't be
         read, if there is one. None: the project is left out, and noted here."""
         found, affected = self.reader.look(paths)
@@ -120,8 +120,8 @@ class LeftOut:
         advisory: Advisory,
         ecosystem: str,
     ) -> Left | None:
-        """As ``told``, as something left of the project; of a bundle, by the members that it names."""
-        refusal = self.told(files, error)
+        """As ``refusal``, as something left of the project; of a bundle, by the members that it names."""
+        refusal = self.refusal(files, error)
         if refusal is None:
             return None
         left = whole_project_left(project, refusal)
@@ -143,13 +143,13 @@ class LeftOut:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is to be said beside a fix of other projects."""
-        told = [
+        messages = [
             f"Left as it is, and not judged: {one.error.problem} What it would install is unknown."
             for one in [*self.found.values()][:_NAMED]
         ]
-        if more := len(self.found) - len(told):
-            told.append(f"{more} more manifests or locks could not be read.")
-        return tuple(told)
+        if more := len(self.found) - len(messages):
+            messages.append(f"{more} more manifests or locks could not be read.")
+        return tuple(messages)
 
     def noted(self, fixes: Sequence[ProjectFix]) -> list[ProjectFix]:
         """The fixes of other projects, and what is to be said beside them."""
@@ -190,7 +190,7 @@ class Lenient:
             if fix is not None and fix.left:
                 self.left_out.check(self.files)
         except (RecipeError, RepositoryError) as error:
-            refusal = self.left_out.told(self.files, error)
+            refusal = self.left_out.refusal(self.files, error)
             if refusal is not None:
                 raise refusal from error
             return None

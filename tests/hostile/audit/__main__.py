@@ -54,11 +54,11 @@ def run(entry: Entry, given: argparse.Namespace) -> Run:
     ):
         task = progress.add_task(f"{entry.name} ({entry.backend})", total=count)
 
-        def told(done: int, total: int) -> None:
+        def reported(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total, refresh=True)
 
         until = began + _minutes(entry, given) * 60
-        ask = Ask(count, Path(place), given.seed, entry.backend, told, given.first, until)
+        ask = Ask(count, Path(place), given.seed, entry.backend, reported, given.first, until)
         try:
             with redirect_stderr(io.StringIO()):  # "made a key", thousands of times
                 tally = shared(entry.campaign, ask, given.jobs)

@@ -70,19 +70,19 @@ def _started(campaign: Campaign, ask: Ask, more: dict[str, str]) -> "subprocess.
     )
 
 
-def _heard(processes: Sequence["subprocess.Popen[bytes]"], told: Told) -> Tally:
+def _heard(processes: Sequence["subprocess.Popen[bytes]"], reported: Told) -> Tally:
     done: Counter[int] = Counter()
     tallies: list[Tally] = []
-    for number, said in _lines(processes):
-        if "done" in said:
-            done[number] = said["done"]
-            told(done.total(), said["total"])
-        elif "skipped" in said:
-            raise Skipped(said["skipped"])
-        elif "broken" in said:
-            raise BrokenRecordError(said["broken"])
+    for number, reported_value in _lines(processes):
+        if "done" in reported_value:
+            done[number] = reported_value["done"]
+            reported(done.total(), reported_value["total"])
+        elif "skipped" in reported_value:
+            raise Skipped(reported_value["skipped"])
+        elif "broken" in reported_value:
+            raise BrokenRecordError(reported_value["broken"])
         else:
-            tallies.append(Tally(**{**said, "counts": Counter(said["counts"])}))
+            tallies.append(Tally(**{**reported_value, "counts": Counter(reported_value["counts"])}))
     if len(tallies) < len(processes):
         raise BrokenRecordError("a process of the campaign ended, and said nothing")
     return Tally(
@@ -120,8 +120,8 @@ def main(module: str, name: str, given: str) -> None:
     with os.fdopen(os.dup(1), "w") as out:  # what a campaign prints by itself is no line of ours
         sys.stdout = io.StringIO()
 
-        def say(**said: object) -> None:
-            out.write(json.dumps(said) + "\n")
+        def say(**reported: object) -> None:
+            out.write(json.dumps(reported) + "\n")
             out.flush()
 
         ask = Ask(**{**json.loads(given), "told": lambda done, total: say(done=done, total=total)})

@@ -66,7 +66,7 @@ def _hand_out(house: House, say: Say) -> None:
 
 
 def _run(house: House, say: Say, verb: str, *words: str) -> None:
-    said, complained = io.StringIO(), io.StringIO()
+    reported, complained = io.StringIO(), io.StringIO()
     imports = verb == "import"  # a record is never mixed with another
     state = house.place / "imported" if imports else house.state
     checkpoints = state / "checkpoints" if imports else house.place / "checkpoints"
@@ -74,7 +74,7 @@ def _run(house: House, say: Say, verb: str, *words: str) -> None:
     keys = ("--keys", str(house.keys))
     once = patch("fallback_tier.cli.main.build_parser", _parser)
     there = patch("tempfile.tempdir", str(house.place / SCRATCH))
-    with once, there, redirect_stdout(said), redirect_stderr(complained):
+    with once, there, redirect_stdout(reported), redirect_stderr(complained):
         code = main(["audit", verb, *words, *where, *keys])
     if code == exit_codes.OK:
         return
@@ -83,9 +83,9 @@ def _run(house: House, say: Say, verb: str, *words: str) -> None:
         return  # there is no such file: the command before it said why
     # Nothing is damaged by a disk that fails, and nothing of it is called damaged.
     assert code == exit_codes.ENVIRONMENT, (
-        f"audit {verb} ended with {code}: {complained.getvalue()}{said.getvalue()}"
+        f"audit {verb} ended with {code}: {complained.getvalue()}{reported.getvalue()}"
     )
-    if not said.getvalue():  # else it is a report, which tells by itself
+    if not reported.getvalue():  # else it is a report, which tells by itself
         sentence, _, rest = complained.getvalue().rpartition("  next: ")
         assert "fallback-tier: " in sentence, complained.getvalue()
         assert rest.count("\n") == 1, complained.getvalue()

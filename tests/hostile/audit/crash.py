@@ -70,16 +70,16 @@ def cycle(
         else:
             server.kill_a_backend()
         time.sleep(LIFE_S)
-    said = kill_all(writers)
+    messages = kill_all(writers)
     if victim == "the server" and server is not None:
         server.start_again()
     elif server is not None:
         server.wait_until_it_answers()
-    refused = [line for line in said if line.startswith("refused")]
+    refused = [line for line in messages if line.startswith("refused")]
     if refused and victim == "the writers":
         raise AssertionError(f"a writer was refused: {refused[0]}")
-    promises.take(said)
-    where = "at work" if said else "while it opened"
+    promises.take(messages)
+    where = "at work" if messages else "while it opened"
     return f"{victim} killed, {where}, {'one writer' if number == 1 else 'several writers'}"
 
 

@@ -83,9 +83,9 @@ class Bench:
             self._disk.fail(place, 0, 0)
             _write(out, f"calls {seen}")
 
-        said = Child(work).lines()
-        calls = [int(line.split()[1]) for line in said if line.startswith("calls ")]
-        return house, said, calls[0] if calls else 0
+        messages = Child(work).lines()
+        calls = [int(line.split()[1]) for line in messages if line.startswith("calls ")]
+        return house, messages, calls[0] if calls else 0
 
     def every(self) -> list[Fault]:
         """One for each call that a workload makes untouched, in each mode."""
@@ -137,11 +137,11 @@ def _one_by_one(ask: Ask, workload: Workload, calls: str, error: int) -> Tally:
         if not ask.mine(case):
             continue
         try:
-            _, said, _ = bench.run(Fault(workload, calls, case, error, again=False))
+            _, messages, _ = bench.run(Fault(workload, calls, case, error, again=False))
         except AssertionError as broken:
             raise ask.broken(case, str(broken)) from broken
         tally.cases += 1
-        tally.counts["refused"] += any(line.startswith("refused by audit") for line in said)
+        tally.counts["refused"] += any(line.startswith("refused by audit") for line in messages)
     return tally
 
 
@@ -158,9 +158,9 @@ def _faults(ask: Ask, workloads: Sequence[Workload]) -> Tally:
         if not ask.mine(crc32(str(fault).encode())):
             continue
         try:
-            house, said, _ = bench.run(fault)
+            house, messages, _ = bench.run(fault)
             promises = Promises()
-            promises.take(said)
+            promises.take(messages)
             promises.goes_on(house)
             problem = promises.problem(house)
         except Exception as error:
@@ -169,8 +169,8 @@ def _faults(ask: Ask, workloads: Sequence[Workload]) -> Tally:
             raise ask.broken(case, f"{fault}: {problem}")
         tally.cases += 1
         tally.counts[f"{fault.workload.name}: {NAMES[fault.error]}"] += 1
-        tally.counts["refusals, all typed"] += sum(line.startswith("refused") for line in said)
-        for line in said:
+        tally.counts["refusals, all typed"] += sum(line.startswith("refused") for line in messages)
+        for line in messages:
             if line.startswith("refused by audit"):
                 tally.counts[f"by command: {line.rpartition(', ')[2]}"] += 1
         tally.counts["acknowledged events, none lost"] += len(promises.events)

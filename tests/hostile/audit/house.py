@@ -77,10 +77,10 @@ class House:
         with self.reader() as reader:
             found = []
             for statement in reader.segments():
-                said = open_segment(statement, keyring.verifiers())
-                places = (self.segments / said.file, self.place / "copies" / said.file)
+                reported = open_segment(statement, keyring.verifiers())
+                places = (self.segments / reported.file, self.place / "copies" / reported.file)
                 kept = next(place for place in places if place.is_file())
-                for row in rows_of_file(kept, sha256=said.sha256):
+                for row in rows_of_file(kept, sha256=reported.sha256):
                     found.append(HeaderRow(row.seq, row.header or b"", row.leaf or ""))
             return [*found, *reader.headers()]
 

@@ -83,12 +83,12 @@ def _generated_columns(house: House, chance: Random) -> str:
             " NULL, fix_id TEXT, gate_transition_id TEXT, kind TEXT, recorded_at TEXT) STRICT"
         )
         for row in rows:
-            said = row.members
+            reported = row.members
             columns = (
-                said["fix_id"],
-                said["gate_transition_id"],
-                said["kind"],
-                said["recorded_at"],
+                reported["fix_id"],
+                reported["gate_transition_id"],
+                reported["kind"],
+                reported["recorded_at"],
             )
             connection.execute(
                 "INSERT INTO audit_header VALUES (?, ?, ?, ?, ?, ?, ?)", (*row[:3], *columns)
@@ -222,9 +222,9 @@ def _flip_key(house: House, chance: Random) -> str:
 def _frontier(house: House, chance: Random) -> str:
     """The cache: never believed without a signature, so nothing may come of it."""
     cache = house.place / "checkpoints" / "frontier.json"
-    said = json.loads(cache.read_bytes())
-    said["hashes"] = [chance.randbytes(32).hex() for _ in said["hashes"]]
-    cache.write_text(json.dumps(said))
+    reported = json.loads(cache.read_bytes())
+    reported["hashes"] = [chance.randbytes(32).hex() for _ in reported["hashes"]]
+    cache.write_text(json.dumps(reported))
     return "other hashes in the cache"
 
 

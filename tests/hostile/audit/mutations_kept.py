@@ -91,12 +91,12 @@ def _said_otherwise(path: Path, chance: Random) -> str:
         other = chance.choice([number for number in events if number != at])
         lines[at], lines[other] = lines[other], lines[at]
     else:
-        said = json.loads(lines[at])
-        text = said[how]
+        reported = json.loads(lines[at])
+        text = reported[how]
         place = chance.randrange(len(text))
-        said[how] = text[:place] + ("0" if text[place] != "0" else "1") + text[place + 1 :]
+        reported[how] = text[:place] + ("0" if text[place] != "0" else "1") + text[place + 1 :]
         lines[at] = json.dumps(
-            said, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+            reported, sort_keys=True, separators=(",", ":"), ensure_ascii=False
         ).encode()
         lines[at] += b"\n"
     end = json.loads(lines[-1])
@@ -176,10 +176,10 @@ def _flip_statement(house: House, chance: Random) -> str:
 
 def _foreign_statement(house: House, chance: Random) -> str:
     number, statement = _one(house, _STATEMENTS, chance)
-    said = open_statement(SEGMENT_DOMAIN, statement, Keyring.load(house.keys).verifiers())
+    reported = open_statement(SEGMENT_DOMAIN, statement, Keyring.load(house.keys).verifiers())
     if chance.random() < 0.5:
-        said = {**said, "reason": "another one"}
-    _put_statement(house, number, sign_statement(SEGMENT_DOMAIN, said, _foreign(house)))
+        reported = {**reported, "reason": "another one"}
+    _put_statement(house, number, sign_statement(SEGMENT_DOMAIN, reported, _foreign(house)))
     return f"statement {number} by another key"
 
 
@@ -205,9 +205,9 @@ def _flip_tombstone(house: House, chance: Random) -> str:
 def _foreign_tombstone(house: House, chance: Random) -> str:
     """Another person is said to have done it, or another thing to have been left."""
     seq, tombstone = _one(house, _TOMBSTONES, chance)
-    said = open_statement(TOMBSTONE_DOMAIN, tombstone, Keyring.load(house.keys).verifiers())
-    said = {**said, **chance.choice(({"by": "Nobody"}, {"reason": "none"}, {}))}
-    _put_tombstone(house, seq, sign_statement(TOMBSTONE_DOMAIN, said, _foreign(house)))
+    reported = open_statement(TOMBSTONE_DOMAIN, tombstone, Keyring.load(house.keys).verifiers())
+    reported = {**reported, **chance.choice(({"by": "Nobody"}, {"reason": "none"}, {}))}
+    _put_tombstone(house, seq, sign_statement(TOMBSTONE_DOMAIN, reported, _foreign(house)))
     return f"tombstone {seq} by another key"
 
 
@@ -233,8 +233,8 @@ def _own_tombstone(house: House, chance: Random) -> str:
     )
     seq, _ = _one(house, live, chance)
     _, tombstone = _one(house, _TOMBSTONES, chance)
-    said = open_statement(TOMBSTONE_DOMAIN, tombstone, Keyring.load(house.keys).verifiers())
-    signed = sign_statement(TOMBSTONE_DOMAIN, {**said, "seq": seq}, _foreign(house))
+    reported = open_statement(TOMBSTONE_DOMAIN, tombstone, Keyring.load(house.keys).verifiers())
+    signed = sign_statement(TOMBSTONE_DOMAIN, {**reported, "seq": seq}, _foreign(house))
     _in_database(
         house,
         [
@@ -248,8 +248,8 @@ def _own_tombstone(house: House, chance: Random) -> str:
 def _no_tombstone(house: House, chance: Random) -> str:
     """The table forgets it, or another payload stands in its place."""
     seq, tombstone = _one(house, _TOMBSTONES, chance)
-    said = open_statement(TOMBSTONE_DOMAIN, tombstone, Keyring.load(house.keys).verifiers())
-    payload = json.dumps(said["residue"], sort_keys=True, separators=(",", ":")).encode()
+    reported = open_statement(TOMBSTONE_DOMAIN, tombstone, Keyring.load(house.keys).verifiers())
+    payload = json.dumps(reported["residue"], sort_keys=True, separators=(",", ":")).encode()
     drop = ("DELETE FROM audit_tombstone WHERE seq = ?", (seq,))
     put = ("UPDATE audit_payload SET payload = ? WHERE seq = ?", (payload, seq))
     ways: list[list[tuple[str, tuple[object, ...]]]] = [[drop], [put], [drop, put]]

@@ -104,9 +104,11 @@ def _count(
     disk.fail(place, 0, 0)
     tally.cases += 1
     code = getattr(raised, "code", type(raised).__name__)
-    said = getattr(raised, "problem", "")
-    whole = place.name in said and os.strerror(error) in said
-    tally.counts[f"{place.name}: {code}{'' if whole else f', which says {json.dumps(said)}'}"] += 1
+    reported = getattr(raised, "problem", "")
+    whole = place.name in reported and os.strerror(error) in reported
+    tally.counts[
+        f"{place.name}: {code}{'' if whole else f', which says {json.dumps(reported)}'}"
+    ] += 1
 
 
 def _tried(work: Callable[[Path], object], place: Path) -> Exception | None:

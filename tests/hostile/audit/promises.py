@@ -32,13 +32,13 @@ class Promises:
 
     def take(self, lines: list[str]) -> None:
         for line in lines:
-            what, *said = line.split()
+            what, *messages = line.split()
             if what == "event":
-                self.events[int(said[0])] = said[1]
+                self.events[int(messages[0])] = messages[1]
             elif what == "evidence":
-                self.evidence.add(said[0])
+                self.evidence.add(messages[0])
             elif what == "gone":
-                self.gone.add(" ".join(said))
+                self.gone.add(" ".join(messages))
 
     def goes_on(self, house: House) -> None:
         """The next append works; it is a promise too."""

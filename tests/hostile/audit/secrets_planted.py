@@ -80,14 +80,14 @@ def _files(secrets: list[Secret]) -> dict[str, str]:
 
 
 def _answers(secrets: list[Secret]) -> list[dict[str, object]]:
-    said = "\n".join(one.text for one in secrets if one.place == "answer")
+    message = "\n".join(one.text for one in secrets if one.place == "answer")
     cited = [one.text for one in secrets if one.place == "citation"]
 
     def plan(new: str) -> dict[str, object]:
         return {"action": "source_edit", "edits": [{**EDIT, "new": f"    return {new}"}]}
 
     return [
-        {"answer": f"This is no plan at all.\n{said}"},
+        {"answer": f"This is no plan at all.\n{message}"},
         {"answer": plan("float(text) + 1")},
         {"answer": {**plan("int(text)"), "citations": cited}}
         if cited
@@ -126,9 +126,9 @@ def one_fix(place: Path, secrets: list[Secret], *, keep_prompts: bool) -> dict[s
         ("export", "--with-evidence", "--out", place / "all.jsonl"),
         ("export", "--fix", fix_id, "--out", place / "one.jsonl"),
     ):
-        said = run("audit", *verb, *where)
-        assert said.code == 0, (verb, said)
-        printed[f"what audit {verb[0]} printed"] = said.out + said.err
+        reported = run("audit", *verb, *where)
+        assert reported.code == 0, (verb, reported)
+        printed[f"what audit {verb[0]} printed"] = reported.out + reported.err
     assert upkeep.seal(house), "nothing was sealed"
     shutil.rmtree(place / "input")
     found = {str(path.relative_to(place)): path.read_bytes() for path in _all(place)}

@@ -31,13 +31,13 @@ def sequences(ask: Ask) -> Tally:
         if not ask.mine(store // len(TELLERS)):  # each process tells both sorts
             case += count
             continue
-        sort, tell = TELLERS[store % len(TELLERS)]
+        sort, report = TELLERS[store % len(TELLERS)]
         try:
-            told = tell(count, ask.seed * APART + case)
+            reported = report(count, ask.seed * APART + case)
         except Exception as error:
             why = " ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
             raise ask.broken(case, f"{sort}, one of {count}: {why}") from error
-        tally.counts.update({f"{sort}: {what}": number for what, number in told.items()})
+        tally.counts.update({f"{sort}: {what}": number for what, number in reported.items()})
         tally.cases += count
         case += count
         ask.told(tally.cases, ask.count)

@@ -53,10 +53,10 @@ def test_what_nobody_explained_is_the_systems_where_it_is(
     full.sqlite_errorcode = sqlite3.SQLITE_FULL
     assert ended(full, as_json=False) == exit_codes.ENVIRONMENT
     assert ended(OSError(errno.EIO, "x", "a.db"), as_json=False) == exit_codes.ENVIRONMENT
-    said = capsys.readouterr().err
-    assert "No space left on device." in said
-    assert "a.db: Input/output error." in said
-    assert "defect" not in said
+    message = capsys.readouterr().err
+    assert "No space left on device." in message
+    assert "a.db: Input/output error." in message
+    assert "defect" not in message
 
 
 def test_bad_input_stays_bad_input() -> None:

@@ -187,8 +187,8 @@ def test_a_process_that_fails_by_itself_is_no_success() -> None:
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = tmp_path / "figures.json"
-    said = ["audit", "--only", "tamper", "--count", "3", "--seed", "7", "--json", str(figures)]
-    monkeypatch.setattr("sys.argv", said)
+    messages = ["audit", "--only", "tamper", "--count", "3", "--seed", "7", "--json", str(figures)]
+    monkeypatch.setattr("sys.argv", messages)
     assert main() == 0
     (run_of_it,) = json.loads(figures.read_text())
     assert (run_of_it["cases"], run_of_it["seed"]) == (3, 7)

@@ -100,20 +100,20 @@ def small_file_system(house: House, chance: Random) -> str:
     if subprocess.run(command, capture_output=True).returncode:
         raise Skipped("no file system may be mounted here")
     try:
-        said = Child(lambda out: append_some(house, saying(out))).lines()
+        messages = Child(lambda out: append_some(house, saying(out))).lines()
         grown = ["mount", "-o", "remount,size=64m", str(house.place)]
         subprocess.run(grown, check=True, capture_output=True)
-        return _after(house, said, "a full file system")
+        return _after(house, messages, "a full file system")
     finally:
         subprocess.run(["umount", str(house.place)], check=True, capture_output=True)
 
 
-def _after(house: House, said: list[str], what: str) -> str:
+def _after(house: House, messages: list[str], what: str) -> str:
     promises = Promises()
-    promises.take(said)
+    promises.take(messages)
     promises.goes_on(house)
     _holds(promises, house)
-    refused = any(line.startswith("refused") for line in said)
+    refused = any(line.startswith("refused") for line in messages)
     return f"{what}: {'refused, then goes on' if refused else 'large enough'}"
 
 
@@ -156,7 +156,7 @@ def bad_pages(house: House, chance: Random) -> str:
         except FallbackError as error:
             os.write(out, f"refused {error.code}\n".encode())
 
-    said = Child(write).lines()
+    messages = Child(write).lines()
     try:
         clean = house.verify().ok
     except FallbackError:
@@ -166,7 +166,7 @@ def bad_pages(house: House, chance: Random) -> str:
     now = tables(house.database)
     for table, rows in before.items():
         assert now[table][: len(rows)] == rows, (
-            f"{table} is another one, and it verifies: {said[:3]}"
+            f"{table} is another one, and it verifies: {messages[:3]}"
         )
     return "a page overwritten: void, nothing of the record is different"
 

@@ -80,11 +80,11 @@ def surroundings(folder: Path, setuid: str) -> Iterator[Facts]:
 
 def tried(facts: Facts, folder: Path, hardening: Hardening) -> dict[str, dict[str, str]]:
     """What the escapes came to: ``inside``, ``outside``, and in a ``naive`` sandbox."""
-    told, tree = folder / "facts.json", Path(facts["worktree"])
-    told.write_text(json.dumps(facts))
+    reported, tree = folder / "facts.json", Path(facts["worktree"])
+    reported.write_text(json.dumps(facts))
     code = {"PYTHONPATH": str(HERE.parents[2])}
-    command = ["python3", "-m", "tests.hostile.escapes", str(told)]
-    readable = [HERE, told, folder / "readable", Path(facts["setuid"])]
+    command = ["python3", "-m", "tests.hostile.escapes", str(reported)]
+    readable = [HERE, reported, folder / "readable", Path(facts["setuid"])]
     inside = BubblewrapSandbox(hardening=hardening).run(
         [*command, "inside"], worktree=tree, timeout_s=TIMEOUT_S, env=code, readable=readable
     )

@@ -13,8 +13,8 @@ from tests.hostile.escapes.base import Facts, ShutError, escape, opened
 
 @escape
 def setuid_program(facts: Facts) -> None:
-    told = subprocess.run([facts["setuid"], "-u"], capture_output=True, text=True, check=True)
-    if int(told.stdout) == os.getuid():
+    reported = subprocess.run([facts["setuid"], "-u"], capture_output=True, text=True, check=True)
+    if int(reported.stdout) == os.getuid():
         raise ShutError
 
 

@@ -153,9 +153,9 @@ def test_two_operators_decide_and_the_second_sees_the_first(
     browser.write("looks right")
     browser.press(ENTER)
     browser.until("return document.querySelector('.notice.bad')")
-    said = browser.text()
-    assert "was answered already: rejected by key:first-admin" in said
-    assert "Your decision was not recorded." in said
+    message = browser.text()
+    assert "was answered already: rejected by key:first-admin" in message
+    assert "Your decision was not recorded." in message
     assert browser.count("#decide") == 0
     (event,) = answers(server, place, "fix-same")
     assert event.reason == "I was first"
@@ -212,12 +212,12 @@ def test_nothing_of_a_hostile_line_runs_in_any_field(browser: Browser, server: R
         }
         assert {name: seen[name] for name in nothing} == nothing, address
         assert browser.address.startswith(server.address)
-    said = ""
+    message = ""
     for fix_id in (hostile[0], "fix-hostile-1"):
         browser.open(f"{server.address}/portal/fixes/{fix_id}")
-        said += browser.text()
+        message += browser.text()
     for line in ("<script>alert(1)</script>", "\\u202e<script>", "\\x00<scr\\x00ipt>"):
-        assert line in said, line
+        assert line in message, line
 
 
 def client_evidence(server: Running, fix_id: str) -> str:

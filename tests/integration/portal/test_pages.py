@@ -39,7 +39,7 @@ def reader(service: House) -> Visitor:
 
 
 def test_the_overview_has_the_queue_the_figures_and_what_is_unfixed(reader: Visitor) -> None:
-    said = text_of(reader.get("/"))
+    message = text_of(reader.get("/"))
     for words in (
         "5 to decide",
         "2 of 8 fixed",
@@ -49,14 +49,14 @@ def test_the_overview_has_the_queue_the_figures_and_what_is_unfixed(reader: Visi
         "Advisories without a fix 6",
         "refused not affected Not affected.",
     ):
-        assert words in said, words
+        assert words in message, words
 
 
 def test_fixes_are_found_by_name_state_and_text(reader: Visitor) -> None:
     assert "8 fixes" in text_of(reader.get("/fixes"))
-    said = text_of(reader.get("/fixes?outcome=refused"))
-    assert "1 fix" in said
-    assert "not affected" in said
+    message = text_of(reader.get("/fixes?outcome=refused"))
+    assert "1 fix" in message
+    assert "not affected" in message
     assert "1 fix " in text_of(reader.get("/fixes?text=FIX-CAP"))
     assert "6 fixes" in text_of(reader.get("/fixes?outcome=unfixed"))
     assert "Nothing on record fits" in reader.get("/fixes?text=no-such")
@@ -71,9 +71,9 @@ def test_every_fix_has_its_timeline_and_each_event_its_address(
     for stored in events:
         assert f'id="event-{stored.seq}"' in page
     last = events[-1]
-    said = text_of(reader.get(f"/fixes/{fix_id}/events/{last.seq}"))
-    assert last.kind in said
-    assert last.leaf in said
+    message = text_of(reader.get(f"/fixes/{fix_id}/events/{last.seq}"))
+    assert last.kind in message
+    assert last.leaf in message
     other = last.seq + 1 if fix_id != list(TRAILS)[-1] else 1
     assert "has no event" in reader.get(f"/fixes/{fix_id}/events/{other}", 404)
 
@@ -133,9 +133,9 @@ def test_advisory_repository_and_example_lead_to_their_fixes(service: House) -> 
     board = found.client.app.state.board  # type: ignore[attr-defined]
     board.catch_up()
     (example,) = set(board.fixes["fix-re"].influences)
-    said = text_of(reader.get(f"/example?id={example}"))
-    assert "fix-re" in said
-    assert "replayed" in said
+    message = text_of(reader.get(f"/example?id={example}"))
+    assert "fix-re" in message
+    assert "replayed" in message
     assert "No fix on record has to do with" in reader.get("/example?id=none", 404)
 
 
@@ -145,18 +145,19 @@ def test_verification_is_run_when_asked_and_tells_the_first_bad_event(
     page = reader.get("/verification")
     assert "Nobody has asked for one" in page
     assert reader.send("/verification", page).status_code == 303
-    said = text_of(reader.get("/verification"))
-    assert "stored bytes" in said
-    assert "asked by key:" in said
+    message = text_of(reader.get("/verification"))
+    assert "stored bytes" in message
+    assert "asked by key:" in message
 
 
 def test_settings_show_where_they_come_from_and_no_secret(tmp_path: Path) -> None:
     with house(tmp_path) as opened:
-        said = text_of(visit(opened, Role.READ).get("/settings"))
+        message = text_of(visit(opened, Role.READ).get("/settings"))
     assert (
-        "listen setting value from what it is host 127.0.0.1 default address to listen on" in said
+        "listen setting value from what it is host 127.0.0.1 default address to listen on"
+        in message
     )
-    assert "api_key not set environment" in said
+    assert "api_key not set environment" in message
 
 
 def test_an_empty_record_says_so_on_every_page(tmp_path: Path) -> None:

@@ -77,10 +77,10 @@ def test_one_reason_and_one_event_each(service: House, operator: Visitor) -> Non
         },
         headers={"Sec-Fetch-Site": "same-origin"},
     )
-    said = text_of(answer.text)
+    message = text_of(answer.text)
     assert answer.status_code == 409
-    assert "reject: 2 of 3 recorded." in said
-    assert "fix-3 not recorded It is not like this one" in said
+    assert "reject: 2 of 3 recorded." in message
+    assert "fix-3 not recorded It is not like this one" in message
     for fix_id in ("fix-0", "fix-1"):
         (event,) = answered(service, fix_id)
         assert (event.reason, event.by[:4]) == ("we drop lodash", "key:")

@@ -39,7 +39,7 @@ def test_the_queue_is_what_json_lists(service: House, operator: Visitor) -> None
 
 
 def test_the_screen_tells_all_that_a_decision_needs(operator: Visitor) -> None:
-    said = text_of(operator.get("/fixes/fix-cap/triage"))
+    message = text_of(operator.get("/fixes/fix-cap/triage"))
     for words in (
         "retry cap reached Every attempt failed its gates, and no retry is left.",
         "Not proved: that the flaw is gone and that the tests pass.",
@@ -52,8 +52,8 @@ def test_the_screen_tells_all_that_a_decision_needs(operator: Visitor) -> None:
         "author 4",
         "a Approve r Reject o Open new transition g Run the gates again",
     ):
-        assert words in said, words
-    assert said.index("Gates on attempt 4 tests failed") < said.index("applies passed")
+        assert words in message, words
+    assert message.index("Gates on attempt 4 tests failed") < message.index("applies passed")
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_and_on_to_the_next(operator: Visitor) -> None:
 
 def test_what_lets_it_go_on_names_the_command_for_a_fix_of_a_terminal(operator: Visitor) -> None:
     answer = operator.decide("fix-cap", "reopen")
-    said = operator.client.get(answer.headers["location"]).text
-    assert "To go on with it: fallback-tier resume fix-cap" in said
+    message = operator.client.get(answer.headers["location"]).text
+    assert "To go on with it: fallback-tier resume fix-cap" in message
 
 
 def test_who_comes_second_sees_the_first_decision(service: House, operator: Visitor) -> None:
@@ -127,11 +127,11 @@ def test_who_comes_second_sees_the_first_decision(service: House, operator: Visi
         "/fixes/fix-cap/decisions", page, verdict="approve", because="looks right to me"
     )
     assert answer.status_code == 409
-    said = text_of(answer.text)
+    message = text_of(answer.text)
     (first,) = answers(service, "fix-cap")
-    assert f"was answered already: rejected by {first.by}" in said
-    assert "Your decision was not recorded." in said
-    assert f"Answered: rejected by {first.by}" in said
+    assert f"was answered already: rejected by {first.by}" in message
+    assert "Your decision was not recorded." in message
+    assert f"Answered: rejected by {first.by}" in message
     assert 'name="verdict"' not in answer.text
 
 

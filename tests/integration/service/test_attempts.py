@@ -35,18 +35,18 @@ def service(tmp_path: Path) -> Iterator[House]:
 def test_an_attempt_by_recipe(service: House) -> None:
     client = service.client(Role.SUBMIT)
     for fix_id in ("mine-1", "mine-2"):
-        said = client.post("/v1/attempts", json={**BODY, "fix_id": fix_id}).json()
-        assert said["application"]["outcome"] == "applied"
-        assert "+idna==3.7" in said["application"]["diff"]
+        reported = client.post("/v1/attempts", json={**BODY, "fix_id": fix_id}).json()
+        assert reported["application"]["outcome"] == "applied"
+        assert "+idna==3.7" in reported["application"]["diff"]
         events = service.service.record.events(fix_id)
         assert events[0].kind == "AttemptStarted"
 
 
 def test_a_retry_without_a_model_is_refused_with_its_reason(service: House) -> None:
     client = service.client(Role.SUBMIT)
-    said = client.post("/v1/attempts", json={**BODY, "prior_attempts": [FAILED]}).json()
-    assert said["application"]["outcome"] == "refused"
-    assert said["application"]["sentence"]
+    reported = client.post("/v1/attempts", json={**BODY, "prior_attempts": [FAILED]}).json()
+    assert reported["application"]["outcome"] == "refused"
+    assert reported["application"]["sentence"]
 
 
 def test_the_same_request_again_has_the_same_answer_whole(service: House) -> None:
@@ -65,20 +65,22 @@ def test_the_same_request_again_has_the_same_answer_whole(service: House) -> Non
 def streamed(client: TestClient, body: object, **headers: str) -> list[tuple[str, Any]]:
     answer = client.post("/v1/attempts/stream", json=body, headers=headers)
     assert answer.headers["content-type"].startswith("text/event-stream")
-    told = events(iter(answer.text.split("\n")))
-    return [(event["event"], json.loads(event["data"])) for event in told if "comment" not in event]
+    reported = events(iter(answer.text.split("\n")))
+    return [
+        (event["event"], json.loads(event["data"])) for event in reported if "comment" not in event
+    ]
 
 
 def test_an_attempt_is_told_as_it_comes_and_again_as_one_event(service: House) -> None:
     client = service.client(Role.SUBMIT)
     key = {"Idempotency-Key": "a-1"}
-    told = streamed(client, {**BODY, "fix_id": "mine"}, **key)
+    reported = streamed(client, {**BODY, "fix_id": "mine"}, **key)
     recorded = [stored.kind for stored in service.service.record.events("mine")]
-    assert [kind for kind, _ in told] == [*recorded, "Finished"]
-    assert "+idna==3.7" in told[-1][1]["application"]["diff"]
+    assert [kind for kind, _ in reported] == [*recorded, "Finished"]
+    assert "+idna==3.7" in reported[-1][1]["application"]["diff"]
     ((kind, again),) = streamed(client, {**BODY, "fix_id": "mine"}, **key)
     assert (kind, again["cached"]) == ("Finished", True)
-    assert again["application"] == told[-1][1]["application"]
+    assert again["application"] == reported[-1][1]["application"]
     whole = client.post("/v1/attempts", json={**BODY, "fix_id": "mine"}, headers=key).json()
     assert whole == again
 
@@ -87,19 +89,19 @@ def test_what_goes_wrong_in_a_stream_is_its_last_event(
     service: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = service.client(Role.SUBMIT)
-    ((kind, said),) = streamed(client, {**BODY, "repository": "other"})
-    assert (kind, said["status"], said["code"]) == ("problem", 422, "not_served")
+    ((kind, reported),) = streamed(client, {**BODY, "repository": "other"})
+    assert (kind, reported["status"], reported["code"]) == ("problem", 422, "not_served")
     monkeypatch.setattr(service.service.attempts, "_in_pool", lambda _: 1 // 0)
-    ((kind, said),) = streamed(client, BODY)
-    assert (kind, said["code"]) == ("problem", "defect")
+    ((kind, reported),) = streamed(client, BODY)
+    assert (kind, reported["code"]) == ("problem", "defect")
 
 
 def test_an_error_is_no_answer(service: House, tmp_path: Path) -> None:
     client = service.client(Role.SUBMIT)
     key = {"Idempotency-Key": "a-1"}
     (left := tmp_path / "app" / "requirements.txt").write_text("idna==3.5\n")
-    said = problem(client.post("/v1/attempts", json=BODY, headers=key), 422)
-    assert "uncommitted changes" in said["detail"]
+    reported = problem(client.post("/v1/attempts", json=BODY, headers=key), 422)
+    assert "uncommitted changes" in reported["detail"]
     left.write_text("idna==3.6\n")
     assert not client.post("/v1/attempts", json=BODY, headers=key).json()["cached"]
 

@@ -73,9 +73,9 @@ def test_a_verification_says_what_is_damaged(service: House) -> None:
             db.execute(f"DROP TRIGGER {name}")
         db.execute("UPDATE audit_payload SET payload = x'7b7d' WHERE seq = 3")
         db.commit()
-    said = client.post("/v1/audit/verify").json()
-    assert said["first_bad"]["seq"] == 3
-    assert not said["ok"]
+    reported = client.post("/v1/audit/verify").json()
+    assert reported["first_bad"]["seq"] == 3
+    assert not reported["ok"]
 
 
 def test_one_reads_all_of_it_at_a_time(service: House) -> None:

@@ -53,11 +53,11 @@ def test_a_question_has_what_is_needed_to_answer_it(service: House) -> None:
 def test_an_approval_is_on_record_in_the_callers_name(service: House) -> None:
     answer = decide(service, "approve")
     assert answer.status_code == 201, answer.text
-    said = answer.json()
-    assert said["patch"] == diff(4)
-    assert said["by"].startswith("key:")
+    reported = answer.json()
+    assert reported["patch"] == diff(4)
+    assert reported["by"].startswith("key:")
     (event,) = answers(service)
-    assert (event.verdict, event.by, event.reason) == ("approved", said["by"], "read it")
+    assert (event.verdict, event.by, event.reason) == ("approved", reported["by"], "read it")
     client = service.client(Role.READ)
     assert client.get("/v1/reviews").json() == {"questions": []}
     (asked,) = client.get("/v1/reviews?answered=true").json()["questions"]
@@ -66,8 +66,8 @@ def test_an_approval_is_on_record_in_the_callers_name(service: House) -> None:
 
 def test_who_comes_second_is_told_the_first(service: House) -> None:
     first = decide(service, "reject").json()
-    said = problem(decide(service, "approve"), 409)
-    assert f"answered already: rejected by {first['by']}" in said["detail"]
+    reported = problem(decide(service, "approve"), 409)
+    assert f"answered already: rejected by {first['by']}" in reported["detail"]
     assert len(answers(service)) == 1
 
 
@@ -75,8 +75,8 @@ def test_of_many_at_once_one_decides(service: House) -> None:
     clients = [service.client(Role.DECIDE) for _ in range(8)]
     body, given = {"verdict": "approve", "because": "read it"}, []
     at_once([lambda one=one: given.append(one.post(PATH, json=body)) for one in clients])
-    told = sorted((answer.status_code, answer.text) for answer in given)
-    assert [status for status, _ in told] == [201] + [409] * 7, told
+    reported = sorted((answer.status_code, answer.text) for answer in given)
+    assert [status for status, _ in reported] == [201] + [409] * 7, reported
     assert len(answers(service)) == 1
 
 
@@ -87,11 +87,11 @@ def test_nobody_decides_while_it_is_worked_on(service: House) -> None:
 
 
 def test_reopened_for_attempts_or_for_gates(service: House) -> None:
-    said = decide(service, "gates_again", patch=None).json()
-    assert said["goes_on"]
-    assert said["opens"].startswith("gate-")
+    reported = decide(service, "gates_again", patch=None).json()
+    assert reported["goes_on"]
+    assert reported["opens"].startswith("gate-")
     (event,) = answers(service)
-    assert (event.opens, event.judges_again) == (said["opens"], said["patch_sha256"])
+    assert (event.opens, event.judges_again) == (reported["opens"], reported["patch_sha256"])
     assert "gates run again on patch" in problem(decide(service, "reopen"), 409)["detail"]
 
 

@@ -40,7 +40,7 @@ def write(service: House) -> None:
 
 async def followed(feed: Feed, after: int = 0) -> list[tuple[int | None, str]]:
     await feed.check(FIX)
-    return [(told.number, told.kind) async for told in feed.follow(FIX, after)]
+    return [(reported.number, reported.kind) async for reported in feed.follow(FIX, after)]
 
 
 def test_five_hundred_are_told_the_same_and_the_record_is_read_once(service: House) -> None:
@@ -62,9 +62,9 @@ def test_five_hundred_are_told_the_same_and_the_record_is_read_once(service: Hou
         async with asyncio.timeout(PATIENCE_S):
             return await asyncio.gather(*tasks)
 
-    told = asyncio.run(all_of_them())
-    assert all(one == told[0] for one in told)
-    kinds = [kind for _, kind in told[0]]
+    reported = asyncio.run(all_of_them())
+    assert all(one == reported[0] for one in reported)
+    kinds = [kind for _, kind in reported[0]]
     assert kinds[0] == "FixStarted"
     assert kinds[-1] == "ended"
     assert feed.followers == 0
@@ -112,7 +112,7 @@ def test_a_follower_does_not_keep_the_service_from_ending(tmp_path: Path) -> Non
     with served(tmp_path / "state", config) as running:
         body = {"repository": "app", "advisory": json.loads(osv("idna", fixed="3.7"))}
         fix_id = running.post("/v1/fixes", body).json()["fix_id"]
-        begun, told = threading.Event(), []
+        begun, reported = threading.Event(), []
 
         def follow() -> None:
             with (
@@ -120,11 +120,11 @@ def test_a_follower_does_not_keep_the_service_from_ending(tmp_path: Path) -> Non
                 client.stream("GET", f"/v1/fixes/{fix_id}/events") as answer,
             ):
                 begun.set()
-                told.extend(events(answer.iter_lines()))
+                reported.extend(events(answer.iter_lines()))
 
         thread = threading.Thread(target=follow, daemon=True)
         thread.start()
         came(begun)
         assert running.end() == 0
         joined(thread)
-        assert [event for event in told if "comment" not in event] == []
+        assert [event for event in reported if "comment" not in event] == []

@@ -146,8 +146,8 @@ def test_a_cancelled_fix_leaves_no_process_and_goes_on_when_asked(
     with served(state, config) as service:
         fix_id = submitted(service, 0)
         waited(lambda: judged(service, fix_id), lambda verdicts: len(verdicts) > 1)
-        said: Any = service.post(f"/v1/fixes/{fix_id}/cancel").json()
-        assert said["cancelling"]
+        reported: Any = service.post(f"/v1/fixes/{fix_id}/cancel").json()
+        assert reported["cancelling"]
         assert service.until_over(fix_id)["state"] == "cancelled"
         assert workers(state) == []
         assert not list((state / "service" / "checkouts").iterdir())

@@ -59,7 +59,7 @@ def test_metrics_after_a_fix_are_the_records(service: Running, tmp_path: Path) -
     with service.client() as client:
         assert client.get("/v1/fixes/no-such-fix").status_code == 404
         assert client.get("/no/such/path?secret=hunter2").status_code == 404
-    told = scraped(service)
+    reported = scraped(service)
 
     reader = open_readonly(tmp_path / "state" / "audit.db")
     recorded = list(reader.events())
@@ -71,23 +71,23 @@ def test_metrics_after_a_fix_are_the_records(service: Running, tmp_path: Path) -
         if stored.payload.kind == "GateJudged"
     )
     assert kinds["FixVerified"] == 1
-    assert told["fallback_tier_fixes_started_total", "PyPI"] == kinds["FixStarted"] == 1
-    assert told["fallback_tier_fixes_ended_total", "verified", "none"] == 1
-    assert told["fallback_tier_attempts_total",] == kinds["AttemptStarted"] == 1
-    assert told["fallback_tier_tier_outcomes_total", "verified", "recipe"] == 1
+    assert reported["fallback_tier_fixes_started_total", "PyPI"] == kinds["FixStarted"] == 1
+    assert reported["fallback_tier_fixes_ended_total", "verified", "none"] == 1
+    assert reported["fallback_tier_attempts_total",] == kinds["AttemptStarted"] == 1
+    assert reported["fallback_tier_tier_outcomes_total", "verified", "recipe"] == 1
     name = "fallback_tier_gate_verdicts_total"
-    assert {key[1:]: value for key, value in told.items() if key[0] == name} == dict(gates)
-    assert told["fallback_tier_chain_events",] == recorded[-1].seq
-    assert told["fallback_tier_chain_lag_events",] == 0
-    assert told["fallback_tier_trail_behind_events",] == 0
-    assert told["fallback_tier_trail_readable",] == 1
-    assert told["fallback_tier_queue_depth", "ended"] == 1
-    assert told["fallback_tier_queue_depth", "queued"] == 0
-    assert told["http_requests_total", "POST", "/v1/fixes", "202"] == 1
-    assert told["http_requests_total", "GET", "/v1/fixes/{fix_id}", "404"] == 1
-    assert told["http_requests_total", "GET", "unknown", "404"] == 1
-    assert told["http_request_duration_seconds_count", "POST", "/v1/fixes"] == 1
-    assert "hunter2" not in str(told)
+    assert {key[1:]: value for key, value in reported.items() if key[0] == name} == dict(gates)
+    assert reported["fallback_tier_chain_events",] == recorded[-1].seq
+    assert reported["fallback_tier_chain_lag_events",] == 0
+    assert reported["fallback_tier_trail_behind_events",] == 0
+    assert reported["fallback_tier_trail_readable",] == 1
+    assert reported["fallback_tier_queue_depth", "ended"] == 1
+    assert reported["fallback_tier_queue_depth", "queued"] == 0
+    assert reported["http_requests_total", "POST", "/v1/fixes", "202"] == 1
+    assert reported["http_requests_total", "GET", "/v1/fixes/{fix_id}", "404"] == 1
+    assert reported["http_requests_total", "GET", "unknown", "404"] == 1
+    assert reported["http_request_duration_seconds_count", "POST", "/v1/fixes"] == 1
+    assert "hunter2" not in str(reported)
     assert "hunter2" not in str(service.said)
 
     document = service.get("/v1/metrics")["metrics"]
@@ -148,7 +148,7 @@ def test_not_ready_is_said_by_a_running_service(service: Running, tmp_path: Path
     store.write_bytes(b"not a database" * 1_000)
     with service.client("") as client:
         answer = waited(  # a finding is good for two seconds
-            lambda: client.get("/health/ready"), lambda told: told.status_code != 200
+            lambda: client.get("/health/ready"), lambda reported: reported.status_code != 200
         )
     assert answer.status_code == 503
     bad = [one for one in answer.json()["checks"] if one["state"] == "failed"]
@@ -161,7 +161,9 @@ def test_a_queue_that_can_not_be_worked_on_is_not_ready(service: Running, tmp_pa
     with sqlite3.connect(service_db(tmp_path / "state")) as db:
         db.execute("ALTER TABLE orders RENAME TO gone")
     with service.client("") as client:
-        answer = waited(lambda: client.get("/health/ready"), lambda told: told.status_code != 200)
+        answer = waited(
+            lambda: client.get("/health/ready"), lambda reported: reported.status_code != 200
+        )
     bad = [one for one in answer.json()["checks"] if one["state"] == "failed"]
     assert [one["check"] for one in bad] == ["queue"]
 
@@ -171,8 +173,13 @@ def test_what_the_server_itself_says_is_json_as_well(service: Running) -> None:
     with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
         connection.sendall(b"no request at all\r\n\r\n")
         connection.recv(1_000)
-    waited(lambda: [*service.said], lambda said: any("Invalid HTTP" in line for line in said))
+    waited(
+        lambda: [*service.said], lambda reported: any("Invalid HTTP" in line for line in reported)
+    )
     (line,) = [line for line in service.said if "Invalid HTTP" in line]
-    told = json.loads(line)
-    assert (told["event"], told["level"]) == ("Invalid HTTP request received.", "warning")
-    assert told["logger"].startswith("uvicorn")
+    reported_value = json.loads(line)
+    assert (reported_value["event"], reported_value["level"]) == (
+        "Invalid HTTP request received.",
+        "warning",
+    )
+    assert reported_value["logger"].startswith("uvicorn")

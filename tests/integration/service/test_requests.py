@@ -29,13 +29,13 @@ def problem(answer: Any, status: int) -> Any:
     """An error's body; checks the form that every one has."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
-    said = answer.json()
-    assert said["status"] == status
-    assert said["type"] == f"urn:fallback-tier:problem:{said['code']}"
-    assert said["detail"]
-    assert said["next_step"]
+    reported = answer.json()
+    assert reported["status"] == status
+    assert reported["type"] == f"urn:fallback-tier:problem:{reported['code']}"
+    assert reported["detail"]
+    assert reported["next_step"]
     assert "Traceback" not in answer.text
-    return said
+    return reported
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def problem(answer: Any, status: int) -> Any:
     ],
 )
 def test_a_submission_that_can_not_be(service: House, body: object, says: str) -> None:
-    said = problem(service.client(Role.SUBMIT).post("/v1/fixes", json=body), 422)
-    assert says in said["detail"]
+    reported = problem(service.client(Role.SUBMIT).post("/v1/fixes", json=body), 422)
+    assert says in reported["detail"]
     assert service.service.queue.page(limit=1) == ()
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from fallback_tier.service.operations.feed import Told
+from fallback_tier.service.operations.feed import FeedItem
 from fallback_tier.service.roles import Role
 from tests.e2e.command import osv, repository
 from tests.service.house import House, house
@@ -110,10 +110,10 @@ def test_a_stream_ends_with_the_right_to_it(
     async def check(_: str) -> None:
         """There is such a fix."""
 
-    async def follow(_: str, after: int) -> AsyncIterator[Told]:
-        yield Told(after + 1, "Before", "{}")
+    async def follow(_: str, after: int) -> AsyncIterator[FeedItem]:
+        yield FeedItem(after + 1, "Before", "{}")
         keys.revoke(keys.all()[-1].key_id)
-        yield Told(after + 2, "After", "{}")
+        yield FeedItem(after + 2, "After", "{}")
 
     monkeypatch.setattr(feed, "check", check)
     monkeypatch.setattr(feed, "follow", follow)

@@ -98,8 +98,8 @@ def test_another_sites_page_changes_nothing(local: House) -> None:
         {"Origin": "null"},
         {"Sec-Fetch-Site": "none"},
     ):
-        said = problem(client.post(path, json=body, headers=headers), 403)
-        assert "another site's page" in said["detail"]
+        reported = problem(client.post(path, json=body, headers=headers), 403)
+        assert "another site's page" in reported["detail"]
         problem(client.post("/v1/session", json=ADA, headers=headers), 403)
     for headers in ({"Origin": "http://testserver"}, {"Sec-Fetch-Site": "same-origin"}):
         problem(client.post(path, json=body, headers=headers), 404)

@@ -40,16 +40,16 @@ def test_from_submission_to_patch(service: Running, app: Path, tmp_path: Path) -
         client.stream("GET", f"/v1/fixes/{fix['fix_id']}/events") as stream,
     ):
         assert stream.headers["content-type"].startswith("text/event-stream")
-        told = [event for event in events(stream.iter_lines()) if "comment" not in event]
-    kinds = [event["event"] for event in told]
+        reported = [event for event in events(stream.iter_lines()) if "comment" not in event]
+    kinds = [event["event"] for event in reported]
     assert kinds[0] == "FixStarted"
     assert kinds[-2:] == ["FixVerified", "ended"]
-    numbers = [int(event["id"]) for event in told[:-1]]
+    numbers = [int(event["id"]) for event in reported[:-1]]
     assert numbers == sorted(numbers)
-    assert "id" not in told[-1]
+    assert "id" not in reported[-1]
 
     ended = service.get(f"/v1/fixes/{fix['fix_id']}")
-    assert json.loads(told[-1]["data"]) == ended
+    assert json.loads(reported[-1]["data"]) == ended
     assert (ended["state"], ended["outcome"]) == ("ended", "verified")
     assert ended["ended"]["headline"].startswith("fixed")
     with service.client() as client:

@@ -57,15 +57,15 @@ def silent_gates(plugin: EcosystemPlugin) -> list[_NoVerdict]:
     return [_NoVerdict()]
 
 
-class _Telling:
+class _Reporting:
     name = "telling"
 
     def judge(self, context: GateContext) -> None:
-        context.tell("waiting for the tide")
+        context.report("waiting for the tide")
 
 
-def telling_gates(plugin: EcosystemPlugin) -> list[_Telling]:
-    return [_Telling()]
+def reporting_gates(plugin: EcosystemPlugin) -> list[_Reporting]:
+    return [_Reporting()]
 
 
 def no_gates(plugin: EcosystemPlugin) -> Any:

@@ -78,8 +78,8 @@ class AlmanacEcosystem:
         return tree.read_text(LOCK)
 
     def tests_ran(self, output: str) -> int | None:
-        told = re.search(r"^(\d+) sayings hold$", output, re.MULTILINE)
-        return int(told[1]) if told else None
+        reported = re.search(r"^(\d+) sayings hold$", output, re.MULTILINE)
+        return int(reported[1]) if reported else None
 
     def instruction_template(self) -> str:
         return "{% block system %}Answer with one JSON object.{% endblock %}"

@@ -57,8 +57,8 @@ class NotVulnerableGate:
             if is_affected(context.advisory, "Almanac", one.name, one.version):
                 what = f"{one.name} {one.version} is affected still"
                 return verdict(self.name, what, FailureKind.STILL_VULNERABLE)
-        told = verdict(self.name, "no affected version is locked")
-        return told.model_copy(update={"proof_level": ProofLevel.RESOLVED_TREE})
+        reported = verdict(self.name, "no affected version is locked")
+        return reported.model_copy(update={"proof_level": ProofLevel.RESOLVED_TREE})
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ _TIMEOUT_S = 30.0
 
 def published(name: str, clients: ClientRunner) -> dict[str, str]:
     """Version → text of the package. Raises ToolMissingError, ToolFailedError."""
-    told = clients.run("almanac", ["releases", name], cwd=Path("/"), timeout_s=_TIMEOUT_S)
-    if not told.ok:
+    reported = clients.run("almanac", ["releases", name], cwd=Path("/"), timeout_s=_TIMEOUT_S)
+    if not reported.ok:
         raise ToolFailedError(
-            f"almanac can't tell the releases of {name}: {told.output.strip()}",
+            f"almanac can't tell the releases of {name}: {reported.output.strip()}",
             next_step="Check ALMANAC_REGISTRY.",
-            output=told.output,
+            output=reported.output,
         )
-    found: dict[str, str] = json.loads(told.output)
+    found: dict[str, str] = json.loads(reported.output)
     return found
 
 

@@ -86,8 +86,8 @@ def test_flaws_are_the_connected_parts(drawn: list[tuple[int, list[int]]]) -> No
     ]
     parts: list[set[str]] = [{it.id, *it.aliases} for it in given_records]
     flaws = one_per_flaw(given_records)
-    told = sorted(sorted({flaw.id, *flaw.aliases}) for flaw in flaws)
-    assert told == sorted(map(sorted, {frozenset(part) for part in _closed(parts)}))
+    reported = sorted(sorted({flaw.id, *flaw.aliases}) for flaw in flaws)
+    assert reported == sorted(map(sorted, {frozenset(part) for part in _closed(parts)}))
     for place in range(len(drawn)):
         assert sum(is_affected(flaw, "npm", f"p{place}", "1.0.0") for flaw in flaws) == 1
 

@@ -81,8 +81,8 @@ def test_agrees_with_npm_pre_releases_included(
     oracle: Oracle, spec: str, versions: list[str]
 ) -> None:
     record = advisory("npm", "pkg", ranges=osv_ranges(spec))
-    told = [is_affected(record, "npm", "pkg", version) for version in versions]
-    assert dict(zip(versions, told, strict=True)) == dict(
+    reported = [is_affected(record, "npm", "pkg", version) for version in versions]
+    assert dict(zip(versions, reported, strict=True)) == dict(
         zip(versions, oracle(spec, versions), strict=True)
     )
 
@@ -108,11 +108,11 @@ def test_agrees_with_npm_pre_releases_included(
     ],
 )
 def test_what_advisories_write(spec: str, events: list[list[tuple[str, str]]]) -> None:
-    told = [
+    reported = [
         [pair for event in a_range["events"] for pair in event.items()]
         for a_range in osv_ranges(spec)
     ]
-    assert told == events
+    assert reported == events
 
 
 @pytest.mark.parametrize(

@@ -76,12 +76,12 @@ def records(draw: st.DrawFn) -> tuple[str, Advisory, set[int]]:
 @given(records())
 def test_against_brute_force(drawn: tuple[str, Advisory, set[int]]) -> None:
     ecosystem, record, affected = drawn
-    told = {
+    reported = {
         number
         for number in UNIVERSE
         if is_affected(record, ecosystem, "pkg", spelled(ecosystem, number))
     }
-    assert told == affected
+    assert reported == affected
 
 
 @given(records(), st.sampled_from(UNIVERSE))

@@ -117,13 +117,13 @@ def test_a_folder_that_is_a_link_is_named(tmp_path: Path) -> None:
 def test_hostile_texts_of_a_sarif_log_cost_no_more_than_their_length(tmp_path: Path) -> None:
     """Each of them took minutes: the alias list was searched from each of its beginnings, the rules from
     the first one for each result."""
-    said = "Package 'a@1.0.0' is vulnerable to 'X'"
+    message = "Package 'a@1.0.0' is vulnerable to 'X'"
     purl = {"purl": "pkg:npm/a@1.0.0"}
     count = 20_000
     results = [
-        {"ruleId": f"r{n}", "message": {"text": said}, "properties": purl} for n in range(count)
+        {"ruleId": f"r{n}", "message": {"text": message}, "properties": purl} for n in range(count)
     ]
-    results[0]["message"] = {"text": said + " " + "(also known as " * 60_000}
+    results[0]["message"] = {"text": message + " " + "(also known as " * 60_000}
     rules = [{"id": f"r{number}"} for number in range(count)]
     begun = time.monotonic()
     read_sarif(tmp_path, run(*results, rules=rules))

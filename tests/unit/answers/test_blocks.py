@@ -196,7 +196,7 @@ def problem(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "The answer has no line `action: …`."),
         ("I can't help with that.", "exactly one plan"),
@@ -225,8 +225,8 @@ def problem(text: str) -> str:
         (EDIT.replace("why not", "\ud800"), "Invalid JSON"),
     ],
 )
-def test_what_is_unclear_is_asked_again(text: str, said: str) -> None:
-    assert said in problem(text)
+def test_what_is_unclear_is_asked_again(text: str, message: str) -> None:
+    assert message in problem(text)
 
 
 def test_a_broken_plan_is_not_passed_over_for_another() -> None:
@@ -276,10 +276,10 @@ pieces = st.lists(
 def test_any_text_gives_a_plan_or_problems(text: str) -> None:
     plan, problems = parse_blocks(text)
     assert (plan is None) == bool(problems)
-    for said in problems:
-        assert said.endswith(".")
-        assert said.isprintable()
-        assert len(said) < MAX_PROBLEM_CHARS + 50
+    for message in problems:
+        assert message.endswith(".")
+        assert message.isprintable()
+        assert len(message) < MAX_PROBLEM_CHARS + 50
 
 
 @pytest.mark.parametrize(
@@ -306,5 +306,5 @@ def test_reading_is_linear(unit: str, head: str) -> None:
 
 
 def test_every_problem_is_a_sentence_for_one_reader() -> None:
-    said: Callable[[str], str] = problem
-    assert "\n" not in said(f"path: {'x' * 999}\u202e\n{EDIT}")
+    reported: Callable[[str], str] = problem
+    assert "\n" not in reported(f"path: {'x' * 999}\u202e\n{EDIT}")

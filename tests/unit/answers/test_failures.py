@@ -23,28 +23,28 @@ def read(text: str, stop_reason: str = "end_turn") -> tuple[str, ...]:
 
 def test_a_cut_answer_is_never_used_however_whole_it_looks() -> None:
     for reason in ("max_tokens", "model_context_window_exceeded"):
-        (said,) = read(REFUSE, reason)
-        assert said == f"The answer was cut after 1,234 tokens ({reason}): give a shorter one."
+        (message,) = read(REFUSE, reason)
+        assert message == f"The answer was cut after 1,234 tokens ({reason}): give a shorter one."
 
 
 def test_a_refusal_of_the_safety_system_is_no_answer_whatever_came_before() -> None:
-    (said,) = read(REFUSE, "refusal")
-    assert "safety system" in said
+    (message,) = read(REFUSE, "refusal")
+    assert "safety system" in message
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\n" * 500])
 @pytest.mark.parametrize("stop_reason", ["end_turn", "tool_use", "pause_turn", ""])
 def test_an_answer_without_text_or_of_thinking_only(text: str, stop_reason: str) -> None:
-    (said,) = read(text, stop_reason)
-    assert "no text (1,234 tokens" in said
-    assert "exactly one JSON object" in said
+    (message,) = read(text, stop_reason)
+    assert "no text (1,234 tokens" in message
+    assert "exactly one JSON object" in message
 
 
 def test_thinking_in_front_of_the_answer_is_not_the_answer() -> None:
     thought = f"<think>\nFirst {EDIT}? No, better to refuse.\n</think>\n\n"
     assert parse_plan(thought + REFUSE)[0] == Refuse(reason="nothing to see")
-    (said,) = read("<think>\nOn the one hand " + EDIT)
-    assert "ends inside its thinking" in said
+    (message,) = read("<think>\nOn the one hand " + EDIT)
+    assert "ends inside its thinking" in message
     # The words alone are no thinking: an edit may be about them.
     new = {"path": "a.py", "old": "<think>", "new": "</think>"}
     plan, problems = parse_plan(json.dumps({"action": "source_edit", "edits": [new]}))
@@ -54,8 +54,8 @@ def test_thinking_in_front_of_the_answer_is_not_the_answer() -> None:
 def test_thinking_that_a_prompts_template_opened_has_its_end_alone() -> None:
     thought = f"First {EDIT}? No, better to refuse.\n</think>\n\n"
     assert parse_plan(thought + REFUSE)[0] == Refuse(reason="nothing to see")
-    (said,) = read(thought + "I can't help with that.")
-    assert "no JSON object" in said
+    (message,) = read(thought + "I can't help with that.")
+    assert "no JSON object" in message
 
 
 def test_what_an_edit_quotes_is_no_end_of_thinking() -> None:
@@ -86,12 +86,12 @@ def test_what_an_edit_quotes_is_no_end_of_thinking() -> None:
     ],
 )
 def test_prose_code_and_other_formats_are_no_plan(text: str) -> None:
-    (said,) = read(text)
-    assert said.startswith('The answer has no JSON object with the key "action".')
+    (message,) = read(text)
+    assert message.startswith('The answer has no JSON object with the key "action".')
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         # Cut without the server saying so, before and after the key.
         ('{"rationale": "The function does not check', "a string is not closed (line 1"),
@@ -104,10 +104,10 @@ def test_prose_code_and_other_formats_are_no_plan(text: str) -> None:
         ("{'action': \"refuse', 'reason': ''}", "not closed"),
     ],
 )
-def test_malformed_json_names_the_place(text: str, said: str) -> None:
+def test_malformed_json_names_the_place(text: str, message: str) -> None:
     (problem,) = read(text)
     assert problem.startswith("The answer is not valid JSON: ")
-    assert said in problem
+    assert message in problem
 
 
 @pytest.mark.parametrize(
@@ -126,16 +126,16 @@ def test_a_plan_that_can_not_be_read_is_not_passed_over_for_another(broken: str)
 
 @pytest.mark.parametrize("between", ["", "\nor rather\n", "\n```\n```json\n"])
 def test_two_different_plans_are_never_chosen_from(between: str) -> None:
-    said = (
+    message = (
         "The answer has 2 different objects. Answer with exactly one JSON object and nothing else."
     )
-    assert read(f"{EDIT}{between}{REFUSE}") == (said,)
-    assert read(f"[{EDIT}, {REFUSE}]") == (said,)
-    assert read(f'{{"plan": {EDIT}, "alternative": {REFUSE}}}') == (said,)
+    assert read(f"{EDIT}{between}{REFUSE}") == (message,)
+    assert read(f"[{EDIT}, {REFUSE}]") == (message,)
+    assert read(f'{{"plan": {EDIT}, "alternative": {REFUSE}}}') == (message,)
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"confidence": 0.9}, "At refuse.confidence: there is no such field; leave it out."),
         ({"edits": []}, "At refuse.edits: there is no such field; leave it out."),
@@ -143,15 +143,15 @@ def test_two_different_plans_are_never_chosen_from(between: str) -> None:
         ({"x" * 999: 1}, f"At refuse.{'x' * 40}: there is no such field; leave it out."),
     ],
 )
-def test_unknown_fields_are_refused_by_name(fields: dict[str, object], said: str) -> None:
-    assert read(json.dumps({**json.loads(REFUSE), **fields})) == (said,)
+def test_unknown_fields_are_refused_by_name(fields: dict[str, object], message: str) -> None:
+    assert read(json.dumps({**json.loads(REFUSE), **fields})) == (message,)
 
 
 @pytest.mark.parametrize("text", ['{"action": "a\nb\u202e"}', '{"action": "\\\n"}'])
 def test_a_problem_is_one_line_without_what_steers_a_terminal(text: str) -> None:
-    (said,) = read(text)
-    assert said.isprintable()
-    assert "\N{REPLACEMENT CHARACTER}" in said
+    (message,) = read(text)
+    assert message.isprintable()
+    assert "\N{REPLACEMENT CHARACTER}" in message
 
 
 def test_prose_and_code_around_a_plan_are_ignored() -> None:

@@ -108,7 +108,7 @@ def test_other_objects_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "exactly one JSON object"),
         ("I can't help with that.", "exactly one JSON object"),
@@ -126,8 +126,8 @@ def test_other_objects_are_passed_over() -> None:
         ),
     ],
 )
-def test_problems_say_what_to_do(text: str, said: str) -> None:
-    assert said in problem(text)
+def test_problems_say_what_to_do(text: str, message: str) -> None:
+    assert message in problem(text)
 
 
 def test_a_wrong_edit_is_not_also_a_missing_edit() -> None:

@@ -10,8 +10,8 @@ from tests.unit.audit.trails import Events, digest
 
 
 def part(*ids: str, in_part: tuple[str, ...] = ()) -> AuditEvent:
-    said = {"advisory_ids": ids, "batch_sha256": digest("batch"), "in_part": in_part}
-    return t.fix_started().model_copy(update=said)
+    reported = {"advisory_ids": ids, "batch_sha256": digest("batch"), "in_part": in_part}
+    return t.fix_started().model_copy(update=reported)
 
 
 def fails_together() -> Events:

@@ -111,7 +111,7 @@ class House:
         with closing(open_readonly(self.path, verifiers=self.keyring.verifiers())) as reader:
             return list(reader.events())
 
-    def redact(self, seq: int, field: str, *, told: bool = True, by: str = "Ann") -> bytes:
+    def redact(self, seq: int, field: str, *, reported: bool = True, by: str = "Ann") -> bytes:
         """A tombstone made by hand, in place, and the event that names it."""
         stored = next(event for event in self.events() if event.seq == seq)
         stone = Tombstone(
@@ -127,7 +127,7 @@ class House:
         signed = sign_statement(
             TOMBSTONE_DOMAIN, stone.model_dump(mode="json"), self.keyring.signers()
         )
-        if told:
+        if reported:
             event = PayloadRedacted(
                 seq=seq,
                 payload_sha256=stored.payload_sha256,

@@ -14,8 +14,8 @@ from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.fakes.talking import TalkingModel, answer, ask, drain, request, start, task
 
 
-def _say(said: ModelAnswer, _asked: ModelRequest) -> ModelAnswer:
-    return said
+def _say(reported: ModelAnswer, _asked: ModelRequest) -> ModelAnswer:
+    return reported
 
 
 class Runs:
@@ -29,8 +29,8 @@ class Runs:
         """A run of attempt 1 that is interrupted after these answers."""
         caller = start(self.audit, self.evidence, fix_id=fix_id)
         for number, question in enumerate(questions):
-            said = answer(f"{question}/{number}")
-            drain(caller.ask(TalkingModel(partial(_say, said)), ask(question)))
+            reported = answer(f"{question}/{number}")
+            drain(caller.ask(TalkingModel(partial(_say, reported)), ask(question)))
 
     def begin(self, attempt: int = 1) -> None:
         Recorder(self.audit, task().repo)(

@@ -42,9 +42,9 @@ def test_the_table_and_the_user_come_first() -> None:
     def never(model: str, usage: Usage) -> Decimal:
         raise AssertionError(model)
 
-    told = Prices(read_price("1:2"), never)
-    assert told.cost("kimi-k2", MILLION) == 1
-    assert told.cost("claude-opus-5", MILLION) == 5
+    reported = Prices(read_price("1:2"), never)
+    assert reported.cost("kimi-k2", MILLION) == 1
+    assert reported.cost("claude-opus-5", MILLION) == 5
     assert Prices(listed=never).cost("claude-opus-5", MILLION) == 5
 
 

@@ -61,11 +61,11 @@ def test_the_table_is_dated_and_each_family_matches_itself_only() -> None:
 
 
 def test_a_model_that_the_table_lacks_costs_what_its_user_says() -> None:
-    told = Prices(read_price("0.5:2.50"))
+    reported = Prices(read_price("0.5:2.50"))
     million = Usage(input_tokens=1_000_000, output_tokens=1_000_000)
-    assert told.cost("qwen3", million) == Decimal(3)
-    assert told.of("qwen3") == Price(Decimal("0.5"), Decimal("2.50"))
-    assert told.cost("claude-opus-5", million) == TABLE.cost("claude-opus-5", million)
+    assert reported.cost("qwen3", million) == Decimal(3)
+    assert reported.of("qwen3") == Price(Decimal("0.5"), Decimal("2.50"))
+    assert reported.cost("claude-opus-5", million) == TABLE.cost("claude-opus-5", million)
     assert Prices(read_price("0:0")).cost("qwen3", million) == 0
 
 

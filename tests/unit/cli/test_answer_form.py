@@ -55,8 +55,8 @@ def test_another_form_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     "command", [["fix", "R", "--advisory", "F"], ["attempt"], ["eval", "fixes"]]
 )
 def test_every_command_that_asks_a_model_has_it(command: list[str]) -> None:
-    said = build_parser().parse_args([*command, "--answer-form", "blocks"])
-    assert said.answer_form == "blocks"
+    reported = build_parser().parse_args([*command, "--answer-form", "blocks"])
+    assert reported.answer_form == "blocks"
 
 
 def test_self_rag_knows_json_alone(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from tests.eval_repos.clients import Clients
 from tests.eval_repos.judge import Change, Seen, Verdict, judge
 from tests.eval_repos.looking import look
 from tests.eval_repos.making import changed_lines, make
+from tests.eval_repos.reported import Reported
 from tests.eval_repos.running import text_at, universe
-from tests.eval_repos.told import Told
 from tests.measuring.clones import copy
 from tests.registry import serve
 
@@ -66,7 +66,7 @@ END = {
     "why": "The lowest fixed one.",
 }
 
-FIXED = Told(code=0, outcome="fixed", attempts=1)
+FIXED = Reported(code=0, outcome="fixed", attempts=1)
 
 
 def uv_case(**more: object) -> Case:
@@ -132,7 +132,9 @@ class House:
         """A client in a tree, as somebody would run it."""
         self.clients.must([*self.clients.had(client), *words], place)
 
-    def judged(self, place: Path, told: Told = FIXED, ends: Sequence[End] | None = None) -> Verdict:
+    def judged(
+        self, place: Path, reported: Reported = FIXED, ends: Sequence[End] | None = None
+    ) -> Verdict:
         """The verdict on a tree, and on what was said of it."""
         case = self.case if ends is None else self.case.model_copy(update={"end": tuple(ends)})
         before, lines = changed_lines(place)
@@ -141,7 +143,7 @@ class House:
             Seen(
                 case=case,
                 records=[one.osv(case.ecosystem) for one in case.advisory],
-                told=told,
+                told=reported,
                 base=look(self.root, case, self.clients),
                 after=look(place, case, self.clients),
                 change=Change(before, after, lines),

@@ -85,10 +85,10 @@ def test_a_change_of_what_is_expected_needs_a_reason(tmp_path: Path) -> None:
     assert "not stated" in faults([other], read_history(place))[0]
     state([other], place)
     assert faults([other], read_history(place)) == ["pypi-made-left: 2 forms, and 0 reasons"]
-    said = other.model_copy(update={"changed": ("The lock has more lines than was thought.",)})
-    assert faults([said], read_history(place)) == []
-    assert said.expected_sha256 == other.expected_sha256
-    assert said.sha256 == other.sha256
+    reported = other.model_copy(update={"changed": ("The lock has more lines than was thought.",)})
+    assert faults([reported], read_history(place)) == []
+    assert reported.expected_sha256 == other.expected_sha256
+    assert reported.sha256 == other.sha256
 
 
 def test_a_half_that_nobody_drew_is_a_fault() -> None:

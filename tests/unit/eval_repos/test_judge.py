@@ -9,7 +9,7 @@ import pytest
 
 from tests.eval_repos.cases import End
 from tests.eval_repos.judge import Kind, Verdict, admits
-from tests.eval_repos.told import Told
+from tests.eval_repos.reported import Reported
 from tests.unit.eval_repos.house import FIXED, House, house, npm_case, uv_case
 
 
@@ -115,8 +115,10 @@ def test_a_file_that_is_no_manifest_is_not_touched(python: House) -> None:
 
 
 def test_an_end_of_another_kind_is_wrong(python: House) -> None:
-    told = Told(code=4, outcome="refused", reasons=("no_fixed_version",), words="none is known")
-    assert kinds(python.judged(python.tree(), told)) == {Kind.WRONG_END}
+    reported = Reported(
+        code=4, outcome="refused", reasons=("no_fixed_version",), words="none is known"
+    )
+    assert kinds(python.judged(python.tree(), reported)) == {Kind.WRONG_END}
 
 
 @pytest.mark.parametrize(
@@ -130,23 +132,23 @@ def test_an_end_of_another_kind_is_wrong(python: House) -> None:
 def test_a_refusal_is_held_to_its_reason(
     python: House, reason: str, words: str, wrong: set[Kind]
 ) -> None:
-    told = Told(code=4, outcome="refused", reasons=(reason,), words=words)
+    reported = Reported(code=4, outcome="refused", reasons=(reason,), words=words)
     ends = end(outcome="refused", reasons=["blocked_by_constraint"], words=["right"])
-    assert kinds(python.judged(python.tree(), told, ends)) == wrong
+    assert kinds(python.judged(python.tree(), reported, ends)) == wrong
 
 
 def test_a_refusal_that_changed_files_and_a_traceback_are_never_right(python: House) -> None:
-    told = Told(code=4, outcome="refused", reasons=("x",), words="y", traceback=True)
-    verdict = python.judged(upgraded(python, "left==1.1.0"), told, end(outcome="refused"))
+    reported = Reported(code=4, outcome="refused", reasons=("x",), words="y", traceback=True)
+    verdict = python.judged(upgraded(python, "left==1.1.0"), reported, end(outcome="refused"))
     assert kinds(verdict) == {Kind.TOUCHED, Kind.TRACEBACK}
 
 
 def test_of_several_ends_the_nearest_counts(python: House) -> None:
-    told = Told(code=4, outcome="refused", reasons=("x",), words="y")
+    reported = Reported(code=4, outcome="refused", reasons=("x",), words="y")
     ends = [*end(versions={"left": "==1.1.0"}), *end(outcome="refused")]
-    assert python.judged(python.tree(), told, ends).is_right
+    assert python.judged(python.tree(), reported, ends).is_right
     named = [*ends[:1], *end(outcome="refused", words=["left"])]
-    assert kinds(python.judged(python.tree(), told, named)) == {Kind.WRONG_REASON}
+    assert kinds(python.judged(python.tree(), reported, named)) == {Kind.WRONG_REASON}
 
 
 def test_npm_trees_are_judged_as_npm_installs_them(node: House) -> None:

@@ -38,9 +38,9 @@ def test_what_servers_answer_of_an_advisory() -> None:
     npm, pypi = (
         [one.osv(case.ecosystem) for one in case.advisory] for case in (npm_case(), uv_case())
     )
-    told = bulk(npm, {"left": ["1.0.0"], "right": ["1.0.0"]})
-    assert [one["vulnerable_versions"] for one in told["left"]] == [">=0 <1.1.0"]
-    assert "right" not in told
+    reported = bulk(npm, {"left": ["1.0.0"], "right": ["1.0.0"]})
+    assert [one["vulnerable_versions"] for one in reported["left"]] == [">=0 <1.1.0"]
+    assert "right" not in reported
     assert bulk(npm, {"left": ["1.1.0"]}) == {}
     asked = {"package": {"name": "left", "ecosystem": "PyPI"}, "version": "1.0.0"}
     assert osv(pypi, asked) == {"vulns": pypi}

@@ -9,14 +9,14 @@ from tests.eval_repos import report
 from tests.eval_repos.figures import FIGURES, Compared, compared
 from tests.eval_repos.judge import Kind, Problem, Verdict
 from tests.eval_repos.peers import PeerEnd
+from tests.eval_repos.reported import Reported
 from tests.eval_repos.results import Base, Result
-from tests.eval_repos.told import Told
 from tests.measuring.halves import Half
 from tests.measuring.rows import read_page
 
 BROKE = Verdict(problems=(Problem(kind=Kind.BROKE, detail="no pad"),))
 LARGE = Verdict(problems=(Problem(kind=Kind.TOO_LARGE, detail="more than is honest"),))
-REFUSED = Told(code=4, outcome="refused", reasons=("no_fixed_version",), words="none | known")
+REFUSED = Reported(code=4, outcome="refused", reasons=("no_fixed_version",), words="none | known")
 
 
 def row(name: str, label: str = "now", **facts: object) -> Result:
@@ -31,7 +31,7 @@ def row(name: str, label: str = "now", **facts: object) -> Result:
         "expected": "fixed",
         "changes": 0,
         "base": Base(installs=True, works=True, affected=("left 1.0.0",)),
-        "told": Told(code=0, outcome="fixed", attempts=1),
+        "told": Reported(code=0, outcome="fixed", attempts=1),
         "verdict": Verdict(problems=()),
         "lines": 6,
         "unlike": (),
@@ -109,8 +109,8 @@ def test_what_is_of_an_older_build_is_told_from_what_was_run_again() -> None:
         row(name).model_copy(update={"made": "2026-11-02", "tool": f"t at {build}"})
         for name, build in (("b", 2), ("c", 3), ("d", 2))
     ]
-    told = "- Rows of *now* made on 2026-11-02: t at 2: b, d; t at 3: c. The other 1 are of older builds."
-    assert told in report.render(rows)
+    message = "- Rows of *now* made on 2026-11-02: t at 2: b, d; t at 3: c. The other 1 are of older builds."
+    assert message in report.render(rows)
 
 
 def test_the_first_look_stays_and_what_was_measured_again_is_named() -> None:
@@ -133,7 +133,7 @@ STATED = [(name, "2" * 64) for name in ("a", "b")]
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda rows: rows[1:], "no result of a (now)"),
         (lambda rows: [*rows, rows[0]], "2 rows of a (now)"),
@@ -146,11 +146,11 @@ STATED = [(name, "2" * 64) for name in ("a", "b")]
         (lambda rows: [*rows, row("gone")], "gone (now) is of another form"),
     ],
 )
-def test_the_check_notices(change: Callable[[list[Result]], list[Result]], said: str) -> None:
+def test_the_check_notices(change: Callable[[list[Result]], list[Result]], message: str) -> None:
     rows = [row("a"), row("b")]
     assert report.check(rows, report.render(rows), DIGESTS, STATED) == []
     found = report.check(change(rows), report.render(rows), DIGESTS, STATED)
-    assert any(said in line for line in found), found
+    assert any(message in line for line in found), found
 
 
 def test_what_must_never_be_is_named() -> None:

@@ -103,13 +103,13 @@ def test_it_is_the_embedder_in_all_else(tmp_path: Path) -> None:
 
 
 def test_a_store_for_each_way_of_cutting(tmp_path: Path) -> None:
-    told: list[str] = []
-    stores = Stores(tmp_path, [example("a")], None, lambda what, *_: told.append(what))
+    messages: list[str] = []
+    stores = Stores(tmp_path, [example("a")], None, lambda what, *_: messages.append(what))
     one = stores.of(Chunking(), vectors=True)
     assert stores.of(Chunking(), vectors=False) is one
     other = stores.of(Chunking(code=False), vectors=False)
     assert other is not one
-    assert told == ["reading the corpus", "reading the corpus"]
+    assert messages == ["reading the corpus", "reading the corpus"]
     assert one.count() == other.count() == 1
 
 

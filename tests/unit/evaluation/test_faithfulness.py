@@ -132,8 +132,8 @@ def test_cohens_kappa(pairs: list[tuple[bool, bool]], kappa: float | None) -> No
 
 
 def test_precision_and_recall_are_of_not_supported() -> None:
-    said = [(True, True), (True, False), (False, False), (False, False), (False, True)]
-    ones = [One(f"P{n}", Kind.STATED, *pair) for n, pair in enumerate(said)]
+    reported = [(True, True), (True, False), (False, False), (False, False), (False, True)]
+    ones = [One(f"P{n}", Kind.STATED, *pair) for n, pair in enumerate(reported)]
     found = figures([*ones, One("P9", Kind.STATED, label=True, said=None)])
     assert (found.claims, found.graded) == (6, 5)
     assert found.precision == pytest.approx(2 / 3)
@@ -264,12 +264,12 @@ def test_the_report_follows_from_raw_results(folder: FaithfulnessFolder) -> None
 
 def test_words_are_found_or_not() -> None:
     """Versions are words, articles are none, and what examples say counts where they are shown."""
-    said = (
+    reported = (
         Claim(id="C1", text="The name is joined in 2.0."),
         Claim(id="C2", text="It is joined in 2.1."),
         Claim(id="C3", text="Only gammas are."),
     )
-    (whole, *_, fewer) = judge_by_words([replace(case(), claims=said)])
+    (whole, *_, fewer) = judge_by_words([replace(case(), claims=reported)])
     assert whole.shares == (1.0, 0.5, 1.0)
     assert (fewer.examples, fewer.shares) == (2, (1.0, 0.5, 0.0))
 

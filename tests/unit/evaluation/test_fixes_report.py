@@ -202,9 +202,9 @@ def test_valid_first_answers_are_counted() -> None:
     assert facts_of(later).first_answers == (2, 2)
     again = RepeatedPatchRejected(attempt=1, call=1, edit_digest=DIGEST, repeats_attempt=1)
     assert facts_of((*FIXED[:2], again, *FIXED[3:])).first_answers == (2, 2)
-    said = "attempts began with a first answer that was a valid plan"
-    assert f"1 of 2 {said} (50%)." in page([run("mended", FIXED), run("never", NEVER)])
-    assert f"0 of 0 {said} (-)." in page([run("never", NEVER)])
+    message = "attempts began with a first answer that was a valid plan"
+    assert f"1 of 2 {message} (50%)." in page([run("mended", FIXED), run("never", NEVER)])
+    assert f"0 of 0 {message} (-)." in page([run("never", NEVER)])
 
 
 def test_the_form_that_was_asked_for_is_told() -> None:

@@ -36,8 +36,8 @@ def upper(tree: Tree) -> Path:
 
 def test_the_topmost_layer_that_has_a_file_shows(tree: Tree) -> None:
     names = ("a", "b", "d/x", "d/y", "d/new", "nm/z", "none", "d/none", "a/none")
-    told = [text(tree, name) for name in names]
-    assert told == ["base", "patch", "upper", "patch", "patch", "upper", None, None, None]
+    reported = [text(tree, name) for name in names]
+    assert reported == ["base", "patch", "upper", "patch", "patch", "upper", None, None, None]
     assert tree.has_folder("d")
     assert not tree.has_folder("a")
 
@@ -108,10 +108,10 @@ def test_a_plain_folder_is_a_tree_of_one_layer(tmp_path: Path) -> None:
 
 def test_a_layer_below_all_others_covers_nothing(tmp_path: Path) -> None:
     base, installed = tmp_path / "base", tmp_path / "installed"
-    for folder, said in ((base, "base"), (installed, "installed")):
+    for folder, message in ((base, "base"), (installed, "installed")):
         (folder / "m").mkdir(parents=True)
-        (folder / "m" / "both").write_text(said)
-        (folder / "m" / said).touch()
+        (folder / "m" / "both").write_text(message)
+        (folder / "m" / message).touch()
     tree = Tree(root=tmp_path / "t", lower=(base,), upper=base, work=base).over(installed)
     assert tree.locate("m/both").read_text() == "base"
     assert tree.find("m/base") is not None

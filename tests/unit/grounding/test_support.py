@@ -51,15 +51,15 @@ def test_sentences(text: str, found: tuple[str, ...]) -> None:
 @given(st.text(st.sampled_from("ab .!?\n`-1)[]S,eg"), max_size=200))
 def test_nothing_but_white_space_and_list_marks_is_lost(text: str) -> None:
     """Letters that are in no list mark are all there, in order."""
-    said = "".join(sentences(text))
-    assert re.sub(r"[^abSeg`]", "", said) == re.sub(r"[^abSeg`]", "", text).replace("\x00", "")
+    message = "".join(sentences(text))
+    assert re.sub(r"[^abSeg`]", "", message) == re.sub(r"[^abSeg`]", "", text).replace("\x00", "")
 
 
 @given(st.text(max_size=300))
 def test_a_sentence_is_one_line_and_never_empty(text: str) -> None:
-    for said in sentences(text):
-        assert said == " ".join(said.split())
-        assert said
+    for message in sentences(text):
+        assert message == " ".join(message.split())
+        assert message
 
 
 @pytest.mark.parametrize("unit", [".", "!?", ". ", "`", "```", "\n- ", ".[S1]", " ", "\n \n"])

@@ -51,8 +51,8 @@ def test_a_file_that_parsed_and_does_not_any_more(
 ) -> None:
     (found,) = problems(tmp_path, path, text, (old, new))
     assert found.startswith(f"Edit 1 leaves {path!r} with a syntax error at line ")
-    said = int(found.split("at line ")[1].split(":")[0])
-    assert abs(said - line) <= 1, found
+    reported = int(found.split("at line ")[1].split(":")[0])
+    assert abs(reported - line) <= 1, found
     assert found.endswith("complete in itself.")
 
 
@@ -97,7 +97,7 @@ def test_a_long_line_is_quoted_short(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "old", "new", "said"),
+    ("path", "text", "old", "new", "message"),
     [
         ("a.py", PY, "return 1", "return 1  # note \rimport os", "line 3 has a carriage return"),
         ("a.py", PY, "def f(x):", "# coding: utf-7\ndef f(x):", "the encoding 'utf-7'"),
@@ -105,11 +105,11 @@ def test_a_long_line_is_quoted_short(tmp_path: Path) -> None:
     ],
 )
 def test_what_reads_otherwise_than_it_runs_is_told_to_the_model(
-    tmp_path: Path, path: str, text: str, old: str, new: str, said: str
+    tmp_path: Path, path: str, text: str, old: str, new: str, message: str
 ) -> None:
     (found,) = problems(tmp_path, path, text, (old, new))
     assert found.startswith(f"Edit 1 leaves {path!r} with text that does not read as it runs: ")
-    assert said in found
+    assert message in found
 
 
 def test_what_the_tests_import_is_told_to_the_model(tmp_path: Path) -> None:
@@ -124,5 +124,5 @@ def test_what_the_tests_import_is_told_to_the_model(tmp_path: Path) -> None:
             snippet_ids=frozenset(),
             example_ids=frozenset(),
         )
-        told = [problem for problem in found if "tests are judged with it" in problem]
-        assert bool(told) is (path == "testutils.py"), found
+        messages = [problem for problem in found if "tests are judged with it" in problem]
+        assert bool(messages) is (path == "testutils.py"), found

@@ -93,7 +93,7 @@ def test_valid(tmp_path: Path, plan: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "said"),
+    ("plan", "message"),
     [
         (source(edit(), citations=["S3"]), "Citation 'S3' does not exist; those that do: E1, S1"),
         (source(edit(), citations=["E2"]), "'E2'"),
@@ -168,11 +168,11 @@ def test_valid(tmp_path: Path, plan: dict[str, Any]) -> None:
         (override("1.4.2", edits=[edit("pkg/limits.py", "", "x = 1\n")]), "only a source_edit"),
     ],
 )
-def test_invalid(tmp_path: Path, plan: dict[str, Any], said: str) -> None:
+def test_invalid(tmp_path: Path, plan: dict[str, Any], message: str) -> None:
     write(tmp_path, {"pkg/untracked.py": "x = 0\n"})
     found = problems(tmp_path, plan)
     assert len(found) == 1
-    assert said in found[0]
+    assert message in found[0]
     assert found[0].endswith("."), "one sentence"
 
 
@@ -288,7 +288,7 @@ NPM = b"""{"id": "TEST-1", "affected": [{"package": {"ecosystem": "npm", "name":
 def test_a_version_for_npm_is_one_version_and_nothing_around_it(
     tmp_path: Path, action: type[DependencyBump | Override], version: str, valid: bool
 ) -> None:
-    said = check_plan(
+    messages = check_plan(
         action(package="p", version=version),
         advisory=parse_advisory(NPM, "test"),
         repo=context(tmp_path, FILES),
@@ -296,13 +296,13 @@ def test_a_version_for_npm_is_one_version_and_nothing_around_it(
         snippet_ids=frozenset(),
         example_ids=frozenset(),
     )
-    assert (said == ()) == valid
-    assert valid or "is not an exact npm version; use one of 2.0.0 or above" in said[0]
+    assert (messages == ()) == valid
+    assert valid or "is not an exact npm version; use one of 2.0.0 or above" in messages[0]
 
 
 @pytest.mark.parametrize("hidden", ["\u200b", "\x1b[32m", ""])
 def test_a_quoted_secret_is_taken_out_before_its_form_is_lost(hidden: str) -> None:
     """``repr`` writes hidden characters out, and what they split is then no secret's form any more."""
-    said = quoted(f"pass{hidden}word = 'hunter22'")
-    assert "hunter22" not in said
-    assert "[REDACTED]" in said
+    message = quoted(f"pass{hidden}word = 'hunter22'")
+    assert "hunter22" not in message
+    assert "[REDACTED]" in message

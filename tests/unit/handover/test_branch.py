@@ -69,9 +69,9 @@ def test_no_hook_runs(repo: RepoContext, tmp_path: Path) -> None:
 
 
 def test_a_patch_that_declares_less_is_not_committed(repo: RepoContext) -> None:
-    for path, said in (("new/d.txt", "something else"), ("src/a.txt", "could not be committed")):
+    for path, message in (("new/d.txt", "something else"), ("src/a.txt", "could not be committed")):
         patch = applied(diff_of(repo, {"b.txt": "x\n", path: "y\n"}), ("b.txt",))
-        with pytest.raises(PatchError, match=said):
+        with pytest.raises(PatchError, match=message):
             commit_to_branch(patch, "m", "x", repo, CLIENTS)
     assert git(repo.root, "branch", "--list", "x") == ""
 
@@ -95,7 +95,7 @@ def test_what_can_be_known_before_is_asked_before(repo: RepoContext) -> None:
     git(repo.root, "branch", "there")
     git(repo.root, "checkout", "-q", "-b", "dir/leaf")
     git(repo.root, "checkout", "-q", "there")
-    for branch, said in (
+    for branch, message in (
         ("there", "already"),
         ("a..b", "not a valid name"),
         ("-x", "not a valid name"),
@@ -103,7 +103,7 @@ def test_what_can_be_known_before_is_asked_before(repo: RepoContext) -> None:
         ("there/below", "can't keep"),
         ("dir", "can't keep"),
     ):
-        with pytest.raises(ConfigurationError, match=said):
+        with pytest.raises(ConfigurationError, match=message):
             check_branch(branch, repo, CLIENTS)
 
 

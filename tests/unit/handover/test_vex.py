@@ -145,11 +145,11 @@ def flaw(name: str, alias: str) -> Advisory:
 def test_a_bundle_is_a_statement_each() -> None:
     both = bundle([flaw("left", "CVE-1"), flaw("right", "CVE-2")])
     stated = statement(verified(RESOLVED, TESTS), both)
-    told = [
+    reported = [
         (s["vulnerability"]["name"], s["vulnerability"]["aliases"])
         for s in openvex(stated)["statements"]
     ]
-    assert told == [("GHSA-left", ["CVE-1"]), ("GHSA-right", ["CVE-2"])]
+    assert reported == [("GHSA-left", ["CVE-1"]), ("GHSA-right", ["CVE-2"])]
     assert schema_problem(cyclonedx(stated)) is None
 
 
@@ -160,9 +160,9 @@ def test_the_same_fix_has_the_same_identifier_and_another_patch_another() -> Non
 
 
 def test_gates_without_a_sandbox_are_told() -> None:
-    said = replace(statement(verified(TESTS)), sandboxed=False)
-    name = said.advisory.id
-    assert "passed without a sandbox: " in said.grounds(name)
+    reported = replace(statement(verified(TESTS)), sandboxed=False)
+    name = reported.advisory.id
+    assert "passed without a sandbox: " in reported.grounds(name)
     assert "passed in a sandbox: " in statement(verified(TESTS)).grounds(name)
 
 

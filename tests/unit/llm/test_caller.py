@@ -76,19 +76,19 @@ class TestOneCall:
     def test_words_arrive_as_drafts_between_the_call_and_its_end(
         self, audit: MemoryAudit, evidence: MemoryEvidence
     ) -> None:
-        told, said = drain(start(audit, evidence).ask(TalkingModel(echo), ask("hello")))
-        assert kinds(told) == ["ModelCalled", "DraftText", "DraftText", "ModelAnswered"]
-        words = [event.text for event in told if isinstance(event, DraftText)]
-        assert "".join(words) == said.answer.text == "re: hello"
+        reported, reported = drain(start(audit, evidence).ask(TalkingModel(echo), ask("hello")))
+        assert kinds(reported) == ["ModelCalled", "DraftText", "DraftText", "ModelAnswered"]
+        words = [event.text for event in reported if isinstance(event, DraftText)]
+        assert "".join(words) == reported.answer.text == "re: hello"
         assert audit.kinds == ["AttemptStarted", "ModelCalled", "ModelAnswered"]
-        assert said.call == 1
+        assert reported.call == 1
 
     @pytest.mark.parametrize("kind", [CallType.JUDGE, CallType.CRITIQUE, CallType.REWRITE])
     def test_only_an_author_drafts(
         self, audit: MemoryAudit, evidence: MemoryEvidence, kind: CallType
     ) -> None:
-        told, _ = drain(start(audit, evidence).ask(TalkingModel(echo), ask("hello", kind)))
-        assert kinds(told) == ["ModelCalled", "ModelAnswered"]
+        reported, _ = drain(start(audit, evidence).ask(TalkingModel(echo), ask("hello", kind)))
+        assert kinds(reported) == ["ModelCalled", "ModelAnswered"]
 
     def test_it_is_on_record_before_it_is_sent(self, evidence: MemoryEvidence) -> None:
         """The durable record comes first: where it can't be had, nothing is sent."""
@@ -128,10 +128,10 @@ class TestOneCall:
     def test_a_draft_that_broke_off_is_void_and_says_no_secret(
         self, audit: MemoryAudit, evidence: MemoryEvidence
     ) -> None:
-        told, end = drain(start(audit, evidence).ask_all(BrokenModel("half"), [ask()]))
-        assert kinds(told) == ["ModelCalled", "DraftText", "ModelFailed", "DraftDiscarded"]
+        reported, end = drain(start(audit, evidence).ask_all(BrokenModel("half"), [ask()]))
+        assert kinds(reported) == ["ModelCalled", "DraftText", "ModelFailed", "DraftDiscarded"]
         assert isinstance(end[0], ModelError)
-        void = told[-1]
+        void = reported[-1]
         assert isinstance(void, DraftDiscarded)
         assert void.call == 1
         assert "The call broke off" in void.reason
@@ -145,14 +145,14 @@ class TestOneCall:
     def test_where_nothing_was_drafted_nothing_is_void(
         self, audit: MemoryAudit, evidence: MemoryEvidence, model: str, kind: CallType
     ) -> None:
-        told, _ = drain(start(audit, evidence).ask_all(BrokenModel(model), [ask("x", kind)]))
-        assert kinds(told) == ["ModelCalled", "ModelFailed"]
+        reported, _ = drain(start(audit, evidence).ask_all(BrokenModel(model), [ask("x", kind)]))
+        assert kinds(reported) == ["ModelCalled", "ModelFailed"]
 
     def test_a_servers_stop_reason_is_its_own_words(
         self, audit: MemoryAudit, evidence: MemoryEvidence
     ) -> None:
-        said = answer().model_copy(update={"stop_reason": f"\x1b[2J{SECRET}{'x' * 10_000}"})
-        drain(start(audit, evidence).ask(TalkingModel(lambda _: said), ask()))
+        reported = answer().model_copy(update={"stop_reason": f"\x1b[2J{SECRET}{'x' * 10_000}"})
+        drain(start(audit, evidence).ask(TalkingModel(lambda _: reported), ask()))
         event = audit.payloads[-1]
         assert isinstance(event, ModelAnswered)
         assert len(event.stop_reason) <= MAX_EXCERPT_CHARS
@@ -244,8 +244,8 @@ class TestWhoLeaves:
         journal, model = AuditJournal(audit, evidence), TalkingModel(echo)
         drain(start(audit, evidence, journal=journal).ask(model, MANY[0]))
         events = start(audit, evidence, journal=journal).ask_all(model, MANY)
-        told = [next(events) for _ in MANY]
-        assert kinds(told) == [*["ModelCalled"] * 4, "AnswerReused"]
+        reported = [next(events) for _ in MANY]
+        assert kinds(reported) == [*["ModelCalled"] * 4, "AnswerReused"]
         events.close()
         ends = [e for e in audit.payloads if isinstance(e, ModelFailed)]
         assert [e.failure for e in ends] == [ModelFailureKind.WITHHELD] * 4
@@ -267,24 +267,24 @@ class TestTakenUpAgain:
         journal, model = AuditJournal(audit, evidence), TalkingModel(echo)
         drain(start(audit, evidence, journal=journal).ask(model, ask("first")))
         caller = start(audit, evidence, journal=journal)
-        told, said = drain(caller.ask(model, ask("first")))
-        assert kinds(told) == ["AnswerReused"]
-        assert said == Answered(echo(request("first")), 1)
+        reported, reported = drain(caller.ask(model, ask("first")))
+        assert kinds(reported) == ["AnswerReused"]
+        assert reported == Answered(echo(request("first")), 1)
         assert model.asked == ["first"]
         assert caller.usage[0].calls == 1
-        told, said = drain(caller.ask(model, ask("second")))
-        assert kinds(told)[0] == "ModelCalled"
-        assert said.call == 2
+        reported, reported = drain(caller.ask(model, ask("second")))
+        assert kinds(reported)[0] == "ModelCalled"
+        assert reported.call == 2
 
     def test_found_ones_are_used_once_the_others_may_be_sent_and_all_come_back_in_order(
         self, audit: MemoryAudit, evidence: MemoryEvidence
     ) -> None:
         journal, model = AuditJournal(audit, evidence), TalkingModel(echo)
         drain(start(audit, evidence, journal=journal).ask_all(model, MANY[1::2]))
-        told, ends = drain(start(audit, evidence, journal=journal).ask_all(model, MANY))
-        assert kinds(told) == ["ModelCalled"] * 3 + ["AnswerReused"] * 2 + ["ModelAnswered"] * 3
+        reported, ends = drain(start(audit, evidence, journal=journal).ask_all(model, MANY))
+        assert kinds(reported) == ["ModelCalled"] * 3 + ["AnswerReused"] * 2 + ["ModelAnswered"] * 3
         assert [end.call for end in ends if isinstance(end, Answered)] == [1, 2, 3, 4, 5]
-        assert [e.call for e in told if isinstance(e, AnswerReused)] == [2, 4]
+        assert [e.call for e in reported if isinstance(e, AnswerReused)] == [2, 4]
         assert sorted(model.asked) == WORDS
 
     def test_who_asks_for_fewer_after_the_budget_stopped_pays_for_none_again(

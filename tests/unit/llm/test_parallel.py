@@ -45,10 +45,10 @@ def no_thread_is_left() -> Generator[None, None, None]:
 def test_every_request_has_its_own_answer(count: int) -> None:
     model = TalkingModel(lambda asked: answer(f"re: {asked.messages[0].content}"))
     pieces, ends = finish(exchange(model, texts(count)))
-    said = [end.outcome.text for end in ends if isinstance(end.outcome, ModelAnswer)]
-    assert said == [f"re: question {number}" for number in range(count)]
+    messages = [end.outcome.text for end in ends if isinstance(end.outcome, ModelAnswer)]
+    assert messages == [f"re: question {number}" for number in range(count)]
     for number in range(count):
-        assert "".join(p.text for p in pieces if p.index == number) == said[number]
+        assert "".join(p.text for p in pieces if p.index == number) == messages[number]
 
 
 def test_at_most_so_many_at_once_and_as_many_as_that() -> None:

@@ -50,8 +50,8 @@ def test_the_ladder_is_selected_and_no_client_runs(tmp_path: Path, files: dict[s
 def test_offline_only_the_files_are_believed(tmp_path: Path) -> None:
     repo = repository(tmp_path, {"package.json": manifest(dependencies={"other": "*"})})
     quiet = repo.model_copy(update={"settings": Settings(offline=True)})
-    told = refusal(build_ecosystem(FakeClients()), RECORD, quiet)
-    assert told.reason is RefusalReason.NOT_AFFECTED
+    reported = refusal(build_ecosystem(FakeClients()), RECORD, quiet)
+    assert reported.reason is RefusalReason.NOT_AFFECTED
 
 
 def test_without_a_lock_specs_are_raised_as_text_and_nothing_else(tmp_path: Path) -> None:
@@ -84,20 +84,20 @@ def test_the_outline_names_the_first_step_of_every_copy(tmp_path: Path) -> None:
     }
     text = json.dumps({"lockfileVersion": 3, "packages": packages})
     files = {"package.json": manifest(), "package-lock.json": text}
-    told = build_ecosystem(FakeClients()).outline(RECORD, repository(tmp_path, files))
-    assert [(move.before, move.step.value, move.after) for move in told.moves] == [
+    reported = build_ecosystem(FakeClients()).outline(RECORD, repository(tmp_path, files))
+    assert [(move.before, move.step.value, move.after) for move in reported.moves] == [
         (("1.2.0",), "lock_refresh", "1.2.3"),
         (("0.2.0",), "lock_refresh", "0.2.1"),
         (("0.1.0",), "parent_bump", "0.2.1"),
     ]
-    assert "b 1.0.0 in package-lock.json" in told.moves[2].declined[0].reason
-    assert told.left == ()
+    assert "b 1.0.0 in package-lock.json" in reported.moves[2].declined[0].reason
+    assert reported.left == ()
 
 
 def test_the_outline_never_raises_for_a_file_that_cant_be_read(tmp_path: Path) -> None:
     repo = repository(tmp_path, {"package.json": "minimist", "a/package-lock.json": "minimist"})
-    told = build_ecosystem(FakeClients()).outline(RECORD, repo)
-    assert [item.manifest for item in told.left] == ["package.json", "a/package-lock.json"]
+    reported = build_ecosystem(FakeClients()).outline(RECORD, repo)
+    assert [item.manifest for item in reported.left] == ["package.json", "a/package-lock.json"]
 
 
 @pytest.mark.parametrize(
@@ -164,9 +164,9 @@ def test_the_outline_never_raises_for_a_file_that_cant_be_read(tmp_path: Path) -
 def test_refusals_by_name(
     tmp_path: Path, files: dict[str, str], reason: RefusalReason, words: str
 ) -> None:
-    told = refusal(build_ecosystem(FakeClients()), RECORD, repository(tmp_path, files))
-    assert told.reason is reason, told
-    assert words in told.sentence
+    reported = refusal(build_ecosystem(FakeClients()), RECORD, repository(tmp_path, files))
+    assert reported.reason is reason, reported
+    assert words in reported.sentence
 
 
 def test_no_fixed_version(tmp_path: Path) -> None:
@@ -181,9 +181,9 @@ def test_no_fixed_version(tmp_path: Path) -> None:
 def test_a_manifest_that_is_not_utf8_is_refused_by_name(tmp_path: Path) -> None:
     repo = repository(tmp_path, {"package.json": "{}"})
     (tmp_path / "package.json").write_bytes(b'{"dependencies": {"minimist": "\xff"}}')
-    told = refusal(build_ecosystem(FakeClients()), RECORD, repo)
-    assert told.reason is RefusalReason.RECIPE_UNSUPPORTED
-    assert "package.json" in told.sentence
+    reported = refusal(build_ecosystem(FakeClients()), RECORD, repo)
+    assert reported.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert "package.json" in reported.sentence
 
 
 def test_what_the_plugin_says_of_itself() -> None:

@@ -44,7 +44,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 def test_a_fix_whose_recipe_failed_and_whose_retry_was_proved(house: House) -> None:
     house.record(trails.verified_on_retry())
-    told = {
+    reported = {
         ("fallback_tier_fixes_started_total", "npm"): 1,
         ("fallback_tier_fixes_ended_total", "verified", "none"): 1,
         ("fallback_tier_attempts_total",): 2,
@@ -67,7 +67,7 @@ def test_a_fix_whose_recipe_failed_and_whose_retry_was_proved(house: House) -> N
         ("llm_cost_usd_estimate_total", "author"): 0.03,
         ("fallback_tier_build_info", "*"): 1,
     }
-    assert moved(house) == pytest.approx(told)
+    assert moved(house) == pytest.approx(reported)
 
 
 def moved(house: House) -> dict[tuple[str, ...], float]:

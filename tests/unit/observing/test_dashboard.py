@@ -55,7 +55,7 @@ def expressions() -> list[str]:
 
 def test_every_expression_names_what_there_is(known: dict[str, frozenset[str]]) -> None:
     assert len(expressions()) > 50
-    assert [told for one in expressions() for told in problems(one, known)] == []
+    assert [message for one in expressions() for message in problems(one, known)] == []
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,9 @@ def test_every_expression_names_what_there_is(known: dict[str, frozenset[str]]) 
 )
 def test_a_metric_that_is_taken_away_is_missed(known: dict[str, frozenset[str]], gone: str) -> None:
     del known[gone]
-    assert f"no metric {gone}" in [told for one in expressions() for told in problems(one, known)]
+    assert f"no metric {gone}" in [
+        message for one in expressions() for message in problems(one, known)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_a_metric_that_is_taken_away_is_missed(known: dict[str, frozenset[str]],
 def test_what_is_wrong_would_be_found(
     known: dict[str, frozenset[str]], wrong: str, says: str
 ) -> None:
-    assert any(told.startswith(says) for told in problems(wrong, known))
+    assert any(message.startswith(says) for message in problems(wrong, known))
 
 
 def test_what_is_no_expression_would_be_found(known: dict[str, frozenset[str]]) -> None:

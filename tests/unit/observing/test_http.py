@@ -141,8 +141,8 @@ def test_requests_are_counted_by_route_and_streams_are_not_timed(
     assert '_seconds_sum{method="GET",route="/v1/fixes/{fix_id}/events"}' not in text
     assert 'http_requests_total{method="other",route="unknown",status="405"} 1.0' in text
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
-    told = [line["route"] for line in lines if line["event"] == "request"]
-    assert told[0] == "/v1/fixes/{fix_id}"
+    reported = [line["route"] for line in lines if line["event"] == "request"]
+    assert reported[0] == "/v1/fixes/{fix_id}"
 
 
 def test_the_log_tells_what_is_recorded_from_now_on_once(
@@ -160,9 +160,9 @@ def test_the_log_tells_what_is_recorded_from_now_on_once(
     observer.close()
     observer.close()
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
-    told = [line for line in lines if "seq" in line]
-    assert {line["fix_id"] for line in told} == {"fix-2"}
-    assert len(told) == len(trails.recipe_verified())
+    reported = [line for line in lines if "seq" in line]
+    assert {line["fix_id"] for line in reported} == {"fix-2"}
+    assert len(reported) == len(trails.recipe_verified())
     changed = [line for line in lines if line["event"] == "health"]
     assert ("sandbox", "degraded") in {(line["check"], line["state"]) for line in changed}
 
@@ -185,5 +185,5 @@ def test_who_follows_goes_on_after_a_failure(
     observer.start()
     becomes(lambda: len(calls) > 3, "the record is looked at again")
     observer.close()
-    told = [json.loads(line) for line in log.getvalue().splitlines()]
-    assert [line["error"] for line in told if line["event"] == "observer"] == ["OSError"]
+    reported = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [line["error"] for line in reported if line["event"] == "observer"] == ["OSError"]

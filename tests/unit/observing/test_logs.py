@@ -22,15 +22,15 @@ def test_an_event_is_a_line_with_its_identifiers(tmp_path: Path) -> None:
     logs = Logs(stream)
     for stored in house.record(trails.verified_on_retry(), fix="fix-7"):
         logs.take(stored)
-    told = lines(stream)
-    assert len(told) == len(trails.verified_on_retry())
-    assert {line["fix_id"] for line in told} == {"fix-7"}
-    assert {line["gate_transition_id"] for line in told} == {"gate-of-fix-7"}
-    assert [line["seq"] for line in told] == list(range(1, len(told) + 1))
-    (failed,) = [line for line in told if line.get("status") == "failed"]
+    reported = lines(stream)
+    assert len(reported) == len(trails.verified_on_retry())
+    assert {line["fix_id"] for line in reported} == {"fix-7"}
+    assert {line["gate_transition_id"] for line in reported} == {"gate-of-fix-7"}
+    assert [line["seq"] for line in reported] == list(range(1, len(reported) + 1))
+    (failed,) = [line for line in reported if line.get("status") == "failed"]
     assert (failed["event"], failed["gate"], failed["attempt"]) == ("GateJudged", "tests", 1)
     assert failed["failure_kind"] == "tests_failed"
-    assert {line["level"] for line in told if line["event"] == "SandboxDisabled"} == {"warning"}
+    assert {line["level"] for line in reported if line["event"] == "SandboxDisabled"} == {"warning"}
     house.close()
 
 

@@ -35,8 +35,8 @@ def test_answers_are_plans() -> None:
 
 def test_answers_in_turn_are_told_apart_by_attempt() -> None:
     author = InTurn(["one", "two", "three"])
-    said = [author.answers(asked) for asked in (FIRST, AGAIN, RETRY, RETRY)]
-    assert said == ["one", "two", "three", REFUSAL]
+    messages = [author.answers(asked) for asked in (FIRST, AGAIN, RETRY, RETRY)]
+    assert messages == ["one", "two", "three", REFUSAL]
     assert author.given == [[0, 1], [2], []]
 
 

@@ -31,9 +31,9 @@ def verdict(
 
 
 def failure(kind: str, *gates: str, tier: str | None = "llm") -> dict[str, Any]:
-    said = f"Attempt 1 (llm) failed at gate {gates}: {kind}.\nwhat it said\n- more"
+    message = f"Attempt 1 (llm) failed at gate {gates}: {kind}.\nwhat it said\n- more"
     facts = {"attempt": 1, "tier": tier, "failing_gates": gates, "failure_kind": kind}
-    return {**facts, "prior_failure_summary": said}
+    return {**facts, "prior_failure_summary": message}
 
 
 def error(problem: str, code: str = "proof") -> dict[str, Any]:
@@ -139,9 +139,9 @@ def test_a_proved_answer_was_stopped_by_nothing() -> None:
 
 def test_words_are_short_and_name_no_machine() -> None:
     problem = "in /tmp/x/repo/lib: GET https://npm.example.com:8080/left-pad\n" + "x" * 900
-    said = end(2, error(problem)).said
-    assert said.startswith("in REPO/lib: GET https://HOST/left-pad x")
-    assert len(said) == SAID_CHARS
+    message = end(2, error(problem)).said
+    assert message.startswith("in REPO/lib: GET https://HOST/left-pad x")
+    assert len(message) == SAID_CHARS
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_rows_are_kept_and_the_page_is_theirs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda rows: rows[1:], "no result of a (now)"),
         (lambda rows: [*rows, rows[0]], "2 rows of a (now)"),
@@ -116,8 +116,8 @@ def test_rows_are_kept_and_the_page_is_theirs(tmp_path: Path) -> None:
         (lambda rows: [rows[0], row("b", wrong=(wrong(with_proof=False, code=0),))], "1 ends say"),
     ],
 )
-def test_the_check_notices(change: Callable[[list[Result]], list[Result]], said: str) -> None:
+def test_the_check_notices(change: Callable[[list[Result]], list[Result]], message: str) -> None:
     rows = [row("a"), row("b")]
     digests = dict.fromkeys(("a", "b"), ("1" * 64, Half.SEEN))
     found = report.check(change(rows), report.render(rows), digests)
-    assert any(said in line for line in found), found
+    assert any(message in line for line in found), found

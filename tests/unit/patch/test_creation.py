@@ -95,7 +95,7 @@ def test_nor_is_it_where_everything_else_speaks_for_it(tmp_path: Path, path: str
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("new/limits.py", "ends in .py in that folder"),
         ("lib/limits.ts", "ends in .ts in that folder"),
@@ -141,10 +141,10 @@ def test_nor_is_it_where_everything_else_speaks_for_it(tmp_path: Path, path: str
         (".git/x.js", "git"),
     ],
 )  # fmt: skip
-def test_each_rule_has_its_reason(repo: RepoContext, path: str, said: str) -> None:
+def test_each_rule_has_its_reason(repo: RepoContext, path: str, message: str) -> None:
     reason = creation_reason(path, repo)
     assert reason is not None
-    assert said in reason
+    assert message in reason
 
 
 def test_nothing_is_made_behind_a_link(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_order_of_changes_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "said"),
+    ("path", "text", "message"),
     [
         ("../x", "a", "`..`"),
         ("a\nb", "a", "control"),
@@ -104,8 +104,8 @@ def test_order_of_changes_does_not_matter() -> None:
         ("a", "\0", "NUL"),
     ],
 )
-def test_what_a_strict_reader_refuses_is_not_written(path: str, text: str, said: str) -> None:
-    with pytest.raises(PatchError, match=said):
+def test_what_a_strict_reader_refuses_is_not_written(path: str, text: str, message: str) -> None:
+    with pytest.raises(PatchError, match=message):
         unified_diff([FileChange(path=path, before=None, after=text)])
 
 

@@ -35,7 +35,7 @@ def test_an_edit_can_make_a_later_one_ambiguous(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "old", "said"),
+    ("text", "old", "message"),
     [
         ("a\n", "b", "0 matches"),
         ("a\na\n", "a", r"2 times \(lines 1, 2\)"),
@@ -49,8 +49,8 @@ def test_an_edit_can_make_a_later_one_ambiguous(tmp_path: Path) -> None:
         ("if x:\n\treturn\n", "if x:\n    return", "differs only in white space from line 1"),
     ],
 )
-def test_not_exactly_once(text: str, old: str, said: str) -> None:
-    with pytest.raises(EditError, match=said) as caught:
+def test_not_exactly_once(text: str, old: str, message: str) -> None:
+    with pytest.raises(EditError, match=message) as caught:
         replace_once(text, edit(old, "new"))
     assert "'a.py'" in caught.value.problem
     assert caught.value.next_step

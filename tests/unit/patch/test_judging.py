@@ -91,7 +91,7 @@ JAVASCRIPT = {
 
 
 @pytest.mark.parametrize(
-    ("files", "path", "said"),
+    ("files", "path", "message"),
     [
         (PYTHON, "testutils.py", IMPORTED),
         (PYTHON, "helpers_of_helpers.py", IMPORTED),
@@ -118,10 +118,10 @@ JAVASCRIPT = {
     ],
 )
 def test_what_judges_is_not_edited(
-    tmp_path: Path, files: dict[str, str], path: str, said: str
+    tmp_path: Path, files: dict[str, str], path: str, message: str
 ) -> None:
     assert forbidden_reason(path) is None
-    assert str(Judging.of(context(tmp_path, files)).reason(path)).startswith(said)
+    assert str(Judging.of(context(tmp_path, files)).reason(path)).startswith(message)
 
 
 @pytest.mark.parametrize(

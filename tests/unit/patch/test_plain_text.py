@@ -57,11 +57,11 @@ HIDDEN = [
 ]
 
 
-@pytest.mark.parametrize(("path", "before", "after", "said"), HIDDEN)
-def test_what_hides_is_refused(path: str, before: str | None, after: str, said: str) -> None:
+@pytest.mark.parametrize(("path", "before", "after", "message"), HIDDEN)
+def test_what_hides_is_refused(path: str, before: str | None, after: str, message: str) -> None:
     reason = misread_reason(path, before, after)
     assert reason is not None
-    assert said in reason
+    assert message in reason
     assert reason.isascii()
 
 

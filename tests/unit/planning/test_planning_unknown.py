@@ -31,34 +31,34 @@ def commits_only(name: str, *packages: str, also: Advisory | None = None) -> Adv
         }
         for package in packages
     ]
-    said = [entry.model_dump() for entry in also.affected] if also else []
-    return Advisory.model_validate({"id": name, "affected": [*entries, *said]})
+    reported = [entry.model_dump() for entry in also.affected] if also else []
+    return Advisory.model_validate({"id": name, "affected": [*entries, *reported]})
 
 
 def test_a_record_without_versions_is_not_called_unaffected(tmp_path: Path) -> None:
     repo = context(tmp_path, {"pypi.txt": "left 1.0.0\n"})
     repo = repo.model_copy(update={"manifests": ("pypi.txt",)})
-    told = selected(LadderEcosystem(), commits_only("G", "left"), repo)
-    assert isinstance(told, NotApplicable)
-    assert told.reason is RefusalReason.NO_FIXED_VERSION
-    assert "names no version of left" in told.sentence
-    assert told.reason.ends_chain, "no gate could tell that it is mended"
+    reported = selected(LadderEcosystem(), commits_only("G", "left"), repo)
+    assert isinstance(reported, NotApplicable)
+    assert reported.reason is RefusalReason.NO_FIXED_VERSION
+    assert "names no version of left" in reported.sentence
+    assert reported.reason.ends_chain, "no gate could tell that it is mended"
 
 
 def test_own_code_needs_no_versions(tmp_path: Path) -> None:
     repo = context(tmp_path, {"pypi.txt": "left 1.0.0\n"})
     plugin, record = LadderEcosystem(own="left"), commits_only("G", "left")
     decided = repo.model_copy(update={"affected": whose_code(plugin, record, repo)})
-    told = selected(plugin, record, decided)
-    assert isinstance(told, NotApplicable)
-    assert told.reason is RefusalReason.OWN_CODE
+    reported = selected(plugin, record, decided)
+    assert isinstance(reported, NotApplicable)
+    assert reported.reason is RefusalReason.OWN_CODE
 
 
 def test_what_is_not_locked_stays_unknown_too(tmp_path: Path) -> None:
     repo = context(tmp_path, {"pypi.txt": "right 1.0.0\n"})
-    told = selected(LadderEcosystem(unlocked=True), commits_only("G", "left"), repo)
-    assert isinstance(told, NotApplicable)
-    assert told.reason is RefusalReason.NO_FIXED_VERSION
+    reported = selected(LadderEcosystem(unlocked=True), commits_only("G", "left"), repo)
+    assert isinstance(reported, NotApplicable)
+    assert reported.reason is RefusalReason.NO_FIXED_VERSION
 
 
 @pytest.mark.parametrize("resolve", [True, False])

@@ -49,8 +49,8 @@ def decided(
     if settings is not None:
         repo = repo.model_copy(update={"settings": settings})
     affected = whose_code(plugin, RECORD, repo)
-    told = repo.model_copy(update={"affected": affected})
-    return affected, selected(plugin, RECORD, told, tags=lambda: tags)
+    reported = repo.model_copy(update={"affected": affected})
+    return affected, selected(plugin, RECORD, reported, tags=lambda: tags)
 
 
 def reason(selection: RecipeSelection) -> RefusalReason | None:
@@ -140,8 +140,8 @@ def test_what_may_be_the_source_is_a_question(tmp_path: Path) -> None:
     assert affected.code is AffectedCode.UNCLEAR
     assert isinstance(selection, NotApplicable)
     assert "vendor/lib/package.json" in selection.sentence
-    told = Settings(whose_code=AffectedCode.DEPENDENCY)
-    _, selection = decided(tmp_path / "told", files, settings=told)
+    reported = Settings(whose_code=AffectedCode.DEPENDENCY)
+    _, selection = decided(tmp_path / "told", files, settings=reported)
     assert isinstance(selection, Selected)
 
 
@@ -247,8 +247,8 @@ def test_a_proof_or_a_person_is_believed_above_a_version(tmp_path: Path) -> None
     by_proof = settled(RECORD, "npm", affected, tags=tags, believe_version=False)
     assert by_proof is not None
     assert by_proof.reason is RefusalReason.OWN_CODE
-    told = Settings(whose_code=AffectedCode.OWN)
-    _, selection = decided(tmp_path / "told", files, settings=told, tags=("v2.0.0",))
+    reported = Settings(whose_code=AffectedCode.OWN)
+    _, selection = decided(tmp_path / "told", files, settings=reported, tags=("v2.0.0",))
     assert reason(selection) is RefusalReason.OWN_CODE
 
 

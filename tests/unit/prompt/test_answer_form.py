@@ -138,10 +138,10 @@ def few_shot(*edits: SearchReplace) -> FewShot:
 
 def test_examples_are_shown_in_the_form_of_the_answer(repo: RepoContext) -> None:
     edit = SearchReplace(path="x.py", old="a", new='"b"')
-    said = {form: build(repo, form, examples=[few_shot(edit)]).examples[0] for form in FORMS}
-    assert json.dumps(edit.model_dump()) in said[AnswerForm.JSON]
-    assert f'path: x.py\n```\n{SEARCH}\na\n=======\n"b"\n' in said[AnswerForm.BLOCKS]
-    assert "{" not in said[AnswerForm.BLOCKS]
+    reported = {form: build(repo, form, examples=[few_shot(edit)]).examples[0] for form in FORMS}
+    assert json.dumps(edit.model_dump()) in reported[AnswerForm.JSON]
+    assert f'path: x.py\n```\n{SEARCH}\na\n=======\n"b"\n' in reported[AnswerForm.BLOCKS]
+    assert "{" not in reported[AnswerForm.BLOCKS]
 
 
 def test_an_example_that_blocks_can_not_say_is_shown_all_the_same(repo: RepoContext) -> None:

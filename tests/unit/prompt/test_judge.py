@@ -119,9 +119,10 @@ def test_a_rationale_that_the_claims_only_quote_is_not_judged(rationale: str) ->
     plan = PLAN.model_copy(update={"rationale": rationale})
     claims = claims_of(plan)
     assert "…" in "".join(claim.text for claim in claims)
-    said = judge_request(CONTEXT, plan, claims, nonces=lambda: NONCE, max_output_tokens=4_096)
+    reported = judge_request(CONTEXT, plan, claims, nonces=lambda: NONCE, max_output_tokens=4_096)
     assert (
-        said == "The plan's rationale is longer than what a judge is shown of it, claim by claim."
+        reported
+        == "The plan's rationale is longer than what a judge is shown of it, claim by claim."
     )
     ask(plan=PLAN.model_copy(update={"rationale": " ".join("It is so." for _ in range(25))}))
 

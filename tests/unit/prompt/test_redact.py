@@ -150,8 +150,12 @@ def test_private_keys_do_not_survive_whole_or_cut(kind: str, form: object) -> No
 
 def b64(text: str, breaks: int = 0) -> str:
     """base64 of a text, in lines of so many characters where that is not 0."""
-    said = base64.b64encode(text.encode()).decode()
-    return "\n".join(said[i : i + breaks] for i in range(0, len(said), breaks)) if breaks else said
+    message = base64.b64encode(text.encode()).decode()
+    return (
+        "\n".join(message[i : i + breaks] for i in range(0, len(message), breaks))
+        if breaks
+        else message
+    )
 
 
 #: A body that no other rule knows: random, and of the usual length.
@@ -293,23 +297,23 @@ ENCODED = [
 ]
 
 
-@pytest.mark.parametrize("said", ENCODED)
+@pytest.mark.parametrize("message", ENCODED)
 @pytest.mark.parametrize("around", ["data: {}", '"{}"', "data/{}", "a_b/{}=", "\n  {}\n"])
-def test_base64_of_a_secret_does_not_survive(said: str, around: str) -> None:
-    for form in (b64(said), b64(said).rstrip("="), b64(said, 76), b64(b64(said))):
+def test_base64_of_a_secret_does_not_survive(message: str, around: str) -> None:
+    for form in (b64(message), b64(message).rstrip("="), b64(message, 76), b64(b64(message))):
         text = around.format(form)
         redacted, count = redact_secrets(text)
         middle = len(form) // 2
         assert form[middle - 4 : middle + 12] not in redacted
         assert count >= 1
         assert redacted.count("\n") == text.count("\n")
-    safe = base64.urlsafe_b64encode(f"{said}?>~".encode()).decode()
+    safe = base64.urlsafe_b64encode(f"{message}?>~".encode()).decode()
     assert safe[8:24] not in redact_secrets(around.format(safe))[0]
 
 
 def test_base64_of_a_known_value_does_not_survive() -> None:
-    said = b64("it is swordfish-in-plain-words, they say")
-    assert redact_secrets(f"x {said} y", frozenset({"swordfish-in-plain-words"})) == (
+    message = b64("it is swordfish-in-plain-words, they say")
+    assert redact_secrets(f"x {message} y", frozenset({"swordfish-in-plain-words"})) == (
         f"x {REDACTED} y",
         1,
     )
@@ -439,7 +443,7 @@ def filled() -> st.SearchStrategy[str]:
         [text for text, _ in DOCUMENTS]
         + [json.dumps(json.dumps(value)) for value, _ in JSON]
         + [command.format("correcthorse") for command in COMMANDS]
-        + [b64(said) for said in ENCODED]
+        + [b64(message) for message in ENCODED]
         + ["# " + "\n# ".join(KEY_LINES), *KEY_LINES]
     )
     tokens = st.sampled_from(TOKENS)

@@ -76,9 +76,9 @@ def test_a_locks_names_and_versions_are_names_and_versions(
     tmp_path: Path, path: str, text: str
 ) -> None:
     plugin = build_ecosystem(FakeClients())
-    said = refusal(plugin, LEAF, repository(tmp_path, {path: text}))
-    assert said.reason is RefusalReason.RECIPE_UNSUPPORTED
-    assert f"{path} is not as its client writes it" in said.sentence
+    reported = refusal(plugin, LEAF, repository(tmp_path, {path: text}))
+    assert reported.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert f"{path} is not as its client writes it" in reported.sentence
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_scratch_manifest_takes_no_table_for_a_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ('[dependency-groups]\nd = ["x @ http://x/${HOME}/x.whl"]', "variable"),
         ('[dependency-groups]\nd = ["x @ git+http://x/x"]', "checkout"),
@@ -111,9 +111,9 @@ def test_a_scratch_manifest_takes_no_table_for_a_python() -> None:
         ('[tool.uv]\nextra-index-url = ["../wheels"]', "an index outside"),
     ],
 )
-def test_what_leads_uv_out_of_the_repository(more: str, said: str) -> None:
+def test_what_leads_uv_out_of_the_repository(more: str, message: str) -> None:
     (found,) = leading_out("pyproject.toml", pyproject("leaf", more=more))
-    assert said in found
+    assert message in found
 
 
 def test_what_stays_inside_does_not() -> None:

@@ -106,9 +106,9 @@ source = { registry = "https://example.org/simple" }
 def test_refusals_by_name(
     tmp_path: Path, files: dict[str, str], reason: RefusalReason, words: str
 ) -> None:
-    told = refusal(build_ecosystem(FakeClients()), RECORD, offline(tmp_path, files))
-    assert told.reason is reason, told
-    assert words in told.sentence
+    reported = refusal(build_ecosystem(FakeClients()), RECORD, offline(tmp_path, files))
+    assert reported.reason is reason, reported
+    assert words in reported.sentence
 
 
 def test_no_fixed_version(tmp_path: Path) -> None:
@@ -196,12 +196,12 @@ def test_the_outline_of_several_advisories(tmp_path: Path) -> None:
         "Pipfile": '[packages]\ntox = "==1.0"\n',
         "broken/pyproject.toml": 'x = ["idna',
     }
-    told = build_ecosystem(FakeClients()).outline(both, repository(tmp_path, files))
-    assert [(move.package, move.before, move.after, move.step) for move in told.moves] == [
+    reported = build_ecosystem(FakeClients()).outline(both, repository(tmp_path, files))
+    assert [(move.package, move.before, move.after, move.step) for move in reported.moves] == [
         ("idna", ("3.1",), "3.7", LadderStep.DIRECT_BUMP),
         ("six", ("1.12.0",), "1.16", LadderStep.DIRECT_BUMP),
     ]
-    assert [(item.manifest, item.reason, item.advisory_ids) for item in told.left] == [
+    assert [(item.manifest, item.reason, item.advisory_ids) for item in reported.left] == [
         ("Pipfile", RefusalReason.NO_FIXED_VERSION, ("A-3",)),
         ("broken/pyproject.toml", UNSUPPORTED, ("A-0",)),
     ]

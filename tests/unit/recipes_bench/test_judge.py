@@ -46,14 +46,14 @@ def _case(
     record: Mapping[str, Any],
     **facts: Any,
 ) -> Case:
-    said = {
+    reported = {
         "ecosystem": "PyPI",
         "package": "flask",
         "expected_is_minimal_bump": True,
         "expected_kind": "exact bytes",
         **facts,
     }
-    files = {"case.json": json.dumps(said), "advisories/one.json": json.dumps(record)}
+    files = {"case.json": json.dumps(reported), "advisories/one.json": json.dumps(record)}
     files |= {f"before/{path}": text for path, text in before.items()}
     files |= {f"expected/{path}": text for path, text in expected.items()}
     for path, text in files.items():

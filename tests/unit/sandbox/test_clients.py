@@ -89,12 +89,12 @@ def test_uv_beside_our_python_comes_first(tmp_path: Path) -> None:
     script(tmp_path / "venv", "uv", "echo beside")
     environ = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
 
-    def said(python: Path) -> str:
+    def reported(python: Path) -> str:
         clients = SubprocessClients(environ, python=python)
         return clients.run("uv", [], cwd=tmp_path, timeout_s=30).output.strip()
 
-    assert said(tmp_path / "venv" / "python") == "beside"
-    assert said(tmp_path / "nowhere" / "python") == "path"
+    assert reported(tmp_path / "venv" / "python") == "beside"
+    assert reported(tmp_path / "nowhere" / "python") == "path"
 
 
 @pytest.mark.parametrize("tool", ["git", "npm", "uv", "unknown"])

@@ -88,18 +88,18 @@ def test_of_a_making_that_fails_nothing_is_kept(store: InstalledStore, place: Pa
 
 
 def test_those_who_come_at_once_make_one_and_say_that_they_wait(place: Path) -> None:
-    make, told = Making(), []  # type: ignore[var-annotated]
+    make, reported = Making(), []  # type: ignore[var-annotated]
 
     def slowly(folder: Path) -> Installed:
         time.sleep(0.5)
         return make(folder)
 
     with ThreadPoolExecutor(8) as pool:
-        stores = [InstalledStore(place, told.append) for _ in range(8)]
+        stores = [InstalledStore(place, reported.append) for _ in range(8)]
         found = list(pool.map(lambda store: store.entry("kind-a", slowly), stores))
     assert (make.times, len(set(found))) == (1, 1)
-    assert len(told) == 7, "everybody but the one who makes it"
-    assert "another run is busy with what is to be installed" in told[0]
+    assert len(reported) == 7, "everybody but the one who makes it"
+    assert "another run is busy with what is to be installed" in reported[0]
 
 
 HURTS: dict[str, Callable[[Path], object]] = {

@@ -124,12 +124,12 @@ def test_in_a_fixture_it_stops_nothing(name: str, fault: str, tmp_path: Path) ->
     result = kind.plugin.apply(selection, record, repo)
     assert [change.path for change in result.changes] == [kind.good[0]]
     assert result.left == ()
-    told = [note for note in result.notes if f"test/fixtures/{name}" in note]
+    messages = [note for note in result.notes if f"test/fixtures/{name}" in note]
     outline = kind.plugin.outline(record, repo)
     assert [move.manifest for move in outline.moves] == [kind.good[0]]
     assert outline.left == ()
     if fault in ("not UTF-8", "UTF-16", *FAULTS[10:]):  # nobody can read these, whatever they are
-        assert told
+        assert messages
         assert any(f"test/fixtures/{name}" in note for note in outline.notes)
 
 
@@ -205,9 +205,9 @@ def test_a_link_to_a_manifest_says_nothing_new(name: str, tmp_path: Path) -> Non
     assert isinstance(selection, Selected)
     assert not any(path in note for note in kind.plugin.apply(selection, record, repo).notes)
     other = advisory(kind.ecosystem, "nobody", [("0", "2.0.0")])
-    told = kind.plugin.select(other, repo)
-    assert isinstance(told, NotApplicable)
-    assert told.reason is RefusalReason.NOT_AFFECTED
+    reported = kind.plugin.select(other, repo)
+    assert isinstance(reported, NotApplicable)
+    assert reported.reason is RefusalReason.NOT_AFFECTED
 
 
 @pytest.mark.parametrize("name", ["package-lock.json", "uv.lock"])

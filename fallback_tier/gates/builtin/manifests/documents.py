@@ -115,19 +115,21 @@ def _yarn(text: str) -> Any:
     found: dict[str, Any] = {}
     entry = inner = found
     for line in text.splitlines():
-        told = line.strip()
-        if not told or told.startswith("#"):
+        message = line.strip()
+        if not message or message.startswith("#"):
             continue
         indent = len(line) - len(line.lstrip(" "))
-        if indent == 0 and told.endswith(":"):
-            entry = inner = found.setdefault(_unquoted_keys(told[:-1]), {})
-        elif indent == _YARN_INDENTS[0] and told.endswith(":") and entry is not found:
-            inner = entry.setdefault(told[:-1], {})
-        elif indent in _YARN_INDENTS and entry is not found and (m := _YARN_PAIR.fullmatch(told)):
+        if indent == 0 and message.endswith(":"):
+            entry = inner = found.setdefault(_unquoted_keys(message[:-1]), {})
+        elif indent == _YARN_INDENTS[0] and message.endswith(":") and entry is not found:
+            inner = entry.setdefault(message[:-1], {})
+        elif (
+            indent in _YARN_INDENTS and entry is not found and (m := _YARN_PAIR.fullmatch(message))
+        ):
             table = entry if indent == _YARN_INDENTS[0] else inner
             table[_unquoted(m["name"])] = _unquoted(m["value"])
         else:
-            raise UnreadableError(f"{told[:80]!r} is no line of a yarn lock")
+            raise UnreadableError(f"{message[:80]!r} is no line of a yarn lock")
     return found
 
 

@@ -88,11 +88,11 @@ def logical_lines(text: str) -> Iterator[str]:
             joined += line[:-1]
             continue
         joined += "" if is_comment else line
-        if told := re.sub(r"(^|\s+)#.*$", "", joined).strip():
-            yield told
+        if message := re.sub(r"(^|\s+)#.*$", "", joined).strip():
+            yield message
         joined = ""
-    if told := joined.strip():
-        yield told
+    if message := joined.strip():
+        yield message
 
 
 def _of_line(line: str) -> str | None:

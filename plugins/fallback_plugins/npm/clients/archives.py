@@ -13,7 +13,7 @@ from pathlib import Path
 from fallback_audit.disk_errors import blamed
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.clients.npm_run import own_words
-from fallback_plugins.npm.clients.scopes import told_of_scope
+from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_tier.errors import RecipeError
@@ -50,12 +50,12 @@ def bundled_in(package: str, version: str, clients: ClientRunner) -> tuple[Bundl
         result = clients.run("npm", words, cwd=folder, timeout_s=_FETCH_TIMEOUT_S)
         found = sorted(folder.glob("*.tgz"))
         if not result.ok or not found:
-            raise _untold(package, version, own_words(result.output))
+            raise _unreadable_archive(package, version, own_words(result.output))
         try:
             return tuple(_read(found[0]))
         except (tarfile.TarError, OSError, EOFError, ValueError, RecursionError) as error:
             what = f"npm's archive of {package} {version}"
-            raise blamed(error, what, _untold(package, version, str(error))) from error
+            raise blamed(error, what, _unreadable_archive(package, version, str(error))) from error
 
 
 def _read(archive: Path) -> Iterator[Bundled]:
@@ -74,14 +74,14 @@ def _read(archive: Path) -> Iterator[Bundled]:
             if file is None or entry.size > _MAX_MANIFEST_BYTES:
                 raise ValueError(f"{entry.name} in it is too large")
             manifest = json.loads(file.read().decode("utf-8", "replace"))
-            told = [manifest.get(key) for key in ("name", "version")] if manifest else []
-            if len(told) == 2 and all(isinstance(one, str) for one in told):
-                yield Bundled(*told)
+            reported = [manifest.get(key) for key in ("name", "version")] if manifest else []
+            if len(reported) == 2 and all(isinstance(one, str) for one in reported):
+                yield Bundled(*reported)
 
 
-def _untold(package: str, version: str, why: str) -> RecipeError:
+def _unreadable_archive(package: str, version: str, why: str) -> RecipeError:
     return RecipeError(
         RefusalReason.RESOLVER_FAILED,
         f"What {package} {version} bundles could not be read: {why.rstrip('.')}.",
-        next_step=told_of_scope(why) or "Check that the registry is reachable (`npm ping`).",
+        next_step=scope_notes(why) or "Check that the registry is reachable (`npm ping`).",
     )

@@ -73,8 +73,8 @@ class NpmClient:
             for node in tree.of(package)
             if node.version == held
         ]
-        told = stricter.files.with_lock(without(files.lock_text, higher))
-        found = self._after(["install"], files, told, stricter.specs)
+        reported = stricter.files.with_lock(without(files.lock_text, higher))
+        found = self._after(["install"], files, reported, stricter.specs)
         if _stands(tree, self.tree(found), stricter) and not self._overruled(files, wishes):
             return found
         return self._after(["install"], found, found, {})
@@ -91,7 +91,7 @@ class NpmClient:
         """The lock with every copy of these packages raised as far as its askers' ranges allow."""
         return self._after(["update", *packages], files, files, {})
 
-    def tells_deprecated(self, files: Files) -> bool:
+    def knows_deprecated(self, files: Files) -> bool:
         """Version 1 doesn't say it."""
         return (
             not files.lock_text or lockfile_version(files.lock_text, files.lock or DEFAULT_LOCK) > 1
@@ -128,8 +128,8 @@ class NpmClient:
         new = f'{{ "{_SELF}": {old}, {json.dumps(package)}: {json.dumps(version)} }}'
         return files.with_manifest(path, marked.replace(json.dumps("\0"), new, 1))
 
-    def _after(self, words: Sequence[str], files: Files, told: Files, specs: Specs) -> Files:
-        new = self._npm.lock_after(words, told)
+    def _after(self, words: Sequence[str], files: Files, reported: Files, specs: Specs) -> Files:
+        new = self._npm.lock_after(words, reported)
         if files.lock_text:
             new = as_found(files.lock_text, new, specs)
         lock = files.lock or _default_lock(files)

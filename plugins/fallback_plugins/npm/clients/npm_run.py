@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.clients.scopes import told_of_scope
+from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import check_paths, names_address, scratch_project
 from fallback_plugins.npm.locks.lockfile import lockfile_version
 from fallback_tier.errors import RecipeError
@@ -92,15 +92,15 @@ def resolver_failed(problem: str) -> RecipeError:
     """The typed refusal for what npm could not, or should not, resolve."""
     usual = "Resolve it by hand with npm, or check that the registry is reachable."
     return RecipeError(
-        RefusalReason.RESOLVER_FAILED, problem, next_step=told_of_scope(problem) or usual
+        RefusalReason.RESOLVER_FAILED, problem, next_step=scope_notes(problem) or usual
     )
 
 
 def own_words(output: str) -> str:
     """A client's message on one line, bounded: its errors, without the pointers to log files."""
     lines = [line.removeprefix("npm error").strip() for line in output.splitlines()]
-    said = "; ".join(line for line in lines if line and not _is_noise(line))
-    return said[:_MAX_WORDS].rstrip(" ;.") or "nothing"
+    message = "; ".join(line for line in lines if line and not _is_noise(line))
+    return message[:_MAX_WORDS].rstrip(" ;.") or "nothing"
 
 
 def peer_options(files: Files) -> list[str]:

@@ -175,15 +175,15 @@ def _target(key: str) -> str:
 
 def _settings(lock: PnpmLock) -> list[str]:
     """What the lock says of how it was made, whatever the user's configuration says."""
-    said = lock.content.get("settings")
+    reported = lock.content.get("settings")
     names = {
         "autoInstallPeers": "auto-install-peers",
         "excludeLinksFromLockfile": "exclude-links-from-lockfile",
     }
     return [
-        f"--config.{option}={said[name]}"
+        f"--config.{option}={reported[name]}"
         for name, option in names.items()
-        if isinstance(said, dict) and said.get(name) in ("true", "false")
+        if isinstance(reported, dict) and reported.get(name) in ("true", "false")
     ]
 
 

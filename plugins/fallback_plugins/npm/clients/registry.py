@@ -11,7 +11,7 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.archives import Bundled, bundled_in
 from fallback_plugins.npm.clients.npm_run import NpmRunner, own_words
-from fallback_plugins.npm.clients.scopes import told_of_scope
+from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_tier.advisory import sort_key
@@ -52,10 +52,10 @@ class Release:
 
 
 @runtime_checkable
-class TellsDeprecated(Protocol):
+class KnowsDeprecated(Protocol):
     """A client whose lock marks deprecated versions: the registry need not be asked again."""
 
-    def tells_deprecated(self, files: Files) -> bool:
+    def knows_deprecated(self, files: Files) -> bool:
         """Does this lock's format say it?"""
         ...
 
@@ -110,7 +110,7 @@ class NpmRegistry:
 
     def _ask(self, package: str) -> tuple[Release, ...]:
         if not is_package_name(package):
-            raise _untold(package, "it is no package's name")
+            raise _unknown_versions(package, "it is no package's name")
         # The range makes npm answer with every version's own fields, not with those of the latest.
         words = ["view", f"{package}@>=0.0.0", *_FIELDS, "--json", "--loglevel=silent"]
         # A manifest, so that npm looks for no other in the folders above.
@@ -121,7 +121,7 @@ class NpmRegistry:
         except ValueError:
             answer = {"error": {}}
         if not result.ok or (isinstance(answer, dict) and "error" in answer):
-            raise _untold(package, _summary(answer) or own_words(result.output))
+            raise _unknown_versions(package, _summary(answer) or own_words(result.output))
         found = [_release(item) for item in (answer if isinstance(answer, list) else [answer])]
         real = (release for release in found if is_orderable("npm", release.version))
         return tuple(sorted(real, key=lambda release: sort_key("npm", release.version)))
@@ -132,11 +132,11 @@ def is_package_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def _untold(package: str, why: str) -> RecipeError:
+def _unknown_versions(package: str, why: str) -> RecipeError:
     return RecipeError(
         RefusalReason.RESOLVER_FAILED,
         f"npm could not list the versions of {package}: {why}.",
-        next_step=told_of_scope(why) or "Check that the registry is reachable (`npm ping`).",
+        next_step=scope_notes(why) or "Check that the registry is reachable (`npm ping`).",
     )
 
 
@@ -152,11 +152,13 @@ def _release(item: Any) -> Release:
 
 
 def _specs(item: Mapping[str, Any], section: str) -> dict[str, str]:
-    told = item.get(section)
-    return {name: str(spec) for name, spec in told.items()} if isinstance(told, dict) else {}
+    reported = item.get(section)
+    return (
+        {name: str(spec) for name, spec in reported.items()} if isinstance(reported, dict) else {}
+    )
 
 
 def _summary(answer: Any) -> str:
     error = answer.get("error") if isinstance(answer, dict) else None
-    said = error.get("summary") if isinstance(error, dict) else None
-    return str(said).rstrip(".") if said else ""
+    reported = error.get("summary") if isinstance(error, dict) else None
+    return str(reported).rstrip(".") if reported else ""

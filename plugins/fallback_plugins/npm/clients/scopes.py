@@ -141,13 +141,13 @@ class ScopedClients:
     ) -> CommandResult:
         """As the runner's own. A scope whose registry was refused is asked for nowhere else either: a
         public package of that name is another one."""
-        told = dict.fromkeys(self.scopes.refused, _NOWHERE) | dict(self.scopes.granted)
-        own = {f"npm_config_{scope}:registry": url for scope, url in told.items()}
+        reported = dict.fromkeys(self.scopes.refused, _NOWHERE) | dict(self.scopes.granted)
+        own = {f"npm_config_{scope}:registry": url for scope, url in reported.items()}
         both = {**own, **(env or {})} if tool in _READERS else env
         return self.inner.run(tool, args, cwd=cwd, timeout_s=timeout_s, env=both)
 
 
-def told_of_scope(output: str) -> str | None:
+def scope_notes(output: str) -> str | None:
     """The next step where a client failed over a scope's package: which scope, and which host it asked."""
     asked = _ASKED.search(output)
     if asked is None:

@@ -52,9 +52,9 @@ def check_paths(files: Files) -> None:
     project: a client would read what lies there, and what it reads could end up in the lock."""
     for path, text in files.manifests.items():
         manifest = parse_manifest(path, text)
-        for said in _strings([manifest.get(key) for key in _NAMING]):
-            if _leads_out(said):
-                raise _unsupported(f"{path} names {said!r}, which is outside of the repository")
+        for message in _strings([manifest.get(key) for key in _NAMING]):
+            if _leads_out(message):
+                raise _unsupported(f"{path} names {message!r}, which is outside of the repository")
     named = [(found[0], found[1]) for found in _IN_A_LOCK.finditer(files.lock_text)]
     patches = _PATCH.finditer(files.lock_text)
     named += [(found[0], found[1].removeprefix("~/").removeprefix("~")) for found in patches]
@@ -73,7 +73,10 @@ def check_places(files: Files) -> None:
         return  # npm says what is wrong with it
     for place, facts in packages.items() if isinstance(packages, dict) else ():
         resolved = facts.get("resolved") if isinstance(facts, dict) else None
-        _check(files.lock, [(said, said) for said in (place, resolved) if isinstance(said, str)])
+        _check(
+            files.lock,
+            [(reported, reported) for reported in (place, resolved) if isinstance(reported, str)],
+        )
 
 
 def check_addresses(specs: Iterable[str]) -> None:
@@ -86,8 +89,8 @@ def check_addresses(specs: Iterable[str]) -> None:
 def names_address(files: Files) -> bool:
     """Does a manifest name a URL as the place of a package? Raises RecipeError."""
     manifests = (parse_manifest(path, text) for path, text in files.manifests.items())
-    said = (one for it in manifests for one in _strings([it.get(key) for key in _NAMING]))
-    return any(foreign(one.strip().lower()) == "a URL" for one in said)
+    reported = (one for it in manifests for one in _strings([it.get(key) for key in _NAMING]))
+    return any(foreign(one.strip().lower()) == "a URL" for one in reported)
 
 
 def is_outside(path: str) -> bool:
@@ -96,9 +99,9 @@ def is_outside(path: str) -> bool:
 
 
 def _check(lock: str | None, named: Iterable[tuple[str, str]]) -> None:
-    for said, place in named:
+    for message, place in named:
         if _is_outside(place):
-            raise _unsupported(f"{lock} names {said!r}, which is outside of the repository")
+            raise _unsupported(f"{lock} names {message!r}, which is outside of the repository")
 
 
 def _write(project: Path, path: str, text: str) -> None:
@@ -120,12 +123,12 @@ def _strings(value: Any) -> Iterator[str]:
             waiting.extend(one.values() if isinstance(one, dict) else one)
 
 
-def _leads_out(said: str) -> bool:
-    if patch := _PATCH.search(said):
+def _leads_out(message: str) -> bool:
+    if patch := _PATCH.search(message):
         return _is_outside(patch[1].removeprefix("~/").removeprefix("~"))
-    found = _LOCAL.match(said.strip().lstrip("!"))
+    found = _LOCAL.match(message.strip().lstrip("!"))
     # A range or a user/repo can be read as a path, too; neither leads out.
-    return _is_outside(found["path"] if found else said.strip().lstrip("!"))
+    return _is_outside(found["path"] if found else message.strip().lstrip("!"))
 
 
 def _is_outside(path: str) -> bool:

@@ -81,12 +81,12 @@ class NotVulnerableGate(NotVulnerable):
         held, levels, unknown = _all_held(context, repo, here, package)
         bad = _affected(context, package, held)
         if bad:
-            told = [f"{place} is {version}" for place, version in bad.items()]
+            messages = [f"{place} is {version}" for place, version in bad.items()]
             before, _, _ = _all_held(context, context.repo, survey(context.repo, package), package)
             copies = [*bad.values()], [*_affected(context, package, before).values()]
             if not may_stay(context.advisory, context.application, ECOSYSTEM, package, *copies):
-                return self._still_affected(package, told)
-            beside += f"; stays affected, as was planned: {', '.join(told)}"
+                return self._still_affected(package, messages)
+            beside += f"; stays affected, as was planned: {', '.join(messages)}"
             held = {place: version for place, version in held.items() if place not in bad}
             if not held:
                 return gating.skipped(self.name, f"{package} is not fixed{beside}")
@@ -167,8 +167,8 @@ class TestsGate(NpmGate):
                 return found.absent
             if target.has_build:
                 target.build()  # tests may be of what it makes
-            told = f"installed {found.in_words}" if found.declined else ""
-            return run_tests(limits, target, tree, told)
+            message = f"installed {found.in_words}" if found.declined else ""
+            return run_tests(limits, target, tree, message)
 
         def within(limits: GateContext) -> Run:
             return lambda tree: run(limits, tree)

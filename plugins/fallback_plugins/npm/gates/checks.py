@@ -51,8 +51,8 @@ class TypecheckGate(NpmGate):
             return result.model_copy(update={"output": gating.relative_log(result, tree.root)})
 
         base = Installation(context, context.repo, folder)
-        told = (tsconfig.findings, tsconfig.is_blocked)
-        check = Check(f"tsc -p {config}", run, *told, on=base.contents)
+        reported = (tsconfig.findings, tsconfig.is_blocked)
+        check = Check(f"tsc -p {config}", run, *reported, on=base.contents)
         return beside_base(context, folder, judge_check(self.name, context, folder, check))
 
 

@@ -76,8 +76,8 @@ class ImportsGate(NpmGate):
         def run(tree: RepoContext, labels: Sequence[str]) -> CommandResult | NotInstalled:
             return _run(Installation(context, tree, folder), [every[label] for label in labels])
 
-        def excused(label: str, said: str) -> bool:
-            return said == _ES_MODULE and not _is_required(gating.patched(context), every[label])
+        def excused(label: str, message: str) -> bool:
+            return message == _ES_MODULE and not _is_required(gating.patched(context), every[label])
 
         asked = Loading(tuple(every), run, base.contents, _VARYING, excused)
         return beside_base(context, folder, judge_loading(self.name, context, folder, asked))

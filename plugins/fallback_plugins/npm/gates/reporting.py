@@ -46,8 +46,8 @@ def reporting(scripts: Mapping[str, str], place: str, cache: Path) -> Reporting 
     runner = plain_runner(scripts.get("test", ""))
     if runner is not None:
         return _of_runner(runner, place, cache)
-    told = " && ".join(scripts.values())
-    if not _NODE_TEST.search(told) or _REPORTER in told:
+    message = " && ".join(scripts.values())
+    if not _NODE_TEST.search(message) or _REPORTER in message:
         return None
     source = b64encode(_source("node.mjs").encode()).decode()
     quoted = place.replace("\\", "\\\\").replace('"', '\\"')
@@ -96,23 +96,23 @@ def plain_runner(script: str) -> str | None:
     return None
 
 
-class _Told(BaseModel):
+class _JestReport(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel)
 
 
-class _Assertion(_Told):
+class _Assertion(_JestReport):
     ancestor_titles: list[str]
     title: str
     status: str
 
 
-class _File(_Told):
+class _File(_JestReport):
     name: str
     status: str
     assertion_results: list[_Assertion]
 
 
-class _Jest(_Told):
+class _Jest(_JestReport):
     num_passed_tests: int
     num_failed_tests: int
     test_results: list[_File]
@@ -124,15 +124,15 @@ def read_jest(text: str | None) -> Report | None:
         found = _Jest.model_validate_json(text or "")
     except ValidationError:
         return None
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
     for file in found.test_results:
         tests = file.assertion_results
         names = numbered(" > ".join([file.name, *one.ancestor_titles, one.title]) for one in tests)
-        told += [(name, _was(one.status)) for name, one in zip(names, tests, strict=True)]
+        reported += [(name, _was(one.status)) for name, one in zip(names, tests, strict=True)]
         if file.status == "failed" and not any(one.status == "failed" for one in tests):
-            told.append((file.name, "uncollected"))
+            reported.append((file.name, "uncollected"))
     failed = found.num_failed_tests
-    return Report.of(told, (found.num_passed_tests + failed, failed))
+    return Report.of(reported, (found.num_passed_tests + failed, failed))
 
 
 def _was(status: str) -> str:

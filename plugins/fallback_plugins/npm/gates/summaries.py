@@ -40,13 +40,13 @@ _JASMINE_TEST = re.compile(r"^\d+\) (.+)\n  Message:$", MULTILINE)
 def summary(log: str) -> Summary | None:
     """The sum of what the log's runners tell; None where it has the last lines of none."""
     text = _COLOUR.sub("", log)
-    found = [told for runner in _RUNNERS if (told := runner(text)) is not None]
+    found = [reported for runner in _RUNNERS if (reported := runner(text)) is not None]
     if not found:
         return None
     return Summary(
-        ran=sum(told.ran for told in found),
-        failed=sum(told.failed for told in found),
-        names=numbered(name for told in found for name in told.names),
+        ran=sum(reported.ran for reported in found),
+        failed=sum(reported.failed for reported in found),
+        names=numbered(name for reported in found for name in reported.names),
         report=found[0].report if len(found) == 1 else None,
     )
 
@@ -119,7 +119,7 @@ def _tap_report(text: str, ran: int, failing: int) -> Report | None:
     """Every test of a TAP log by name, without lines that sum up those above; None where the last lines
     count otherwise."""
     inside: dict[int, str] = {}
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
     deepest = 0
     subtests = any(map(_SUBTEST.fullmatch, text.split("\n")))
     for line in text.split("\n"):
@@ -136,9 +136,9 @@ def _tap_report(text: str, ran: int, failing: int) -> Report | None:
             if not (sums_up or found[4]):
                 parents = [name for at, name in inside.items() if at < depth]
                 was = "failed" if found[2] else "passed"
-                told.append((" > ".join([*parents, found[3]]), was))
-    names = numbered(name for name, _ in told)
-    report = Report.of(zip(names, (was for _, was in told), strict=True))
+                reported.append((" > ".join([*parents, found[3]]), was))
+    names = numbered(name for name, _ in reported)
+    report = Report.of(zip(names, (was for _, was in reported), strict=True))
     fits = len(report.failed) == failing and len(report.passed) <= ran - failing
     return report if fits and report.passed else None
 
@@ -195,8 +195,10 @@ def _mocha(text: str) -> Summary | None:
     figures = _MOCHA.figures(text, "passing", "failing")
     if figures is None:
         return None
-    told = "".join(_MOCHA_FAILURES.split(text)[1:])
-    names = (" > ".join(map(str.strip, title.split("\n"))) for title in _MOCHA_TEST.findall(told))
+    message = "".join(_MOCHA_FAILURES.split(text)[1:])
+    names = (
+        " > ".join(map(str.strip, title.split("\n"))) for title in _MOCHA_TEST.findall(message)
+    )
     return Summary(sum(figures), figures[1], tuple(names))
 
 
@@ -206,9 +208,9 @@ def _ava(text: str) -> Summary | None:
     if outside is None:
         return None
     names, passed = _AVA_TEST.findall(text), numbered(iter(_AVA_PASSED.findall(text)))
-    told = [*((name, "passed") for name in passed), *((name, "failed") for name in names)]
+    reported = [*((name, "passed") for name in passed), *((name, "failed") for name in names)]
     failing = len(names) + sum(outside)
-    return Summary(len(names) + len(passed), failing, tuple(names), Report.of(told))
+    return Summary(len(names) + len(passed), failing, tuple(names), Report.of(reported))
 
 
 def _jasmine(text: str) -> Summary | None:
@@ -216,8 +218,8 @@ def _jasmine(text: str) -> Summary | None:
     if figures is None:
         return None
     specs, failing, pending = figures
-    told = "".join(_JASMINE_FAILURES.split(text)[1:])
-    return Summary(specs - pending, failing, tuple(_JASMINE_TEST.findall(told)))
+    message = "".join(_JASMINE_FAILURES.split(text)[1:])
+    return Summary(specs - pending, failing, tuple(_JASMINE_TEST.findall(message)))
 
 
 _RUNNERS = (_node, _tap, _jest, _vitest, _mocha, _ava, _jasmine)

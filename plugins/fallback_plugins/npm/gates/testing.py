@@ -33,13 +33,13 @@ def run_tests(
         asked = reporting(scripts, file.path, context.cache)
         result, report = suite.npm_test(asked or _PLAINLY)
         others: set[str] = set()
-        untold = report is None and not (result.ok or result.timed_out)
-        if untold and asked is not None:
+        unreported = report is None and not (result.ok or result.timed_out)
+        if unreported and asked is not None:
             result, report = suite.npm_test(_PLAINLY)
-        elif untold:
+        elif unreported:
             alone, report = suite.part(scripts.get("test", ""))
             others = steady_lines(result.output) - steady_lines(alone)
-    run = SuiteRun.told(result, summary(result.output), report, installed)
+    run = SuiteRun.read(result, summary(result.output), report, installed)
     return replace(run, others=sha256("\n".join(sorted(others)).encode()).hexdigest())
 
 

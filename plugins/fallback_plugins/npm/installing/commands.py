@@ -139,8 +139,8 @@ class Commands:
     def registry(self, folder: Path) -> str:
         """Where npm fetches from, in a folder without a configuration of its own."""
         ask = ["config", "get", "registry", "--loglevel=error"]
-        said = self.clients.run("npm", ask, cwd=folder, timeout_s=self.timeout_s)
-        return (said.output.split() or [""])[-1]
+        reported = self.clients.run("npm", ask, cwd=folder, timeout_s=self.timeout_s)
+        return (reported.output.split() or [""])[-1]
 
     def _node(
         self, client: PinnedClient, folder: Path, words: Sequence[str], env: Mapping[str, str]

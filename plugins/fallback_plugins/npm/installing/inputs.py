@@ -129,8 +129,8 @@ class Inputs:
         private = self.private_members
         fewer = self.without_private()
         fewer, left_out = fewer._without_other_tools()
-        told = {"private members": list(private), "other devDependencies": left_out}
-        return fewer, {what: names for what, names in told.items() if names}
+        reported = {"private members": list(private), "other devDependencies": left_out}
+        return fewer, {what: names for what, names in reported.items() if names}
 
     def _without_other_tools(self) -> tuple["Inputs", list[str]]:
         found, left_out = {}, []
@@ -191,10 +191,10 @@ def _plain(text: str) -> str:
 
 
 def _patches(repo: RepoContext, inputs: Inputs) -> dict[str, str]:
-    said = "".join([inputs.lock_text, *(inputs.manifests[path] for path in inputs.own)])
+    message = "".join([inputs.lock_text, *(inputs.manifests[path] for path in inputs.own)])
     found = {}
     for path in repo.tracked_files:
-        if path.endswith(".patch") and PurePosixPath(path).name in said:
+        if path.endswith(".patch") and PurePosixPath(path).name in message:
             with suppress(RepositoryError):  # the client says what it lacks
                 found[path] = repo.read_text(path)
     return found

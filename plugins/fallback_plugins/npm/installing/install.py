@@ -66,8 +66,8 @@ def _try(
         if result.ok:
             gather(project, step.texts, entry)
             return None
-        told = gating.relative_log(result, project)
-        return words(result.model_copy(update={"output": told}))
+        message = gating.relative_log(result, project)
+        return words(result.model_copy(update={"output": message}))
 
 
 def _asked_elsewhere(result: CommandResult, commands: Commands, folder: Path) -> bool:
@@ -81,5 +81,5 @@ def words(result: CommandResult) -> str:
     """A client's own words on one line: its errors."""
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     errors = "; ".join(line.removeprefix("error ") for line in lines if _ERROR.search(line))
-    said = (errors or own_words(result.output)).partition(_USAGE)[0]
-    return said[:_MAX_WORDS].strip(" ;.")
+    message = (errors or own_words(result.output)).partition(_USAGE)[0]
+    return message[:_MAX_WORDS].strip(" ;.")

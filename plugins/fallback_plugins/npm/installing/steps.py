@@ -104,12 +104,12 @@ def _for_tests(inputs: Inputs, commands: Commands, *, locked: bool) -> Iterator[
     fewer, left_out = inputs.for_tests()
     if not left_out:
         return
-    told = tuple((what, _few(names)) for what, names in left_out.items())
+    reported = tuple((what, _few(names)) for what, names in left_out.items())
     name = "npm install of what it runs with and its test runner"
     name += f", {inputs.lock_name} beside it" if locked else ""
     texts = fewer.texts(locked=locked)
     step = _one(name, Level.IN_PART, texts, fewer, commands, ["install", _PEERS])
-    yield replace(step, left_out=told)
+    yield replace(step, left_out=reported)
 
 
 def _npm(
@@ -194,9 +194,9 @@ def _pnpm_texts(inputs: Inputs) -> dict[str, str]:
     if moved := {key: content[key] for key in _MOVED if key in content}:
         path = in_folder(inputs.root, MANIFEST)
         facts = parse_manifest(path, texts[path])
-        told = facts.get("pnpm")
+        reported = facts.get("pnpm")
         texts[path] = json.dumps(
-            {**facts, "pnpm": {**(told if isinstance(told, dict) else {}), **moved}}
+            {**facts, "pnpm": {**(reported if isinstance(reported, dict) else {}), **moved}}
         )
     return texts
 

@@ -40,12 +40,12 @@ def test_tools(manifest: Mapping[str, Any]) -> frozenset[str]:
     if not isinstance(asked, dict):
         return frozenset()
     scripts = manifest.get("scripts")
-    said = [
+    messages = [
         text
         for name, text in (scripts.items() if isinstance(scripts, dict) else ())
         if _SCRIPT.fullmatch(name) and isinstance(text, str)
     ]
-    words = {word for text in said for word in re.split(r"[\s;&|=]+", text)}
+    words = {word for text in messages for word in re.split(r"[\s;&|=]+", text)}
     return frozenset(name for name in asked if _is_known(name) or name in words)
 
 

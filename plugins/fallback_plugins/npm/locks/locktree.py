@@ -149,7 +149,7 @@ def _asks(
     find: _Find,
     wanted: frozenset[str] | None = None,
 ) -> Iterator[Ask]:
-    told = entry.get("peerDependenciesMeta")
+    reported = entry.get("peerDependenciesMeta")
     seen = set()
     for section in sections:
         asked = entry.get(section)
@@ -163,7 +163,7 @@ def _asks(
             if not isinstance(spec, str) or (peer and name in seen):
                 continue
             seen.add(name)
-            about = told.get(name) if peer and isinstance(told, dict) else None
+            about = reported.get(name) if peer and isinstance(reported, dict) else None
             optional = section == _OPTIONAL or (
                 isinstance(about, dict) and bool(about.get("optional"))
             )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fallback_plugins.npm.client import Files, Wishes
-from fallback_plugins.npm.clients.registry import TellsDeprecated
+from fallback_plugins.npm.clients.registry import KnowsDeprecated
 from fallback_plugins.npm.manifests.declaring import (
     declare,
     forced,
@@ -171,7 +171,7 @@ class Near:
         plan = planned()
         if not plan.wishes or (self.resolver.fresh and plan.files is at.files):
             return Reached(at, declined=plan.declined)
-        if not self._tells_deprecated(at.files) and self._learned(at.tree, plan.wishes):
+        if not self._knows_deprecated(at.files) and self._learned(at.tree, plan.wishes):
             plan = planned()
         try:
             after = self.resolver.resolve(plan.files, plan.wishes)
@@ -207,14 +207,14 @@ class Near:
             return f"{self.resolver.client.name} kept the affected version all the same."
         return problem
 
-    def _tells_deprecated(self, files: Files) -> bool:
+    def _knows_deprecated(self, files: Files) -> bool:
         """A lock that marks deprecated entries tells by itself: only a failed run is worth the question."""
         client = self.resolver.client
-        return isinstance(client, TellsDeprecated) and client.tells_deprecated(files)
+        return isinstance(client, KnowsDeprecated) and client.knows_deprecated(files)
 
     def _deprecated(self, wishes: Wishes, files: Files) -> Wishes:
         client = self.resolver.client
-        if not isinstance(client, TellsDeprecated):
+        if not isinstance(client, KnowsDeprecated):
             return {}
         marked = client.deprecated(files)
         return {copy: wish for copy, wish in wishes.items() if (copy[0], wish) in marked}

@@ -57,8 +57,8 @@ class Override:
                     parent = _parent_key(self.resolver, at.tree, asker)
                     files = client.with_override(files, parent, ask.name, version)
         if files is at.files:
-            said = f"What depends on {package} admits a safe version already."
-            return Reached(at, declined={package: unsupported(said)})
+            message = f"What depends on {package} admits a safe version already."
+            return Reached(at, declined={package: unsupported(message)})
         after = self.resolver.resolve(files, {})
         # Who admits the version gets no override, and keeps a copy that isn't shared.
         if self._nodes(after, package):
@@ -129,8 +129,8 @@ class Forced:
         if problem is None and (left := self.judge.affected(after.tree)):
             problem = f"{left[0].label} would still be installed."
         if problem is not None:
-            said = f"An override of {package} to {self.version} does not work. {problem}"
-            raise no_override(said)
+            message = f"An override of {package} to {self.version} does not work. {problem}"
+            raise no_override(message)
         return Reached(after)
 
     def _check(self, at: At, node: Node) -> None:
@@ -138,8 +138,8 @@ class Forced:
         if asked_by_root(at, node):
             raise use_bump(node.name, f"asked for in {source} by the project itself")
         if not is_orderable(ECOSYSTEM, node.version):
-            said = f"{source} takes {node.name} from {node.version}, which has no version."
-            raise no_override(said)
+            message = f"{source} takes {node.name} from {node.version}, which has no version."
+            raise no_override(message)
         if not compatible(node.version, self.version):
             raise RecipeError(
                 RefusalReason.BLOCKED_BY_CONSTRAINT,

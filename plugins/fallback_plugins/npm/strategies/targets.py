@@ -83,15 +83,18 @@ class Targets:
         """As ``Tree.askers``, with the ranges that the lock doesn't keep (pnpm's): a published release asks
         for what it always asked for. Empty still where the registry may not or can't be asked."""
         return tuple(
-            (asker, ask if ask.spec or tree.is_root(asker) else self._told(asker, ask))
+            (
+                asker,
+                ask if ask.spec or tree.is_root(asker) else self._with_registry_range(asker, ask),
+            )
             for asker, ask in tree.askers(key)
         )
 
-    def _told(self, asker: Node, ask: Ask) -> Ask:
+    def _with_registry_range(self, asker: Node, ask: Ask) -> Ask:
         found = (it for it in self.releases(asker.name) if it.version == asker.version)
         release = next(found, None)
-        told = {**release.peers, **release.asks} if release else {}
-        return replace(ask, spec=told.get(ask.name, ask.spec))
+        reported = {**release.peers, **release.asks} if release else {}
+        return replace(ask, spec=reported.get(ask.name, ask.spec))
 
     def bundled(self, package: str, version: str) -> tuple[Bundled, ...] | None:
         """What a release has in its archive; None where that may not, or can't, be read (noted)."""

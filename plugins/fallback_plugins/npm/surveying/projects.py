@@ -172,11 +172,13 @@ def _declared_globs(repo: RepoContext, folder: str) -> list[str]:
     if '"workspaces"' not in text:
         return []
     try:
-        told = parse_manifest(path, text).get("workspaces")
+        reported = parse_manifest(path, text).get("workspaces")
     except RecipeError:
         return []  # whoever needs the manifest itself says that it can't be read
-    told = told.get("packages") if isinstance(told, dict) else told
-    return [glob for glob in told if isinstance(glob, str)] if isinstance(told, list) else []
+    reported = reported.get("packages") if isinstance(reported, dict) else reported
+    return (
+        [glob for glob in reported if isinstance(glob, str)] if isinstance(reported, list) else []
+    )
 
 
 def _readable(repo: RepoContext, path: str) -> str:

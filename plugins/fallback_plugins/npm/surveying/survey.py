@@ -73,7 +73,7 @@ def _project_or_none(
         return _project(repo, folder, package, site)
     except (RecipeError, RepositoryError) as error:
         own = files_of(site) if site else (in_folder(folder, MANIFEST),)
-        if (refusal := unread.told(own, error)) is not None:
+        if (refusal := unread.refusal(own, error)) is not None:
             raise refusal from error
         return None
 

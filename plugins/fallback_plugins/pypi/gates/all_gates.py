@@ -12,7 +12,7 @@ from fallback_plugins.pypi.gates.touched import PyPIGate, touched_folders
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, Place, left_out, survey
-from fallback_plugins.pypi.surveying.told_versions import telling
+from fallback_plugins.pypi.surveying.versions_in_use import places_in_use
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
 from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
@@ -50,8 +50,10 @@ class ResolvesGate(ResolvingGate, PyPIGate):
         if started.timed_out:
             return gating.timed_out(self.name, started, context)
         if not started.ok:
-            said = f"Python does not start with these packages: {gating.in_short(started.output)}"
-            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, said, started.output)
+            message = (
+                f"Python does not start with these packages: {gating.in_short(started.output)}"
+            )
+            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, message, started.output)
         what = f"uv installs {', '.join(project.sources)}"
         if otherwise := project.in_another_setting():
             return gating.undecided(
@@ -80,10 +82,10 @@ class NotVulnerableGate(NotVulnerable):
         held = _held(repo, places, environments)
         bad = _affected(context, package, held)
         if bad:
-            told = [f"{where} has {version}" for where, version in bad]
+            messages = [f"{where} has {version}" for where, version in bad]
             if not _may_stay(context, package, bad, _held(repo, places, {})):
-                return self._still_affected(package, told)
-            beside += f"; stays affected, as was planned: {', '.join(told)}"
+                return self._still_affected(package, messages)
+            beside += f"; stays affected, as was planned: {', '.join(messages)}"
             held = [one for one in held if one not in bad]
             if not held:
                 return gating.skipped(self.name, f"{package} is not fixed{beside}")
@@ -108,7 +110,7 @@ class NotVulnerableGate(NotVulnerable):
         return {
             place.path: place.current
             for package in packages
-            for place in telling(context.repo, survey(context.repo, package))
+            for place in places_in_use(context.repo, survey(context.repo, package))
             if place.current is not None
             and is_affected(context.advisory, ECOSYSTEM, package, place.current)
         }
@@ -118,8 +120,8 @@ def _held(
     repo: RepoContext, places: Sequence[Place], environments: Mapping[str, Sequence[str]]
 ) -> list[tuple[str, str]]:
     """Each version that somebody gets, and where it stands."""
-    told = telling(repo, places, environments)
-    held = [(place.path, place.current) for place in told if place.current is not None]
+    reported = places_in_use(repo, places, environments)
+    held = [(place.path, place.current) for place in reported if place.current is not None]
     for folder, versions in environments.items():
         held += [(f"the environment of {folder!r}", version) for version in versions]
     return held
@@ -145,9 +147,9 @@ def _may_stay(
     now = [version for _, version in _affected(context, package, in_files)]
     base = _held(context.repo, survey(context.repo, package), {})
     before = [version for _, version in _affected(context, package, base)]
-    told = {version for _, version in bad} <= {*now}
+    reported = {version for _, version in bad} <= {*now}
     made = context.application
-    return told and may_stay(context.advisory, made, ECOSYSTEM, package, now, before)
+    return reported and may_stay(context.advisory, made, ECOSYSTEM, package, now, before)
 
 
 class TestsGate(PyPIGate):

@@ -35,8 +35,8 @@ class TypecheckGate(PyPIGate):
             why = f"{checker.name} is configured, but not among the project's dependencies"
             return gating.skipped(self.name, why)
         run = PythonRun(project.context, project.folder, ["-m", checker.name, *checker.arguments])
-        told = (checker.findings, checker.is_blocked, checker.arguments)
-        check = Check(checker.name, run, *told, on=run.at_base)
+        reported = (checker.findings, checker.is_blocked, checker.arguments)
+        check = Check(checker.name, run, *reported, on=run.at_base)
         verdict = judge_check(self.name, project.context, project.folder, check)
         return beside_drift(project.context, project.folder, verdict)
 

@@ -33,11 +33,11 @@ def beside_drift(context: GateContext, folder: str, verdict: GateVerdict) -> Gat
     )
     if otherwise := ours.otherwise():
         return gating.beside_another_setting(verdict, otherwise)
-    if not (told := drifted(ours, base)):
+    if not (messages := drifted(ours, base)):
         return verdict
-    more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    more = f" and {len(messages) - _NAMED} more" if len(messages) > _NAMED else ""
     what = f"{verdict.detail}; and other releases are installed than at the base"
-    what += f" commit, which the patch does not move: {', '.join(told[:_NAMED])}{more}"
+    what += f" commit, which the patch does not move: {', '.join(messages[:_NAMED])}{more}"
     return gating.undecided(verdict.gate, what, verdict.log)
 
 

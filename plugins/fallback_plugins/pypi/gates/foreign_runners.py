@@ -32,8 +32,8 @@ def foreign_runners(repo: RepoContext, folder: str) -> str:
         except (RepositoryError, Error, SyntaxError, ValueError):
             continue
         if found:
-            told = ", ".join(f"`{one}`" for one in dict.fromkeys(found[:_NAMED]))
-            return f"{name} calls {told}, no runner of ours"
+            message = ", ".join(f"`{one}`" for one in dict.fromkeys(found[:_NAMED]))
+            return f"{name} calls {message}, no runner of ours"
     return ""
 
 

@@ -61,8 +61,8 @@ def _pytest(target: Environment, installed: str) -> SuiteRun:
     again = _run(target, "pytest", (*_OPTIONS, *_WITHOUT_ITS_OWN), installed)
     if again.count is None:
         return ours
-    said = _COMPLAINT.search(ours.result.output)
-    why = next(filter(None, said.groups())) if said else "it did not start with them"
+    reported = _COMPLAINT.search(ours.result.output)
+    why = next(filter(None, reported.groups())) if reported else "it did not start with them"
     remark = f"pytest ran without the project's own options ({gating.in_short(why)})"
     return replace(again, installed="; ".join(filter(None, (installed, remark))))
 
@@ -77,7 +77,7 @@ def _run(target: Environment, runner: str, arguments: Sequence[str], installed: 
         report = read_lines(file.read())
         acts = read_acts(observed.read(), header, target.place)
     result = result.model_copy(update={"argv": ("python", "-m", runner, *arguments)})
-    run = SuiteRun.told(result, _SUMMARIES[runner](result.output), report, installed)
+    run = SuiteRun.read(result, _SUMMARIES[runner](result.output), report, installed)
     run = replace(run, acts=acts)
     return replace(run, count=0) if run.count is None and result.ok else run
 

@@ -116,8 +116,8 @@ class _Project:
         """Extras by name, from wherever the project declares them."""
         found: dict[str, Any] = dict(table_of(self.pyproject, "project", "optional-dependencies"))
         found |= _setup_cfg(self.text("setup.cfg"))[1]
-        told = setup_call(self.text("setup.py")).keywords.get("extras_require")
-        return found | (told if isinstance(told, dict) else {})
+        reported = setup_call(self.text("setup.py")).keywords.get("extras_require")
+        return found | (reported if isinstance(reported, dict) else {})
 
 
 def _readable(sources: Iterator[Source]) -> Iterator[Source]:
@@ -171,9 +171,9 @@ def _setup_files(project: _Project) -> Iterator[Source]:
     runtime, _, tests = _setup_cfg(project.text("setup.cfg"))
     yield _source("setup.cfg", runtime)
     yield _source("setup.cfg, tests_require", tests, for_tests=True)
-    said = setup_call(project.text("setup.py")).keywords
-    yield _source("setup.py", texts(said.get("install_requires")))
-    yield _source("setup.py, tests_require", texts(said.get("tests_require")), for_tests=True)
+    reported = setup_call(project.text("setup.py")).keywords
+    yield _source("setup.py", texts(reported.get("install_requires")))
+    yield _source("setup.py, tests_require", texts(reported.get("tests_require")), for_tests=True)
 
 
 def _extras(project: _Project) -> Iterator[Source]:

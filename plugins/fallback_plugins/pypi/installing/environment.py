@@ -279,14 +279,14 @@ class Environment:
             return ""
         if not self.declares and self._manifests.runner is None:
             return ""  # nothing is installed, of any day
-        told = self._git("show", "-s", "--format=%cs", self.context.repo.base_commit)
+        message = self._git("show", "-s", "--format=%cs", self.context.repo.base_commit)
         with suppress(ValueError, OverflowError):  # no date, or one at the end of time
-            old = date.fromisoformat(told) + OF_ITS_DAY_AFTER < datetime.now(UTC).date()
-            return told if old else ""
+            old = date.fromisoformat(message) + OF_ITS_DAY_AFTER < datetime.now(UTC).date()
+            return message if old else ""
         return ""
 
     def _git(self, *words: str) -> str:
         """What git says of the repository; empty where it fails."""
         root = self.context.repo.root
-        told = self.context.clients.run("git", words, cwd=root, timeout_s=_GIT_TIMEOUT_S)
-        return told.output.strip() if told.ok else ""
+        reported = self.context.clients.run("git", words, cwd=root, timeout_s=_GIT_TIMEOUT_S)
+        return reported.output.strip() if reported.ok else ""

@@ -184,8 +184,8 @@ class _InstallLadder:
 
 def reason(output: str) -> str:
     """uv's own reason, without what it draws around it and the advice below."""
-    said = " ".join(output.split())
-    return gating.in_short(_AROUND.sub("", said) or said)
+    message = " ".join(output.split())
+    return gating.in_short(_AROUND.sub("", message) or message)
 
 
 def _any_release(line: str) -> str:

@@ -32,7 +32,7 @@ def run(
     except (RecipeError, RepositoryError) as error:
         return TargetRun(None, error.problem)
     project.write_versions()
-    told = "" if found.is_as_declared else found.in_words
+    message = "" if found.is_as_declared else found.in_words
     with counting(context.cache, project.variables()) as (env, plugin):
         result = run_as_given(
             context,
@@ -43,7 +43,7 @@ def run(
             env=env,
             readable=[*project.readable, plugin],
         )
-    return TargetRun(project.placeless(result), told)
+    return TargetRun(project.placeless(result), message)
 
 
 def _folder(tree: RepoContext) -> str:

@@ -73,8 +73,8 @@ def scratch_files(manifests: Mapping[str, str], lock: str, text: str) -> dict[st
     files = {lock: versioned(text)}
     for path, table in manifest_paths(lock, text).items():
         if path in manifests:
-            for said in leading_out(path, manifests[path]):
-                raise unsupported(said)
+            for message in leading_out(path, manifests[path]):
+                raise unsupported(message)
             version = str(table.get("version", UNVERSIONED))
             files[path] = _static(path, harmless(path, manifests[path]), version)
         else:

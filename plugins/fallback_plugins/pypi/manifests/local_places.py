@@ -49,8 +49,8 @@ def _named(path: str, text: str, *, own: bool) -> Iterator[str]:
 
 def _sources(document: Mapping[str, Any]) -> Iterator[str]:
     poetry = table_of(document, "tool", "poetry", "dependencies")
-    for said in (*table_of(document, "tool", "uv", "sources").values(), *poetry.values()):
-        for one in said if isinstance(said, list) else [said]:
+    for reported in (*table_of(document, "tool", "uv", "sources").values(), *poetry.values()):
+        for one in reported if isinstance(reported, list) else [reported]:
             yield from texts([one.get("path")]) if isinstance(one, dict) else ()
 
 

@@ -100,9 +100,9 @@ def own_scripts(manifests: Mapping[str, str]) -> dict[str, str]:
     for group in _SCRIPTS.values():
         for line in () if own is None else own.points.get(group, ()):
             name, _, target = (part.strip() for part in line.partition("="))
-            said = _TARGET.fullmatch(target)
-            if said is not None and _PROGRAM_NAME.fullmatch(name):
-                found[name] = _PROGRAM.format(**said.groupdict())
+            reported = _TARGET.fullmatch(target)
+            if reported is not None and _PROGRAM_NAME.fullmatch(name):
+                found[name] = _PROGRAM.format(**reported.groupdict())
     return found
 
 
@@ -120,13 +120,15 @@ def has_dynamic_version(manifests: Mapping[str, str]) -> bool:
 def version_files(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]:
     """Modules that a build would write the version to, by path in the project's folder."""
     tool = table_of(parse_toml("pyproject.toml", manifests.get("pyproject.toml", "")), "tool")
-    said = [table_of(tool, *keys[:-1]).get(keys[-1]) for keys in _VERSION_FILES]
+    reported = [table_of(tool, *keys[:-1]).get(keys[-1]) for keys in _VERSION_FILES]
     scm = setup_call(manifests.get("setup.py", "")).keywords.get("use_scm_version")
-    said += [scm.get(key) for key in ("version_file", "write_to")] if isinstance(scm, dict) else []
+    reported += (
+        [scm.get(key) for key in ("version_file", "write_to")] if isinstance(scm, dict) else []
+    )
     version = version_of(tag)
     parts = tuple(int(part) if part.isdigit() else part for part in version.split("."))
     text = _VERSION_MODULE.format(version=version, parts=parts)
-    return {path: text for path in said if isinstance(path, str) and path.endswith(".py")}
+    return {path: text for path in reported if isinstance(path, str) and path.endswith(".py")}
 
 
 def version_of(tag: str) -> str:
@@ -137,8 +139,8 @@ def version_of(tag: str) -> str:
 
 def _own(manifests: Mapping[str, str]) -> _Own | None:
     """What the first file that names the project says."""
-    told = (own for read in (_pyproject, _setup_files) for own in _readable(read, manifests))
-    return next((own for own in told if _PROJECT_NAME.fullmatch(own.name)), None)
+    reported = (own for read in (_pyproject, _setup_files) for own in _readable(read, manifests))
+    return next((own for own in reported if _PROJECT_NAME.fullmatch(own.name)), None)
 
 
 def _readable(read: Any, manifests: Mapping[str, str]) -> Iterator[_Own]:
@@ -153,7 +155,7 @@ def _pyproject(manifests: Mapping[str, str]) -> Iterator[_Own]:
     for table, plugins in (("project", "entry-points"), ("tool.poetry", "plugins")):
         own = table_of(document, *table.split("."))
         points = {group: _points(own.get(key)) for key, group in _SCRIPTS.items()}
-        points |= {group: _points(told) for group, told in table_of(own, plugins).items()}
+        points |= {group: _points(reported) for group, reported in table_of(own, plugins).items()}
         python = own.get("requires-python") or table_of(own, "dependencies").get("python")
         if isinstance(name := own.get("name"), str):
             yield _Own(name, own.get("version"), points, python)
@@ -161,16 +163,18 @@ def _pyproject(manifests: Mapping[str, str]) -> Iterator[_Own]:
 
 def _setup_files(manifests: Mapping[str, str]) -> Iterator[_Own]:
     parser = parsed(manifests.get("setup.cfg", ""))
-    said = setup_call(manifests.get("setup.py", "")).keywords
+    reported = setup_call(manifests.get("setup.py", "")).keywords
     written = dict(items(parser, "metadata"))
     points = {group: value.split("\n") for group, value in items(parser, "options.entry_points")}
-    told = said.get("entry_points")
-    if isinstance(told, dict):
-        points |= {group: texts(lines) for group, lines in told.items()}
+    reported_value = reported.get("entry_points")
+    if isinstance(reported_value, dict):
+        points |= {group: texts(lines) for group, lines in reported_value.items()}
     good = {group: [line for line in lines if "=" in line] for group, lines in points.items()}
-    python = said.get("python_requires") or dict(items(parser, "options")).get("python_requires")
-    if isinstance(name := said.get("name") or written.get("name"), str):
-        yield _Own(name, said.get("version") or written.get("version"), good, python)
+    python = reported.get("python_requires") or dict(items(parser, "options")).get(
+        "python_requires"
+    )
+    if isinstance(name := reported.get("name") or written.get("name"), str):
+        yield _Own(name, reported.get("version") or written.get("version"), good, python)
 
 
 def _points(table: object) -> list[str]:

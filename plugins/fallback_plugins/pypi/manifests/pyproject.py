@@ -209,14 +209,14 @@ def asking_nothing(path: str, manifest: str) -> str:
 
     document = parse_toml(path, manifest)
     project, groups = _table(document.get("project")), _table(document.get("dependency-groups"))
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         key: project[key] for key in ("name", "requires-python") if key in project
     }
     extras: dict[str, Any] = {name: [] for name in _table(project.get("optional-dependencies"))}
     workspace = _table(_table(_table(document.get("tool")).get("uv")).get("workspace"))
     bare: dict[str, Any] = {"dependency-groups": {name: [] for name in groups}}
-    if told:
-        bare["project"] = {**told, "version": "0", "optional-dependencies": extras}
+    if reported:
+        bare["project"] = {**reported, "version": "0", "optional-dependencies": extras}
     if workspace and not any(".." in str(pattern) for pattern in workspace.get("members", ())):
         bare["tool"] = {"uv": {"workspace": workspace}}
     return tomlkit.dumps(bare)

@@ -213,8 +213,8 @@ def _declaration(text: str, start: int, stop: int, grammar: re.Pattern[str]) -> 
     leftover = grammar.sub("", text[start:stop]).strip(" \t,()").replace("*", "", not clauses)
     declaration = Declaration(clauses)
     if leftover or not declaration.is_readable:
-        said = leftover or declaration.specifier
-        return Declaration(clauses, f"{said!r} can't be read as a version specifier")
+        message = leftover or declaration.specifier
+        return Declaration(clauses, f"{message!r} can't be read as a version specifier")
     return declaration
 
 

@@ -64,9 +64,9 @@ def _read(call: ast.AST, known: Mapping[str, Any]) -> SetupCall:
             found = {**value, **found}
         else:
             hides = True
-    said = {name: value for name, value in found.items() if value is not None}
-    hides = ("name" not in said) and (hides or "name" in found)
-    return SetupCall(said, hides)
+    reported = {name: value for name, value in found.items() if value is not None}
+    hides = ("name" not in reported) and (hides or "name" in found)
+    return SetupCall(reported, hides)
 
 
 def _assigned(tree: ast.Module) -> dict[str, Any]:

@@ -229,13 +229,13 @@ class Planner:
             if child in found:
                 self._chosen |= found
                 return found[child]
-        said = f" {error.problem}" if error else ""
-        raise self._not_locked(parent, child, "does not hold", said)
+        message = f" {error.problem}" if error else ""
+        raise self._not_locked(parent, child, "does not hold", message)
 
-    def _not_locked(self, parent: str, child: str, what: str, said: str = "") -> RecipeError:
+    def _not_locked(self, parent: str, child: str, what: str, message: str = "") -> RecipeError:
         return RecipeError(
             RefusalReason.MANIFEST_MISSING,
-            f"{parent} {self.versions[parent]} asks for {child}, which {self._lock.path} {what}.{said}",
+            f"{parent} {self.versions[parent]} asks for {child}, which {self._lock.path} {what}.{message}",
             next_step="Resolve it with Poetry (`poetry update`), which builds what it has to.",
         )
 

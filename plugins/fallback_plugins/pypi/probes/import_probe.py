@@ -26,19 +26,19 @@ def main(limit_s: float, all_s: float, names: list[str]) -> int:
     failed, until = 0, time.monotonic() + all_s
     for at, name in enumerate(names):
         left_s = max(0.0, until - time.monotonic())
-        said = _import(name, min(limit_s, left_s))
-        if said == _HANGS and left_s < limit_s:
-            _tell(f"no time left for {', '.join(names[at:])}")
+        message = _import(name, min(limit_s, left_s))
+        if message == _HANGS and left_s < limit_s:
+            _report(f"no time left for {', '.join(names[at:])}")
             break
-        if said == _HANGS:
-            said = f"it did not end within {limit_s:.0f} s"
-        if said != _OK:
+        if message == _HANGS:
+            message = f"it did not end within {limit_s:.0f} s"
+        if message != _OK:
             failed += 1
-            _tell(f"cannot import {name}: {said}")
+            _report(f"cannot import {name}: {message}")
     return 1 if failed else 0
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     print(line, flush=True)  # noqa: T201 (this is its answer)
 
 
@@ -50,12 +50,12 @@ def _import(name: str, limit_s: float) -> str:
         _in_child(name, writing)
     os.close(writing)
     ready, _, _ = select.select([reading], [], [], limit_s)
-    said = os.read(reading, _WHOLE).decode("utf-8", "replace") if ready else _HANGS
+    message = os.read(reading, _WHOLE).decode("utf-8", "replace") if ready else _HANGS
     os.close(reading)
     if not ready:
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    return said or _ended(status)
+    return message or _ended(status)
 
 
 def _ended(status: int) -> str:
@@ -65,15 +65,15 @@ def _ended(status: int) -> str:
 
 
 def _in_child(name: str, writing: int) -> None:
-    said = _OK
+    message = _OK
     try:
         __import__(name)
     except BaseException as error:  # noqa: BLE001 (a module may raise anything, SystemExit too)
         traceback.print_exc()
-        said = _in_words(error)
+        message = _in_words(error)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.write(writing, said.encode("utf-8", "replace")[:_WHOLE])
+    os.write(writing, message.encode("utf-8", "replace")[:_WHOLE])
     os._exit(0)
 
 

@@ -47,7 +47,7 @@ class GuardedError(PermissionError):
     """The report is not the program's to change."""
 
 
-class UntoldError(OSError):
+class UnreportedError(OSError):
     """An act can't be told for want of what a limit allows."""
 
 
@@ -71,12 +71,12 @@ class Report:
                     close(file)
             except OSError as error:  # else it is gone, which its reader sees
                 if error.errno in USED_UP:
-                    raise UntoldError(error.errno, error.strerror) from None
+                    raise UnreportedError(error.errno, error.strerror) from None
 
         self.put = put
         self._told: set[str] = set()
 
-    def tell(self, kind: str, what: str) -> None:
+    def write_act(self, kind: str, what: str) -> None:
         """Say it, if it is the first time."""
         line = f"{kind} {what}"[:MAX_CHARS]
         if line in self._told or len(self._told) > MAX_ACTS:
@@ -104,7 +104,7 @@ def processes(report: Report) -> dict[str, Callable[..., None]]:
     """Programs that are started, and libraries."""
 
     def start(program: Any, words: Any) -> None:
-        report.tell("start", "\0".join([text(program), *map(text, [*(words or ())][1:])]))
+        report.write_act("start", "\0".join([text(program), *map(text, [*(words or ())][1:])]))
 
     def popen(program: Any, words: Any, *_: Any) -> None:
         words = [words] if isinstance(words, (str, bytes)) else [*words]
@@ -112,18 +112,18 @@ def processes(report: Report) -> dict[str, Callable[..., None]]:
 
     def symbol(_: Any, found: Any) -> None:
         if isinstance(found, str):
-            report.tell("load", f"symbol {found}")
+            report.write_act("load", f"symbol {found}")
 
     return {
         "subprocess.Popen": popen,
         "os.exec": lambda path, words, *_: start(path, words),
         "os.posix_spawn": lambda path, words, *_: start(path, words),
         "os.system": lambda command: start("/bin/sh", ("sh", "-c", command)),
-        "os.fork": lambda *_: report.tell("start", "fork"),
-        "os.forkpty": lambda *_: report.tell("start", "fork"),
-        "ctypes.dlopen": lambda library, *_: report.tell("load", text(library)),
+        "os.fork": lambda *_: report.write_act("start", "fork"),
+        "os.forkpty": lambda *_: report.write_act("start", "fork"),
+        "ctypes.dlopen": lambda library, *_: report.write_act("load", text(library)),
         "ctypes.dlsym": symbol,
-        "sqlite3.load_extension": lambda _, path, *__: report.tell("load", text(path)),
+        "sqlite3.load_extension": lambda _, path, *__: report.write_act("load", text(path)),
     }
 
 
@@ -133,15 +133,15 @@ def connections(report: Report) -> dict[str, Callable[..., None]]:
     def address(kind: str) -> Callable[..., None]:
         def on(_: Any, place: Any = None, *__: Any) -> None:
             if isinstance(place, tuple):
-                report.tell(kind, " ".join(map(text, place[:2])))
+                report.write_act(kind, " ".join(map(text, place[:2])))
             elif place is not None:
-                report.tell(kind, f"unix {text(place)}")
+                report.write_act(kind, f"unix {text(place)}")
 
         return on
 
     def resolve(host: Any, *_: Any) -> None:
         if host:
-            report.tell("resolve", text(host))
+            report.write_act("resolve", text(host))
 
     return {
         "socket.connect": address("connect"),
@@ -165,11 +165,11 @@ def files(report: Report, here: Callable[[], str] = posix.getcwd) -> dict[str, C
         if place[:1] != "/":
             place = f"{here()}/{place}"
         if "__pycache__" not in place:
-            report.tell("write", place)
+            report.write_act("write", place)
 
     def steer(key: Any, *_: Any) -> None:
         if text(key) in STEERING:
-            report.tell("steer", text(key))
+            report.write_act("steer", text(key))
 
     return {"open": writes, "os.putenv": steer, **{f"os.{how}": report.guard for how in TAKING}}
 
@@ -192,10 +192,10 @@ def observe(path: str) -> None:
             return
         try:
             act(*values)
-        except (GuardedError, UntoldError):
+        except (GuardedError, UnreportedError):
             raise
         except Exception:  # noqa: BLE001 (values that nobody foresaw: at least that it was done)
-            report.tell("call", event)
+            report.write_act("call", event)
 
     sys.addaudithook(hook)
     report.put("here")

@@ -83,29 +83,29 @@ def read_acts(text: str | None, header: str, environment: Path) -> frozenset[Act
     found: dict[Act, None] = {}
     lines = rest.split("\n")
     for line in lines[:-1]:
-        found.update(dict.fromkeys(_acts(_told(line))))
+        found.update(dict.fromkeys(_acts(_decoded(line))))
     if lines[-1] or len(found) > MAX_ACTS:
         found[DAMAGED] = None
     return frozenset(list(found)[-MAX_ACTS:]) if len(lines) > 1 else None
 
 
-def _told(line: str) -> str:
+def _decoded(line: str) -> str:
     try:
-        told = ast.literal_eval(line)
+        reported = ast.literal_eval(line)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        told = None
-    return told if isinstance(told, str) else "tamper"
+        reported = None
+    return reported if isinstance(reported, str) else "tamper"
 
 
-def _acts(told: str) -> Iterator[Act]:
-    kind, _, what = told.partition(" ")
+def _acts(message: str) -> Iterator[Act]:
+    kind, _, what = message.partition(" ")
     match kind:
         case "here":
             pass
         case "start":
             for program in _programs(*what.split("\0")):
                 yield f"start {program}"
-            if len(told) >= MAX_CHARS:  # else blanks would hide the end of a shell's command
+            if len(message) >= MAX_CHARS:  # else blanks would hide the end of a shell's command
                 yield "start (a command too long to be kept)"
         case "connect" | "listen" | "resolve":
             yield f"{kind} {_place(what)}"

@@ -37,7 +37,7 @@ class Lines:
         self._put = put
         self._told = 0
 
-    def tell(self, name: str, was: str) -> None:
+    def write(self, name: str, was: str) -> None:
         """How one test ended."""
         self._told += self._put({"test": name, "was": was})
 
@@ -83,7 +83,7 @@ class PytestReporter:
             return
         self.ran += was != "skipped"
         self.failed += was in ("failed", "uncollected")
-        self._lines.tell(name, was)
+        self._lines.write(name, was)
 
 
 #: What unittest calls of a result, and how that test was. Of subtests only those that fail are told.
@@ -101,18 +101,18 @@ def unittest_runner(lines: Lines) -> type[unittest.TextTestRunner]:
     """unittest's own runner, which tells of each test."""
 
     def telling(call: str, was: str) -> Any:
-        def told(self: Any, test: Any, *more: Any) -> None:
+        def reported(self: Any, test: Any, *more: Any) -> None:
             getattr(unittest.TextTestResult, call)(self, test, *more)
             unread = type(test).__name__ == "_FailedTest"  # a module that can't be imported
             name = test._testMethodName if unread else str(test)
-            lines.tell(name, "uncollected" if unread else was)
+            lines.write(name, "uncollected" if unread else was)
 
-        return told
+        return reported
 
     def subtest(self: Any, test: Any, part: Any, error: Any) -> None:
         unittest.TextTestResult.addSubTest(self, test, part, error)
         if error is not None:
-            lines.tell(str(part), "failed")
+            lines.write(str(part), "failed")
 
     def run(self: Any, test: Any) -> Any:
         result = unittest.TextTestRunner.run(self, test)

@@ -36,9 +36,9 @@ def pytest_configure(config: Any) -> None:
 def pytest_runtest_logreport(report: Any) -> None:
     """One phase of one test; of a worker's too."""
     for config in _configs:
-        told = config.hook.pytest_report_teststatus(report=report, config=config)
+        reported = config.hook.pytest_report_teststatus(report=report, config=config)
         # Without its terminal (``-p no:terminal``) pytest has no word for a test that passes or fails.
-        ended = told[0] if told else report.outcome if report.when == "call" else ""
+        ended = reported[0] if reported else report.outcome if report.when == "call" else ""
         if ended in _counts:
             _counts[ended] += 1
 
@@ -50,7 +50,7 @@ def pytest_collectreport(report: Any) -> None:
 
 def pytest_unconfigure() -> None:
     """Behind whatever else is printed. Where no test ended nothing is said, nor by a forked child."""
-    told = ", ".join(f"{count} {category}" for category, count in _counts.items() if count)
-    if told and _configs and os.getpid() == _MINE:
+    message = ", ".join(f"{count} {category}" for category, count in _counts.items() if count)
+    if message and _configs and os.getpid() == _MINE:
         sys.stdout.flush()
-        os.write(_OUT, f"\n{told} in 0s\n".encode())
+        os.write(_OUT, f"\n{message} in 0s\n".encode())

@@ -174,6 +174,6 @@ class Releases:
                 self.uv = None
             return None
 
-    def _note(self, said: str) -> None:
-        if said not in self.notes:
-            self.notes.append(said)
+    def _note(self, message: str) -> None:
+        if message not in self.notes:
+            self.notes.append(message)

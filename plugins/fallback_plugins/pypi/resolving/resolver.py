@@ -92,8 +92,8 @@ def uv_lock(
             )
         if not result.ok:
             ending = f"no answer in {UV_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
-            said = own_words(result.output, folder)
-            raise UvRefusedError(f"uv could not resolve it; {ending}: {said}.", result.output)
+            message = own_words(result.output, folder)
+            raise UvRefusedError(f"uv could not resolve it; {ending}: {message}.", result.output)
         return Locked(place.read_bytes().decode(), yanked_in(result.output))
 
 
@@ -117,8 +117,8 @@ def run_uv(
 ) -> CommandResult:
     """One uv command, without downloads of interpreters, without colours. Raises ToolMissingError."""
     # uv takes no --no-compile-bytecode beside this variable.
-    told = {"UV_COMPILE_BYTECODE": "", **(env or {})}
-    return clients.run("uv", [*arguments, *_ALWAYS], cwd=cwd, timeout_s=UV_TIMEOUT_S, env=told)
+    reported = {"UV_COMPILE_BYTECODE": "", **(env or {})}
+    return clients.run("uv", [*arguments, *_ALWAYS], cwd=cwd, timeout_s=UV_TIMEOUT_S, env=reported)
 
 
 def requirement_line(text: str) -> str:
@@ -183,5 +183,5 @@ def blocker_of(error: RecipeError, package: str) -> tuple[str, str] | None:
 def own_words(output: str, scratch: Path) -> str:
     """uv's message on one line, bounded, without its progress and our scratch folder's name."""
     _, found, errors = output.partition("error:")
-    said = " ".join((errors if found else output).replace(str(scratch), ".").split())
-    return said[:_MAX_WORDS].rstrip(" ;.") or "nothing"
+    message = " ".join((errors if found else output).replace(str(scratch), ".").split())
+    return message[:_MAX_WORDS].rstrip(" ;.") or "nothing"

@@ -163,10 +163,10 @@ class PackageIndex:
             # The settings stand in the manifest, which is ours: it has to be read.
             result = run_uv(self._clients, root, command, env={"UV_NO_CONFIG": ""})
             if not result.ok:
-                said = own_words(result.output, folder)
+                message = own_words(result.output, folder)
                 asked = ", ".join((*requirements, *constraints))
                 raise UvRefusedError(
-                    f"uv finds no usable {asked[:_MAX_ASKED]}; it said: {said}.", result.output
+                    f"uv finds no usable {asked[:_MAX_ASKED]}; it said: {message}.", result.output
                 )
             return (root / "uv.lock").read_bytes().decode(), result.output
 
@@ -206,9 +206,9 @@ class PackageIndex:
             )
             texts = [path for path in root.glob("wheel/*.dist-info/METADATA") if path.is_file()]
             if not result.ok or len(texts) != 1:
-                said = own_words(result.output, folder)
+                message = own_words(result.output, folder)
                 raise resolver_failed(
-                    f"uv could not fetch {release.name} {release.version}; it said: {said}."
+                    f"uv could not fetch {release.name} {release.version}; it said: {message}."
                 )
             return Metadata(texts[0].read_text(encoding="utf-8", errors="replace"))
 

@@ -65,15 +65,15 @@ class UvClient:
 
         A release without a wheel for this Python can't be judged, and passes.
         """
-        said = self._compile(Wanted((f"{package}=={version}",)), "--no-deps", quick=True)
-        yanked = _YANKED.search(said.output)
+        reported = self._compile(Wanted((f"{package}=={version}",)), "--no-deps", quick=True)
+        yanked = _YANKED.search(reported.output)
         if yanked:
             return _yanked(yanked)
-        if said.ok or "no usable wheels" in said.output:
+        if reported.ok or "no usable wheels" in reported.output:
             return None
-        if _UNPUBLISHED.search(said.output):
+        if _UNPUBLISHED.search(reported.output):
             return "was never published"
-        raise said.failure()
+        raise reported.failure()
 
     def yanked_of(self, releases: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """Those of many releases (each of another package) that are yanked, in one question.
@@ -81,41 +81,43 @@ class UvClient:
         Raises RecipeError where one of them can't be had; UvRefusedError tells no more than that.
         """
         lines = tuple(f"{package}=={version}" for package, version in releases)
-        said = self._compile(Wanted(lines), "--no-deps", quick=True)
-        if not said.ok:
-            raise said.failure()
+        reported = self._compile(Wanted(lines), "--no-deps", quick=True)
+        if not reported.ok:
+            raise reported.failure()
         found = {
             (canonicalize_name(match["name"]), match["version"]): _yanked(match)
-            for match in _YANKED.finditer(said.output)
+            for match in _YANKED.finditer(reported.output)
         }
         return {release: found[release] for release in releases if release in found}
 
     def next_release(self, package: str, version: str) -> str:
         """The lowest release above a version that is not yanked."""
-        said = self._compile(
+        reported = self._compile(
             Wanted((f"{package}>{version}",)), "--no-deps", "--resolution=lowest", quick=True
         )
-        found = _LINE.search(said.output) if said.ok else None
+        found = _LINE.search(reported.output) if reported.ok else None
         if found is None:
-            raise said.failure()
+            raise reported.failure()
         return found["version"]
 
     def hashes(self, package: str, version: str) -> tuple[str, ...]:
         """The hashes of every file of one release."""
-        said = self._compile(Wanted((f"{package}=={version}",)), "--no-deps", "--generate-hashes")
-        found = tuple(_HASH.findall(said.output)) if said.ok else ()
+        reported = self._compile(
+            Wanted((f"{package}=={version}",)), "--no-deps", "--generate-hashes"
+        )
+        found = tuple(_HASH.findall(reported.output)) if reported.ok else ()
         if not found:
-            raise said.failure()
+            raise reported.failure()
         return found
 
     def resolve(self, source: str, wanted: Wanted, *options: str) -> Tree:
         """The tree that a set of requirements becomes on this machine; ``source`` names its root."""
-        said = self._compile(wanted, *options)
-        if not said.ok:
-            raise said.failure()
-        return _tree(source, wanted, said.output)
+        reported = self._compile(wanted, *options)
+        if not reported.ok:
+            raise reported.failure()
+        return _tree(source, wanted, reported.output)
 
-    def _compile(self, wanted: Wanted, *options: str, quick: bool = False) -> "_Said":
+    def _compile(self, wanted: Wanted, *options: str, quick: bool = False) -> "_UvAnswer":
         lines = dict(
             zip(_FILES, (wanted.requirements, wanted.constraints, wanted.overrides), strict=True)
         )
@@ -139,12 +141,12 @@ class UvClient:
                 ],
                 _QUICK if quick else None,
             )
-            said = "no answer in time" if result.timed_out else own_words(result.output, folder)
-            return _Said(result.ok, result.output, said)
+            message = "no answer in time" if result.timed_out else own_words(result.output, folder)
+            return _UvAnswer(result.ok, result.output, message)
 
 
 @dataclass(frozen=True)
-class _Said:
+class _UvAnswer:
     """uv's answer; ``words``: its own on one line."""
 
     ok: bool

@@ -95,8 +95,8 @@ def plan_bump(
         return None
     for place in affected:
         if place.blocker:
-            said = f"{place.path} asks for {package}{_spec(place)}, but {place.blocker}."
-            raise unsupported(said)
+            message = f"{place.path} asks for {package}{_spec(place)}, but {place.blocker}."
+            raise unsupported(message)
     acceptable = _not_excluded(places)
     targets: dict[Place, str] = {}
     for marker in dict.fromkeys(_marker(place) for place in affected):

@@ -24,7 +24,7 @@ from fallback_plugins.pypi.strategies.direct import affected_places
 from fallback_plugins.pypi.strategies.text_bump import TextBump
 from fallback_plugins.pypi.strategies.transitive import Search, State
 from fallback_plugins.pypi.surveying.compiled import steps
-from fallback_plugins.pypi.surveying.told_versions import DECIDING_LOCKS, METADATA
+from fallback_plugins.pypi.surveying.versions_in_use import DECIDING_LOCKS, METADATA
 from fallback_plugins.shared.bumping import FREE, Terms, unsupported, use_bump
 from fallback_plugins.shared.ladder import ProjectFix, Resolution, ordered
 from fallback_plugins.shared.tree import Tree
@@ -183,13 +183,13 @@ class ManifestProject:
         if not search.closed or named.issuperset(bumped.tree.by_name):
             return
         try:
-            said = search.unnamed(State(self.texts, search.resolve(self.texts)), bumped)
+            message = search.unnamed(State(self.texts, search.resolve(self.texts)), bumped)
         except (RecipeError, ToolError):
             return  # as it stands it doesn't go together
-        if said:
+        if message:
             raise RecipeError(
                 RefusalReason.MANIFEST_MISSING,
-                said,
+                message,
                 next_step="Compile it again, with the package upgraded.",
             )
 
@@ -248,6 +248,8 @@ class ManifestProject:
         may_ask = online and not foreign
         found = Releases.of(advisory, self.terms, self.clients, may_ask=may_ask)
         if online and foreign:
-            said = f"{foreign[0]} names its own index, so yanked releases could not be asked about."
-            found.notes.append(said)
+            message = (
+                f"{foreign[0]} names its own index, so yanked releases could not be asked about."
+            )
+            found.notes.append(message)
         return found

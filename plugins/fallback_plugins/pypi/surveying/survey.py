@@ -97,7 +97,7 @@ def survey(repo: RepoContext, package: str, unread: LeftOut | None = None) -> tu
             folder = posixpath.dirname(path)
             locked = [posixpath.join(folder, name) for name in locked_by(path)]
             own = [path, *filter(repo.has, locked)]
-            if (refusal := unread.told(own, error)) is not None:
+            if (refusal := unread.refusal(own, error)) is not None:
                 raise refusal from error
     return tuple(places)
 

@@ -59,10 +59,10 @@ class UvLocking:
     def check_rebuilt(self) -> None:
         """Does uv take the manifest, as the lock tells it, for the one that the lock was made from?"""
         files = uv_files.scratch_files(self._files.manifests, self._lock, self._old)
-        said = uv_accepts(self._clients, files, self._lock)
-        if said:
+        message = uv_accepts(self._clients, files, self._lock)
+        if message:
             raise uv_files.missing(
-                self._lock, f"{self._lock} does not show all of its manifest. {said}"
+                self._lock, f"{self._lock} does not show all of its manifest. {message}"
             )
 
     def locked(
@@ -134,9 +134,11 @@ class UvLocking:
     def _check_accepted(self, manifests: Mapping[str, str], text: str) -> None:
         """What is not uv's own text, uv must take for its own. Raises RecipeError."""
         files = uv_files.scratch_files(manifests, self._lock, text)
-        said = uv_accepts(self._clients, files, self._lock)
-        if said:
-            raise resolver_failed(f"uv does not accept the new {self._lock} as up to date. {said}")
+        message = uv_accepts(self._clients, files, self._lock)
+        if message:
+            raise resolver_failed(
+                f"uv does not accept the new {self._lock} as up to date. {message}"
+            )
 
     def _check_origins(self, text: str, new: Locked) -> None:
         """No release that was withdrawn, no other registry than the lock's. Raises RecipeError."""

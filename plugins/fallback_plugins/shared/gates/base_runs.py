@@ -46,12 +46,12 @@ class BaseRun:
         """Of a run that was made."""
         failing = None if run.failing is None else frozenset(run.failing)
         return cls(
-            run.result.exit_code, run.count, run.failed, failing, run.report, said(run), run.others,
+            run.result.exit_code, run.count, run.failed, failing, run.report, digest_of(run), run.others,
             run.acts, run.result.duration_ms / 1000,
         )  # fmt: skip
 
     @property
-    def tells(self) -> bool:
+    def is_conclusive(self) -> bool:
         """Did it come as far as any test, and does it name those that failed?"""
         return self.count != 0 and (self.failing is not None or self.report is not None)
 
@@ -61,8 +61,10 @@ class BaseRun:
             return None
         if not by_report:
             return None if self.failing is None else self.failing.intersection(failing)
-        told = self.report
-        return None if told is None else frozenset(one for one in failing if told.excuses(one))
+        reported = self.report
+        return (
+            None if reported is None else frozenset(one for one in failing if reported.excuses(one))
+        )
 
 
 class BaseRuns:
@@ -108,28 +110,28 @@ class BaseRuns:
         return self.absent is not None or self.late is not None
 
 
-def said(run: SuiteRun) -> str:
+def digest_of(run: SuiteRun) -> str:
     """A digest of a run's words."""
     words = [str(run.result.exit_code), *sorted(steady_lines(run.result.output))]
     return sha256("\n".join(words).encode()).hexdigest()
 
 
 def _written(run: BaseRun) -> dict[str, Any]:
-    told = asdict(run)
-    told["failing"] = None if run.failing is None else sorted(run.failing)
-    told["acts"] = None if run.acts is None else sorted(run.acts)
+    reported = asdict(run)
+    reported["failing"] = None if run.failing is None else sorted(run.failing)
+    reported["acts"] = None if run.acts is None else sorted(run.acts)
     if run.report is not None:
-        told["report"]["passed"] = sorted(run.report.passed)
-    return told
+        reported["report"]["passed"] = sorted(run.report.passed)
+    return reported
 
 
 def _read(run: dict[str, Any]) -> BaseRun:
-    told = run.pop("report")
+    reported = run.pop("report")
     report = None
-    if told is not None:
-        figures = None if told["figures"] is None else tuple(told["figures"])
-        failed, uncollected = tuple(told["failed"]), tuple(told["uncollected"])
-        report = Report(frozenset(told["passed"]), failed, uncollected, figures)
+    if reported is not None:
+        figures = None if reported["figures"] is None else tuple(reported["figures"])
+        failed, uncollected = tuple(reported["failed"]), tuple(reported["uncollected"])
+        report = Report(frozenset(reported["passed"]), failed, uncollected, figures)
     failing, acts = (
         None if names is None else frozenset(names)
         for names in (run.pop("failing"), run.pop("acts"))

@@ -36,5 +36,5 @@ def run_as_given(
         env=env,
         readable=readable,
     )
-    told = {"argv": tuple(argv), "output": relative_log(result, tree.root)}
-    return result.model_copy(update=told)
+    reported = {"argv": tuple(argv), "output": relative_log(result, tree.root)}
+    return result.model_copy(update=reported)

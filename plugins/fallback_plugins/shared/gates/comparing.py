@@ -80,14 +80,14 @@ def judge_run(
     found, blocked = check.findings(ours.output), check.blocked(ours)
     new = _beyond(found, base.keys)
     if ours.timed_out or (base.blocked and not blocked):
-        return _tells_nothing(gate, check, ours)
+        return _is_inconclusive(gate, check, ours)
     if new:
-        said = f"{check.label}: {len(new)} new problem(s), beside those of the base commit"
-        return _failed(gate, said, "\n".join(finding.text for finding in new))
+        message = f"{check.label}: {len(new)} new problem(s), beside those of the base commit"
+        return _failed(gate, message, "\n".join(finding.text for finding in new))
     if base.keys and ours.exit_code != base.exit_code:
         return _failed(gate, f"{check.label} fails otherwise than at the base commit", ours.output)
     if not found or blocked:
-        return _tells_nothing(gate, check, ours)
+        return _is_inconclusive(gate, check, ours)
     what = f"{check.label}: nothing new; {len(found)} problem(s) as at the base commit"
     return gating.passed(gate, what, ours.output)
 
@@ -128,7 +128,7 @@ def _beyond(found: Sequence[Finding], base: Sequence[str]) -> list[Finding]:
     return new
 
 
-def _tells_nothing(gate: str, check: Check, ours: CommandResult) -> GateVerdict:
+def _is_inconclusive(gate: str, check: Check, ours: CommandResult) -> GateVerdict:
     why = f"{check.label} fails at the base commit too, so this shows nothing"
     return gating.skipped(gate, why, ours.output)
 
@@ -143,5 +143,5 @@ def together(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
     left = [one.detail for one in verdicts if one.status is GateStatus.SKIPPED]
     if verdict.status is not GateStatus.PASSED or not left:
         return verdict
-    said = f"{verdict.detail}; not checked: {'; '.join(left)}"
-    return verdict.model_copy(update={"detail": said})
+    message = f"{verdict.detail}; not checked: {'; '.join(left)}"
+    return verdict.model_copy(update={"detail": message})

@@ -90,9 +90,11 @@ def of_own_code(
     except (RecipeError, RepositoryError) as error:
         return skipped(gate, f"{what}; which copies of it are here is unknown: {error.problem}")
     if held:
-        told = ", ".join(f"{place} ({version})" for place, version in list(held.items())[:_NAMED])
+        message = ", ".join(
+            f"{place} ({version})" for place, version in list(held.items())[:_NAMED]
+        )
         more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
-        what += f"; not a part of it, and not changed: {told}{more}"
+        what += f"; not a part of it, and not changed: {message}{more}"
     return skipped(gate, what)
 
 
@@ -102,8 +104,8 @@ def of_installed(
     """Failed where less can be had than of the base commit, skipped where nothing can; None: some of it is
     there. ``lacks``: is it less? Asked only where something could not be had."""
     if found.declined and lacks():
-        said = f"{client} can't install what it can at the base commit: {found.in_words}"
-        return failed(gate, FailureKind.RESOLUTION_FAILED, said, found.in_full)
+        message = f"{client} can't install what it can at the base commit: {found.in_words}"
+        return failed(gate, FailureKind.RESOLUTION_FAILED, message, found.in_full)
     if found.level is Level.METADATA:
         why = f"{client} can't install the base commit either, so this shows nothing: {found.in_words}"
         return skipped(gate, why, found.in_full)
@@ -248,5 +250,5 @@ def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
     first = next((verdict for verdict in verdicts if verdict.broken), verdicts[0])
     broken = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.broken))
     before = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.failing_before))
-    said = {"detail": details, "log": logs, "proof_level": level, "failing_before": before}
-    return first.model_copy(update={**said, "flaky": flaky, "broken": broken})
+    reported = {"detail": details, "log": logs, "proof_level": level, "failing_before": before}
+    return first.model_copy(update={**reported, "flaky": flaky, "broken": broken})

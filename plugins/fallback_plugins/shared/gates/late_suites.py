@@ -27,10 +27,10 @@ def named(names: Sequence[str]) -> str:
 
 def in_words(run: SuiteRun) -> str:
     """How a run ended, as a clause; names only where a report tells them."""
-    failing = _told(run.report).failed or run.failing or ()
+    failing = _report_or_none(run.report).failed or run.failing or ()
     fail = f", {len(failing)} fail: {named(failing)}" if failing else ""
     if run.result.timed_out:
-        return f"{len(_told(run.report).passed)} test(s) passed in time{fail}"
+        return f"{len(_report_or_none(run.report).passed)} test(s) passed in time{fail}"
     if run.passing is not None:
         return f"{run.passing} test(s) pass{fail}"
     return "the tests pass" if run.result.ok else "the tests fail"
@@ -40,7 +40,7 @@ def judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) -
     """Neither run ended: what passed there before its end, and failed here, is the patch's."""
     if (broken := _broken(gate, ours, late)) is not None:
         return broken
-    here, there = _told(ours.report), _told(late.report)
+    here, there = _report_or_none(ours.report), _report_or_none(late.report)
     what = f"the tests do not end within {context.timeout_s:.0f} s, nor do those of the base commit"
     what += f"; {in_words(ours)}"
     if unseen := [one for one in here.failed if not there.excuses(one)]:
@@ -56,16 +56,16 @@ def judge_beside_late(
     gate: str, context: GateContext, ours: SuiteRun, late: BaseRun
 ) -> GateVerdict:
     """Only the base commit's run did not end: what it told before is compared, the rest can't be."""
-    log, there = ours.result.output, _told(late.report)
+    log, there = ours.result.output, _report_or_none(late.report)
     if (broken := _broken(gate, ours, late)) is not None:
         return broken
-    if lost := sorted(there.passed - _told(ours.report).passed):
+    if lost := sorted(there.passed - _report_or_none(ours.report).passed):
         what = f"{len(lost)} test(s) pass at the base commit and did not run here: {named(lost)}"
         return failed(gate, FailureKind.TESTS_MISSING, what, log)
     beside = f"the base commit's tests do not end within {context.timeout_s:.0f} s"
     if ours.count == 0:
         return skipped(gate, f"could not be judged: no test ran here, and {beside}", log)
-    failing = () if ours.result.ok else _told(ours.report).failed or ours.failing
+    failing = () if ours.result.ok else _report_or_none(ours.report).failed or ours.failing
     unseen = [one for one in failing or () if not there.excuses(one)]
     if unseen or failing is None or not (failing or ours.result.ok):
         return undecided(gate, f"{in_words(ours)}, and {beside}", log)
@@ -76,8 +76,8 @@ def judge_beside_late(
 
 
 def _broken(gate: str, ours: SuiteRun, late: BaseRun) -> GateVerdict | None:
-    there = _told(late.report).passed
-    broken = tuple(test for test in _told(ours.report).failed if test in there)
+    there = _report_or_none(late.report).passed
+    broken = tuple(test for test in _report_or_none(ours.report).failed if test in there)
     if not broken:
         return None
     what = f"tests failed that passed at the base commit before the time-out: {named(broken)}"
@@ -85,5 +85,5 @@ def _broken(gate: str, ours: SuiteRun, late: BaseRun) -> GateVerdict | None:
     return verdict.model_copy(update={"broken": broken})
 
 
-def _told(report: Report | None) -> Report:
+def _report_or_none(report: Report | None) -> Report:
     return _NOTHING if report is None else report

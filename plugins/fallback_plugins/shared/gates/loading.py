@@ -24,7 +24,7 @@ IMPORT_TIMEOUT_S = 30.0
 IMPORTS_TIMEOUT_S = 240.0
 
 #: Of an error's own words.
-_SAID_CHARS = 300
+_MESSAGE_CHARS = 300
 
 _FAILED = "cannot import "
 _NO_TIME = re.compile(r"^no time left for (.+)\n?", re.MULTILINE)
@@ -78,7 +78,9 @@ def judge_loading(gate: str, context: GateContext, folder: str, asked: Loading) 
     ours = ours.model_copy(update={"output": _NO_TIME.sub("", ours.output)})
     found = failures(ours.output, asked)
     failing = tuple(found) or tuple(asked.names)
-    if ours.exit_code == 1 and not found and _told(ours.output, asked.names):  # all is excused
+    if (
+        ours.exit_code == 1 and not found and _probe_messages(ours.output, asked.names)
+    ):  # all is excused
         ours = ours.model_copy(update={"exit_code": 0})
     check = Check(
         f"import of {', '.join(failing[:3])}{' …' if len(failing) > 3 else ''}",
@@ -91,8 +93,8 @@ def judge_loading(gate: str, context: GateContext, folder: str, asked: Loading) 
     verdict = judge_run(gate, context, folder, check, ours)
     if no_time is None or verdict.status is not GateStatus.PASSED:
         return verdict
-    said = f"{verdict.detail}; no time was left to import {no_time[1]}"
-    return verdict.model_copy(update={"detail": said})
+    message = f"{verdict.detail}; no time was left to import {no_time[1]}"
+    return verdict.model_copy(update={"detail": message})
 
 
 def failures(output: str, asked: Loading) -> dict[str, Finding]:
@@ -101,22 +103,24 @@ def failures(output: str, asked: Loading) -> dict[str, Finding]:
     The same key in both trees where the error is the same, in type and words.
     """
     return {
-        name: _finding(name, said, asked.varying)
-        for name, said in _told(output, asked.names).items()
-        if not asked.excused(name, said)
+        name: _finding(name, message, asked.varying)
+        for name, message in _probe_messages(output, asked.names).items()
+        if not asked.excused(name, message)
     }
 
 
-def _told(output: str, names: Sequence[str]) -> dict[str, str]:
+def _probe_messages(output: str, names: Sequence[str]) -> dict[str, str]:
     """The probe's words by name, of names that were asked for: modules print, too."""
     lines = [line.removeprefix(_FAILED) for line in output.split("\n") if line.startswith(_FAILED)]
-    told = dict(line.split(": ", 1) for line in lines if ": " in line)
-    return {name: said for name, said in told.items() if name in names}
+    reported = dict(line.split(": ", 1) for line in lines if ": " in line)
+    return {name: message for name, message in reported.items() if name in names}
 
 
-def _finding(name: str, said: str, varying: Sequence[Rewriting]) -> Finding:
-    steady = said
+def _finding(name: str, message: str, varying: Sequence[Rewriting]) -> Finding:
+    steady = message
     for pattern, instead in (*varying, *_VARYING):
         steady = pattern.sub(instead, steady)
-    shown = _FOLDERS.sub("…/", said)
-    return Finding(f"{name}: {steady[:_SAID_CHARS]}", f"{_FAILED}{name}: {shown[:_SAID_CHARS]}")
+    shown = _FOLDERS.sub("…/", message)
+    return Finding(
+        f"{name}: {steady[:_MESSAGE_CHARS]}", f"{_FAILED}{name}: {shown[:_MESSAGE_CHARS]}"
+    )

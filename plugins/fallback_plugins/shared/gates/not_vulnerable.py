@@ -44,6 +44,6 @@ class NotVulnerable(ABC):
     def _affected_copies(self, context: GateContext, packages: Sequence[str]) -> Mapping[str, str]:
         """What the base commit has from a registry that is affected, beside the source: place → version."""
 
-    def _still_affected(self, package: str, told: Sequence[str]) -> GateVerdict:
-        what = f"{package} is still affected: {', '.join(told[:3])}"
-        return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(told))
+    def _still_affected(self, package: str, messages: Sequence[str]) -> GateVerdict:
+        what = f"{package} is still affected: {', '.join(messages[:3])}"
+        return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(messages))

@@ -60,10 +60,10 @@ def judge_acts(
         asked = _again(asked, context, run)
         if asked:
             return _undeclared(verdict, asked, new)
-    told = "\n".join(["", "New with the patch, seen while the tests ran:", *map(in_words, new)])
+    message = "\n".join(["", "New with the patch, seen while the tests ran:", *map(in_words, new)])
     # In front: a record cuts what is too long at its end, and tests may have long names.
     what = f"new with the patch, seen while its tests ran: it {_some(new)}; {verdict.detail}"
-    return verdict.model_copy(update={"detail": what, "log": verdict.log + told})
+    return verdict.model_copy(update={"detail": what, "log": verdict.log + message})
 
 
 def in_words(act: Act) -> str:

@@ -43,11 +43,11 @@ class Report:
 
     @classmethod
     def of(
-        cls, told: Iterable[tuple[str, str]], figures: tuple[int, int] | None = None
+        cls, reported: Iterable[tuple[str, str]], figures: tuple[int, int] | None = None
     ) -> "Report":
         """Of (name, how it was); what failed once has failed, whatever else it did."""
         passed, failed, uncollected = dict[str, None](), dict[str, None](), dict[str, None]()
-        for name, was in told:
+        for name, was in reported:
             if was == "passed":
                 passed[name] = None
             elif was != "skipped":
@@ -115,7 +115,7 @@ def report_in(tree: Tree) -> Iterator[ReportFile]:
 def read_lines(text: str | None) -> Report | None:
     """None where a line is not one of ours, where anything stands behind the end, or where the end counts
     other lines than there are. A last line that is cut off is left out: the wall clock came between."""
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
     end: dict[str, Any] | None = None
     for line in (text or "").split("\n")[:-1]:
         found = _object(line)
@@ -124,15 +124,15 @@ def read_lines(text: str | None) -> Report | None:
         if "told" in found:
             end = found
         elif isinstance(found.get("test"), str) and isinstance(found.get("was"), str):
-            told.append((found["test"], found["was"]))
+            reported.append((found["test"], found["was"]))
         else:
             return None
     if end is None:
-        return Report.of(told) if told else None
+        return Report.of(reported) if reported else None
     counts = [end.get(key) for key in ("told", "ran", "failed")]
-    if not all(type(one) is int for one in counts) or end["told"] != len(told):
+    if not all(type(one) is int for one in counts) or end["told"] != len(reported):
         return None
-    return Report.of(told, (end["ran"], end["failed"]))
+    return Report.of(reported, (end["ran"], end["failed"]))
 
 
 def _object(line: str) -> dict[str, Any] | None:

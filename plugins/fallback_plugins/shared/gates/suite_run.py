@@ -64,7 +64,7 @@ class SuiteRun:
     acts: frozenset[Act] | None = None
 
     @classmethod
-    def told(
+    def read(
         cls,
         result: CommandResult,
         summary: Summary | None,
@@ -96,8 +96,8 @@ def steady_lines(output: str) -> set[str]:
 def numbered(names: Iterator[str]) -> tuple[str, ...]:
     """Names as they are, a name's second bearer and those after it numbered."""
     seen: dict[str, int] = {}
-    told = []
+    messages = []
     for name in names:
         seen[name] = seen.get(name, 0) + 1
-        told.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return tuple(told)
+        messages.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return tuple(messages)

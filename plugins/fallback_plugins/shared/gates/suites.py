@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fallback_audit.vocabulary import FailureKind
-from fallback_plugins.shared.gates.base_runs import BaseRun, BaseRuns, On, Run, said
+from fallback_plugins.shared.gates.base_runs import BaseRun, BaseRuns, On, Run, digest_of
 from fallback_plugins.shared.gates.flaky import PATCHED_RERUNS, Weighed, is_settled, weigh
 from fallback_plugins.shared.gates.gating import (
     failed,
@@ -151,7 +151,7 @@ class _Suite:
     def _judge_unnamed(self, ours: SuiteRun) -> GateVerdict:
         """Nobody can tell which tests fail. The same words at the base commit tell nothing."""
         runs = self.base.made
-        if not runs or runs[0].said != said(ours):
+        if not runs or runs[0].said != digest_of(ours):
             return self._failed(ours, Weighed((), (), ()))
         why = "the tests fail at the base commit too, in the same way, so this shows nothing"
         return skipped(self.gate, why, ours.result.output)
@@ -188,7 +188,7 @@ class _Suite:
             what += f"; flaky at the base commit, they never pass here: {named(weighed.flaky)}"
         verdict = failed(self.gate, FailureKind.TESTS_FAILED, what, ours.result.output)
         # Without the base commit's word nobody can say that they pass there.
-        broken = weighed.new if any(run.tells for run in self.base.made) else ()
+        broken = weighed.new if any(run.is_conclusive for run in self.base.made) else ()
         return verdict.model_copy(update={"flaky": weighed.flaky, "broken": broken})
 
     def _failing(self, run: SuiteRun) -> tuple[str, ...] | None:
@@ -231,9 +231,9 @@ class _Suite:
         has another name each time."""
 
         def missing(runs: Sequence[BaseRun]) -> frozenset[str]:
-            told = [run.report.passed for run in runs if run.report is not None]
+            reported = [run.report.passed for run in runs if run.report is not None]
             now = frozenset() if ours.report is None else ours.report.passed
-            return frozenset.intersection(*told) - now if told else frozenset()
+            return frozenset.intersection(*reported) - now if reported else frozenset()
 
         lost = sorted(missing(self.base.until(lambda runs: not missing(runs))))
         if not lost:
@@ -264,8 +264,10 @@ class _Suite:
         return min(filter(None, counts), default=0 if counts else None)
 
     def _weigh(self, failing: tuple[str, ...]) -> Weighed:
-        def told(runs: Sequence[BaseRun]) -> list[frozenset[str]]:
+        def reported(runs: Sequence[BaseRun]) -> list[frozenset[str]]:
             found = (run.excused(failing, by_report=self.by_report) for run in runs)
             return [one for one in found if one is not None]
 
-        return weigh(failing, told(self.base.until(lambda runs: is_settled(failing, told(runs)))))
+        return weigh(
+            failing, reported(self.base.until(lambda runs: is_settled(failing, reported(runs))))
+        )

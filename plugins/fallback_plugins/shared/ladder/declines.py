@@ -10,7 +10,7 @@ from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.outcome import Left, StepDeclined
 
 #: What names the cause: who holds a package back, or that nothing safe is known.
-_TELLING = frozenset({RefusalReason.BLOCKED_BY_CONSTRAINT, RefusalReason.NO_FIXED_VERSION})
+_SIGNIFICANT = frozenset({RefusalReason.BLOCKED_BY_CONSTRAINT, RefusalReason.NO_FIXED_VERSION})
 
 
 @dataclass
@@ -22,8 +22,8 @@ class Tried:
 
     def no(self, step: LadderStep, error: RecipeError | str) -> None:
         """This step did not serve."""
-        said = error.problem if isinstance(error, RecipeError) else error
-        declined = StepDeclined(step=step, reason=said)
+        message = error.problem if isinstance(error, RecipeError) else error
+        declined = StepDeclined(step=step, reason=message)
         if declined in self.steps:
             return
         if isinstance(error, RecipeError):
@@ -46,11 +46,11 @@ class Tried:
         errors = [
             error for step, error in self.errors if not (raised and step is LadderStep.LOCK_REFRESH)
         ]
-        named = [error for error in errors if error.reason in _TELLING]
+        named = [error for error in errors if error.reason in _SIGNIFICANT]
         if errors:
             return (named or errors[-1:])[0]
-        said = self.steps[-1].reason if self.steps else "No step of the ladder fixes it."
-        return does_not_serve(said)
+        message = self.steps[-1].reason if self.steps else "No step of the ladder fixes it."
+        return does_not_serve(message)
 
 
 def left_behind(

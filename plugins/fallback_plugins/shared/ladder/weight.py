@@ -24,15 +24,15 @@ class Weight:
         return not self.majors and self.copies <= LIGHT
 
     def __str__(self) -> str:
-        said = f"{self.copies} installed packages change"
+        message = f"{self.copies} installed packages change"
         if not self.majors:
-            return said
+            return message
         what = (
             "1 that the project asks for makes"
             if self.majors == 1
             else f"{self.majors} that the project asks for make"
         )
-        return f"{said}, {what} a major step"
+        return f"{message}, {what} a major step"
 
 
 def weigh(ecosystem: str, before: Tree, after: Tree) -> Weight:

@@ -19,7 +19,7 @@ from fallback_tier.retrieval import (
 )
 
 #: Candidates that were dropped and are told of: those that came nearest.
-MAX_TOLD = 20
+MAX_REPORTED = 20
 
 #: The score that says of how the records with identical code were found.
 IDENTICAL = "identical"
@@ -83,7 +83,7 @@ def select(
             fixes[_fix(candidate.example)] = candidate.example
             continue
         dropped.append(_dropped(candidate, reason))
-    return Selection(tuple(kept), tuple(dropped[:MAX_TOLD]))
+    return Selection(tuple(kept), tuple(dropped[:MAX_REPORTED]))
 
 
 def shots(store: ExampleStore, kept: Sequence[tuple[Candidate, bool]]) -> tuple[FewShot, ...]:
@@ -113,12 +113,15 @@ def account(
 
 def evidence(same: Sequence[StoredExample], ranking: Ranking, settings: RetrievalSettings) -> str:
     """One sentence: what was found, by which mode, against which floor."""
-    said = [f"{len(same)} with the same package and code", f"{len(ranking.candidates)} looked at"]
+    messages = [
+        f"{len(same)} with the same package and code",
+        f"{len(ranking.candidates)} looked at",
+    ]
     floor = settings.floor("routing", ranking.mode)
     if floor is not None:
         best = max((c.scores.get(floor.score, 0.0) for c in ranking.candidates), default=0.0)
-        said.append(f"best {floor.score} {best:.3f}, routing floor {floor.value:.3f}")
-    return "; ".join((f"{ranking.mode} search", *said, *ranking.notes))
+        messages.append(f"best {floor.score} {best:.3f}, routing floor {floor.value:.3f}")
+    return "; ".join((f"{ranking.mode} search", *messages, *ranking.notes))
 
 
 def _reached(candidates: Sequence[Candidate], floor: Floor) -> bool:

@@ -30,9 +30,9 @@ def declared_release(files: Mapping[str, bytes]) -> tuple[str, str] | None:
     for name in ("package.json", "METADATA", "PKG-INFO"):
         for path in sorted(files, key=lambda path: (path.count("/"), path)):
             if path.rpartition("/")[2] == name:
-                said = _named(name, files[path])
-                if all(isinstance(part, str) and part for part in said):
-                    return said
+                reported = _named(name, files[path])
+                if all(isinstance(part, str) and part for part in reported):
+                    return reported
     return None
 
 
@@ -57,40 +57,40 @@ def _declared(name: str, content: bytes) -> str | None:
         text = content.decode("utf-8")
         match name:
             case "package.json":
-                said = _of_npm(json.loads(text))
+                reported = _of_npm(json.loads(text))
             case "pyproject.toml":
-                said = _of_project(tomllib.loads(text))
+                reported = _of_project(tomllib.loads(text))
             case _:
-                said = _of_metadata(text)
+                reported = _of_metadata(text)
     except (ValueError, RecursionError):  # not UTF-8, not JSON, not TOML
         return None
-    said = said.strip() if isinstance(said, str) else ""
-    return said if 0 < len(said) <= _MAX_CHARS and "\n" not in said else None
+    reported = reported.strip() if isinstance(reported, str) else ""
+    return reported if 0 < len(reported) <= _MAX_CHARS and "\n" not in reported else None
 
 
 def _of_npm(manifest: Any) -> Any:
     if not isinstance(manifest, dict):
         return None
-    said = manifest.get("license") or manifest.get("licenses")
-    if isinstance(said, list):  # before 2015: [{"type": "MIT", "url": …}]
-        said = said[0] if len(said) == 1 else None
-    return said.get("type") if isinstance(said, dict) else said
+    reported = manifest.get("license") or manifest.get("licenses")
+    if isinstance(reported, list):  # before 2015: [{"type": "MIT", "url": …}]
+        reported = reported[0] if len(reported) == 1 else None
+    return reported.get("type") if isinstance(reported, dict) else reported
 
 
 def _of_project(document: dict[str, Any]) -> Any:
     project, tool = document.get("project"), document.get("tool")
-    said = project.get("license") if isinstance(project, dict) else None
-    if isinstance(said, dict):
-        said = said.get("text")
+    reported = project.get("license") if isinstance(project, dict) else None
+    if isinstance(reported, dict):
+        reported = reported.get("text")
     poetry = tool.get("poetry") if isinstance(tool, dict) else None
-    return said or (poetry.get("license") if isinstance(poetry, dict) else None)
+    return reported or (poetry.get("license") if isinstance(poetry, dict) else None)
 
 
 def _of_metadata(text: str) -> str | None:
     headers = HeaderParser().parsestr(text)
-    said = headers["License-Expression"] or headers["License"] or ""
-    if said.strip() and "\n" not in said and said.strip() != "UNKNOWN":
-        return said
+    reported = headers["License-Expression"] or headers["License"] or ""
+    if reported.strip() and "\n" not in reported and reported.strip() != "UNKNOWN":
+        return reported
     named = [
         one.removeprefix(_CLASSIFIER)
         for one in headers.get_all("Classifier", ())

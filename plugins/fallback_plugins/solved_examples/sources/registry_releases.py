@@ -47,17 +47,21 @@ class RegistryReleases:
         with scratch_folder("releases") as folder:
             if ecosystem == "npm":
                 spec = f"{package}@<{version}"
-                said = self._run("npm", ["view", "--json", *_NPM, "--", spec, "version"], folder)
-                found = json.loads(said.output) if said.ok and said.output.strip() else []
+                reported = self._run(
+                    "npm", ["view", "--json", *_NPM, "--", spec, "version"], folder
+                )
+                found = (
+                    json.loads(reported.output) if reported.ok and reported.output.strip() else []
+                )
                 names = [found] if isinstance(found, str) else list(found)
                 return max(names, key=lambda it: sort_key("npm", it), default=None)
             (folder / "wanted.in").write_text(f"{package}<{version}\n", encoding="utf-8")
             compile_one = ["pip", "compile", "--no-deps", "--no-header", "--no-annotate"]
-            said = self._run("uv", [*compile_one, "--no-build", *_UV, "wanted.in"], folder)
-            line = re.search(r"^[\w.-]+==(\S+)", said.output, re.MULTILINE)
-            if not said.ok and "unsatisfiable" in said.output:
+            reported = self._run("uv", [*compile_one, "--no-build", *_UV, "wanted.in"], folder)
+            line = re.search(r"^[\w.-]+==(\S+)", reported.output, re.MULTILINE)
+            if not reported.ok and "unsatisfiable" in reported.output:
                 return None
-            return line[1] if line and said.ok else _raise(said)
+            return line[1] if line and reported.ok else _raise(reported)
 
     def fetch(self, ecosystem: str, package: str, version: str, into: Path) -> Path:
         """npm's tarball, or a folder with a wheel's files, below ``into``."""
@@ -66,13 +70,13 @@ class RegistryReleases:
         place.mkdir(parents=True)
         if ecosystem == "npm":
             pack = ["pack", "--silent", *_NPM, f"--pack-destination={place}"]
-            said = self._run("npm", [*pack, "--", f"{package}@{version}"], place)
+            reported = self._run("npm", [*pack, "--", f"{package}@{version}"], place)
             found = next(place.glob("*.tgz"), None)
-            return found if said.ok and found else _raise(said)
+            return found if reported.ok and found else _raise(reported)
         install = ["pip", "install", "--no-deps", "--only-binary=:all:", "--link-mode=copy"]
         where = [f"--target={place}", f"--python={sys.executable}"]
-        said = self._run("uv", [*install, *_UV, *where, f"{package}=={version}"], into)
-        return place if said.ok else _raise(said)
+        reported = self._run("uv", [*install, *_UV, *where, f"{package}=={version}"], into)
+        return place if reported.ok else _raise(reported)
 
     def _run(self, tool: str, arguments: Sequence[str], cwd: Path) -> CommandResult:
         return self.clients.run(tool, arguments, cwd=cwd, timeout_s=_TIMEOUT_S, env=_ENVIRONMENT)
@@ -99,11 +103,11 @@ def _is_pep440(version: str) -> bool:
     return True
 
 
-def _raise(said: CommandResult) -> NoReturn:
-    words = " ".join(said.output.replace("npm error", "").split())[:_MAX_WORDS]
-    what = f"gave no answer in {_TIMEOUT_S:.0f} s" if said.timed_out else f"said: {words}"
+def _raise(reported: CommandResult) -> NoReturn:
+    words = " ".join(reported.output.replace("npm error", "").split())[:_MAX_WORDS]
+    what = f"gave no answer in {_TIMEOUT_S:.0f} s" if reported.timed_out else f"said: {words}"
     raise ToolFailedError(
-        f"{said.argv[0]} could not get the release; it {what}.",
+        f"{reported.argv[0]} could not get the release; it {what}.",
         next_step="Check the registry, or give the releases' archives (--before, --after).",
-        output=said.output,
+        output=reported.output,
     )

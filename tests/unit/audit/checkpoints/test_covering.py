@@ -258,7 +258,7 @@ def test_without_room_for_checkpoints_it_goes_on_for_n_events(
             store.append(SCOPE, EVENT)
         assert "No space left" in caught.value.problem
         assert store.tip()[0] == 4
-        assert [said for said in house.said if "No space" in said] == house.said[1:]
+        assert [message for message in house.said if "No space" in message] == house.said[1:]
         assert len(house.said) == 2  # the key, and one word about the disk
     store.append(SCOPE, EVENT)  # there is room again
     assert sizes(house) == [1, 4]
@@ -327,8 +327,8 @@ def test_where_many_write_one_line_says_what_was_found(house: House) -> None:
     assert house.log.open(44, house.keyring).checkpoint == signed.checkpoint
 
 
-@pytest.mark.parametrize("said", ["3 2", "1 9"])
-def test_what_is_said_to_be_found_is_covered(said: str) -> None:
-    text = f"log\n8\n{b64encode(bytes(32)).decode()}\nfound {said}\n"
+@pytest.mark.parametrize("message", ["3 2", "1 9"])
+def test_what_is_said_to_be_found_is_covered(message: str) -> None:
+    text = f"log\n8\n{b64encode(bytes(32)).decode()}\nfound {message}\n"
     with pytest.raises(AuditIntegrityError, match="none that it covers"):
         Checkpoint.parse(text)

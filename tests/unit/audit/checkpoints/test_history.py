@@ -118,9 +118,9 @@ def test_who_says_that_it_was_on_purpose_goes_on(house: House) -> None:
     house.sign()
     lost = house.log.open(5, house.keyring).named
     shutil.rmtree(house.log.folder)
-    said: list[Previous] = []
-    ended_on_purpose(house, said.append)
-    assert said == [lost]
+    reported: list[Previous] = []
+    ended_on_purpose(house, reported.append)
+    assert reported == [lost]
     house.add(1)
     assert house.sign() == 6
     intact(house)
@@ -149,14 +149,14 @@ def test_what_could_not_be_put_on_record_is_not_forgotten(house: House) -> None:
 
 
 def test_nothing_is_ended_where_nothing_is_gone(house: House) -> None:
-    said: list[Previous] = []
+    reported: list[Previous] = []
     with pytest.raises(RequestError, match="nothing to end"):
-        ended_on_purpose(house, said.append)
+        ended_on_purpose(house, reported.append)
     house.add(5)
     house.sign()
     with pytest.raises(RequestError, match="nothing to end"):
-        ended_on_purpose(house, said.append)
-    assert said == []
+        ended_on_purpose(house, reported.append)
+    assert reported == []
     assert house.sign() == 5
 
 
@@ -170,10 +170,10 @@ def test_a_store_that_contradicts_what_is_there_is_not_gone_on_with(house: House
     house.sign()
     house.log.path(8).unlink()
     house.roll_back(old)
-    said: list[Previous] = []
+    reported: list[Previous] = []
     with pytest.raises(HistoryError, match="has 3 events, but its checkpoint") as caught:
-        ended_on_purpose(house, said.append)
-    assert said == []
+        ended_on_purpose(house, reported.append)
+    assert reported == []
     assert "move that folder away" in caught.value.next_step
 
 
@@ -305,7 +305,7 @@ def test_behind_a_sealed_segment(house: House) -> None:
     rows = list(store.headers())
     frontier = house.log.frontier(house.log.open(5, house.keyring))
     assert frontier is not None
-    said = SegmentStatement(
+    reported = SegmentStatement(
         number=1,
         first_seq=1,
         last_seq=5,
@@ -319,7 +319,7 @@ def test_behind_a_sealed_segment(house: House) -> None:
         by="a person",
         reason="retention",
     )
-    content = said.model_dump(mode="json")
+    content = reported.model_dump(mode="json")
     statement = sign_statement(SEGMENT_DOMAIN, content, house.keyring.signers())
     store.append_all([Record(SCOPE, EVENT)] * 4)
     with behind_the_triggers(house.db) as db:

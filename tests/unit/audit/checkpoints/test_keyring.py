@@ -180,10 +180,12 @@ def test_a_process_that_runs_for_weeks_sees_what_becomes_of_the_keys(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("name", "mode", "said"),
+    ("name", "mode", "message"),
     [("signing.skey", 0o640, "others can read"), ("", 0o770, "others can write")],
 )
-def test_keys_that_get_exposed_are_refused(tmp_path: Path, name: str, mode: int, said: str) -> None:
+def test_keys_that_get_exposed_are_refused(
+    tmp_path: Path, name: str, mode: int, message: str
+) -> None:
     generate(tmp_path / "keys")
     folder = KeyFolder(tmp_path / "keys")
     folder.load()
@@ -191,7 +193,7 @@ def test_keys_that_get_exposed_are_refused(tmp_path: Path, name: str, mode: int,
     before = exposed.stat().st_mode & 0o777
     exposed.chmod(mode)
     for _ in range(2):
-        with pytest.raises(KeyringError, match=said):
+        with pytest.raises(KeyringError, match=message):
             folder.load()
     exposed.chmod(before)
     assert folder.load() == Keyring.load(tmp_path / "keys")

@@ -123,18 +123,18 @@ def test_an_empty_log(tmp_path: Path) -> None:
 )
 def test_a_hole_is_noticed(house: House, removed: int, noticed: list[tuple[int, int]]) -> None:
     house.log.path(removed).unlink()
-    said = [
+    reported = [
         (size, f"the checkpoint of size {gone} before it is missing (removed)")
         for size, gone in noticed
     ]
-    assert problems(house) == said
+    assert problems(house) == reported
 
 
 def test_the_keys_know_that_the_last_one_is_gone(house: House) -> None:
     house.log.path(9).unlink()
-    ((size, said),) = problems(house)
+    ((size, message),) = problems(house)
     assert size == 5  # the last that is there
-    assert "a checkpoint of 9 events was signed for" in said
+    assert "a checkpoint of 9 events was signed for" in message
     shutil.rmtree(house.log.folder)
     assert [size for size, _ in problems(house)] == [0]
     house.forget()
@@ -159,9 +159,9 @@ def test_the_keys_know_that_the_last_one_was_another(house: House) -> None:
     latest = house.log.open(9, house.keyring).checkpoint
     forged = sign_checkpoint(replace(latest, root=ROOT), house.keyring.signers())
     house.log.path(9).write_bytes(forged.note)
-    ((size, said),) = problems(house)
+    ((size, message),) = problems(house)
     assert size == 9
-    assert "exchanged" in said
+    assert "exchanged" in message
 
 
 @pytest.mark.parametrize("content", ["", "9", f"0 {'a' * 64}\nx\n", f"9 {'A' * 64}\nx\n"])

@@ -3,7 +3,7 @@
 import pytest
 
 from fallback_audit.contract.rule import Breach
-from fallback_audit.contract.table import ALL_RULES, SAID
+from fallback_audit.contract.table import ALL_RULES, SENTENCES
 from tests.unit.audit import generated as g
 from tests.unit.audit.again_trails import AGAIN_VALID
 from tests.unit.audit.guarding import first_refused
@@ -17,7 +17,7 @@ BREACHES = [
 
 def test_each_rule_says_what_breaks_it() -> None:
     assert [rule.id for rule in ALL_RULES if not rule.breaches] == []
-    assert len(SAID) == len(ALL_RULES)
+    assert len(SENTENCES) == len(ALL_RULES)
 
 
 def test_the_corpus_is_valid_but_for_what_it_says() -> None:

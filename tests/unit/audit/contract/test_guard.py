@@ -322,9 +322,9 @@ def test_a_trail_that_cannot_be_trusted_takes_no_event() -> None:
         guarded.guard = mode
         with pytest.raises(
             ContractError, match=r"can't be judged\. Event 3 can't be trusted"
-        ) as said:
+        ) as reported:
             guarded.append(h.delivered(1))
-        assert said.value.next_step == "Find out who wrote."
+        assert reported.value.next_step == "Find out who wrote."
     guarded.append(t.fix_started(), Scope(fix_id="fix-2", gate_transition_id="t"))
 
 

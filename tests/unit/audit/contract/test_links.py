@@ -281,7 +281,7 @@ def test_a_patch_whose_files_were_redacted_where_it_was_made_is_the_same() -> No
     fix[FIRST] = changed(fix[FIRST], PatchProposed, files=("[redacted]",))
     assert not broken(fix)
     free = free_text_fields(PatchProposed)
-    assert {*rules_again._SAID, *free, "kind", "taken_from"} == set(PatchProposed.model_fields)
+    assert {*rules_again._RECORDED, *free, "kind", "taken_from"} == set(PatchProposed.model_fields)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

@@ -128,12 +128,12 @@ def test_both_prompt_shapes_stand_in_what_is_shown(house: House) -> None:
 
 def test_the_words_have_a_version() -> None:
     """Fails when what any event says was changed: raise WORDS then, and put the new digest here."""
-    said = "\n".join(
+    message = "\n".join(
         shown(event)
         for trail in (t.verified_on_retry(), t.model_with_examples(), m.raised_and_verified())
         for event in trail
     )
-    digest = hashlib.sha256(said.encode()).hexdigest()
+    digest = hashlib.sha256(message.encode()).hexdigest()
     assert {WORDS: digest[:16]} == {2: "f98dd7c278fd08d5"}
 
 

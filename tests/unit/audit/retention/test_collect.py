@@ -101,9 +101,9 @@ def test_what_goes_and_what_stays(house: House) -> None:
     assert (done.expired, done.orphans, done.spared) == (1, 1, 0)
     assert [house.has(one) for one in (old, orphan)] == [False, False]
     assert all(house.has(one) for one in (open_, young, shared, new))
-    (told,) = house.told()
-    assert set(read_list(house.evidence, told.list_sha256)) == {old, orphan}
-    assert (told.removed, told.removed_bytes, told.by) == (2, 9, "A. Keeper")
+    (reported,) = house.told()
+    assert set(read_list(house.evidence, reported.list_sha256)) == {old, orphan}
+    assert (reported.removed, reported.removed_bytes, reported.by) == (2, 9, "A. Keeper")
 
 
 def test_an_escalation_that_nobody_answered_is_not_over(house: House) -> None:
@@ -287,7 +287,7 @@ def test_the_check_tells_removed_from_missing_and_altered(house: House) -> None:
 def test_a_lost_list_explains_nothing(house: House) -> None:
     house.fix("old", house.put("old", MONTH), age=MONTH)
     house.collect()
-    (told,) = house.told()
-    house.evidence.path(told.list_sha256).unlink()
+    (reported,) = house.told()
+    house.evidence.path(reported.list_sha256).unlink()
     report = check_evidence(house.store, house.evidence)
     assert (report.removed, report.bad_count) == (0, 2)

@@ -114,10 +114,10 @@ def test_what_is_left_is_readable_and_says_so(desk: Desk) -> None:
     assert after.redacted
     assert after.leaf == before.leaf
     assert after.payload == before.payload.model_copy(update={"summary_excerpt": REDACTED})
-    told = desk.at(done.by_event)
-    assert told.scope == after.scope
-    assert isinstance(told.payload, PayloadRedacted)
-    assert (told.payload.seq, told.payload.by) == (seq, "A. Keeper")
+    reported = desk.at(done.by_event)
+    assert reported.scope == after.scope
+    assert isinstance(reported.payload, PayloadRedacted)
+    assert (reported.payload.seq, reported.payload.by) == (seq, "A. Keeper")
 
 
 def test_without_a_trusted_key_a_tombstone_is_an_altered_payload(

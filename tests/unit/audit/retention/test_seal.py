@@ -56,8 +56,8 @@ class Archive:
         """A fix whose events were all recorded so many days ago."""
         scope = Scope(fix_id=fix_id, gate_transition_id=f"{fix_id}-1")
         self.now = NOW - timedelta(days=days)
-        told = trails.recipe_verified() if events is None else events
-        self.store.append_all([Record(scope, event) for event in told])
+        reported = trails.recipe_verified() if events is None else events
+        self.store.append_all([Record(scope, event) for event in reported])
         self.now = NOW
 
     def checkpoint(self) -> SignedCheckpoint | None:
@@ -111,9 +111,13 @@ def test_old_events_move_and_are_still_on_record(archive: Archive) -> None:
         LENGTH : 2 * LENGTH
     ]
     assert next(e.seq for e in archive.history().events(after=LENGTH)) == LENGTH + 1
-    (told,) = archive.told()
-    assert isinstance(told, SegmentSealed)
-    assert (told.last_seq, told.sha256, told.by) == (2 * LENGTH, sealed.sha256, "A. Keeper")
+    (reported,) = archive.told()
+    assert isinstance(reported, SegmentSealed)
+    assert (reported.last_seq, reported.sha256, reported.by) == (
+        2 * LENGTH,
+        sealed.sha256,
+        "A. Keeper",
+    )
     assert archive.checkpoint() is not None, "checkpoints go on from the segment's tree"
 
 

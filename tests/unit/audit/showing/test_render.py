@@ -120,7 +120,7 @@ def test_a_supported_patch_is_grounded_and_an_unjudged_one_is_neither(tmp_path: 
     text = shown("render_fix", events)
     assert "answer 1 grounded: 100% of 2 claims supported, by judge-model" in text
     assert "judge call 1 gave no answer (overloaded)" in text
-    assert [text.count(f"package.json{said}\n") for said in ("", " (grounded)")] == [1, 1]
+    assert [text.count(f"package.json{reported}\n") for reported in ("", " (grounded)")] == [1, 1]
     assert "package.json (grounding not evaluated)" in text
     judged = [fix["attempts"][0]["grounded"] for fix in log_json(events)]
     assert judged == [True, None, None]
@@ -184,7 +184,7 @@ def test_flaky_tests_and_a_branch_are_named() -> None:
 
 def test_self_rags_choices(tmp_path: Path) -> None:
     text = shown("render_fix", stored(tmp_path, m.self_rag(), m.self_rag_degraded()))
-    for said in (
+    for reported in (
         "self-RAG step 1, path 0: fetch examples (said so)",
         "self-RAG step 3, path 0: continue with the examples of the step before (said so)",
         "1 examples, at most ~$0.05, self-RAG step 1, path 0, candidate 0",
@@ -193,7 +193,7 @@ def test_self_rags_choices(tmp_path: Path) -> None:
         "step 3, path 0, candidate 0: no candidate: no answer",
         "self-RAG degraded at step 2: the budget has room for one candidate",
     ):
-        assert said in text, said
+        assert reported in text, reported
     forced = sentence(m.decided(1, Retrieve.NO, attempt=2, forced=True))
     assert forced == "self-RAG step 1, path 0: no examples (forced, said so)"
 
@@ -255,6 +255,6 @@ def test_a_report_says_what_is_bad_and_what_it_cannot_promise(tmp_path: Path) ->
 
 
 def test_a_part_of_a_run_over_several_says_so() -> None:
-    said = sentence(part("A", in_part=("A",)))
-    assert f"; a part of batch {digest('batch')[:12]}; in part only: A" in said
+    message = sentence(part("A", in_part=("A",)))
+    assert f"; a part of batch {digest('batch')[:12]}; in part only: A" in message
     assert "batch" not in sentence(t.fix_started())

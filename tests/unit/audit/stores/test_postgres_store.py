@@ -230,8 +230,8 @@ def test_no_password_whatever_it_holds(password: str) -> None:
     try:
         location = PostgresLocation.of(f"postgresql://user:§{password}§@host/db")
     except AuditStoreError as refused:
-        told = refused.problem
-        assert f"§{password}§" not in told
+        message = refused.problem
+        assert f"§{password}§" not in message
     else:
         assert f"§{password}§" not in f"{location}{location!r}{(location,)}"
         error = psycopg.OperationalError(f"no luck with {location.conninfo} there")
@@ -264,10 +264,10 @@ def test_each_reason_has_its_words(state: str, words: str, kind: type[AuditError
         if state != "0A000"
         else (psycopg.errors.FeatureNotSupported("words of the server\nDETAIL: more"))
     )
-    told = store_error(PostgresLocation.of("postgresql://h/d"), error)
-    assert type(told) is kind
-    assert words in told.problem
-    assert "DETAIL" not in str(told)
+    reported = store_error(PostgresLocation.of("postgresql://h/d"), error)
+    assert type(reported) is kind
+    assert words in reported.problem
+    assert "DETAIL" not in str(reported)
 
 
 def test_what_postgresql_cannot_index_is_refused(store: PostgresAuditStore) -> None:

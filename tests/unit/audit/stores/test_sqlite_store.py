@@ -205,7 +205,7 @@ def test_eight_processes_make_one_chain(path: Path) -> None:
     assert [process.returncode for process in processes] == [0] * 8
     found = report(path)
     assert (found.events, found.integrity_problem_count) == (400, 0)
-    sequences = sorted(int(seq) for said in acknowledged for seq in said[::2])
+    sequences = sorted(int(seq) for messages in acknowledged for seq in messages[::2])
     assert sequences == list(range(1, 401))
 
 
@@ -218,13 +218,13 @@ def test_kill_9_loses_nothing_that_was_acknowledged(path: Path) -> None:
             writers.append(start_writer(path, "killed", 100_000))
         victim = writers[cycle]
         assert victim.stdout is not None
-        said = [next_line(victim)]
+        messages = [next_line(victim)]
         time.sleep(0.002 * (cycle % 7))
         os.kill(victim.pid, signal.SIGKILL)
-        said += victim.stdout.readlines()
+        messages += victim.stdout.readlines()
         victim.wait(PATIENCE_S)
         victim.stdout.close()
-        for line in said:
+        for line in messages:
             if line.endswith("\n"):
                 seq, leaf = line.split()
                 acknowledged[int(seq)] = leaf

@@ -169,7 +169,7 @@ def test_a_statement_that_is_no_text_is_not_exported(tmp_path: Path) -> None:
 def test_a_sealed_file_is_in_its_folder(tmp_path: Path, file: str) -> None:
     house = House(tmp_path)
     house.append("fix-0", t.verified_on_retry())
-    said = {**house.seal(3).model_dump(mode="json"), "file": file}
-    signed = sign_statement(SEGMENT_DOMAIN, said, house.keyring.signers())
+    reported = {**house.seal(3).model_dump(mode="json"), "file": file}
+    signed = sign_statement(SEGMENT_DOMAIN, reported, house.keyring.signers())
     with pytest.raises(AuditIntegrityError, match="malformed"):
         open_segment(signed, house.keyring.verifiers())

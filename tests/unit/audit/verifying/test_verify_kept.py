@@ -64,7 +64,7 @@ def put(house: House, seq: int, payload: bytes) -> None:
 
 def test_a_tombstone_that_no_event_names_is_bad(house: House) -> None:
     seq = seq_of(house, "AttemptFailed")
-    put(house, seq, house.redact(seq, "summary_excerpt", told=False))
+    put(house, seq, house.redact(seq, "summary_excerpt", reported=False))
     found = house.verify()
     assert {problem.seq for problem in found.integrity_problems} == {seq}
     assert "names this tombstone" in found.integrity_problems[-1].reason
@@ -85,7 +85,7 @@ def test_a_lost_row_of_a_tombstone_is_noticed(house: House, *, contract: bool) -
 def test_a_second_tombstone_is_not_the_one_that_was_named(house: House) -> None:
     seq = seq_of(house, "AttemptFailed")
     house.redact(seq, "summary_excerpt")
-    put(house, seq, house.redact(seq, "summary_excerpt", told=False, by="Eve"))
+    put(house, seq, house.redact(seq, "summary_excerpt", reported=False, by="Eve"))
     assert not house.verify().ok
 
 
@@ -107,7 +107,7 @@ def test_a_tombstone_of_another_event_or_by_a_stranger_is_an_alteration(
 ) -> None:
     first, second = [e.seq for e in house.events() if e.kind == "AttemptFailed"]
     house.redact(first, "summary_excerpt")
-    stone = house.redact(first, "summary_excerpt", told=False)
+    stone = house.redact(first, "summary_excerpt", reported=False)
     put(house, second, stone)
     found = house.verify()
     assert {problem.seq for problem in found.integrity_problems} == {second}
@@ -174,9 +174,9 @@ def test_an_altered_sealed_file_is_bad(house: House) -> None:
     path.write_bytes(content[: len(content) // 2])
     assert not house.verify().ok
     *lines, end = content.replace(b'"shown":"', b'"shown":"x', 1).splitlines(keepends=True)
-    said = hashlib.sha256(b"".join(lines)).hexdigest()
+    message = hashlib.sha256(b"".join(lines)).hexdigest()
     path.write_bytes(
-        b"".join(lines) + json.dumps({**json.loads(end), "sha256": said}).encode() + b"\n"
+        b"".join(lines) + json.dumps({**json.loads(end), "sha256": message}).encode() + b"\n"
     )
     assert "SHA-256" in " ".join(p.reason for p in house.verify().integrity_problems)
     path.write_bytes(content)

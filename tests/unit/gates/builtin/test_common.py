@@ -168,7 +168,7 @@ def test_what_judges_or_starts_by_itself_may_not(tmp_path: Path, path: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "said"),
+    ("path", "text", "message"),
     [
         ("src/new.js", "x\n", "ends in .js in that folder"),
         ("src/settings.py", "x\n", "by itself"),
@@ -181,13 +181,13 @@ def test_what_judges_or_starts_by_itself_may_not(tmp_path: Path, path: str) -> N
     ],
 )
 def test_a_file_is_made_only_where_the_rules_let_it(
-    tmp_path: Path, path: str, text: str, said: str
+    tmp_path: Path, path: str, text: str, message: str
 ) -> None:
     """Whatever was asked when the plan was checked: the patched tree is asked again."""
     verdict = judged(tmp_path, {path: text, "src/app.py": "two\n"})
     assert verdict.failure_kind is FailureKind.POLICY_VIOLATION
     assert verdict.detail.startswith(f"{path!r} may not be made: ")
-    assert said in verdict.detail
+    assert message in verdict.detail
 
 
 def test_two_that_are_made_may_not_be_taken_for_each_other(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_what_the_tests_import_may_not_be_changed(tmp_path: Path, after: str | N
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "said"),
+    ("path", "text", "message"),
     [
         ("src/app.py", "one\n# note \rimport os;os.system('id')\n", "line 2 has a carriage return"),
         ("src/app.py", "# coding: utf-7\none\n", "the encoding 'utf-7'"),
@@ -218,7 +218,7 @@ def test_what_the_tests_import_may_not_be_changed(tmp_path: Path, after: str | N
     ],
 )
 def test_what_reads_otherwise_than_it_runs_is_refused(
-    tmp_path: Path, path: str, text: str, said: str
+    tmp_path: Path, path: str, text: str, message: str
 ) -> None:
     """In every text, also where a recipe wrote it: nothing that judges by reading could be believed."""
     change = FileChange(path=path, before=FILES.get(path), after=text)
@@ -228,7 +228,7 @@ def test_what_reads_otherwise_than_it_runs_is_refused(
         verdict = POLICY.judge(case.context)
     assert verdict.failure_kind is FailureKind.POLICY_VIOLATION
     assert verdict.detail.startswith(f"{path!r} does not read as it runs: ")
-    assert said in verdict.detail
+    assert message in verdict.detail
 
 
 def test_what_git_would_leave_out_of_a_commit_is_not_made(tmp_path: Path) -> None:

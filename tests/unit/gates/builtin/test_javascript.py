@@ -32,8 +32,8 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 def test_what_only_one_parser_sees_is_told(case: Case) -> None:
-    said = str(disagreement_with_node(case.context, BASE, HIDDEN))
-    assert said.startswith(
+    message = str(disagreement_with_node(case.context, BASE, HIDDEN))
+    assert message.startswith(
         "node reads it otherwise than it looks: '<call_expression>', 'evil', 'y'"
     )
     assert disagreement_with_node(case.context, HIDDEN, f"{HIDDEN}f()\n") is None
@@ -73,7 +73,7 @@ class Broken(SubprocessClients):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--no-such-option",), "bad option"),
         (("-e", "process.kill(process.pid, 'SIGSEGV')"), "node, asked to parse"),
@@ -82,10 +82,10 @@ class Broken(SubprocessClients):
     ],
 )
 def test_a_node_that_breaks_off_is_no_pass(
-    case: Case, arguments: tuple[str, ...], said: str
+    case: Case, arguments: tuple[str, ...], message: str
 ) -> None:
     context = replace(case.context, clients=Broken(*arguments))
-    with pytest.raises(ToolFailedError, match=said):
+    with pytest.raises(ToolFailedError, match=message):
         disagreement_with_node(context, BASE, HIDDEN)
 
 

@@ -137,14 +137,14 @@ def newly_used(diff: str) -> tuple[bool, Counter[Use]]:
         head = HEADS["python" if grammar == "python" else "javascript"]
         for mark, found in counts.items():
             side = [line[1:] for line in body.split("\n") if line[:1] in {" ", mark}]
-            told = reach(head + "\n".join(side), grammar)
+            reported = reach(head + "\n".join(side), grammar)
             found.update(
                 {
                     use: n
-                    for use, n in told.counts.items()
+                    for use, n in reported.counts.items()
                     if use.capability is not Capability.UNKNOWN
                 }
-                if told
+                if reported
                 else {}
             )
     return is_read, counts["+"] - counts["-"]

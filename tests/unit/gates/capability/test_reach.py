@@ -362,8 +362,8 @@ def test_the_verdict_names_what_where_and_how_to_declare_it() -> None:
         change("b.py", "x = 1\nimport socket\n"),
     )
     assert found.detail == "3 problems: new network use of socket (b.py line 2)"
-    told, *uses = found.log.split("\n")
-    assert 'add "capabilities": ["network", "process"] to the plan, beside "action"' in told
+    message, *uses = found.log.split("\n")
+    assert 'add "capabilities": ["network", "process"] to the plan, beside "action"' in message
     assert uses == [
         "new network use of socket (b.py line 2)",
         "new process use of child_process (lib/a.js line 1)",

@@ -265,13 +265,13 @@ def test_of_earlier_attempts_a_line_each_is_told_where_that_is_wished() -> None:
     verdicts, tried = [failure(log("jest.txt"))], applied(DIFF)
     third = distill(verdicts, application=tried, attempt=3, earlier=[first, second])
     text = third.prior_failure_summary
-    told = text.split("Earlier attempts:\n")[1].split("\nWhat the patch tried:")[0].split("\n")
-    assert [line[:38] for line in told] == [
+    messages = text.split("Earlier attempts:\n")[1].split("\nWhat the patch tried:")[0].split("\n")
+    assert [line[:38] for line in messages] == [
         "- Attempt 1 (recipe) failed at gate te",
         "- Attempt 2 (recipe) failed at gate te",
     ]
-    assert "normpath" in told[0]
-    assert "realpath" in told[1]
+    assert "normpath" in messages[0]
+    assert "realpath" in messages[1]
     alone = distill(verdicts, application=tried, attempt=3)
     assert "Earlier attempts:" not in alone.prior_failure_summary
     assert failure_signature(alone) == failure_signature(third)
@@ -354,7 +354,7 @@ def test_a_huge_log_stays_within_the_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "broken", "told", "untold"),
+    ("name", "broken", "told", "unreported"),
     [
         (
             "pytest-short.txt",
@@ -373,16 +373,16 @@ def test_a_huge_log_stays_within_the_limit() -> None:
     ],
 )
 def test_a_retry_is_not_told_of_tests_that_the_patch_did_not_break(
-    name: str, broken: str, told: str, untold: str
+    name: str, broken: str, told: str, unreported: str
 ) -> None:
     verdict = failure(log(name)).model_copy(update={"broken": (broken,)})
     text = distill([verdict], application=applied(DIFF), attempt=1).prior_failure_summary
-    said = text.partition("What the patch tried:")[0]
-    assert f"Failing tests:\n- {broken}\n" in said
-    assert told in said
-    assert untold not in said
+    message = text.partition("What the patch tried:")[0]
+    assert f"Failing tests:\n- {broken}\n" in message
+    assert told in message
+    assert unreported not in message
     everything = summary_of(log(name)).prior_failure_summary
-    assert untold in everything.partition("What the patch tried:")[0]
+    assert unreported in everything.partition("What the patch tried:")[0]
 
 
 def test_where_no_heading_names_what_broke_the_whole_log_is_read() -> None:

@@ -51,10 +51,10 @@ class Record:
         return self.evidence.put(self.diff(attempt).encode())
 
     def _application(self, patch: PatchProposed) -> str:
-        told = {name: getattr(patch, name) for name in _SAID}
+        reported = {name: getattr(patch, name) for name in _SAID}
         diff, level = self.diff(patch.attempt), ProofLevel.SOURCE
         return put_document(
-            self.evidence, Applied.model_validate({**told, "diff": diff, "proof_level": level})
+            self.evidence, Applied.model_validate({**reported, "diff": diff, "proof_level": level})
         )
 
     def _kept(self, event: AuditEvent) -> AuditEvent:

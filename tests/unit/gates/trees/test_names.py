@@ -74,9 +74,9 @@ def test_what_is_oddly_named_is_not_read_and_the_reason_is_the_name(repo: Path) 
         if not odd:
             assert context.read_text(shown) == "left==1.0.0\n"
             continue
-        with pytest.raises(RepositoryError, match="has a name that") as told:
+        with pytest.raises(RepositoryError, match="has a name that") as reported:
             context.read_text(shown)
-        assert "No such file" not in told.value.problem
+        assert "No such file" not in reported.value.problem
         assert context.glimpse(shown) == "left==1.0.0\n"  # what is in it can be seen
 
 

@@ -27,7 +27,7 @@ def critique(relevant: bool | None, support: Support, usefulness: int) -> Critiq
 
 
 @pytest.mark.parametrize(
-    ("said", "lm_score", "score"),
+    ("reported", "lm_score", "score"),
     [
         (critique(True, Support.FULL, 5), 1.0, 1.0),
         # (1 * 1 + 1 * 0.5 + 0.5 * 0.5 + 1 * 0.5) / 3.5
@@ -40,8 +40,8 @@ def critique(relevant: bool | None, support: Support, usefulness: int) -> Critiq
         (critique(None, Support.NONE, 1), None, -0.333333),
     ],
 )
-def test_the_formula(said: Critique, lm_score: float | None, score: float) -> None:
-    assert segment_score(said, lm_score) == score
+def test_the_formula(reported: Critique, lm_score: float | None, score: float) -> None:
+    assert segment_score(reported, lm_score) == score
 
 
 @given(critiques, critiques, lm_scores, st.floats(0, 1))
@@ -59,26 +59,26 @@ def test_worse_in_no_part_is_not_less(
 
 
 @given(critiques, lm_scores)
-def test_every_part_counts(said: Critique, lm_score: float | None) -> None:
-    score = segment_score(said, lm_score)
-    if said.usefulness < 5:
-        better = said.model_copy(update={"usefulness": said.usefulness + 1})
+def test_every_part_counts(reported: Critique, lm_score: float | None) -> None:
+    score = segment_score(reported, lm_score)
+    if reported.usefulness < 5:
+        better = reported.model_copy(update={"usefulness": reported.usefulness + 1})
         assert segment_score(better, lm_score) > score
-    if said.support is not Support.FULL:
-        better = said.model_copy(update={"support": ORDER[ORDER.index(said.support) + 1]})
+    if reported.support is not Support.FULL:
+        better = reported.model_copy(update={"support": ORDER[ORDER.index(reported.support) + 1]})
         assert segment_score(better, lm_score) > score
-    if said.relevant is False:
-        assert segment_score(said.model_copy(update={"relevant": True}), lm_score) > score
+    if reported.relevant is False:
+        assert segment_score(reported.model_copy(update={"relevant": True}), lm_score) > score
     if lm_score is not None and lm_score < 0.9:
-        assert segment_score(said, lm_score + 0.1) > score
+        assert segment_score(reported, lm_score + 0.1) > score
 
 
 @given(critiques, lm_scores)
 def test_nothing_counts_less_than_an_unread_critique(
-    said: Critique, lm_score: float | None
+    reported: Critique, lm_score: float | None
 ) -> None:
-    worst = unread(shown=said.relevant is not None)
-    assert segment_score(worst, lm_score) <= segment_score(said, lm_score) <= 1
+    worst = unread(shown=reported.relevant is not None)
+    assert segment_score(worst, lm_score) <= segment_score(reported, lm_score) <= 1
 
 
 @pytest.mark.parametrize(

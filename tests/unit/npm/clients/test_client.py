@@ -47,8 +47,8 @@ def test_every_lock_version_is_kept_and_only_the_copy_changes(tmp_path: Path, ve
         for a, b in zip(old.splitlines(keepends=True), new.splitlines(keepends=True), strict=True)
         if a != b
     ]
-    told = {line.split('"')[1] for pair in changed for line in pair}
-    assert told == {"version", "resolved", "integrity"}
+    messages = {line.split('"')[1] for pair in changed for line in pair}
+    assert messages == {"version", "resolved", "integrity"}
     assert new.count('"version": "1.2.0"') == (2 if version == 2 else 1)
     assert "leaf-1.2.0.tgz" in new
 

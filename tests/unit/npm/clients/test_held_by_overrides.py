@@ -49,8 +49,8 @@ def fixed(
     files = {"package.json": manifest(**{"dependencies": TOP, **sections})}
     old = manifest(**{"dependencies": TOP, **sections, **was})
     result = here.fix(record, here.locked(files, old))
-    said = here.written(result)
-    assert said.ok, said.output
+    reported = here.written(result)
+    assert reported.ok, reported.output
     (move,) = result.moves
     return json.loads((here.root / "package.json").read_text()), versions(result), move.step
 
@@ -138,8 +138,8 @@ def test_no_step_leaves_a_lock_that_the_override_would_take_back(tmp_path: Path)
     files = {"package.json": manifest(dependencies=TOP, overrides={"leaf": "6.7.0"})}
     with world(universe(), tmp_path) as here:
         result = here.plugin.apply(candidate, LEAF, here.repo(here.locked(files)))
-        said = here.written(result)
-    assert said.ok, said.output
+        reported = here.written(result)
+    assert reported.ok, reported.output
     assert versions(result)["leaf"] == "6.7.3"
     assert result.moves[0].step is LadderStep.OVERRIDE
 
@@ -206,8 +206,8 @@ def _raised_in_another_lock(
         result = here.fix(LEAF, made.texts)
         assert here.written(result).argv  # the files are there; npm has no lock to install from
         words = [str(store.script(pinned)), "install", "--frozen-lockfile", "--ignore-scripts"]
-        said = here.clients.inner.run("node", words, cwd=here.root, timeout_s=120)
-        assert said.ok, said.output
+        reported = here.clients.inner.run("node", words, cwd=here.root, timeout_s=120)
+        assert reported.ok, reported.output
     new = json.loads(after(result, "package.json"))
     assert new == json.loads(manifest(private=True, dependencies={"top": "1.0.0"}, **raised))
     (move,) = result.moves

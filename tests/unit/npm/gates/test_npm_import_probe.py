@@ -24,13 +24,13 @@ def probe(
     asked = json.dumps([(f"{name} (here)", name, ".", way) for name in packages])
     command = ["node", "-e", SOURCE, limit_s, all_s, asked]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120)
-    said = [line for line in done.stdout.splitlines() if line.startswith(("cannot", "no time"))]
-    return done.returncode, said
+    messages = [line for line in done.stdout.splitlines() if line.startswith(("cannot", "no time"))]
+    return done.returncode, messages
 
 
 @pytest.mark.parametrize("way", ["require", "import"])
 def test_each_package_is_judged_by_itself(tmp_path: Path, way: str) -> None:
-    told = probe(
+    reported = probe(
         tmp_path,
         "60",
         way=way,
@@ -43,7 +43,7 @@ def test_each_package_is_judged_by_itself(tmp_path: Path, way: str) -> None:
         unspeakable="throw { get message() { throw 1; } };\n",
         also="module.exports = 1;\n",
     )
-    assert told == (
+    assert reported == (
         1,
         [
             "cannot import ends (here): it ends the process, with exit code 3",
@@ -57,16 +57,16 @@ def test_each_package_is_judged_by_itself(tmp_path: Path, way: str) -> None:
 
 
 def test_what_is_not_there_is_named_without_who_asked(tmp_path: Path) -> None:
-    code, (said,) = probe(tmp_path, "60", needs="require('nowhere');\n")
-    assert (code, said) == (
+    code, (message,) = probe(tmp_path, "60", needs="require('nowhere');\n")
+    assert (code, message) == (
         1,
         "cannot import needs (here): MODULE_NOT_FOUND: Cannot find module 'nowhere'",
     )
 
 
 def test_a_package_that_hangs_is_ended_and_the_next_one_is_still_asked(tmp_path: Path) -> None:
-    told = probe(tmp_path, "3", hangs="while (true) {}\n", ends="process.exit(0);\n")
-    assert told == (
+    reported = probe(tmp_path, "3", hangs="while (true) {}\n", ends="process.exit(0);\n")
+    assert reported == (
         1,
         [
             "cannot import hangs (here): it did not end within 3 s",
@@ -76,5 +76,7 @@ def test_a_package_that_hangs_is_ended_and_the_next_one_is_still_asked(tmp_path:
 
 
 def test_what_there_is_no_time_for_is_named_and_is_no_failure(tmp_path: Path) -> None:
-    told = probe(tmp_path, "30", all_s="3", good="", hangs="while (true) {}\n", ends="throw 1;\n")
-    assert told == (0, ["no time left for hangs (here), ends (here)"])
+    reported = probe(
+        tmp_path, "30", all_s="3", good="", hangs="while (true) {}\n", ends="throw 1;\n"
+    )
+    assert reported == (0, ["no time left for hangs (here), ends (here)"])

@@ -199,8 +199,8 @@ def test_asks_say_what_is_a_peer_what_is_optional_and_what_is_no_package(text: s
     }
     (root,) = tree.roots
     assert root.key == "sub/package.json"
-    said = {ask.name: (ask.spec, ask.to is None) for ask in root.asks}
-    assert said == {
+    reported = {ask.name: (ask.spec, ask.to is None) for ask in root.asks}
+    assert reported == {
         "al": ("npm:leaf@^1.0.0", False),
         "one": ("workspace:*", True),
         "plug": ("^1.0.1", False),  # the manifest's word, not the lock's
@@ -208,7 +208,7 @@ def test_asks_say_what_is_a_peer_what_is_optional_and_what_is_no_package(text: s
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("lockfileVersion: 5.3\n", "lockfileVersion 5.3"),
         ("lockfileVersion: '10.0'\n", "lockfileVersion 10.0"),
@@ -217,8 +217,8 @@ def test_asks_say_what_is_a_peer_what_is_optional_and_what_is_no_package(text: s
         ("lockfileVersion: '9.0'\npnpmfileChecksum: abc\n", r"\.pnpmfile\.cjs"),
     ],
 )
-def test_a_lock_that_is_not_read_is_refused_by_name(text: str, said: str) -> None:
-    with pytest.raises(RecipeError, match=said) as refused:
+def test_a_lock_that_is_not_read_is_refused_by_name(text: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message) as refused:
         parse_pnpm_lock(text)
     assert refused.value.reason is RefusalReason.RECIPE_UNSUPPORTED
 

@@ -55,7 +55,7 @@ def test_an_alias_is_the_package_that_it_means() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("__metadata:\n  version: 6\n", "yarn 2 or later"),
         (HEAD + "<<<<<<< HEAD\n", "names no package"),
@@ -66,8 +66,8 @@ def test_an_alias_is_the_package_that_it_means() -> None:
         (HEAD + 'a@^1:\n  version "1.0.0\\q"\n', "string"),
     ],
 )
-def test_what_the_format_does_not_have_is_refused_by_name(text: str, said: str) -> None:
-    with pytest.raises(RecipeError, match=said) as refused:
+def test_what_the_format_does_not_have_is_refused_by_name(text: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message) as refused:
         parse_yarn_lock(text)
     assert refused.value.reason is RefusalReason.RECIPE_UNSUPPORTED
 

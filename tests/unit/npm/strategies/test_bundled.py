@@ -58,9 +58,9 @@ def locked(here: World, spec: str, lock_version: int = 3, **more: str) -> dict[s
 def test_within_its_range_only_the_lock_changes(tmp_path: Path, lock_version: int) -> None:
     with world(universe(*USUAL), tmp_path) as here:
         result = here.fix(LEAF, locked(here, "^1.0.0", lock_version))
-        said = here.written(result)
+        reported = here.written(result)
         tree = json.loads((here.root / "node_modules/.package-lock.json").read_text())["packages"]
-    assert said.ok, said.output
+    assert reported.ok, reported.output
     (move,) = result.moves
     assert (move.package, move.before, move.after) == ("leaf", ("1.0.0",), "1.2.0")
     assert (move.step, move.raised) == (LadderStep.LOCK_REFRESH, ("program 1.1.0",))

@@ -91,7 +91,7 @@ def test_a_declared_version_is_raised_with_its_operator_in_one_run(tmp_path: Pat
         result = here.fix(LEAF, files)
         assert here.verbs() == ["install"]
     assert steps(result) == [("leaf", LadderStep.DIRECT_BUMP, "1.2.0")]
-    assert [said.step for said in result.moves[0].declined] == [LadderStep.LOCK_REFRESH]
+    assert [reported.step for reported in result.moves[0].declined] == [LadderStep.LOCK_REFRESH]
     assert after(result, "package.json") == files["package.json"].replace("~1.0.0", "~1.2.0")
     packages = json.loads(after(result, "package-lock.json"))["packages"]
     assert packages[""]["dependencies"] == {"leaf": "~1.2.0"}
@@ -217,7 +217,7 @@ def test_where_no_parent_helps_a_scoped_override_does(tmp_path: Path) -> None:
         result = here.fix(LEAF, files)
     (move,) = result.moves
     assert (move.step, move.after) == (LadderStep.OVERRIDE, "1.2.0")
-    assert [said.step for said in move.declined] == [
+    assert [reported.step for reported in move.declined] == [
         LadderStep.LOCK_REFRESH,
         LadderStep.DIRECT_BUMP,
         LadderStep.PARENT_BUMP,
@@ -238,9 +238,9 @@ def test_a_parent_that_changes_much_yields_to_a_small_override(tmp_path: Path) -
     (move,) = result.moves
     assert (move.step, move.after) == (LadderStep.OVERRIDE, "1.2.0")
     assert versions(result)["mid"] == "1.0.0"
-    said = move.declined[-1]
-    assert said.step is LadderStep.PARENT_BUMP
-    assert said.reason == (
+    reported = move.declined[-1]
+    assert reported.step is LadderStep.PARENT_BUMP
+    assert reported.reason == (
         "It would work: 2 installed packages change, 1 that the project asks for makes a major step."
         " The override or constraint changes less: 1 installed packages change."
     )
@@ -453,9 +453,9 @@ def test_without_a_lock_a_safe_tree_is_not_affected(tmp_path: Path) -> None:
             here.fix(LEAF, files)
         assert caught.value.reason is RefusalReason.NOT_AFFECTED
         here.settings = Settings(offline=True)
-        told = here.select(LEAF, files)
-    assert isinstance(told, NotApplicable)
-    assert told.reason is RefusalReason.NOT_AFFECTED
+        reported = here.select(LEAF, files)
+    assert isinstance(reported, NotApplicable)
+    assert reported.reason is RefusalReason.NOT_AFFECTED
 
 
 def test_a_bundle_is_planned_together_and_keeps_what_it_cannot_fix(tmp_path: Path) -> None:

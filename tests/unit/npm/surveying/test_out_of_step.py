@@ -106,8 +106,8 @@ def test_an_affected_copy_is_fixed_and_the_lock_answers_again(
     files = drifted({"leaf": asked, "other": "^1.0.0"}, {"leaf": "1.0.0"})
     with world(universe(), tmp_path) as here:
         result = here.fix(LEAF, files)
-        said = here.written(result)
-    assert said.ok, said.output
+        reported = here.written(result)
+    assert reported.ok, reported.output
     assert versions(result) == {"leaf": after, "other": "1.0.0"}
     assert any("is out of step with package.json" in note for note in result.notes)
 

@@ -45,19 +45,21 @@ def recorded(configuration: Configuration) -> None:
 def found(configuration: Configuration, **options: Any) -> Mapping[str, CheckResult]:
     health = Checks(checks_of(configuration, **options), timeout_s=60.0).run()
     assert health == Health.of(health.checks)
-    told = {one.check: one for one in health.checks}
-    for one in told.values():
+    reported = {one.check: one for one in health.checks}
+    for one in reported.values():
         assert one.reason
         assert (one.next_step == "") == (one.state is CheckState.OK), one
-    return told
+    return reported
 
 
 def test_a_first_start_is_ready_and_leaves_no_trace(
     tmp_path: Path, configuration: Configuration
 ) -> None:
-    told = found(configuration)
-    assert [*told] == ["store", "checkpoints", "keys", "disk", "sandbox", "model", "judge"]
-    assert {name: one.state for name, one in told.items() if one.state is not CheckState.OK} == {
+    reported = found(configuration)
+    assert [*reported] == ["store", "checkpoints", "keys", "disk", "sandbox", "model", "judge"]
+    assert {
+        name: one.state for name, one in reported.items() if one.state is not CheckState.OK
+    } == {
         "sandbox": CheckState.DEGRADED  # the waiver
     }
     assert [*tmp_path.iterdir()] == []
@@ -68,10 +70,10 @@ def test_a_record_in_use_is_ready_and_is_not_touched(
 ) -> None:
     recorded(configuration)
     before = files(tmp_path)
-    told = found(configuration)
-    assert "8 events" in told["store"].reason
-    assert told["checkpoints"].reason == "0 of 8 events wait for their checkpoint."
-    assert "a key to sign with" in told["keys"].reason
+    reported = found(configuration)
+    assert "8 events" in reported["store"].reason
+    assert reported["checkpoints"].reason == "0 of 8 events wait for their checkpoint."
+    assert "a key to sign with" in reported["keys"].reason
     assert files(tmp_path) == before
 
 
@@ -84,9 +86,9 @@ def files(place: Path) -> dict[str, str]:
 def test_a_store_that_is_none(configuration: Configuration) -> None:
     recorded(configuration)
     (configuration.state_dir / "audit.db").write_bytes(b"not a database" * 1_000)
-    told = found(configuration)
-    assert told["store"].state is CheckState.FAILED
-    assert told["checkpoints"].state is CheckState.FAILED
+    reported = found(configuration)
+    assert reported["store"].state is CheckState.FAILED
+    assert reported["checkpoints"].state is CheckState.FAILED
 
 
 def test_a_store_that_can_not_be_written(
@@ -102,20 +104,20 @@ def test_a_store_that_can_not_be_written(
         return real_open(path, mode, *rest, **more)
 
     monkeypatch.setattr(Path, "open", refuse)
-    told = found(configuration)["store"]
-    assert told.state is CheckState.FAILED
-    assert "can be read but not written: Read-only file system" in told.reason
+    reported = found(configuration)["store"]
+    assert reported.state is CheckState.FAILED
+    assert "can be read but not written: Read-only file system" in reported.reason
 
 
 def test_a_postgres_server_that_is_not_there(tmp_path: Path) -> None:
     record = RecordSettings(
         database=SecretStr("postgresql://nobody:hidden@127.0.0.1:1/none"), keys=tmp_path / "keys"
     )
-    told = found(
+    reported = found(
         Configuration(state_dir=tmp_path / "state", record=record, sandbox_waiver="a test")
     )
-    assert told["store"].state is CheckState.FAILED
-    assert "hidden" not in str(told)
+    assert reported["store"].state is CheckState.FAILED
+    assert "hidden" not in str(reported)
 
 
 def test_a_store_that_was_put_back_to_an_older_state(configuration: Configuration) -> None:
@@ -131,17 +133,17 @@ def test_a_store_that_was_put_back_to_an_older_state(configuration: Configuratio
     for path in configuration.state_dir.glob("audit.db*"):
         path.unlink()
     shutil.copy(older / "audit.db", configuration.state_dir / "audit.db")
-    told = found(configuration)["checkpoints"]
-    assert told.state is CheckState.FAILED
-    assert "8" in told.reason
+    reported = found(configuration)["checkpoints"]
+    assert reported.state is CheckState.FAILED
+    assert "8" in reported.reason
 
 
 def test_checkpoints_that_are_gone(configuration: Configuration) -> None:
     recorded(configuration)
     shutil.rmtree(configuration.state_dir / "checkpoints")
-    told = found(configuration)["checkpoints"]
-    assert told.state is CheckState.FAILED
-    assert "was signed for" in told.reason
+    reported = found(configuration)["checkpoints"]
+    assert reported.state is CheckState.FAILED
+    assert "was signed for" in reported.reason
     assert not (configuration.state_dir / "checkpoints").exists()
 
 
@@ -149,9 +151,9 @@ def test_a_store_that_is_gone(configuration: Configuration) -> None:
     recorded(configuration)
     for path in configuration.state_dir.glob("audit.db*"):
         path.unlink()
-    told = found(configuration)["checkpoints"]
-    assert told.state is CheckState.FAILED
-    assert "A checkpoint of 8 events is in" in told.reason
+    reported = found(configuration)["checkpoints"]
+    assert reported.state is CheckState.FAILED
+    assert "A checkpoint of 8 events is in" in reported.reason
 
 
 @pytest.mark.parametrize(
@@ -169,9 +171,9 @@ def test_checkpoints_that_are_behind(
         store.append(SCOPE, event)
     store.append(SCOPE, trails.judged(1, "applies"))
     store.close()
-    told = found(configuration.model_copy(update={"record": settings}))["checkpoints"]
-    assert told.state is state
-    assert "4" in told.reason
+    reported = found(configuration.model_copy(update={"record": settings}))["checkpoints"]
+    assert reported.state is state
+    assert "4" in reported.reason
 
 
 def test_keys_that_are_gone_exposed_or_of_a_verifier(
@@ -182,12 +184,12 @@ def test_keys_that_are_gone_exposed_or_of_a_verifier(
     (folder / "signing.skey").chmod(0o644)
     assert found(configuration)["keys"].state is CheckState.FAILED
     (folder / "signing.skey").unlink()
-    told = found(configuration)["keys"]
-    assert told.state is CheckState.FAILED
+    reported = found(configuration)["keys"]
+    assert reported.state is CheckState.FAILED
     shutil.rmtree(folder)
-    told = found(configuration)["keys"]
-    assert told.state is CheckState.FAILED
-    assert "checkpoints were signed before" in told.reason
+    reported = found(configuration)["keys"]
+    assert reported.state is CheckState.FAILED
+    assert "checkpoints were signed before" in reported.reason
 
 
 def test_a_key_that_can_be_made_is_not_made(tmp_path: Path, configuration: Configuration) -> None:
@@ -200,13 +202,15 @@ def test_a_key_that_can_be_made_is_not_made(tmp_path: Path, configuration: Confi
 def test_a_folder_where_no_key_can_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     record = RecordSettings(keys=tmp_path / "file" / "keys")
-    told = found(Configuration(state_dir=tmp_path / "state", record=record, sandbox_waiver="test"))
-    assert told["keys"].state is CheckState.FAILED
+    reported = found(
+        Configuration(state_dir=tmp_path / "state", record=record, sandbox_waiver="test")
+    )
+    assert reported["keys"].state is CheckState.FAILED
 
 
 def test_a_full_disk(configuration: Configuration) -> None:
-    told = found(configuration, min_free_bytes=10**18)["disk"]
-    assert told.state is CheckState.FAILED
+    reported = found(configuration, min_free_bytes=10**18)["disk"]
+    assert reported.state is CheckState.FAILED
 
 
 def test_a_sandbox_that_can_not_be_had(
@@ -219,8 +223,8 @@ def test_a_sandbox_that_can_not_be_had(
         raise SandboxError("No user namespaces.", next_step="Enable them.")
 
     monkeypatch.setattr(BubblewrapSandbox, "probe", refuse)
-    told = found(configuration.model_copy(update={"sandbox_waiver": None}))["sandbox"]
-    assert (told.state, told.reason) == (CheckState.FAILED, "No user namespaces.")
+    reported = found(configuration.model_copy(update={"sandbox_waiver": None}))["sandbox"]
+    assert (reported.state, reported.reason) == (CheckState.FAILED, "No user namespaces.")
 
 
 @pytest.mark.parametrize(
@@ -237,7 +241,7 @@ def test_a_models_server_is_asked_for_no_answer(
     configuration: Configuration, status: int, state: CheckState, says: str
 ) -> None:
     with listing_models(status) as (url, asked):
-        told = found(
+        reported = found(
             configuration.model_copy(
                 update={
                     "model": "m",
@@ -248,32 +252,34 @@ def test_a_models_server_is_asked_for_no_answer(
                 }
             )
         )
-    assert told["model"].state is state
-    assert says in told["model"].reason
-    assert told["judge"].state is state
+    assert reported["model"].state is state
+    assert says in reported["model"].reason
+    assert reported["judge"].state is state
     assert sorted(asked) == ["GET /v1/models", "GET /v1/models a-key"]
-    assert "a-key" not in str(told)
+    assert "a-key" not in str(reported)
 
 
 def test_a_models_server_that_is_not_there_only_degrades(configuration: Configuration) -> None:
-    told = found(
+    reported = found(
         configuration.model_copy(update={"model": "m", "base_url": "http://me:hidden@127.0.0.1:1"})
     )["model"]
-    assert "hidden" not in str(told)
-    assert told.state is CheckState.DEGRADED
-    assert "can't be reached" in told.reason
+    assert "hidden" not in str(reported)
+    assert reported.state is CheckState.DEGRADED
+    assert "can't be reached" in reported.reason
 
 
 def test_scripts_and_local_models_are_files(tmp_path: Path, configuration: Configuration) -> None:
     script = tmp_path / "script.json"
-    told = found(configuration.model_copy(update={"script": script}))["model"]
-    assert told.state is CheckState.DEGRADED
+    reported = found(configuration.model_copy(update={"script": script}))["model"]
+    assert reported.state is CheckState.DEGRADED
     script.write_text("[]")
     assert (
         found(configuration.model_copy(update={"script": script}))["model"].state is CheckState.OK
     )
-    told = found(configuration.model_copy(update={"model": f"local:{tmp_path}/no.gguf"}))["model"]
-    assert told.state is CheckState.DEGRADED
+    reported = found(configuration.model_copy(update={"model": f"local:{tmp_path}/no.gguf"}))[
+        "model"
+    ]
+    assert reported.state is CheckState.DEGRADED
 
 
 def test_a_judge_that_keeps_failing_is_named(tmp_path: Path, configuration: Configuration) -> None:
@@ -287,9 +293,9 @@ def test_a_judge_that_keeps_failing_is_named(tmp_path: Path, configuration: Conf
     store.append(SCOPE, late)
     assert found(configured)["judge"].state is CheckState.OK
     store.append(SCOPE, late)
-    told = found(configured)["judge"]
-    assert told.state is CheckState.DEGRADED
-    assert "last 3 calls failed" in told.reason
+    reported = found(configured)["judge"]
+    assert reported.state is CheckState.DEGRADED
+    assert "last 3 calls failed" in reported.reason
     store.append(
         SCOPE,
         GroundingJudged(

@@ -35,14 +35,16 @@ def test_what_is_free_is_judged(
     monkeypatch.setattr(
         module, "room", lambda folder: found if folder == tmp_path else Room(9 * GIB, None)
     )
-    told = disk([tmp_path / "other", tmp_path], GIB)
-    assert told.state is state
+    reported = disk([tmp_path / "other", tmp_path], GIB)
+    assert reported.state is state
     assert says in (
-        told.reason if state is not CheckState.OK else f"{found.free_bytes / GIB:.1f} GiB are free"
+        reported.reason
+        if state is not CheckState.OK
+        else f"{found.free_bytes / GIB:.1f} GiB are free"
     )
     if state is not CheckState.OK:
-        assert str(tmp_path) in told.reason
-        assert told.next_step
+        assert str(tmp_path) in reported.reason
+        assert reported.next_step
 
 
 def test_the_least_is_the_callers() -> None:

@@ -1,8 +1,8 @@
 import pytest
 
 from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
-from fallback_tier.portal.views.decided import told
-from fallback_tier.portal.views.told import failure_words, not_proved, why_escalated
+from fallback_tier.portal.views.decided import decision_message
+from fallback_tier.portal.views.explanations import failure_words, not_proved, why_escalated
 
 PASSED, FAILED, SKIPPED = GateStatus.PASSED, GateStatus.FAILED, GateStatus.SKIPPED
 
@@ -56,4 +56,4 @@ def test_without_a_patch_nothing_is_proved() -> None:
     ],
 )
 def test_the_decision_before(done: str, says: str | None) -> None:
-    assert told(done) == says
+    assert decision_message(done) == says

@@ -33,8 +33,8 @@ class Registry:
         self.runs.append(words)
         lines = self.files[words[words.index("-r") + 1]].split("\n")
         if missing := self.bad.intersection(lines):
-            said = f"error: {min(missing)}: {self.answer} hint: build it"
-            return CommandResult(argv=("uv",), exit_code=1, output=said, duration_ms=1)
+            message = f"error: {min(missing)}: {self.answer} hint: build it"
+            return CommandResult(argv=("uv",), exit_code=1, output=message, duration_ms=1)
         self.installed.update(lines)
         return CommandResult(argv=("uv",), exit_code=0, output="", duration_ms=1)
 
@@ -98,14 +98,14 @@ def test_a_runner_is_put_beside_what_is_declared() -> None:
 
 
 def test_a_registry_that_does_not_answer_is_no_reason_to_install_less() -> None:
-    said = "error sending request for url (https://index.example/simple/left/)"
-    uv = Registry(frozenset({"left"}), answer=said)
+    message = "error sending request for url (https://index.example/simple/left/)"
+    uv = Registry(frozenset({"left"}), answer=message)
     sources = [Source("r", ("left", "right==1")), Source("s", ("far[x]>2; python_version > '3'",))]
     with pytest.raises(ToolFailedError) as caught:
         install(Plan((), lambda: sources), uv.run, uv.write)
     # Whichever is asked for first: the one that only this index has may be another.
-    told = "uv could not reach its registry index.example, asked for left, right, far: "
-    assert caught.value.problem.startswith(told)
+    reported = "uv could not reach its registry index.example, asked for left, right, far: "
+    assert caught.value.problem.startswith(reported)
 
 
 def test_for_a_runner_that_nobody_declared_it_is() -> None:
@@ -115,11 +115,11 @@ def test_for_a_runner_that_nobody_declared_it_is() -> None:
 
 
 def test_the_reason_is_uvs_own_without_what_it_draws() -> None:
-    said = (
+    message = (
         "  \u00d7 No solution found when resolving dependencies:\n"
         "  ╰─▶ Because coverage==5.0.4 has no usable wheels, your requirements are\n"
         "      unsatisfiable.\n\n      hint: Wheels are required for `coverage`"
     )
-    assert reason(said) == (
+    assert reason(message) == (
         "Because coverage==5.0.4 has no usable wheels, your requirements are unsatisfiable."
     )

@@ -159,8 +159,8 @@ def test_an_override_is_added_and_every_other_byte_stays(
     new = with_override("pyproject.toml", mark + text, "leaf>=1.2")
     assert new.startswith(mark)
     before = tomllib.loads(text).get("tool", {}).get("uv", {}).get("override-dependencies", [])
-    said = tomllib.loads(new.removeprefix(mark))["tool"]["uv"]["override-dependencies"]
-    assert said == ["leaf>=1.2", *before]
+    reported = tomllib.loads(new.removeprefix(mark))["tool"]["uv"]["override-dependencies"]
+    assert reported == ["leaf>=1.2", *before]
     rest = iter(new)
     assert all(char in rest for char in mark + text), "the old text is a subsequence of the new"
     assert new.endswith("\n") == (text == "" or text.endswith("\n"))
@@ -172,8 +172,8 @@ def test_an_inline_table_leaves_no_place_for_an_override() -> None:
 
 
 def test_uvs_words_name_the_parent_and_its_constraint() -> None:
-    said = "Because p==1.0 depends on leaf>=1.0,\n<1.2 and your project depends on leaf==1.2, we"
-    error = UvRefusedError("no", said.replace(",\n", ","))
+    message = "Because p==1.0 depends on leaf>=1.0,\n<1.2 and your project depends on leaf==1.2, we"
+    error = UvRefusedError("no", message.replace(",\n", ","))
     assert blocker_of(error, "leaf") == ("p", ">=1.0,<1.2")
     assert blocker_of(error, "other") is None
 

@@ -119,9 +119,9 @@ def test_a_tag_tells_a_computed_version(tag: str, version: str) -> None:
     ],
 )
 def test_a_version_module_says_the_version(text: str) -> None:
-    said: dict[str, Any] = {}
-    exec(version_files({"pyproject.toml": text}, "v1.2")["src/p/_version.py"], said)
-    assert (said["version"], said["version_tuple"]) == ("1.2", (1, 2))
+    reported: dict[str, Any] = {}
+    exec(version_files({"pyproject.toml": text}, "v1.2")["src/p/_version.py"], reported)
+    assert (reported["version"], reported["version_tuple"]) == ("1.2", (1, 2))
 
 
 def test_what_is_no_python_is_not_written() -> None:
@@ -130,7 +130,7 @@ def test_what_is_no_python_is_not_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "target", "said"),
+    ("name", "target", "message"),
     [
         ("tool", "app.cli:main", "from app.cli import main\nraise SystemExit(main())\n"),
         (
@@ -147,13 +147,13 @@ def test_what_is_no_python_is_not_written() -> None:
     ],
 )
 def test_programs_call_a_function_of_a_module_and_nothing_else(
-    name: str, target: str, said: str | None
+    name: str, target: str, message: str | None
 ) -> None:
     for table in ("scripts", "gui-scripts"):
         text = tomlkit.dumps({"project": {"name": "app", table: {name: target}}})
         found = own_scripts({"pyproject.toml": text})
-        assert [*found] == ([] if said is None else [name])
-        assert said is None or found[name].endswith(said)
+        assert [*found] == ([] if message is None else [name])
+        assert message is None or found[name].endswith(message)
 
 
 def test_programs_of_setup_files_are_found_too() -> None:

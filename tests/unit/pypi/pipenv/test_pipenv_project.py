@@ -148,17 +148,17 @@ def test_what_the_new_release_needs_comes_in_beside_it(
 
 
 @pytest.mark.parametrize(
-    ("fixed", "said"),
+    ("fixed", "message"),
     [
         ("1.4", 'win is needed where sys_platform == "win32"'),
         ("1.5", "it is not known how pipenv writes that into Pipfile.lock"),
     ],
 )
 def test_what_pipenv_would_write_in_a_way_that_cannot_be_told_is_refused(
-    clients: SubprocessClients, tmp_path: Path, fixed: str, said: str
+    clients: SubprocessClients, tmp_path: Path, fixed: str, message: str
 ) -> None:
     (left,) = _resolve(clients, tmp_path, _lock(_entry("leaf", "1.0")), fixed=fixed).left
-    assert said in left.sentence
+    assert message in left.sentence
 
 
 def test_what_is_new_would_come_from_one_of_several_indexes(
@@ -190,11 +190,11 @@ def test_a_lock_in_another_hand_is_not_rewritten(
 def test_another_index_and_no_json_are_refused_offline(tmp_path: Path) -> None:
     document = json.loads(_lock(_entry("leaf", "1.0", index="private")))
     document["_meta"]["sources"] = [{"name": "pypi", "url": "u", "verify_ssl": True}]
-    for lock, said in ((json.dumps(document), "from the index 'private'"), ("{", "is not JSON")):
+    for lock, message in ((json.dumps(document), "from the index 'private'"), ("{", "is not JSON")):
         repo = repository(tmp_path, {"Pipfile.lock": lock})
         project = PipenvProject(repo, SubprocessClients({}), "Pipfile.lock")
         try:
             sentence = project.outline(ADVISORY).left[0].sentence
         except RecipeError as error:
             sentence = error.problem
-        assert said in sentence
+        assert message in sentence

@@ -167,7 +167,7 @@ def test_a_content_hash_that_is_not_ours_stops_a_change_of_the_manifest(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({'version = "2.0"\npython': 'version = "9.9"\npython'}, "lock-version '9.9'"),
         ({"\n[metadata]": f"\n{_block('leaf', '1.2')}\n[metadata]"}, "2 versions of leaf"),
@@ -178,7 +178,7 @@ def test_a_content_hash_that_is_not_ours_stops_a_change_of_the_manifest(
     ],
 )
 def test_what_is_not_edited_is_said_offline(
-    tmp_path: Path, change: Mapping[str, str], said: str
+    tmp_path: Path, change: Mapping[str, str], message: str
 ) -> None:
     lock = poetry_lock(BASE, LEAF)
     for old, new in change.items():
@@ -186,7 +186,7 @@ def test_what_is_not_edited_is_said_offline(
         lock = lock.replace(old, new)
     repo = repository(tmp_path, {"poetry.lock": lock})
     (left,) = PoetryProject(repo, SubprocessClients({}), "poetry.lock").outline(ADVISORY).left
-    assert said in left.sentence
+    assert message in left.sentence
 
 
 def test_a_release_without_a_wheel_is_not_built(clients: SubprocessClients, tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ def probe(
         (place / f"{name}.py").write_text(text)
     command = [sys.executable, "-c", SOURCE, limit_s, all_s, *modules]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120)
-    said = [
+    messages = [
         line for line in done.stdout.splitlines() if line.startswith(("cannot import", "no time"))
     ]
-    return done.returncode, said
+    return done.returncode, messages
 
 
 def test_modules_that_import_say_nothing(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_modules_that_import_say_nothing(tmp_path: Path) -> None:
 
 
 def test_each_module_is_judged_by_itself(tmp_path: Path) -> None:
-    told = probe(
+    reported = probe(
         tmp_path,
         "60",
         ends="import os\nos._exit(3)\n",
@@ -35,7 +35,7 @@ def test_each_module_is_judged_by_itself(tmp_path: Path) -> None:
         needs="import nowhere_at_all\n",
         good="import sys\nsys.modules.pop('ends', None)\n",
     )
-    assert told == (
+    assert reported == (
         1,
         [
             "cannot import ends: it ends the interpreter, with exit code 3",
@@ -48,7 +48,7 @@ def test_each_module_is_judged_by_itself(tmp_path: Path) -> None:
 
 def test_what_an_error_says_is_told_on_one_line_whatever_it_is(tmp_path: Path) -> None:
     unspeakable = "class Odd(Exception):\n    def __str__(self):\n        raise self\nraise Odd\n"
-    told = probe(
+    reported = probe(
         tmp_path,
         "60",
         lines="raise ImportError('needs:\\n  left\\n  right')\n",
@@ -57,19 +57,21 @@ def test_what_an_error_says_is_told_on_one_line_whatever_it_is(tmp_path: Path) -
         long="raise ImportError('é' * 10_000)\n",
         half="raise ImportError('\\udcff')\n",
     )
-    assert told[1][:3] == [
+    assert reported[1][:3] == [
         "cannot import lines: ImportError: needs: left right",
         "cannot import silent: ValueError",
         "cannot import unspeakable: Odd",
     ]
-    assert told[1][3].startswith("cannot import long: ImportError: éééé")
-    assert len(told[1][3]) < 4_096
-    assert told[1][4] == "cannot import half: ImportError: ?"
+    assert reported[1][3].startswith("cannot import long: ImportError: éééé")
+    assert len(reported[1][3]) < 4_096
+    assert reported[1][4] == "cannot import half: ImportError: ?"
 
 
 def test_a_module_that_hangs_is_ended_and_the_next_one_is_still_asked(tmp_path: Path) -> None:
-    told = probe(tmp_path, "3", hangs="import time\ntime.sleep(600)\n", needs="import nowhere\n")
-    assert told == (
+    reported = probe(
+        tmp_path, "3", hangs="import time\ntime.sleep(600)\n", needs="import nowhere\n"
+    )
+    assert reported == (
         1,
         [
             "cannot import hangs: it did not end within 3 s",
@@ -80,5 +82,5 @@ def test_a_module_that_hangs_is_ended_and_the_next_one_is_still_asked(tmp_path: 
 
 def test_what_there_is_no_time_for_is_named_and_is_no_failure(tmp_path: Path) -> None:
     hangs = "import time\ntime.sleep(600)\n"
-    told = probe(tmp_path, "30", "3", good="", hangs=hangs, needs="import nowhere\n")
-    assert told == (0, ["no time left for hangs, needs"])
+    reported = probe(tmp_path, "30", "3", good="", hangs=hangs, needs="import nowhere\n")
+    assert reported == (0, ["no time left for hangs, needs"])

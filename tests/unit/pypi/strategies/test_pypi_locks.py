@@ -22,7 +22,7 @@ def _tree(**versions: str) -> Tree:
 
 
 @pytest.mark.parametrize(
-    ("after", "said"),
+    ("after", "message"),
     [
         (_tree(leaf="1.1", b="1"), "would bring in leaf 1.1, which is itself affected"),
         (_tree(leaf="1.0", b="2"), "would leave leaf as affected as before"),
@@ -30,7 +30,7 @@ def _tree(**versions: str) -> Tree:
         (_tree(leaf="1.2", b="6"), "would bring in b 6, which is itself affected"),
     ],
 )
-def test_a_step_that_does_what_none_may_is_declined(after: Tree, said: str) -> None:
+def test_a_step_that_does_what_none_may_is_declined(after: Tree, message: str) -> None:
     both = bundle([ADVISORY, advisory("PyPI", "b", [("5", "7")])])
     start = State({"x.lock": "old"}, _tree(leaf="1.0", b="1"))
 
@@ -46,7 +46,7 @@ def test_a_step_that_does_what_none_may_is_declined(after: Tree, said: str) -> N
     assert fix.texts == {"x.lock": "good"}
     (move,) = fix.moves
     assert move.step is LadderStep.DIRECT_BUMP
-    assert said in move.declined[0].reason
+    assert message in move.declined[0].reason
 
 
 def test_what_another_packages_step_cleared_is_not_resolved_again() -> None:

@@ -118,13 +118,13 @@ def test_a_lock_without_what_is_asked_for_shows_nobody_safe(
     word = f"{name}>=3.0" if kind in LACKING else name
     repo = offline(tmp_path, _filled(files, word))
     plugin = build_ecosystem(FakeClients())
-    told = refusal(plugin, RECORD, repo)
-    assert told.reason is RefusalReason.RECIPE_UNSUPPORTED
-    assert f"asks for {name}>=3.0" in told.sentence
-    assert f"{lock} does not hold it" in told.sentence
-    assert command in told.sentence
+    reported = refusal(plugin, RECORD, repo)
+    assert reported.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert f"asks for {name}>=3.0" in reported.sentence
+    assert f"{lock} does not hold it" in reported.sentence
+    assert command in reported.sentence
     (left,) = plugin.outline(RECORD, repo).left
-    assert left.sentence in told.sentence
+    assert left.sentence in reported.sentence
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ def test_a_lock_without_what_is_asked_for_shows_nobody_safe(
 def test_a_lock_that_holds_another_version_than_is_asked_for_is_out_of_step(
     tmp_path: Path, files: Files
 ) -> None:
-    told = refusal(build_ecosystem(FakeClients()), RECORD, offline(tmp_path, files))
-    assert told.reason is RefusalReason.RECIPE_UNSUPPORTED
-    assert "the lock is out of step" in told.sentence
+    reported = refusal(build_ecosystem(FakeClients()), RECORD, offline(tmp_path, files))
+    assert reported.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert "the lock is out of step" in reported.sentence
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def test_a_fix_that_comes_to_what_is_asked_for_goes_ahead(tmp_path: Path, files:
     ],
 )
 def test_what_may_be_missing_is_no_reason(tmp_path: Path, files: Files) -> None:
-    told = build_ecosystem(FakeClients()).select(RECORD, offline(tmp_path, files))
-    assert isinstance(told, NotApplicable)
-    assert told.reason is RefusalReason.NOT_AFFECTED
+    reported = build_ecosystem(FakeClients()).select(RECORD, offline(tmp_path, files))
+    assert isinstance(reported, NotApplicable)
+    assert reported.reason is RefusalReason.NOT_AFFECTED
 
 
 def test_of_a_local_package_outside_the_workspace_no_groups_are_locked(tmp_path: Path) -> None:
@@ -215,8 +215,8 @@ def test_a_lock_whose_own_hash_is_of_its_manifest_is_in_step(tmp_path: Path) -> 
     content = json.dumps({**relevant, "dev-dependencies": None}, sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()
     repo = offline(tmp_path, _poetry(SIX, 'idna = "*"', digest=digest))
-    told = refusal(build_ecosystem(FakeClients()), RECORD, repo)
-    assert told.reason is RefusalReason.NOT_AFFECTED
+    reported = refusal(build_ecosystem(FakeClients()), RECORD, repo)
+    assert reported.reason is RefusalReason.NOT_AFFECTED
 
 
 def test_beside_a_fix_of_another_project_it_is_said(tmp_path: Path) -> None:

@@ -352,16 +352,16 @@ def test_a_computed_version_is_no_obstacle_and_computed_requirements_are(bench: 
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ('other = { git = "https://example.org/other" }', "git repository"),
         ('other = { path = "../../elsewhere" }', "outside the repository"),
     ],
 )
-def test_sources_that_lead_out_are_refused_by_name(bench: Bench, source: str, said: str) -> None:
+def test_sources_that_lead_out_are_refused_by_name(bench: Bench, source: str, message: str) -> None:
     files = {"uv.lock": _LOCK}
     manifest = _manifest("leaf==1.0", "other", more=f"[tool.uv.sources]\n{source}\n")
-    with pytest.raises(RecipeError, match=said):
+    with pytest.raises(RecipeError, match=message):
         bench.project({**files, "pyproject.toml": manifest}).resolve(ADVISORY)
 
 

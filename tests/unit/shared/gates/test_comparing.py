@@ -16,10 +16,10 @@ from tests.unit.shared.gates.test_flaky import context
 PASSED, SKIPPED, UNDECIDED = GateStatus.PASSED, GateStatus.SKIPPED, GateStatus.UNDECIDED
 
 
-def result(*said: str, code: int | None = None) -> CommandResult:
+def result(*messages: str, code: int | None = None) -> CommandResult:
     """What was complained of, a line each; ``STOP``: and then it stopped."""
-    code = int(bool(said)) if code is None else code
-    return CommandResult(argv=("c",), exit_code=code, output="\n".join(said), duration_ms=1)
+    code = int(bool(messages)) if code is None else code
+    return CommandResult(argv=("c",), exit_code=code, output="\n".join(messages), duration_ms=1)
 
 
 NOWHERE = NotInstalled("no wheel of left")

@@ -35,16 +35,16 @@ class Trees:
         yield Tree(root=self._root / ("patched" if patched else "base"))
 
 
-def run(ran: int, *failing: str, exit_code: int | None = None, said: str = "") -> SuiteRun:
+def run(ran: int, *failing: str, exit_code: int | None = None, message: str = "") -> SuiteRun:
     """A run in which so many tests ran, and these failed."""
     code = bool(failing) if exit_code is None else exit_code
-    result = CommandResult(argv=("test",), exit_code=code, output=said, duration_ms=1)
-    return SuiteRun.told(result, Summary(ran, len(failing), failing))
+    result = CommandResult(argv=("test",), exit_code=code, output=message, duration_ms=1)
+    return SuiteRun.read(result, Summary(ran, len(failing), failing))
 
 
-def unnamed(said: str, exit_code: int = 1) -> SuiteRun:
-    result = CommandResult(argv=("test",), exit_code=exit_code, output=said, duration_ms=1)
-    return SuiteRun.told(result, None)
+def unnamed(message: str, exit_code: int = 1) -> SuiteRun:
+    result = CommandResult(argv=("test",), exit_code=exit_code, output=message, duration_ms=1)
+    return SuiteRun.read(result, None)
 
 
 class Project:
@@ -161,7 +161,7 @@ def test_more_failures_of_one_name_are_not_excused(tmp_path: Path) -> None:
 
 def counted(ran: int, failed: int, *names: str) -> SuiteRun:
     result = CommandResult(argv=("test",), exit_code=1, output="", duration_ms=1)
-    return SuiteRun.told(result, Summary(ran, failed, names))
+    return SuiteRun.read(result, Summary(ran, failed, names))
 
 
 def test_more_failures_than_at_the_base_commit_are_not_excused_by_their_names(

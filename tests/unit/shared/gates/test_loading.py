@@ -13,8 +13,8 @@ def found(output: str) -> dict[str, Finding]:
     return failures(output, Loading(["app", "lib"], lambda _tree, _names: NotInstalled(""), str))
 
 
-def key(said: str) -> str:
-    return found(f"cannot import app: {said}")["app"].key
+def key(message: str) -> str:
+    return found(f"cannot import app: {message}")["app"].key
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_other_words_are_another_failure(one: str, other: str) -> None:
 
 
 def test_a_finding_is_shown_without_the_folders_of_this_machine() -> None:
-    said = URL_QUOTE.format("/state/python-1/werkzeug") + " see app/core/x.py"
-    assert found(f"cannot import app: {said}\n")["app"].text == (
+    message = URL_QUOTE.format("/state/python-1/werkzeug") + " see app/core/x.py"
+    assert found(f"cannot import app: {message}\n")["app"].text == (
         "cannot import app: ImportError: cannot import name 'url_quote' from 'werkzeug.urls' "
         "(…/urls.py) see app/core/x.py"
     )

@@ -57,14 +57,14 @@ def test_what_was_added_to_or_can_not_be_read_is_no_report(text: str | None) -> 
 
 
 def test_what_failed_once_has_failed(tmp_path: Path) -> None:
-    told = [
+    reported = [
         ("a", "passed"),
         ("a", "failed"),
         ("b", "skipped"),
         ("b", "passed"),
         ("c", "uncollected"),
     ]
-    assert Report.of(told) == Report(frozenset({"b"}), ("a", "c"), ("c",))
+    assert Report.of(reported) == Report(frozenset({"b"}), ("a", "c"), ("c",))
 
 
 def test_a_run_that_was_ended_tells_what_came_before_and_a_cut_line_is_left_out() -> None:
@@ -154,19 +154,19 @@ def test_pytest_tells_each_test_as_its_last_line_counts_them(
     (tmp_path / "test_a.py").write_text(PYTEST)
     (tmp_path / "test_b.py").write_text("import missing\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -q -x\n")
-    told, log = python(tmp_path, "pytest", *OPTIONS, "--maxfail=0", *more)
+    reported, log = python(tmp_path, "pytest", *OPTIONS, "--maxfail=0", *more)
     found = pytest_summary(log)
-    assert told is not None
+    assert reported is not None
     assert found is not None
-    assert told.figures == (found.ran, found.failed)
-    assert told.passed == {
+    assert reported.figures == (found.ran, found.failed)
+    assert reported.passed == {
         "test_a.py::test_good", "test_a.py::test_known",
         "test_a.py::test_each[a b]", "test_a.py::test_each[c\\nd]",
     }  # fmt: skip
-    assert set(told.failed) == {
+    assert set(reported.failed) == {
         "test_a.py::test_bad", "test_a.py::test_torn", "test_a.py::Old::test_parts", "test_b.py"
     }  # fmt: skip
-    assert told.uncollected == ("test_b.py",)
+    assert reported.uncollected == ("test_b.py",)
 
 
 UNITTEST = """import unittest
@@ -193,16 +193,16 @@ class Unset(unittest.TestCase):
 def test_unittest_tells_each_test_as_its_last_line_counts_them(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text(UNITTEST)
     (tmp_path / "test_b.py").write_text("import missing\n")
-    told, log = python(tmp_path, "unittest", "discover")
+    reported, log = python(tmp_path, "unittest", "discover")
     found = unittest_summary(log)
-    assert told is not None
+    assert reported is not None
     assert found is not None
-    assert told.figures == (found.ran, found.failed)
-    assert {name.split()[0] for name in told.passed} == {"test_good", "test_known"}
-    assert told.uncollected == ("test_b",)
-    assert "test_parts (test_a.Calc.test_parts) (number=2)" in told.failed
-    assert "setUpClass (test_a.Unset)" in told.failed
-    assert told.excuses("test_x (test_b.Case.test_x)")
+    assert reported.figures == (found.ran, found.failed)
+    assert {name.split()[0] for name in reported.passed} == {"test_good", "test_known"}
+    assert reported.uncollected == ("test_b",)
+    assert "test_parts (test_a.Calc.test_parts) (number=2)" in reported.failed
+    assert "setUpClass (test_a.Unset)" in reported.failed
+    assert reported.excuses("test_x (test_b.Case.test_x)")
 
 
 def test_what_tests_do_to_their_interpreter_does_not_reach_the_report(tmp_path: Path) -> None:
@@ -214,17 +214,17 @@ def test_what_tests_do_to_their_interpreter_does_not_reach_the_report(tmp_path: 
         "    if (pid := os.fork()) == 0:\n        return\n"
         "    os.waitpid(pid, 0)\n"
     )
-    told, _ = python(tmp_path, "pytest", *OPTIONS)
-    assert told is not None
-    assert told.passed == {"test_a.py::test_fake", "test_a.py::test_child"}
+    reported, _ = python(tmp_path, "pytest", *OPTIONS)
+    assert reported is not None
+    assert reported.passed == {"test_a.py::test_fake", "test_a.py::test_child"}
 
 
 def test_a_run_that_ends_itself_has_told_what_came_before(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text(
         "import os\ndef test_one(): pass\ndef test_two(): os._exit(0)\n"
     )
-    told, _ = python(tmp_path, "pytest", *OPTIONS)
-    assert told == Report(frozenset({"test_a.py::test_one"}))
+    reported, _ = python(tmp_path, "pytest", *OPTIONS)
+    assert reported == Report(frozenset({"test_a.py::test_one"}))
 
 
 # --- npm ------------------------------------------------------------------------------------------
@@ -250,15 +250,15 @@ def test_node_tells_each_test_as_its_last_lines_count_them(tmp_path: Path) -> No
         done = subprocess.run(
             ["node", "--test"], cwd=folder, capture_output=True, text=True, check=False, env=env
         )
-        told = asked.read(file.read())
+        reported = asked.read(file.read())
     found = summary(done.stdout)
-    assert told is not None
+    assert reported is not None
     assert found is not None
-    assert told.figures == (found.ran, found.failed)
+    assert reported.figures == (found.ran, found.failed)
     names = {"good", "good > part", "planned", "calc > adds"}
-    assert told.passed == {f"a.test.js > {name}" for name in names}
-    assert told.failed == ("a.test.js > bad", "a.test.js > calc > adds (2)", "b.test.js")
-    assert told.uncollected == ("b.test.js",)
+    assert reported.passed == {f"a.test.js > {name}" for name in names}
+    assert reported.failed == ("a.test.js > bad", "a.test.js > calc > adds (2)", "b.test.js")
+    assert reported.uncollected == ("b.test.js",)
 
 
 @pytest.mark.parametrize(

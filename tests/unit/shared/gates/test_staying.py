@@ -13,8 +13,8 @@ from tests.unit.planning.test_planning import advisory
 def planned(*staying: tuple[str, str]) -> Advisory:
     """A and B are both about leaf, A about twig as well."""
     two = bundle([advisory("A", "leaf", "twig"), advisory("B", "leaf@1.5.0")])
-    said = [Staying(advisory_id=name, package=package) for name, package in staying]
-    return AdvisoryBundle.model_validate({**dict(two), "staying": said})
+    reported = [Staying(advisory_id=name, package=package) for name, package in staying]
+    return AdvisoryBundle.model_validate({**dict(two), "staying": reported})
 
 
 def raising(*before: str, package: str = "leaf") -> Applied:

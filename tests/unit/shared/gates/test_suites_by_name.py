@@ -22,13 +22,13 @@ PASSED, SKIPPED, UNDECIDED = GateStatus.PASSED, GateStatus.SKIPPED, GateStatus.U
 NAMES = ("a", "b", "c", "d")
 
 
-def ended(said: str = "", code: int | None = None, **was: str) -> SuiteRun:
+def ended(message: str = "", code: int | None = None, **was: str) -> SuiteRun:
     """A run whose report tells how each test was; ``code`` where the tests alone don't decide."""
     ran = sum(one != "skipped" for one in was.values())
     bad = tuple(name for name, one in was.items() if one in ("failed", "uncollected"))
     code = int(bool(bad)) if code is None else code
-    result = CommandResult(argv=("test",), exit_code=code, output=said, duration_ms=1)
-    return SuiteRun.told(
+    result = CommandResult(argv=("test",), exit_code=code, output=message, duration_ms=1)
+    return SuiteRun.read(
         result, Summary(ran, len(bad), bad), Report.of(was.items(), (ran, len(bad)))
     )
 
@@ -36,7 +36,7 @@ def ended(said: str = "", code: int | None = None, **was: str) -> SuiteRun:
 def late(**was: str) -> SuiteRun:
     """A run that the wall clock ended, and what it told before."""
     result = CommandResult(argv=("test",), exit_code=None, output="", duration_ms=1)
-    return SuiteRun.told(result, None, Report.of(was.items()) if was else None)
+    return SuiteRun.read(result, None, Report.of(was.items()) if was else None)
 
 
 def test_what_fails_at_the_base_commit_is_named_and_what_passes_there_passes(
@@ -127,7 +127,7 @@ def contradicted(ran: int, failed: int, code: int = 0, **was: str) -> SuiteRun:
     """A log that says so many, and a report that says otherwise."""
     result = CommandResult(argv=("test",), exit_code=code, output="", duration_ms=1)
     report = Report.of(was.items(), (len(was), 0))
-    return SuiteRun.told(result, Summary(ran, failed), report)
+    return SuiteRun.read(result, Summary(ran, failed), report)
 
 
 def test_a_report_that_contradicts_its_log_counts_for_nothing(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_report_that_contradicts_its_log_counts_for_nothing(tmp_path: Path) ->
 
 def test_a_report_without_the_logs_last_lines_counts_for_nothing() -> None:
     result = CommandResult(argv=("test",), exit_code=0, output="", duration_ms=1)
-    run = SuiteRun.told(result, None, Report.of([("a", "passed")], (1, 0)))
+    run = SuiteRun.read(result, None, Report.of([("a", "passed")], (1, 0)))
     assert (run.report, run.count) == (None, None)
 
 
@@ -267,7 +267,7 @@ def test_what_runs_at_the_base_commit_and_can_not_run_here_is_undecided(
 
 def test_on_what_it_ran_is_said(tmp_path: Path) -> None:
     result = CommandResult(argv=("test",), exit_code=0, output="", duration_ms=1)
-    partly = SuiteRun.told(result, Summary(1, 0), None, "installed in part; not: left")
+    partly = SuiteRun.read(result, Summary(1, 0), None, "installed in part; not: left")
     verdict = judge(tmp_path, Project([partly], [partly]))
     assert verdict.detail == "1 test(s) pass; installed in part; not: left"
 

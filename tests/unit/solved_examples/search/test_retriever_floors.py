@@ -60,10 +60,10 @@ def test_floors_keep_out_what_is_below_and_only_that(
     missed = closed.query(advisory(TEXT), repo)
     assert isinstance(missed, RagMiss)
     assert "routing floor" in missed.evidence
-    said = account(missed)
-    assert said.returned == ()
-    assert {drop.reason for drop in said.dropped} == {"below the routing floor, as everything"}
-    assert {floor.mode for floor in said.floors} == {"lexical"}
+    reported = account(missed)
+    assert reported.returned == ()
+    assert {drop.reason for drop in reported.dropped} == {"below the routing floor, as everything"}
+    assert {floor.mode for floor in reported.floors} == {"lexical"}
 
 
 def test_a_stricter_routing_floor_leaves_the_other_floors(

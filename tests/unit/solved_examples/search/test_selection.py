@@ -22,7 +22,7 @@ def test_identical_code_beyond_the_first_k_is_told_of(tmp_path: Path) -> None:
     assert isinstance(answer, RagHit)
     assert answer.account is not None
     shown = [shot.example.example_id for shot in answer.examples]
-    told = {one.example_id: one.reason for one in answer.account.dropped}
+    reported = {one.example_id: one.reason for one in answer.account.dropped}
     assert len(shown) == MAX_EXAMPLES
-    assert {*shown, *told} == set(names)
-    assert set(told.values()) == {f"not among the best {MAX_EXAMPLES}"}
+    assert {*shown, *reported} == set(names)
+    assert set(reported.values()) == {f"not among the best {MAX_EXAMPLES}"}

@@ -74,7 +74,7 @@ def read(tmp_path: Path, *rows: Any, **options: Any) -> list[Imported | Skipped]
 
 def test_the_commits_subject_is_the_summary_of_the_fix(tmp_path: Path) -> None:
     subjects = ("\n Escape the name \nmore", None, "x" * 999)
-    rows = [row(id=f"A-{n}", commit_subject=said) for n, said in enumerate(subjects)]
+    rows = [row(id=f"A-{n}", commit_subject=message) for n, message in enumerate(subjects)]
     found = [one.example.fix_summary for one in read(tmp_path, *rows) if isinstance(one, Imported)]
     assert found == ["Escape the name", "", "x" * MAX_SUMMARY_CHARS]
 
@@ -158,7 +158,7 @@ def test_neither_format_is_an_error_that_names_both(tmp_path: Path, line: str) -
 
 
 def test_a_given_format_is_not_guessed(tmp_path: Path) -> None:
-    for rows, format_, said in (
+    for rows, format_, message in (
         (row(), Format.RECORDS, "line 1 is not a solved example: example_id: Field required"),
         (
             example().model_dump(mode="json"),
@@ -166,12 +166,12 @@ def test_a_given_format_is_not_guessed(tmp_path: Path) -> None:
             "line 1 is not a fix of a data set: id",
         ),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             read(tmp_path, rows, format=format_)
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"packages": []}, "packages"),
         ({"ecosystem": ""}, "ecosystem"),
@@ -181,10 +181,12 @@ def test_a_given_format_is_not_guessed(tmp_path: Path) -> None:
         ({"summary": "\udc80"}, "Invalid JSON"),
     ],
 )
-def test_faults_name_file_line_and_field(tmp_path: Path, fields: dict[str, Any], said: str) -> None:
+def test_faults_name_file_line_and_field(
+    tmp_path: Path, fields: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError, match="line 2 is not a fix of a data set") as caught:
         read(tmp_path, row(), row(**fields))
-    assert said in caught.value.problem
+    assert message in caught.value.problem
 
 
 # --- The real data --------------------------------------------------------------------------------

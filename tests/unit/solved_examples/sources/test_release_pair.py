@@ -57,10 +57,10 @@ def advisory(
 
 
 def release(folder: Path, version: str, files: Mapping[str, str], **manifest: object) -> Path:
-    said = {"name": "left", "version": version, "license": "MIT", **manifest}
+    reported = {"name": "left", "version": version, "license": "MIT", **manifest}
     place = folder / f"left-{version}.tgz"
     with tarfile.open(place, "w:gz") as tar:
-        for name, text in {"package.json": json.dumps(said), **files}.items():
+        for name, text in {"package.json": json.dumps(reported), **files}.items():
             entry = tarfile.TarInfo(f"package/{name}")
             entry.size = len(text.encode())
             tar.addfile(entry, io.BytesIO(text.encode()))

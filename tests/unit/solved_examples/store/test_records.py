@@ -102,7 +102,7 @@ def test_an_endless_line_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("second", "said"),
+    ("second", "message"),
     [
         ("{", "Invalid JSON"),
         ("[]", "the line"),
@@ -113,14 +113,14 @@ def test_an_endless_line_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("\udcff", "line 2"),
     ],
 )
-def test_faults_name_file_and_line(tmp_path: Path, second: str, said: str) -> None:
+def test_faults_name_file_and_line(tmp_path: Path, second: str, message: str) -> None:
     path = tmp_path / "examples.jsonl"
     text = f"{example().model_dump_json()}\n{second}\n"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError, match="line 2") as caught:
         load_jsonl(path)
     assert str(path) in caught.value.problem
-    assert said in caught.value.problem
+    assert message in caught.value.problem
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

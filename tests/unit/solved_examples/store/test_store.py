@@ -74,7 +74,7 @@ def test_origin_is_required_and_an_ingest_is_all_or_none(store: ExampleStore, fi
 
 
 @pytest.mark.parametrize(
-    ("name", "fields", "said"),
+    ("name", "fields", "message"),
     [
         ("bad", {"edits": ()}, "'bad' has no edits"),
         (" ", {}, "id ' ' has 1 characters"),
@@ -82,9 +82,9 @@ def test_origin_is_required_and_an_ingest_is_all_or_none(store: ExampleStore, fi
     ],
 )
 def test_what_is_no_example_is_refused(
-    store: ExampleStore, name: str, fields: dict[str, Any], said: str
+    store: ExampleStore, name: str, fields: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         store.ingest([example(name, **fields)])
     assert not store.path.exists()
     assert store.ingest([example("x" * MAX_ID_CHARS)]).added == 1

@@ -156,17 +156,17 @@ def test_a_value_that_is_no_unicode_is_bad_input(store: ExampleStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    ("sql", "message"),
     [
         ("UPDATE meta SET value = '99' WHERE key = 'format'", "has format 99"),
         ("DROP TABLE meta", "format of an early version"),
     ],
 )
-def test_another_format_names_the_way_out(store: ExampleStore, sql: str, said: str) -> None:
+def test_another_format_names_the_way_out(store: ExampleStore, sql: str, message: str) -> None:
     store.ingest([example()])
     alter(store, sql)
     for use in (store.count, lambda: store.ingest([example("e2")])):
-        with pytest.raises(ExampleStoreError, match=said) as caught:
+        with pytest.raises(ExampleStoreError, match=message) as caught:
             use()
         assert "`fallback-tier examples ingest FILE --store NEW`" in caught.value.next_step
 

@@ -25,7 +25,7 @@ def test_processes_make_one_chain(backend: Backend) -> None:
     assert [process.returncode for process in processes] == [0] * 4
     found = report_of(backend)
     assert (found.events, found.integrity_problem_count) == (100, 0)
-    sequences = sorted(int(seq) for said in acknowledged for seq in said[::2])
+    sequences = sorted(int(seq) for messages in acknowledged for seq in messages[::2])
     assert sequences == list(range(1, 101))
 
 
@@ -34,13 +34,13 @@ def test_kill_9_loses_nothing_that_was_acknowledged(backend: Backend) -> None:
     victims = [start(backend, "killed", 100_000) for _ in range(2)]
     for number, victim in enumerate(victims):
         assert victim.stdout is not None
-        said = [next_line(victim)]
+        messages = [next_line(victim)]
         time.sleep(0.003 * number)
         os.kill(victim.pid, signal.SIGKILL)
-        said += victim.stdout.readlines()
+        messages += victim.stdout.readlines()
         victim.wait(PATIENCE_S)
         victim.stdout.close()
-        for line in said:
+        for line in messages:
             if line.endswith("\n"):
                 seq, leaf = line.split()
                 acknowledged[int(seq)] = leaf

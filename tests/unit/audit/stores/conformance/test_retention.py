@@ -89,8 +89,12 @@ def test_a_record_is_kept_over_its_life(desk: Desk, backend: Backend) -> None:
             rows = connection.execute("SELECT payload FROM audit_payload").fetchall()
         assert not any(WORDS.encode() in payload for (payload,) in rows)
         desk.check()
-        told = list(desk.store.events())
-        assert [event.seq for event in told if event.redacted] == [1, LENGTH + 1, 2 * LENGTH + 1]
+        reported = list(desk.store.events())
+        assert [event.seq for event in reported if event.redacted] == [
+            1,
+            LENGTH + 1,
+            2 * LENGTH + 1,
+        ]
 
         # A redaction is an event of its fix: it is sealed with it, and not before.
         sealer = Sealer(desk.store, desk.segments, desk.keys, clock=lambda: desk.now)
@@ -100,10 +104,10 @@ def test_a_record_is_kept_over_its_life(desk: Desk, backend: Backend) -> None:
         desk.now += timedelta(days=30)
         sealed = sealer.seal(desk.now, covered, by="A. Keeper", reason="retention")
         assert sealed is not None
-        assert sealed.last_seq == told[-1].seq
+        assert sealed.last_seq == reported[-1].seq
         desk.check()
         history = History(desk.store, desk.segments, desk.keys.verifiers())
-        assert list(history.events())[: len(told)] == told
+        assert list(history.events())[: len(reported)] == reported
         collector = Collector(desk.store, history, desk.evidence, clock=lambda: desk.now)
         collector.collect(Limits(max_bytes=0), by="A. Keeper", reason="retention")
 

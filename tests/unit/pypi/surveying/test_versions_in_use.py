@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.pypi.surveying.survey import survey
-from fallback_plugins.pypi.surveying.told_versions import telling
+from fallback_plugins.pypi.surveying.versions_in_use import places_in_use
 from tests.unit.shared.recipes import repository
 
 POETRY = '[tool.poetry]\nname = "app"\n[tool.poetry.dependencies]\nleaf = "^1.1"\n'
@@ -31,7 +31,7 @@ def told(
     place: Path, files: Mapping[str, str], installed: Mapping[str, list[str]] | None = None
 ) -> list[str]:
     repo = repository(place, files)
-    found = telling(repo, survey(repo, "leaf"), installed)
+    found = places_in_use(repo, survey(repo, "leaf"), installed)
     return [f"{place.path} {place.current}" for place in found]
 
 

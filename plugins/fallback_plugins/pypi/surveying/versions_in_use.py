@@ -36,7 +36,7 @@ _REQUIREMENTS = frozenset({"requirements", "reqs", "constraints"})
 Installed = Mapping[str, Sequence[str]]
 
 
-def telling(
+def places_in_use(
     repo: RepoContext, places: Sequence[Place], installed: Installed | None = None
 ) -> tuple[Place, ...]:
     """Those of one package's places whose version counts, in their order.

@@ -20,7 +20,7 @@ Document = Mapping[str, Any]
 Places = Iterable[tuple[str, str]]
 
 
-class Told(Frozen):
+class Reported(Frozen):
     """``outcome``: as ``Outcome`` names it, or patched, error, timeout. ``words``: its sentences.
 
     ``traceback``: of ``fix``, or of the ``plan`` before it. ``first_failed``: the gates that failed the
@@ -44,28 +44,28 @@ class Told(Frozen):
         return self.outcome in {"fixed", "partly"}
 
 
-def read_told(done: Done, seconds: float, places: Places = ()) -> Told:
+def read_reported(done: Done, seconds: float, places: Places = ()) -> Reported:
     """How a run of ``fix --json`` ended."""
     places = tuple(places)
     facts: dict[str, Any] = {"code": done.code, "seconds": round(seconds, 1)}
     facts["traceback"] = has_traceback(done)
     document = answer(done)
     if done.code is None:
-        return Told(outcome="timeout", words=_short(done.err[-_WORDS_CHARS:], places), **facts)
+        return Reported(outcome="timeout", words=_short(done.err[-_WORDS_CHARS:], places), **facts)
     if document is None or isinstance(document.get("error"), dict):
-        told = (document or {}).get("error") or {}
-        words = f"{told.get('problem') or done.said[-_WORDS_CHARS:]}"
-        reasons = (str(told["code"]),) if told.get("code") else ()
-        return Told(outcome="error", reasons=reasons, words=_short(words, places), **facts)
+        reported = (document or {}).get("error") or {}
+        words = f"{reported.get('problem') or done.said[-_WORDS_CHARS:]}"
+        reasons = (str(reported["code"]),) if reported.get("code") else ()
+        return Reported(outcome="error", reasons=reasons, words=_short(words, places), **facts)
     parts = list(document["fixes"]) if "fixes" in document else [document]
-    return Told(
+    return Reported(
         outcome=_outcome(document, parts),
         reasons=tuple(dict.fromkeys(_reasons(document, parts))),
         words=_short(" ".join(_sentences(document, parts)), places),
         headline="; ".join(str(it["headline"]) for it in parts if it.get("headline")),
         attempts=max((int(it.get("attempts") or 0) for it in parts), default=0),
         first_failed=tuple(_first_failed(parts)),
-        first_said=_short(" ".join(_first_said(parts)), places),
+        first_said=_short(" ".join(_first_message(parts)), places),
         **facts,
     )
 
@@ -124,7 +124,7 @@ def _first_failed(parts: list[Document]) -> Iterator[str]:
                     yield str(verdict.get("gate"))
 
 
-def _first_said(parts: list[Document]) -> Iterator[str]:
+def _first_message(parts: list[Document]) -> Iterator[str]:
     for one in parts:
         for attempt in (one.get("prior_attempts") or ())[:1]:
             yield str(attempt.get("prior_failure_summary") or "")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.eval_repos.agreeing import differences
-from tests.eval_repos.told import read_told
+from tests.eval_repos.reported import read_reported
 from tests.measuring.process import Done
 
 MOVE = {
@@ -54,14 +54,14 @@ def done(document: object, code: int | None = 0, err: str = "") -> Done:
 def test_how_a_run_ended(
     document: object, code: int, outcome: str, reasons: tuple[str, ...]
 ) -> None:
-    told = read_told(done(document, code), 1.0)
-    assert (told.outcome, told.reasons) == (outcome, reasons)
+    reported = read_reported(done(document, code), 1.0)
+    assert (reported.outcome, reported.reasons) == (outcome, reasons)
 
 
 def test_what_gave_no_answer() -> None:
-    assert read_told(Done(None, "", "slow"), 1.0).outcome == "timeout"
-    told = read_told(Done(1, "", "Traceback (most recent call last)\nKeyError: 'x'"), 1.0)
-    assert (told.outcome, told.traceback) == ("error", True)
+    assert read_reported(Done(None, "", "slow"), 1.0).outcome == "timeout"
+    reported = read_reported(Done(1, "", "Traceback (most recent call last)\nKeyError: 'x'"), 1.0)
+    assert (reported.outcome, reported.traceback) == ("error", True)
 
 
 def test_a_plan_that_is_done_agrees() -> None:
@@ -70,17 +70,17 @@ def test_a_plan_that_is_done_agrees() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"after": "1.2.0"}, "after 1.2.0"),
         ({"step": "override"}, "step override"),
         ({"declined": []}, "move"),
     ],
 )
-def test_a_plan_that_is_not_what_is_done_differs(change: dict[str, object], said: str) -> None:
+def test_a_plan_that_is_not_what_is_done_differs(change: dict[str, object], message: str) -> None:
     found = differences(PLAN, FIXED, [{"moves": [{**MOVE, **change}], "left": []}])
     assert len(found) == 2
-    assert said in found[1]
+    assert message in found[1]
 
 
 def test_a_refusal_of_what_was_planned_differs() -> None:
