@@ -103,7 +103,7 @@ def _try_recipe(task: Task) -> Proposal | NotApplicable:
     except RepositoryError as error:
         return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
     for left in result.left:
-        # Half a fix is none: whoever fixes a bundle leaves out what can't be fixed, or says it stays.
+        # A partial fix is no fix: whoever fixes a bundle leaves out what can't be fixed, or says it stays.
         if not lets_stay(task.advisory, task.plugin.name, left.package, left.advisory_ids):
             return NotApplicable(reason=left.reason, sentence=left.sentence)
     return Proposal(Tier.RECIPE, result.changes, result.proof_level, recipe=result)

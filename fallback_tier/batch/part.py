@@ -44,12 +44,12 @@ def held_back(parts: Sequence[Part], *, whole: bool) -> list[Part]:
     """The parts, and of the proved ones why some may not be delivered.
 
     A file that two patches change was proved in neither's final form. ``whole``: the one advisory that was
-    given, of two ecosystems, is delivered in both or not at all: half a fix is none.
+    given, of two ecosystems, is delivered in both or not at all: a partial fix is no fix.
     """
     done: list[Part] = []
     for part in parts:
         done = [*done, _unless_touched(part, done)]
-    return [_unless_half(part, done) for part in done] if whole else done
+    return [_unless_partial(part, done) for part in done] if whole else done
 
 
 def _unless_touched(part: Part, earlier: Sequence[Part]) -> Part:
@@ -66,7 +66,7 @@ def _unless_touched(part: Part, earlier: Sequence[Part]) -> Part:
     return part
 
 
-def _unless_half(part: Part, parts: Sequence[Part]) -> Part:
+def _unless_partial(part: Part, parts: Sequence[Part]) -> Part:
     broken = next((other for other in parts if other.application is None), None)
     if part.application is None or broken is None:
         return part

@@ -1,8 +1,7 @@
 """Several advisories planned together: what one gate transition an ecosystem would fix, and what is left.
 
-Of one advisory half a fix is none. Among several, what can be fixed of an advisory is fixed, and the rest
-of it is left by name (ADR-0051). So what a plan calls fixable is what a fix does.
-"""
+Of one advisory a partial fix is no fix. Among several, what can be fixed of an advisory is fixed, and the
+rest of it is left by name (ADR-0051). So what a plan calls fixable is what a fix does."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

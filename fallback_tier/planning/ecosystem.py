@@ -29,8 +29,8 @@ class EcosystemPlanner:
 
     *Targets* are to be fixed together. All others are *guards*: they don't concern the repository as it
     is, and no fix may change that, so they are resolved with the targets. ``settled``: by id, why no
-    recipe is asked about an advisory (it is about the repository's own code). ``whole``: half a fix is
-    none; else what can be fixed of a target is, and what stays of it is left by name."""
+    recipe is asked about an advisory (it is about the repository's own code). ``whole``: a partial fix is
+    no fix; else what can be fixed of a target is, and what stays of it is left by name."""
 
     def __init__(
         self,

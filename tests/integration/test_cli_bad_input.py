@@ -306,7 +306,7 @@ def test_an_attempt_on_bad_input(desk: Desk) -> None:
 
 
 def test_an_attempt_on_an_advisory_that_concerns_two_ecosystems(desk: Desk) -> None:
-    """One attempt is one ecosystem's: half a fix is none, so it is not even begun."""
+    """One attempt is one ecosystem's: a partial fix is no fix, so it is not even begun."""
     package = json.dumps({"name": "a", "version": "1.0.0", "dependencies": {"left": "1.0.0"}})
     root = repository(desk.place / "two", {**FILES, "package.json": package})
     parts = [json.loads(osv("left", ecosystem=name)) for name in ("PyPI", "npm")]

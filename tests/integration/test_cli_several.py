@@ -386,7 +386,7 @@ def test_the_tier_leaves_nothing_that_the_plan_does_not_say_stays(desk: Desk) ->
             assert found.outcome == ended, found
 
 
-def test_half_a_fix_is_not_delivered(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_partial_fix_is_not_delivered(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     """One advisory of two ecosystems, proved in the one and not in the other."""
     desk.plugins["npm"] = ecosystem("npm", accepts=False)
     before = snapshot(desk.repo)

@@ -104,7 +104,7 @@ def test_a_recipes_account_is_evidence_that_its_event_names(call: FallbackTierCa
     assert "changes" not in account  # the patch has them
 
 
-def test_half_a_bundle_is_no_patch(call: FallbackTierCallable) -> None:
+def test_a_partial_bundle_is_no_patch(call: FallbackTierCallable) -> None:
     """What of a bundle is left would be handed out as fixed."""
 
     class Halfway(FakeEcosystem):

@@ -86,7 +86,7 @@ def test_two_advisories_on_one_package_take_the_version_that_clears_both(tmp_pat
 
 
 @pytest.mark.parametrize("resolve", [True, False])
-def test_of_one_advisory_half_a_fix_is_none(tmp_path: Path, resolve: bool) -> None:
+def test_of_one_advisory_a_partial_fix_is_none(tmp_path: Path, resolve: bool) -> None:
     result = planned(tmp_path, advisory("B", "right", "middle@never"), resolve=resolve)
     assert result.fixes == ()
     assert left(result) == {("B",): RefusalReason.NO_FIXED_VERSION}

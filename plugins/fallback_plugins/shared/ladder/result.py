@@ -110,8 +110,8 @@ def combined(
 def resolve_all(
     advisory: Advisory, projects: Iterable[Project], *, nothing: Callable[[], RecipeError]
 ) -> list[ProjectFix]:
-    """Resolve every project. Half a fix is none: a project that can't be resolved stops a single advisory,
-    and is ``left`` for a bundle. ``nothing`` says why there was nothing to do."""
+    """Resolve every project. A partial fix is no fix: a project that can't be resolved stops a single
+    advisory, and is ``left`` for a bundle. ``nothing`` says why there was nothing to do."""
     fixes: list[ProjectFix] = []
     for project in projects:
         try:

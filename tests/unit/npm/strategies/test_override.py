@@ -113,7 +113,7 @@ def test_what_can_not_be_overridden(
 
 
 def test_a_copy_that_the_version_does_not_serve_stops_it(tmp_path: Path) -> None:
-    """One version for two majors is forced on nobody: half a fix is none."""
+    """One version for two majors is forced on nobody: a partial fix is no fix."""
     installed = {
         "leaf": at("1.0.0"),
         "exact": at("1.0.0", leaf="1.0.0"),

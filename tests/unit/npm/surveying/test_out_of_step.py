@@ -156,7 +156,7 @@ def test_of_a_bundle_only_its_own_part_is_left(tmp_path: Path) -> None:
 
 
 def test_it_stops_a_fix_of_the_same_package_elsewhere(tmp_path: Path) -> None:
-    """Half a fix is none."""
+    """A partial fix is no fix."""
     good = project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")})
     files = {**drifted({"leaf": "^1.1.0"}, {}), **{f"app/{p}": text for p, text in good.items()}}
     with world(universe(), tmp_path) as here, pytest.raises(RecipeError, match="out of step"):

@@ -124,7 +124,7 @@ def test_a_broken_file_that_doesnt_name_the_package_blocks_nothing(tmp_path: Pat
     assert [change.path for change in result.changes] == ["requirements.txt"]
 
 
-def test_half_a_fix_is_none(tmp_path: Path) -> None:
+def test_a_partial_fix_is_none(tmp_path: Path) -> None:
     files = {"requirements.txt": "idna==3.1\n", "sub/requirements.txt": "idna @ git+x\n"}
     plugin, repo = build_ecosystem(FakeClients()), offline(tmp_path, files)
     selection = plugin.bump("idna", "3.7")

@@ -157,7 +157,7 @@ def test_another_advisory_of_the_bundle_is_not_walked_into(repo: RepoContext) ->
         combined(NPM, both, repo, [walked])
 
 
-def test_half_a_fix_of_one_advisory_is_none(repo: RepoContext) -> None:
+def test_a_partial_fix_of_one_advisory_is_none(repo: RepoContext) -> None:
     error = blocked("ini", "1.3.6", parent="rc 1.2.8", spec="~1.2.0", where=LOCK)
     tried = Tried()
     tried.no(LadderStep.LOCK_REFRESH, error)
