@@ -1,4 +1,5 @@
-"""Evasions: code that reaches out in a way that no list of words may have, put into a harmless file."""
+"""Evasions: code that uses a capability in a way that no list of words may have, put into a harmless
+file."""
 
 import tomllib
 from collections.abc import Iterator

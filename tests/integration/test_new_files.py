@@ -227,9 +227,9 @@ def test_what_may_not_be_made_is_asked_again_and_never_handed_on(
 
 
 def test_new_reach_in_a_new_file_must_be_declared(desk: Desk) -> None:
-    reaching = MADE.model_copy(update={"new": "import socket\n\n\n" + MADE.new})
+    with_capability = MADE.model_copy(update={"new": "import socket\n\n\n" + MADE.new})
     refusal = '{"action": "refuse", "reason": "no other way"}'
-    ended = desk.fix(planned(reaching, USED), refusal, options=("--dry-run", "--json"))
+    ended = desk.fix(planned(with_capability, USED), refusal, options=("--dry-run", "--json"))
     assert ended.code != exit_codes.OK
     (failed,) = [
         event["payload"]

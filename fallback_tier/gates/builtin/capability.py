@@ -26,7 +26,7 @@ from fallback_tier.repo import RepoContext
 
 @dataclass(frozen=True)
 class CapabilityGate:
-    """Nothing that the changed files newly reach for is undeclared."""
+    """No new capability use of the changed files is undeclared."""
 
     name: str = "capability"
 

@@ -1,8 +1,8 @@
-"""What code reaches for beyond its own process: read from its syntax, nothing is run."""
+"""Which capabilities code uses beyond its own process: read from its syntax, nothing is run."""
 
 from fallback_tier.gates.capability.compare import compare
 from fallback_tier.gates.capability.project import Project
-from fallback_tier.gates.capability.reader import Reach, reach
-from fallback_tier.gates.capability.uses import Use
+from fallback_tier.gates.capability.reader import CapabilityUses, capability_uses
+from fallback_tier.gates.capability.uses import CapabilityUse
 
-__all__ = ["Project", "Reach", "Use", "compare", "reach"]
+__all__ = ["CapabilityUse", "CapabilityUses", "Project", "capability_uses", "compare"]

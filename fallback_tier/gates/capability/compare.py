@@ -1,4 +1,5 @@
-"""Compares what changed files reach for with what they did before: new is what is used more often."""
+"""Compares the capability uses of changed files with what they did before: new is what is used more
+often."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -7,8 +8,8 @@ from dataclasses import dataclass, field
 from fallback_audit.vocabulary import Capability, FailureKind
 from fallback_tier.gate_ports import GateVerdict, failed, passed, skipped
 from fallback_tier.gates.capability.project import About, Project, Question, answered, stems
-from fallback_tier.gates.capability.reader import reach
-from fallback_tier.gates.capability.uses import Use
+from fallback_tier.gates.capability.reader import capability_uses
+from fallback_tier.gates.capability.uses import CapabilityUse
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.policy import recipe_only_reason
 from fallback_tier.syntax import grammar_of_text
@@ -39,10 +40,10 @@ class _Compared:
     """What the changed files use before and after, together: a move between them is nothing new."""
 
     project: Project
-    before: Counter[Use] = field(default_factory=Counter)
-    after: Counter[Use] = field(default_factory=Counter)
-    places: dict[Use, list[str]] = field(default_factory=dict)
-    questions: dict[Use, Question] = field(default_factory=dict)
+    before: Counter[CapabilityUse] = field(default_factory=Counter)
+    after: Counter[CapabilityUse] = field(default_factory=Counter)
+    places: dict[CapabilityUse, list[str]] = field(default_factory=dict)
+    questions: dict[CapabilityUse, Question] = field(default_factory=dict)
     old_texts: list[str] = field(default_factory=list)
     new_texts: list[str] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
@@ -58,7 +59,8 @@ class _Compared:
                 self.unknown.append(change.path)
             return
         before, after = (
-            reach(text or "", grammar, change.path) for text in (change.before, change.after)
+            capability_uses(text or "", grammar, change.path)
+            for text in (change.before, change.after)
         )
         if before is None and after is None:
             self.unknown.append(change.path)  # a table or bundle that a program wrote
@@ -79,7 +81,7 @@ class _Compared:
             if len(lines) > was[use]:
                 self.places.setdefault(use, []).extend(f"{change.path} line {n}" for n in lines)
 
-    def _new(self) -> list[Use]:
+    def _new(self) -> list[CapabilityUse]:
         """What is used more often, without what the project has, or the patch defines."""
         new = self.after - self.before
         asked = {self.questions[use] for use in new if use in self.questions}
@@ -111,10 +113,10 @@ class _Compared:
         what it fixes. A module that is brought in for it counts with its call.
         """
         gone, come = self._calls(self.before - self.after), self._calls(self.after - self.before)
-        gone.pop(Capability.UNKNOWN, None)  # of two unknown uses nobody knows which reaches further
+        gone.pop(Capability.UNKNOWN, None)  # of two unknown uses nobody knows which can do more
         return frozenset(kind for kind in gone if come[kind] <= gone[kind])
 
-    def _calls(self, uses: Counter[Use]) -> Counter[Capability]:
+    def _calls(self, uses: Counter[CapabilityUse]) -> Counter[Capability]:
         """How often each kind is used, without modules of which more particular uses are there."""
         callees = {use.callee for use in (*self.before, *self.after)}
         counts: Counter[Capability] = Counter()
@@ -123,7 +125,7 @@ class _Compared:
                 counts[use.capability] += times
         return counts
 
-    def _passed(self, new: list[Use], declared: frozenset[Capability]) -> Iterator[str]:
+    def _passed(self, new: list[CapabilityUse], declared: frozenset[Capability]) -> Iterator[str]:
         for use in new:
             how = "declared" if use.capability in declared else "in another's place:"
             yield f"{how} {self._described(use)}"
@@ -139,12 +141,12 @@ class _Compared:
         if self.unknown:
             yield f"not read: {_shown(self.unknown)}"
 
-    def _described(self, use: Use) -> str:
+    def _described(self, use: CapabilityUse) -> str:
         kind = use.capability.value.replace("_", " ")
         return f"{kind} use of {use.callee} ({_shown(self.places.get(use, []))})"
 
 
-def _how_to_declare(undeclared: list[Use]) -> Iterator[str]:
+def _how_to_declare(undeclared: list[CapabilityUse]) -> Iterator[str]:
     """The retry reads this: what to write where, or to do without."""
     if undeclared:
         kinds = ", ".join(f'"{kind.value}"' for kind in sorted({use[0] for use in undeclared}))

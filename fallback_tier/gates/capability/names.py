@@ -84,8 +84,12 @@ class Names:
                 module,
                 *(path for path in brought if self._table.kind(self._table.normal(path))),
             ]
-        reaching = [path for path in brought if self._table.kind(self._table.normal(path))]
-        return [module] if reaching and self._table.kind(self._table.normal(module)) else reaching
+        with_capability = [path for path in brought if self._table.kind(self._table.normal(path))]
+        return (
+            [module]
+            if with_capability and self._table.kind(self._table.normal(module))
+            else with_capability
+        )
 
     def follow(self, pairs: list[tuple["Node", "Node"]]) -> None:
         """Assignments, until nothing new comes of them."""

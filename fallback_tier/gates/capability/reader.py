@@ -17,7 +17,7 @@ from fallback_tier.gates.capability.project import Question
 from fallback_tier.gates.capability.shapes import FUNCTIONS, HANDED_ON, Shape
 from fallback_tier.gates.capability.tables import ANY, Table
 from fallback_tier.gates.capability.unknown import Unknown
-from fallback_tier.gates.capability.uses import Use
+from fallback_tier.gates.capability.uses import CapabilityUse
 from fallback_tier.syntax import parse
 
 if TYPE_CHECKING:
@@ -31,21 +31,22 @@ _NONE: dict[int, int] = {}
 
 
 @dataclass(frozen=True)
-class Reach:
+class CapabilityUses:
     """The uses of a file, each with the lines (from 1) that it is on; whether the text has a fault."""
 
-    lines: dict[Use, tuple[int, ...]]
+    lines: dict[CapabilityUse, tuple[int, ...]]
     is_broken: bool = False
-    questions: dict[Use, Question] = field(default_factory=dict)
+    questions: dict[CapabilityUse, Question] = field(default_factory=dict)
 
     @property
-    def counts(self) -> dict[Use, int]:
+    def counts(self) -> dict[CapabilityUse, int]:
         """How often each is used."""
         return {use: len(lines) for use, lines in self.lines.items()}
 
 
-def reach(text: str, grammar: str, path: str = "") -> Reach | None:
-    """What a text reaches for, whose grammar ``grammar_of`` told. A text with a fault is read around it.
+def capability_uses(text: str, grammar: str, path: str = "") -> CapabilityUses | None:
+    """The capability uses of a text, whose grammar ``grammar_of`` told. A text with a fault is read
+    around it.
 
     None: the parse would take more than MAX_PARSE_STEPS.
     """
@@ -57,7 +58,7 @@ def reach(text: str, grammar: str, path: str = "") -> Reach | None:
     reader = _Reader(source, path, is_python=is_python)
     reader.read(tree.root_node)
     found = {use: tuple(sorted(lines)) for use, lines in reader.found.items()}
-    return Reach(found, tree.root_node.has_error, reader.unknown.questions)
+    return CapabilityUses(found, tree.root_node.has_error, reader.unknown.questions)
 
 
 class _Reader:
@@ -73,7 +74,7 @@ class _Reader:
         self._excused: set[int] = set()
         self._defined: set[str] = set()
         self.unknown = Unknown(self._names, self._table, path, is_python=is_python)
-        self.found: defaultdict[Use, list[int]] = self.unknown.found
+        self.found: defaultdict[CapabilityUse, list[int]] = self.unknown.found
 
     def read(self, root: "Node") -> None:
         self._walk(root)
@@ -296,4 +297,4 @@ class _Reader:
             self._add(kind, path, node)
 
     def _add(self, kind: Capability, callee: str, node: "Node") -> None:
-        self.found[Use(kind, callee)].append(node.start_point.row + 1)
+        self.found[CapabilityUse(kind, callee)].append(node.start_point.row + 1)

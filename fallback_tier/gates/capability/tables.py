@@ -1,4 +1,4 @@
-"""What counts as reaching out, a list a language and kind. To add one: a word in the right list.
+"""What counts as a capability use, a list a language and kind. To add one: a word in the right list.
 
 An entry is a dotted path. A module covers all of its members but constants and exceptions; a function of
 a module that everybody uses (``os``, ``process``) stands alone. Names that need no import are ``roots``.
@@ -92,7 +92,7 @@ class Table:
         return path if is_followed else self.harmless.near(path)
 
     def kind(self, path: str) -> Capability | None:
-        """What a normal path reaches for; None: nothing by itself."""
+        """The capability that a normal path uses; None: nothing by itself."""
         listed = self._listed(path)
         if listed is None and self.harmless.is_own(path) and not self._allows(path):
             return Capability.UNKNOWN

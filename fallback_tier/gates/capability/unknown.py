@@ -14,7 +14,7 @@ from fallback_tier.gates.capability.harmless import inner_names, plain_dunder
 from fallback_tier.gates.capability.names import Names
 from fallback_tier.gates.capability.project import About, Question, package_of
 from fallback_tier.gates.capability.tables import Table
-from fallback_tier.gates.capability.uses import Use
+from fallback_tier.gates.capability.uses import CapabilityUse
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -34,8 +34,8 @@ class Unknown:
     def __init__(self, names: Names, table: Table, path: str, *, is_python: bool) -> None:
         self._names, self._table, self._is_python = names, table, is_python
         self._folder = PurePosixPath(path).parent
-        self.found: defaultdict[Use, list[int]] = defaultdict(list)
-        self.questions: dict[Use, Question] = {}
+        self.found: defaultdict[CapabilityUse, list[int]] = defaultdict(list)
+        self.questions: dict[CapabilityUse, Question] = {}
 
     def brought(self, message: str, node: "Node") -> None:
         """A module, as an import names it, that is not of the language's own library."""
@@ -98,7 +98,7 @@ class Unknown:
         self._ask(what, _NO_QUESTION, node)
 
     def _ask(self, callee: str, question: Question, node: "Node") -> None:
-        use = Use(Capability.UNKNOWN, callee)
+        use = CapabilityUse(Capability.UNKNOWN, callee)
         self.questions[use] = question
         self.found[use].append(node.start_point.row + 1)
 

@@ -1,12 +1,12 @@
-"""One thing that code reaches for."""
+"""One capability use."""
 
 from typing import NamedTuple
 
 from fallback_audit.vocabulary import Capability
 
 
-class Use(NamedTuple):
-    """A kind of reach, and what is used for it: ``process``, ``child_process.exec``."""
+class CapabilityUse(NamedTuple):
+    """A capability, and what it is used by: ``process``, ``child_process.exec``."""
 
     capability: Capability
     callee: str

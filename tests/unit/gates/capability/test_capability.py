@@ -12,7 +12,7 @@ from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
 from fallback_tier.answers.plan import parse_plan, plan_schema
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.builtin.capability import CapabilityGate
-from fallback_tier.gates.capability import Use, compare, reach
+from fallback_tier.gates.capability import CapabilityUse, capability_uses, compare
 from fallback_tier.outcome import FileChange, Plan, SourceEdit, plan_adapter
 from fallback_tier.syntax import grammar_of
 from tests.fakes.answering import AnsweringModel
@@ -124,9 +124,9 @@ HEADS = {
 }
 
 
-def newly_used(diff: str) -> tuple[bool, Counter[Use]]:
+def newly_used(diff: str) -> tuple[bool, Counter[CapabilityUse]]:
     """Is there code that is read in a diff, and what does its new side use more often than the old?"""
-    counts: dict[str, Counter[Use]] = {"-": Counter(), "+": Counter()}
+    counts: dict[str, Counter[CapabilityUse]] = {"-": Counter(), "+": Counter()}
     is_read = False
     for block in ("\n" + diff).split("\ndiff --git ")[1:]:
         grammar = grammar_of(block.partition("\n")[0].partition(" b/")[2])
@@ -137,7 +137,7 @@ def newly_used(diff: str) -> tuple[bool, Counter[Use]]:
         head = HEADS["python" if grammar == "python" else "javascript"]
         for mark, found in counts.items():
             side = [line[1:] for line in body.split("\n") if line[:1] in {" ", mark}]
-            reported = reach(head + "\n".join(side), grammar)
+            reported = capability_uses(head + "\n".join(side), grammar)
             found.update(
                 {
                     use: n

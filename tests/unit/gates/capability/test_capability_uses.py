@@ -1,4 +1,4 @@
-"""What counts as reaching out: one row a way to write it, and what must not count."""
+"""What counts as a capability use: one row a way to write it, and what must not count."""
 
 import re
 from itertools import product
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.capability import Project, compare, reach, tables
+from fallback_tier.gates.capability import Project, capability_uses, compare, tables
 from fallback_tier.gates.distilling.distill import distill
 from fallback_tier.limits import MAX_FENCED_SUMMARY_BYTES
 from fallback_tier.outcome import FileChange
@@ -328,7 +328,7 @@ def test_a_new_use_must_be_declared(kind: Capability, path: str, code: str) -> N
     found = verdict(change(path, code))
     assert found.failure_kind is FailureKind.UNDECLARED_CAPABILITY
     assert f'"{kind.value}"' in found.log
-    used = reach(code, grammar_of(path))
+    used = capability_uses(code, grammar_of(path))
     assert used is not None
     kinds = frozenset(use.capability for use in used.lines)
     assert kind in kinds
@@ -348,9 +348,9 @@ def test_what_only_looks_like_it(path: str, code: str) -> None:
 
 
 def test_there_are_enough_rows() -> None:
-    reaching = [*rows(PROCESS), *rows(NETWORK), *rows(DYNAMIC_CODE)]
+    with_capability = [*rows(PROCESS), *rows(NETWORK), *rows(DYNAMIC_CODE)]
     for suffixes in ((".py",), (".js", ".ts", ".tsx")):
-        assert sum(path.endswith(suffixes) for path, _ in reaching) >= 60
+        assert sum(path.endswith(suffixes) for path, _ in with_capability) >= 60
 
 
 # --- What is compared ------------------------------------------------------------------------------
