@@ -100,20 +100,20 @@ class Tree:
 
         An orphan (nobody asks for it) has the one way that consists of itself.
         """
-        ways: list[tuple[Node, ...]] = []
+        dependency_paths: list[tuple[Node, ...]] = []
         start = self.nodes[key]
         waiting: deque[tuple[Node, ...]] = deque([(start,)])
         # A hoisted package has exponentially many ways: the first node of each is looked at once.
         seen = {key}
-        while waiting and len(ways) < limit:
-            way = waiting.popleft()
-            for asker, _ask in self.askers(way[0].key):
+        while waiting and len(dependency_paths) < limit:
+            dependency_path = waiting.popleft()
+            for asker, _ask in self.askers(dependency_path[0].key):
                 if self.is_root(asker):
-                    ways.append((asker, *way))
+                    dependency_paths.append((asker, *dependency_path))
                 elif asker.key not in seen:
                     seen.add(asker.key)
-                    waiting.append((asker, *way))
-        return tuple(ways[:limit]) or ((start,),)
+                    waiting.append((asker, *dependency_path))
+        return tuple(dependency_paths[:limit]) or ((start,),)
 
     def listing(self) -> str:
         """The tree as evidence: one line a package, ``key version``, sorted."""
@@ -140,10 +140,10 @@ def cleared_paths(
             ClearedPath(
                 manifest=manifest,
                 advisory_ids=ids,
-                path=tuple(part.label for part in way),
+                path=tuple(part.label for part in dependency_path),
                 outcome=outcome,
             )
-            for way in before.paths_to(node.key)
+            for dependency_path in before.paths_to(node.key)
         ]
     return tuple(found)
 

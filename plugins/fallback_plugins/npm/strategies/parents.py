@@ -79,7 +79,7 @@ class ParentWalk:
         named = self.targets.named(node.name, node.version)
         return self._solve(node, safe or named, (node.name,))
 
-    def _solve(self, node: Node, ok: tuple[str, ...], way: tuple[str, ...]) -> Changes:
+    def _solve(self, node: Node, ok: tuple[str, ...], dependency_path: tuple[str, ...]) -> Changes:
         askers = self.targets.askers(self.tree, node.key)
         asks = [(asker, ask) for asker, ask in askers if not ask.peer]
         if not asks:
@@ -90,24 +90,29 @@ class ParentWalk:
         changes = Changes()
         for asker, ask in asks:
             if not any(admits(ask.spec, version) for version in ok):
-                changes.add(self._free(node, asker, ask, ok, way))
+                changes.add(self._free(node, asker, ask, ok, dependency_path))
         return changes
 
     def _free(
-        self, node: Node, asker: Node, ask: Ask, ok: tuple[str, ...], way: tuple[str, ...]
+        self,
+        node: Node,
+        asker: Node,
+        ask: Ask,
+        ok: tuple[str, ...],
+        dependency_path: tuple[str, ...],
     ) -> Changes:
         if self.tree.is_root(asker):
             if not ok:
                 raise no_fix(node)
             return Changes(declares={(node.name, ask.name): ok[0]})
         clearing = tuple(self.clearing(asker, ask.name, ok))
-        if not clearing or len(way) > MAX_DEPTH or asker.name in way:
+        if not clearing or len(dependency_path) > MAX_DEPTH or asker.name in dependency_path:
             if not ok:
                 raise no_fix(node)
             raise blocked(
                 node.name, ok[0], parent=asker.label, spec=ask.spec, where=self.tree.source
             )
-        return self._solve(asker, clearing, (*way, asker.name))
+        return self._solve(asker, clearing, (*dependency_path, asker.name))
 
     def clearing(self, asker: Node, name: str, ok: tuple[str, ...]) -> Iterator[str]:
         """Versions of an asker that let go of the affected copy, lowest first, deprecated ones last."""

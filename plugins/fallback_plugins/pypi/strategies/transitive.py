@@ -134,7 +134,9 @@ class Search:
         if not up:
             raise unsupported(f"What depends on {', '.join(bad)} admits a safe version already.")
         state, least = self._least(start, self._with(start, bad, up), bad, up)
-        return Reached(state, {name: self._ways(start.tree, name, least) for name in bad})
+        return Reached(
+            state, {name: self._dependency_paths(start.tree, name, least) for name in bad}
+        )
 
     def _with(self, start: State, bad: Iterable[str], up: Mapping[str, str]) -> State:
         """The texts with these versions, resolved as pip would. Raises RecipeError: it is no fix."""
@@ -150,7 +152,7 @@ class Search:
             raise resolver_failed(problem)
         return state
 
-    def _ways(self, tree: Tree, package: str, up: Mapping[str, str]) -> tuple[str, ...]:
+    def _dependency_paths(self, tree: Tree, package: str, up: Mapping[str, str]) -> tuple[str, ...]:
         """Of what was raised, that which leads to a package; all of it, where nothing does."""
         leading = [name for name in up if name != package and reaches(tree, name, {package})]
         others = leading or [name for name in up if name != package]

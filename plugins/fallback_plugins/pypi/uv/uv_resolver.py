@@ -234,11 +234,15 @@ class UvResolver:
         self, state: State, package: str, manifests: Mapping[str, str]
     ) -> Sequence[tuple[str, str]]:
         """Declared packages that bring it in, with the version held, those of the shortest ways first."""
-        ways = [way for node in state.tree.of(package) for way in state.tree.paths_to(node.key)]
+        dependency_paths = [
+            dependency_path
+            for node in state.tree.of(package)
+            for dependency_path in state.tree.paths_to(node.key)
+        ]
         found = {
-            way[1].name: way[1].version
-            for way in ways
-            if len(way) > 2 and state.tree.is_root(way[0])
+            dependency_path[1].name: dependency_path[1].version
+            for dependency_path in dependency_paths
+            if len(dependency_path) > 2 and state.tree.is_root(dependency_path[0])
         }
         named = [name for name in found if any(lock_edit.declared(manifests, name))]
         return [(name, found[name]) for name in named[:MAX_PARENTS_TRIED]]

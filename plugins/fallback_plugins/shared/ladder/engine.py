@@ -188,8 +188,8 @@ class Resolution(Generic[FilesT]):
         self, manifest: str, package: str, versions: Sequence[str], after: str | None
     ) -> Move:
         order = list(LadderStep)
-        ways = [self._fixed[package, version] for version in versions]
-        how = max(ways, key=lambda way: order.index(way.step))
+        dependency_paths = [self._fixed[package, version] for version in versions]
+        how = max(dependency_paths, key=lambda dependency_path: order.index(dependency_path.step))
         cheaper = [
             it
             for it in self.tried(package).declined

@@ -83,8 +83,8 @@ ROOT = {"name": "r", "version": "1.0.0", "dependencies": {"a": "^1.0.0", "f": "f
 def test_the_tree_says_who_asks_for_what(tmp_path: Path) -> None:
     member = {"name": "m", "devDependencies": {"b": "^2.0.0"}, "peerDependencies": {"a": "*"}}
     tree = client(Clients(), tmp_path).tree(files(ROOT, m=member))
-    ways = tree.paths_to("b@2.0.0")
-    assert [[node.label for node in way] for way in ways] == [
+    dependency_paths = tree.paths_to("b@2.0.0")
+    assert [[node.label for node in dependency_path] for dependency_path in dependency_paths] == [
         ["m", "b 2.0.0"],
         ["r 1.0.0", "a 1.0.0", "b 2.0.0"],
         ["r 1.0.0", "f 3.0.0", "a 1.0.0", "b 2.0.0"],

@@ -183,7 +183,7 @@ def test_every_format_tells_the_same_tree(text: str) -> None:
         ("plug", "1.0.0"),
     ]
     (leaf,) = tree.of("leaf")
-    ways = [[node.label for node in way] for way in tree.paths_to(leaf.key)]
+    ways = [[node.label for node in dependency_path] for dependency_path in tree.paths_to(leaf.key)]
     assert ways == [["r 1.0.0", "leaf 1.10.0"], ["r 1.0.0", "plug 1.0.0", "leaf 1.10.0"]]
 
 

@@ -87,7 +87,7 @@ def test_the_tree_tells_roots_specifiers_and_forks() -> None:
         ("a", ">=1", "a 2"),
         ("z", "", "z 1"),
     ]
-    assert [way[0].name for way in tree.paths_to("a 2")] == ["app"]
+    assert [dependency_path[0].name for dependency_path in tree.paths_to("a 2")] == ["app"]
 
 
 def test_the_manifest_is_rebuilt_with_all_that_the_lock_tells() -> None:
