@@ -28,6 +28,15 @@ from fallback_audit.human_events import (
     ReviewDecided,
     TransitionReopened,
 )
+from fallback_audit.maintenance_events import (
+    AppendFlagged,
+    EvidenceCollected,
+    PayloadRedacted,
+    RecordBegunAgain,
+    SegmentRetired,
+    SegmentSealed,
+    SigningKeyRotated,
+)
 from fallback_audit.model_events import (
     AnswerReused,
     BudgetRaised,
@@ -44,15 +53,6 @@ from fallback_audit.model_events import (
     RetrieveDecided,
     SegmentScored,
     StrategyDegraded,
-)
-from fallback_audit.upkeep_events import (
-    AppendFlagged,
-    EvidenceCollected,
-    PayloadRedacted,
-    RecordBegunAgain,
-    SegmentRetired,
-    SegmentSealed,
-    SigningKeyRotated,
 )
 from fallback_audit.vocabulary import (
     FailureKind,

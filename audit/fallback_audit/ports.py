@@ -14,8 +14,8 @@ class Scope(Frozen):
     gate_transition_id: str
 
 
-#: Where events stand that are about the record as a whole (``upkeep_events``), not about one fix.
-UPKEEP = Scope(fix_id="audit", gate_transition_id="upkeep")
+#: Where events stand that are about the record as a whole (``maintenance_events``), not about one fix.
+MAINTENANCE = Scope(fix_id="audit", gate_transition_id="upkeep")
 
 
 class Record(NamedTuple):

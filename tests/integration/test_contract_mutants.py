@@ -23,7 +23,7 @@ from tests.unit.audit import generated as g
 from tests.unit.audit.trails import TEXTS, fix_started
 
 #: They are about tombstones and segments, of which these stores have none: verify says that as well.
-OF_UPKEEP = {rule.id for rule in RULES if rule.of_upkeep}
+OF_MAINTENANCE = {rule.id for rule in RULES if rule.of_maintenance}
 
 FILLER = Scope(fix_id="filler", gate_transition_id="t")
 
@@ -72,7 +72,7 @@ def test_valid_trails_verify(
     lines: list[g.Line] = []
     for name, own in g.corpus().items():
         noted = any("Redacted" in line.event.kind for line in own)
-        if not (noted or g.is_of_upkeep(own) or g.broken(own)):
+        if not (noted or g.is_of_maintenance(own) or g.broken(own)):
             for _, scope, event in own:
                 named = scope.model_copy(update={"fix_id": name})
                 lines.append(g.Line(len(lines) + 1, named, event))
@@ -91,6 +91,6 @@ def test_a_mutant_is_found_and_its_rule_named(
     assert code == exit_codes.TRAIL_BROKEN
     assert rule in {violation["rule"] for violation in report["contract_violations"]}
     assert not report["checkpoint_problem_count"]
-    if rule not in OF_UPKEEP:  # nothing else is wrong: the rule alone makes it fail
+    if rule not in OF_MAINTENANCE:  # nothing else is wrong: the rule alone makes it fail
         assert not report["integrity_problem_count"]
         assert report["first_bad"]["reason"].partition(":")[0] in g.broken(mutant)

@@ -11,7 +11,7 @@ from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.written import others
 from fallback_audit.errors import CheckpointError, ContractError
 from fallback_audit.events import AppendFlagged, AttemptFailed, FixResumed, SigningKeyRotated
-from fallback_audit.ports import UPKEEP, Record, Scope
+from fallback_audit.ports import MAINTENANCE, Record, Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_tier.wiring.trail import (
@@ -87,7 +87,7 @@ def test_what_a_run_did_not_write_is_signed_as_found(tmp_path: Path) -> None:
         store.append(scope, first)
         forged.append(forge(tmp_path, "forged-2"))
         store.append_all([Record(scope, event) for event in rest[:-1]])
-        store.store.append(UPKEEP, SIGNED)  # as a keeper does
+        store.store.append(MAINTENANCE, SIGNED)  # as a keeper does
         forged.append(forge(tmp_path, "forged-3"))
         store.append(scope, rest[-1])
     assert found(tmp_path, settings) == forged

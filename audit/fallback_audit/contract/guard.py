@@ -6,7 +6,7 @@ with from the store itself, which holds its write lock meanwhile, so no two appe
 
 * A trail that can't be read, or was altered, takes no event: what it says can't be relied on. Redacted
   events are judged by what is left of them.
-* Where the beginning of a trail stands in a sealed segment, only the rules of upkeep are judged here:
+* Where the beginning of a trail stands in a sealed segment, only the rules of maintenance are judged here:
   what is missing proves nothing. ``verify`` judges the whole where it is given the segments.
 """
 
@@ -21,7 +21,7 @@ from fallback_audit.contract.trail import Entry
 from fallback_audit.errors import AuditIntegrityError, ContractError
 from fallback_audit.event_types import MAX_EXCERPT_CHARS
 from fallback_audit.events import AppendFlagged, AuditEvent, SegmentSealed
-from fallback_audit.ports import UPKEEP, Record, StoredEvent, TrailReader
+from fallback_audit.ports import MAINTENANCE, Record, StoredEvent, TrailReader
 
 #: What to do with an event that breaks a rule.
 OnBreach = Literal["refuse", "flag"]
@@ -137,7 +137,7 @@ def _base(recorded: TrailReader) -> int:
     """Number of the last event in a sealed segment: its own SegmentSealed always stands behind it."""
     sealed: Iterator[int] = (
         stored.payload.last_seq
-        for stored in recorded.trail(UPKEEP.fix_id)
+        for stored in recorded.trail(MAINTENANCE.fix_id)
         if isinstance(stored.payload, SegmentSealed)
     )
     return max(sealed, default=0)

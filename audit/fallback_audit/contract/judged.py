@@ -101,7 +101,7 @@ class JudgedFix:
         return not self._tail
 
     def is_whole_with(self, record: Record) -> bool:
-        """Does every trail begin as a fix does, with this event appended? That of upkeep can't say."""
+        """Does every trail begin as a fix does, with this event appended? That of maintenance can't say."""
         trail = self._trails.get(record.scope)
         if trail is None:
             trail = Trail(record.scope, [Entry(1, record.event)])

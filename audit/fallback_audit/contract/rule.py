@@ -45,9 +45,8 @@ class Rule(NamedTuple):
 
     ``breaches``: what breaks it. ``sees``: kinds of events that can break it when they are appended, so
     that a guard need not ask for others; None: any. ``local``: it looks at each attempt by itself, and at
-    how the next one begins, so that a new event breaks it in the last two at most. ``of_upkeep``: it holds
-    for a trail whose beginning was sealed as well.
-    """
+    how the next one begins, so that a new event breaks it in the last two at most. ``of_maintenance``: it
+    holds for a trail whose beginning was sealed as well."""
 
     id: str
     sentence: str
@@ -56,7 +55,7 @@ class Rule(NamedTuple):
     breaches: tuple[Breach, ...]
     sees: frozenset[Kind] | None
     local: bool = False
-    of_upkeep: bool = False
+    of_maintenance: bool = False
 
 
 class FixRule(NamedTuple):
@@ -77,7 +76,7 @@ def rule(
     breaches: tuple[Breach, ...],
     sees: Collection[Kind] | None,
     local: bool = False,
-    of_upkeep: bool = False,
+    of_maintenance: bool = False,
 ) -> Callable[[TrailCheck], Rule]:
     """Make a predicate over one trail a rule; the arguments are those of ``Rule``.
 
@@ -86,7 +85,7 @@ def rule(
     """
     kinds = None if sees is None else frozenset(sees)
     return lambda check: Rule(
-        _name(check), sentence, source, check, breaches, kinds, local, of_upkeep
+        _name(check), sentence, source, check, breaches, kinds, local, of_maintenance
     )
 
 

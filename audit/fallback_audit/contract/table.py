@@ -19,10 +19,10 @@ from fallback_audit.contract import (
     rules_grounding,
     rules_human,
     rules_links,
+    rules_maintenance,
     rules_model,
     rules_retry,
     rules_selfrag,
-    rules_upkeep,
 )
 from fallback_audit.contract.links import Link
 from fallback_audit.contract.rule import Altered, FixRule, Rule, rule, rules_of
@@ -46,7 +46,7 @@ class Violation(Frozen):
     "ADR-0035",
     breaches=(Altered(AppendFlagged, "rule"),),
     sees={AppendFlagged},
-    of_upkeep=True,
+    of_maintenance=True,
 )
 def flags_are_real(trail: Trail) -> Iterator[Finding]:
     """Of a rule between gate transitions only the name is compared: the other transitions are not here."""
@@ -85,7 +85,7 @@ RULES: tuple[Rule, ...] = (
         rules_grounding,
         rules_budget,
         rules_selfrag,
-        rules_upkeep,
+        rules_maintenance,
     ),
     flags_are_real,
 )
@@ -119,10 +119,10 @@ def link_violations(fix_id: str, links: Sequence[Link]) -> Iterator[Violation]:
 def violations(trail: Trail, rules: Sequence[Rule] = RULES) -> Iterator[Violation]:
     """Everything in this trail that breaks a rule, rule by rule.
 
-    Where its beginning may stand in a sealed segment, only the rules of upkeep can be judged here.
+    Where its beginning may stand in a sealed segment, only the rules of maintenance can be judged here.
     """
     if trail.is_cut:
-        rules = [one for one in rules if one.of_upkeep]
+        rules = [one for one in rules if one.of_maintenance]
     for one in rules:
         for seq, detail in one.check(trail):
             yield Violation(

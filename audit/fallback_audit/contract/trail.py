@@ -35,7 +35,7 @@ from fallback_audit.events import (
     SandboxDisabled,
     TransitionReopened,
 )
-from fallback_audit.ports import UPKEEP, Scope
+from fallback_audit.ports import MAINTENANCE, Scope
 from fallback_audit.vocabulary import CallType, EscalationReason, RefusalReason
 
 EventT = TypeVar("EventT")
@@ -197,7 +197,7 @@ class Trail(Stretch):
         )
         self.scope = scope
         #: Not about the record as a whole. Kept, since nearly every rule asks.
-        self.of_a_fix = scope != UPKEEP
+        self.of_a_fix = scope != MAINTENANCE
         self.base = base
         self.preamble, self.runs = _split(self.entries)
 

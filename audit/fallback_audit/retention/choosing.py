@@ -6,7 +6,7 @@ from datetime import datetime
 
 from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.frozen import Frozen
-from fallback_audit.ports import UPKEEP, HeaderReader
+from fallback_audit.ports import MAINTENANCE, HeaderReader
 from fallback_audit.stores.appending import timestamp
 
 #: Fixes that a refusal names; there may be thousands.
@@ -50,7 +50,7 @@ def choose(store: HeaderReader, ended: Mapping[str, str], *, base: int, before: 
         tip = seq
         young = young or recorded_at >= limit
         old = old if young else seq
-        if fix_id != UPKEEP.fix_id and (not young or fix_id in spans):
+        if fix_id != MAINTENANCE.fix_id and (not young or fix_id in spans):
             spans.setdefault(fix_id, _Span(seq)).last = seq
     # What is not over goes on behind the end.
     ends = {fix_id: span.last if fix_id in ended else tip + 1 for fix_id, span in spans.items()}

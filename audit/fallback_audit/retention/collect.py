@@ -16,7 +16,7 @@ from fallback_audit.events import EvidenceCollected
 from fallback_audit.evidence.collected import MAX_LISTED, collected, put_list
 from fallback_audit.evidence.store import FileEvidenceStore, StoredFile
 from fallback_audit.frozen import Frozen
-from fallback_audit.ports import UPKEEP, AuditReader, AuditStore
+from fallback_audit.ports import MAINTENANCE, AuditReader, AuditStore
 from fallback_audit.retention.ended import ended_fixes
 from fallback_audit.retention.references import FOREVER, named_digests, references
 from fallback_audit.stores.appending import Clock, timestamp
@@ -129,7 +129,9 @@ class Collector:
 
     def _named_again(self, seen: int) -> set[bytes]:
         """Digests of every fix that has had an event since ``seen``: it may be a fix resumed."""
-        fixes = {stored.scope.fix_id for stored in self._store.events(after=seen)} - {UPKEEP.fix_id}
+        fixes = {stored.scope.fix_id for stored in self._store.events(after=seen)} - {
+            MAINTENANCE.fix_id
+        }
         return {
             digest
             for fix_id in fixes
@@ -153,7 +155,7 @@ class Collector:
                 by=by,
                 reason=reason,
             )
-            seqs.append(self._store.append(UPKEEP, event).seq)
+            seqs.append(self._store.append(MAINTENANCE, event).seq)
         return tuple(seqs)
 
     def _remove(self, victims: Iterable[_Found], seen: int) -> int:

@@ -16,7 +16,7 @@ from fallback_audit.events import TERMINAL_KINDS, EvidenceCollected, PayloadReda
 from fallback_audit.evidence.collected import put_list
 from fallback_audit.evidence.store import FileEvidenceStore, StoredFile
 from fallback_audit.frozen import Frozen
-from fallback_audit.ports import UPKEEP, AuditReader, KeepableStore, Record, Scope, StoredEvent
+from fallback_audit.ports import MAINTENANCE, AuditReader, KeepableStore, Record, Scope, StoredEvent
 from fallback_audit.retention.ended import ended_fixes
 from fallback_audit.retention.free_text import residue, with_words
 from fallback_audit.retention.references import named_digests
@@ -151,7 +151,7 @@ class Redactor:
             by=by,
             reason=reason,
         )
-        self._store.append(UPKEEP, event)
+        self._store.append(MAINTENANCE, event)
         gone = [
             str(file.digest)
             for file in files
@@ -198,7 +198,7 @@ def _checked(stored: StoredEvent, fields: Sequence[str]) -> tuple[str, ...]:
 def _check_over(store: AuditReader, stored: StoredEvent) -> None:
     """A run that goes on would read what is not there any more, and do something else than it would."""
     scope = stored.scope
-    if scope.fix_id == UPKEEP.fix_id or scope.fix_id in ended_fixes(store):
+    if scope.fix_id == MAINTENANCE.fix_id or scope.fix_id in ended_fixes(store):
         return
     ends = store.events(scope.fix_id, kinds=TERMINAL_KINDS, after=stored.seq)
     if not any(end.scope == scope for end in ends) and stored.kind not in TERMINAL_KINDS:

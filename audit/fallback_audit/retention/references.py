@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from fallback_audit.events import AuditEvent
-from fallback_audit.ports import UPKEEP, AuditReader
+from fallback_audit.ports import MAINTENANCE, AuditReader
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -26,7 +26,7 @@ def references(reader: AuditReader, ended: Mapping[str, str]) -> dict[bytes, str
     needed: dict[bytes, str] = {}
     for stored in reader.events():
         fix_id = stored.scope.fix_id
-        until = FOREVER if fix_id == UPKEEP.fix_id else ended.get(fix_id, FOREVER)
+        until = FOREVER if fix_id == MAINTENANCE.fix_id else ended.get(fix_id, FOREVER)
         for digest in named_digests(stored.payload):
             needed[digest] = max(until, needed.get(digest, ""))
     return needed

@@ -22,7 +22,7 @@ from fallback_audit.errors import (
 )
 from fallback_audit.events import SegmentRetired, SegmentSealed
 from fallback_audit.frozen import Frozen
-from fallback_audit.ports import UPKEEP, KeepableStore, Record, Segment
+from fallback_audit.ports import MAINTENANCE, KeepableStore, Record, Segment
 from fallback_audit.retention.choosing import Choice, choose
 from fallback_audit.retention.ended import ended_fixes
 from fallback_audit.retention.history import file_digest, retired_in, sealed_events
@@ -160,7 +160,7 @@ class Sealer:
                 by=by,
                 reason=reason,
             )
-            by_event = self._store.append(UPKEEP, event).seq
+            by_event = self._store.append(MAINTENANCE, event).seq
         else:
             by_event = reported
         delete_segment(path)
@@ -195,7 +195,7 @@ class Sealer:
             reason=reason,
         )
         segment = Segment(number, first, choice.last_seq, statement)
-        reported = self._store.add_segment(segment, Record(UPKEEP, event))
+        reported = self._store.add_segment(segment, Record(MAINTENANCE, event))
         return Sealed(
             number=number,
             first_seq=first,
@@ -252,7 +252,7 @@ class Sealer:
     def _check_unchanged(self, seen: int, choice: Choice) -> None:
         """Nobody resumed a fix meanwhile whose events are in the file."""
         later = {stored.scope.fix_id for stored in self._store.events(after=seen)}
-        for fix_id in sorted(later - {UPKEEP.fix_id}):
+        for fix_id in sorted(later - {MAINTENANCE.fix_id}):
             first = next(self._store.events(fix_id))
             if first.seq <= choice.last_seq:
                 raise AuditStoreError(
@@ -270,7 +270,7 @@ class Sealer:
         for stored in sealed_events(self._folder / last.file, last.sha256, verifiers):
             event = stored.payload
             if isinstance(event, SegmentRetired) and event.sha256 not in live:
-                live[event.sha256] = self._store.append(UPKEEP, event).seq
+                live[event.sha256] = self._store.append(MAINTENANCE, event).seq
 
     def _statements(self) -> list[SegmentStatement]:
         verifiers = self._keyring.verifiers()

@@ -14,9 +14,9 @@ from fallback_audit.showing.describe_human import (
     human_sentence,
     reopened_words,
 )
+from fallback_audit.showing.describe_maintenance import maintenance_sentence
 from fallback_audit.showing.describe_model import grounded_words, model_sentence
 from fallback_audit.showing.describe_start import started_words
-from fallback_audit.showing.describe_upkeep import upkeep_sentence
 from fallback_audit.vocabulary import PromptShape, Tier
 
 # Control, format (bidi overrides, zero width), surrogate, private use, unassigned, line and
@@ -175,7 +175,7 @@ def sentence(event: events.AuditEvent) -> str:
         _attempt_sentence(event)
         or model_sentence(event)
         or human_sentence(event)
-        or upkeep_sentence(event)
+        or maintenance_sentence(event)
         or _fix_sentence(event)
     )
 

@@ -10,14 +10,14 @@ from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.events import AuditEvent, SegmentRetired, SegmentSealed
 from fallback_audit.exporting.reading import rows_of_file
-from fallback_audit.ports import UPKEEP
+from fallback_audit.ports import MAINTENANCE
 from fallback_audit.segment import SegmentStatement, open_segment
 from fallback_audit.verifying.covering import Covering
 from fallback_audit.verifying.report import Listed, Problem
-from fallback_audit.verifying.trails import upkeep_events
+from fallback_audit.verifying.trails import maintenance_events
 from fallback_audit.verifying.walk import Position, Progress, Walk
 
-_OF_UPKEEP = f'{{"fix_id":"{UPKEEP.fix_id}","gate_transition_id"'.encode()
+_OF_MAINTENANCE = f'{{"fix_id":"{MAINTENANCE.fix_id}","gate_transition_id"'.encode()
 
 
 class Sealed:
@@ -45,14 +45,14 @@ class Sealed:
 
     def walk(
         self,
-        upkeep: Iterable[AuditEvent],
+        maintenance: Iterable[AuditEvent],
         covering: Covering | None,
         *,
         tree: bool,
         progress: Progress | None,
     ) -> Position:
         """Through each file that is there, comparing checkpoints on the way; the position behind all."""
-        events = list(upkeep)
+        events = list(maintenance)
         if self.segments and not _names(events, SegmentSealed, self.segments[-1]):
             self._problem(self.segments[-1], "no SegmentSealed of the chain names it")
         at = Position(frontier=Frontier() if tree else None)
@@ -122,8 +122,8 @@ class Sealed:
     def _noting(self, rows: Iterable[StoredRow], events: list[AuditEvent]) -> Iterator[StoredRow]:
         """Pass them on, keeping the record's own events among them."""
         for row in rows:
-            if row.header is not None and row.header.startswith(_OF_UPKEEP):
-                events += upkeep_events((row,), self._verifiers)
+            if row.header is not None and row.header.startswith(_OF_MAINTENANCE):
+                events += maintenance_events((row,), self._verifiers)
             yield row
 
     def _opened(self, statements: Sequence[bytes]) -> list[SegmentStatement]:

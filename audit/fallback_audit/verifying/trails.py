@@ -34,7 +34,7 @@ from fallback_audit.evidence.checking import Finding, examine
 from fallback_audit.evidence.collected import collected_in
 from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.ports import UPKEEP, Scope
+from fallback_audit.ports import MAINTENANCE, Scope
 from fallback_audit.verifying.report import Flag, Listed, Problem
 from fallback_audit.verifying.state import OpenFix
 from fallback_audit.verifying.walk import fix_id_of
@@ -64,7 +64,7 @@ class EvidenceCheck:
     def __init__(
         self,
         evidence: FileEvidenceStore,
-        upkeep: Iterable[AuditEvent],
+        maintenance: Iterable[AuditEvent],
         *,
         complete: bool = True,
     ) -> None:
@@ -72,7 +72,7 @@ class EvidenceCheck:
         self.checked = self.removed = self.locked = self.absent = 0
         self._complete = complete
         self._evidence = evidence
-        self._upkeep = tuple(upkeep)
+        self._maintenance = tuple(maintenance)
         self._collected: frozenset[bytes] | None = None
 
     def trail(self, trail: Trail) -> None:
@@ -104,7 +104,7 @@ class EvidenceCheck:
             raise  # no verdict: a disk that fails is not a record that was damaged
         except EvidenceError as error:
             if self._collected is None:  # read when it is first needed: mostly nothing is missing
-                self._collected = collected_in(self._upkeep, self._evidence)
+                self._collected = collected_in(self._maintenance, self._evidence)
             finding = examine(self._evidence, digest, self._collected)
             if finding is not None and finding[0] is not Finding.BAD:
                 self.removed += finding[0] is Finding.REMOVED
@@ -257,14 +257,16 @@ def _rules_that_see(kinds: frozenset[type]) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if rule.sees is None or not rule.sees.isdisjoint(kinds))
 
 
-def upkeep_events(rows: Iterable[StoredRow], verifiers: Sequence[Verifier]) -> Iterator[AuditEvent]:
+def maintenance_events(
+    rows: Iterable[StoredRow], verifiers: Sequence[Verifier]
+) -> Iterator[AuditEvent]:
     """The record's own events among these rows; what can't be read is passed over: others report it."""
     for row in rows:
         try:
             stored = read_row(row, verifiers)
         except AuditIntegrityError:
             continue
-        if stored.scope == UPKEEP:
+        if stored.scope == MAINTENANCE:
             yield stored.payload
 
 

@@ -19,7 +19,7 @@ from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.ports import UPKEEP
+from fallback_audit.ports import MAINTENANCE
 from fallback_audit.verifying.covering import Covering
 from fallback_audit.verifying.report import (
     END_UNKNOWN,
@@ -34,13 +34,13 @@ from fallback_audit.verifying.segments import Sealed
 from fallback_audit.verifying.snapshot import Snapshot, VerifiableStore
 from fallback_audit.verifying.sources import CheckpointSource
 from fallback_audit.verifying.state import VerifiedState, believed
-from fallback_audit.verifying.trails import EvidenceCheck, Trails, upkeep_events
+from fallback_audit.verifying.trails import EvidenceCheck, Trails, maintenance_events
 from fallback_audit.verifying.uncovered import uncovered_fixes
 from fallback_audit.verifying.walk import Position, Progress, Walk, fix_id_of
 
 __all__ = ("Snapshot", "VerifiableStore", "VerificationReport", "verify")
 
-_UPKEEP = frozenset({UPKEEP.fix_id})
+_MAINTENANCE = frozenset({MAINTENANCE.fix_id})
 
 
 def verify(
@@ -121,14 +121,18 @@ class _Check:
     def chain(self, snapshot: Snapshot) -> None:
         """Step 1, from the beginning, from the last sealed event, or from what was verified before."""
         tree = self._covering is not None
-        upkeep = tuple(upkeep_events(snapshot.rows_by_trail(_UPKEEP), self._verifiers))
+        maintenance = tuple(
+            maintenance_events(snapshot.rows_by_trail(_MAINTENANCE), self._verifiers)
+        )
         self._sealed = Sealed(
             snapshot.segments(), self._verifiers, self.integrity, folder=self._folder
         )
         if self._since is not None and self._since.size >= self._sealed.last_seq:
             self._at = self._resumed(snapshot, self._since)
         else:
-            self._at = self._sealed.walk(upkeep, self._covering, tree=tree, progress=self._progress)
+            self._at = self._sealed.walk(
+                maintenance, self._covering, tree=tree, progress=self._progress
+            )
         self._nothing_before(snapshot, self._sealed.last_seq)
         walk = Walk(
             self._at,
@@ -149,8 +153,8 @@ class _Check:
     ) -> None:
         """Steps 2 and 3; of an incremental run, for the fixes that have new events."""
         if evidence is not None:
-            upkeep = upkeep_events(snapshot.rows_by_trail(_UPKEEP), self._verifiers)
-            self._evidence = EvidenceCheck(evidence, upkeep, complete=complete)
+            maintenance = maintenance_events(snapshot.rows_by_trail(_MAINTENANCE), self._verifiers)
+            self._evidence = EvidenceCheck(evidence, maintenance, complete=complete)
         self._trails = Trails(
             self.integrity,
             base=self._sealed.last_seq if self._sealed else 0,

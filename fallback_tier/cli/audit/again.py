@@ -12,7 +12,7 @@ from fallback_audit.checkpoints.writer import Checkpointer, gone_from
 from fallback_audit.checkpoints.written import Written
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import RecordBegunAgain
-from fallback_audit.ports import UPKEEP
+from fallback_audit.ports import MAINTENANCE
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
@@ -41,7 +41,7 @@ def begin_again(arguments: argparse.Namespace) -> int:
                 by=arguments.by,
                 reason=arguments.because,
             )
-            store.append(UPKEEP, event)
+            store.append(MAINTENANCE, event)
             lost.append(gone)
 
         keys, named = keys_dir(settings), called(folder, settings)
@@ -55,5 +55,5 @@ def begin_again(arguments: argparse.Namespace) -> int:
         console = Console()
         line(console, f"a record of {lost[0].size} events is gone, confirmed to be on purpose")
         line(console, f"  {size} event(s) on record now, covered by {safe(str(log.path(size)))}")
-        line(console, f"  `fallback-tier audit show {UPKEEP.fix_id}` shows it")
+        line(console, f"  `fallback-tier audit show {MAINTENANCE.fix_id}` shows it")
     return exit_codes.OK

@@ -14,7 +14,7 @@ from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.errors import CheckpointError
 from fallback_audit.events import SigningKeyRotated
-from fallback_audit.ports import UPKEEP
+from fallback_audit.ports import MAINTENANCE
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
@@ -102,7 +102,7 @@ def _rotate(arguments: argparse.Namespace, folder: Path) -> int:
                 by=arguments.by,
                 reason=arguments.because,
             )
-            store.append(UPKEEP, event)
+            store.append(MAINTENANCE, event)
 
         rotation = rotate(folder, announce)
     finally:

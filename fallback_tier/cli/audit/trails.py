@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from fallback_audit.ports import UPKEEP, AuditReader
+from fallback_audit.ports import MAINTENANCE, AuditReader
 from fallback_audit.showing.judging_stats import KINDS, judging_stats
 from fallback_audit.showing.render import Renderer, fix_json, log_json
 from fallback_tier.cli import exit_codes
@@ -48,7 +48,7 @@ def log(arguments: argparse.Namespace) -> int:
     with _reader(arguments) as reader:
         every = _whole(arguments, reader).events()
         # What keepers did is on record, too, but is no fix.
-        events = (event for event in every if event.scope.fix_id != UPKEEP.fix_id)
+        events = (event for event in every if event.scope.fix_id != MAINTENANCE.fix_id)
         if arguments.json:
             print_json({"fixes": log_json(events)})
         else:

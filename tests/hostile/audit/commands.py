@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import build_parser, main
-from tests.hostile.audit import upkeep
+from tests.hostile.audit import maintenance
 from tests.hostile.audit.house import House
 from tests.hostile.audit.workloads import Say, Workload
 from tests.unit.audit.trails import TEXTS
@@ -23,7 +23,7 @@ SCRATCH = "tmp"
 
 def _ready(house: House) -> None:
     (house.place / SCRATCH).mkdir(parents=True)
-    upkeep.fixes(house, "a", "b")
+    maintenance.fixes(house, "a", "b")
     for text in TEXTS.values():  # what the events name: else nothing would verify
         house.evidence().put(text.encode())
 

@@ -10,7 +10,7 @@ from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.errors import EvidenceError
 from fallback_audit.ports import HeaderRow
 from tests.hostile.audit.house import House, records
-from tests.hostile.audit.upkeep import verify_export
+from tests.hostile.audit.maintenance import verify_export
 
 
 class Promises:

@@ -16,7 +16,7 @@ from random import Random
 from typing import NamedTuple
 
 from tests.e2e.command import osv, repository, run
-from tests.hostile.audit import upkeep
+from tests.hostile.audit import maintenance
 from tests.hostile.audit.campaign import Ask, Tally
 from tests.hostile.audit.house import House
 from tests.unit.prompt.test_redact import IN_CONTEXT, TOKENS
@@ -129,7 +129,7 @@ def one_fix(place: Path, secrets: list[Secret], *, keep_prompts: bool) -> dict[s
         reported = run("audit", *verb, *where)
         assert reported.code == 0, (verb, reported)
         printed[f"what audit {verb[0]} printed"] = reported.out + reported.err
-    assert upkeep.seal(house), "nothing was sealed"
+    assert maintenance.seal(house), "nothing was sealed"
     shutil.rmtree(place / "input")
     found = {str(path.relative_to(place)): path.read_bytes() for path in _all(place)}
     return found | {name: text.encode() for name, text in printed.items()}

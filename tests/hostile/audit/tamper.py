@@ -15,7 +15,7 @@ from random import Random
 from fallback_audit.errors import AuditError
 from fallback_audit.ports import Record, Scope
 from fallback_audit.verifying.verify import VerificationReport
-from tests.hostile.audit import upkeep
+from tests.hostile.audit import maintenance
 from tests.hostile.audit.campaign import Ask, Tally
 from tests.hostile.audit.house import House, records
 from tests.hostile.audit.mutations_files import FILE_MUTATIONS
@@ -106,19 +106,19 @@ class KeptOriginal(Original):
 
     def make(self, chance: Random) -> None:
         house = self.house
-        upkeep.fixes(house, "a", "b")
-        upkeep.redact(house, "a")
-        upkeep.seal(house)
-        upkeep.fixes(house, "c", *(f"c{number}" for number in range(chance.randrange(3))))
-        upkeep.seal(house)
-        upkeep.copy_segments(house)
-        upkeep.retire(house, 1)
-        upkeep.rotate_key(house)
-        upkeep.fixes(house, "d", "e")
+        maintenance.fixes(house, "a", "b")
+        maintenance.redact(house, "a")
+        maintenance.seal(house)
+        maintenance.fixes(house, "c", *(f"c{number}" for number in range(chance.randrange(3))))
+        maintenance.seal(house)
+        maintenance.copy_segments(house)
+        maintenance.retire(house, 1)
+        maintenance.rotate_key(house)
+        maintenance.fixes(house, "d", "e")
         for fix_id in ("d", "e"):
-            upkeep.redact(house, fix_id)
-        upkeep.end_rotation(house)
-        upkeep.export(house)
+            maintenance.redact(house, fix_id)
+        maintenance.end_rotation(house)
+        maintenance.export(house)
         events = records("fix")
         with closing(house.store()) as store:
             for _ in range(chance.randint(3, 9)):
@@ -130,7 +130,7 @@ class KeptOriginal(Original):
 
     def verified(self, house: House) -> VerificationReport:
         found = house.verify()
-        return upkeep.verify_export(house) if found.ok else found
+        return maintenance.verify_export(house) if found.ok else found
 
 
 def files(house: House) -> dict[str, bytes]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fallback_audit.errors import FallbackError
 from fallback_audit.ports import AuditStore, Record
-from tests.hostile.audit import upkeep
+from tests.hostile.audit import maintenance
 from tests.hostile.audit.house import House, records
 
 #: Says a line: what was acknowledged, or what was refused.
@@ -87,36 +87,36 @@ def _evidence(house: House, say: Say) -> None:
 
 def _kept(house: House) -> None:
     """One segment sealed, one fix redacted, and fixes behind them to be kept."""
-    upkeep.fixes(house, "a")
-    upkeep.redact(house, "a")
-    upkeep.seal(house)
-    upkeep.copy_segments(house)
-    upkeep.fixes(house, "b", "c")
+    maintenance.fixes(house, "a")
+    maintenance.redact(house, "a")
+    maintenance.seal(house)
+    maintenance.copy_segments(house)
+    maintenance.fixes(house, "b", "c")
 
 
 def _redact(house: House, say: Say) -> None:
     """Twice: whoever was refused tries again."""
     for _ in range(2):
-        if attempt(say, lambda: upkeep.redact(house, "b")):
+        if attempt(say, lambda: maintenance.redact(house, "b")):
             break
     else:
         return
-    if attempt(say, lambda: upkeep.redact(house, "c")):
-        say(f"gone {upkeep.WORDS}")
+    if attempt(say, lambda: maintenance.redact(house, "c")):
+        say(f"gone {maintenance.WORDS}")
 
 
 def _seal(house: House, say: Say) -> None:
-    attempt(say, lambda: upkeep.seal(house))
-    attempt(say, lambda: upkeep.retire(house, 1))
+    attempt(say, lambda: maintenance.seal(house))
+    attempt(say, lambda: maintenance.retire(house, 1))
 
 
 def _rotate(house: House, say: Say) -> None:
-    attempt(say, lambda: upkeep.rotate_key(house))
-    attempt(say, lambda: upkeep.end_rotation(house))
+    attempt(say, lambda: maintenance.rotate_key(house))
+    attempt(say, lambda: maintenance.end_rotation(house))
 
 
 def _export(house: House, say: Say) -> None:
-    attempt(say, lambda: upkeep.export(house))
+    attempt(say, lambda: maintenance.export(house))
 
 
 WORKLOADS = (

@@ -16,13 +16,13 @@ from pydantic import ValidationError
 
 from fallback_audit.contract.links import link_of
 from fallback_audit.contract.rule import Added, Altered, Breach, Kind, Removed, Rule
-from fallback_audit.contract.rules_upkeep import KEEPING
+from fallback_audit.contract.rules_maintenance import MAINTAINING
 from fallback_audit.contract.table import RULES, link_violations, violations
 from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.events import AttemptStarted, AuditEvent
-from fallback_audit.ports import UPKEEP, Scope
+from fallback_audit.ports import MAINTENANCE, Scope
 from tests.unit.audit import human_trails as h
-from tests.unit.audit import upkeep_trails as u
+from tests.unit.audit import maintenance_trails as u
 from tests.unit.audit.contract import test_links as links
 from tests.unit.audit.trails import SCOPE, digest
 
@@ -60,7 +60,7 @@ def corpus() -> dict[str, Lines]:
     trails = {trail.__name__: numbered(trail()) for trail in (*h.VALID, *u.NOTED, u.flagged)}
     trails |= {fix.__name__: _between(fix()) for fix in links.VALID}
     kept = zip(u.PLACES, u.kept(), strict=True)
-    return trails | {"kept": tuple(Line(seq, UPKEEP, event) for seq, event in kept)}
+    return trails | {"kept": tuple(Line(seq, MAINTENANCE, event) for seq, event in kept)}
 
 
 def broken(lines: Sequence[Line], rules: Sequence[Rule] = RULES) -> set[str]:
@@ -164,5 +164,5 @@ def _others(kind: Kind, member: str, value: Any) -> list[Any]:
     return [other for other in dict.fromkeys([*made, *seen]) if other != value]
 
 
-def is_of_upkeep(lines: Lines) -> bool:
-    return any(isinstance(line.event, KEEPING) for line in lines)
+def is_of_maintenance(lines: Lines) -> bool:
+    return any(isinstance(line.event, MAINTAINING) for line in lines)

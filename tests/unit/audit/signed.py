@@ -20,7 +20,7 @@ from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.events import AuditEvent, PayloadRedacted, SegmentSealed
 from fallback_audit.exporting.format import Base, Head
 from fallback_audit.exporting.writing import ExportWriter
-from fallback_audit.ports import UPKEEP, Record, Scope, Segment, StoredEvent
+from fallback_audit.ports import MAINTENANCE, Record, Scope, Segment, StoredEvent
 from fallback_audit.segment import SegmentStatement
 from fallback_audit.showing.shown import WORDS
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
@@ -179,7 +179,7 @@ class House:
             event = SegmentSealed(
                 first_seq=first, last_seq=last, sha256=sha256, by="Ann", reason="old"
             )
-            store.add_segment(Segment(1, first, last, signed), Record(UPKEEP, event))
+            store.add_segment(Segment(1, first, last, signed), Record(MAINTENANCE, event))
             self.checkpoint(store)
         return statement
 

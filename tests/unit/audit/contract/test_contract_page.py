@@ -70,7 +70,7 @@ PARTS: dict[str, tuple[Rule | FixRule, ...]] = {
     "Several advisories": rules_of(rules_batch),
     "Model traffic": rules_of(rules_model, rules_grounding, rules_budget),
     "Self-RAG": rules_of(rules_selfrag),
-    "The record itself": tuple(rule for rule in RULES if rule.of_upkeep),
+    "The record itself": tuple(rule for rule in RULES if rule.of_maintenance),
     "Between gate transitions": FIX_RULES,
 }
 

@@ -13,12 +13,12 @@ from fallback_audit.contract.table import ALL_RULES, RULES, link_violations, vio
 from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.errors import ContractError
 from fallback_audit.events import AuditEvent, ModelCalled, RagSkippedOnRetry
-from fallback_audit.ports import UPKEEP, Record, Scope
+from fallback_audit.ports import MAINTENANCE, Record, Scope
 from fallback_audit.vocabulary import Tier
 from tests.unit.audit import generated as g
 from tests.unit.audit import human_trails as h
+from tests.unit.audit import maintenance_trails as u
 from tests.unit.audit import trails as t
-from tests.unit.audit import upkeep_trails as u
 from tests.unit.audit.altered import without
 from tests.unit.audit.contract.test_contract import EVERY
 from tests.unit.audit.guarding import Guarded, Transaction, stored
@@ -350,7 +350,7 @@ def cut(beginning: Callable[[], Events], kept: int) -> Guarded:
     sealed = len(events) - kept
     for seq, event in list(enumerate(events, start=1))[sealed:]:
         guarded.rows.append(stored(seq, SCOPE, event))
-    guarded.rows.append(stored(len(events) + 1, UPKEEP, u.sealed(1, sealed)))
+    guarded.rows.append(stored(len(events) + 1, MAINTENANCE, u.sealed(1, sealed)))
     return guarded
 
 

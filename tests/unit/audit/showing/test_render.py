@@ -19,9 +19,9 @@ from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.vocabulary import Retrieve
 from tests.unit.audit import human_trails as h
+from tests.unit.audit import maintenance_trails as u
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.audit import upkeep_trails as u
 from tests.unit.audit.batch_trails import part
 from tests.unit.audit.tamper import build, report
 from tests.unit.audit.trails import digest

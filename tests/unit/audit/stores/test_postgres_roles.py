@@ -8,7 +8,7 @@ import pytest
 
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import SandboxDisabled
-from fallback_audit.ports import UPKEEP, Record, Segment
+from fallback_audit.ports import MAINTENANCE, Record, Segment
 from fallback_audit.stores.postgres import PostgresAuditStore, open_readonly
 from fallback_audit.stores.postgres_connection import MAINTAIN_SINCE
 from fallback_audit.stores.postgres_location import PostgresLocation
@@ -173,7 +173,7 @@ def test_others_are_no_keepers(chain: Chain, role: str) -> None:
 def test_a_reader_can_not_append(chain: Chain) -> None:
     with closing(PostgresAuditStore(chain.url("reader"))) as store:
         with pytest.raises(AuditStoreError, match="permission was denied") as caught:
-            store.append(UPKEEP, EVENT)
+            store.append(MAINTENANCE, EVENT)
         assert "writer role" in caught.value.next_step
 
 

@@ -18,7 +18,7 @@ from fallback_audit.events import (
     SegmentSealed,
 )
 from fallback_audit.ports import (
-    UPKEEP,
+    MAINTENANCE,
     KeepableStore,
     Record,
     Scope,
@@ -54,7 +54,7 @@ def sealed(last: int, first: int = 1) -> Record:
     event = SegmentSealed(
         first_seq=first, last_seq=last, sha256=digest("file"), by="a keeper", reason="old"
     )
-    return Record(UPKEEP, event)
+    return Record(MAINTENANCE, event)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.chain import StoredRow, read_row
-from fallback_audit.contract.rules_upkeep import KEEPING
+from fallback_audit.contract.rules_maintenance import MAINTAINING
 from fallback_audit.contract.trail import NOTES
 from fallback_audit.events import (
     SCHEMA_VERSION,
@@ -30,7 +30,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.ports import UPKEEP
+from fallback_audit.ports import MAINTENANCE
 from fallback_audit.showing.account import account_lines
 from fallback_audit.showing.describe import sentence
 from fallback_audit.verifying.verify import verify
@@ -192,9 +192,9 @@ def test_what_version_5_wrote_is_read_as_it_was() -> None:
 def test_what_version_6_added_is_absent_not_invented(version: int) -> None:
     """Nothing was redacted, flagged or sealed before there were words for it."""
     events = [read_row(row) for row in Export(TRAILS / f"schema-{version}.jsonl").rows()]
-    assert not any(isinstance(event.payload, (*NOTES, *KEEPING)) for event in events)
+    assert not any(isinstance(event.payload, (*NOTES, *MAINTAINING)) for event in events)
     assert not any(event.redacted for event in events)
-    assert UPKEEP not in {event.scope for event in events}
+    assert MAINTENANCE not in {event.scope for event in events}
 
 
 def test_what_version_6_wrote_is_read_as_it_was() -> None:

@@ -13,7 +13,7 @@ from fallback_audit.checkpoints.keyring import Keyring, generate
 from fallback_audit.checkpoints.statement import TOMBSTONE_DOMAIN, sign_statement
 from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.events import AppendFlagged, SegmentRetired
-from fallback_audit.ports import UPKEEP, Scope
+from fallback_audit.ports import MAINTENANCE, Scope
 from fallback_audit.stores.sqlite import open_readonly
 from tests.unit.audit import trails as t
 from tests.unit.audit.signed import House
@@ -149,7 +149,7 @@ def test_a_sealed_file_that_is_gone_was_retired_or_is_missing(house: House) -> N
         event = SegmentRetired(
             first_seq=1, last_seq=last, sha256=sealed.sha256, by="Ann", reason="over"
         )
-        store.append(UPKEEP, event)
+        store.append(MAINTENANCE, event)
     found = house.verify()
     assert found.ok, found
     (note,) = found.notes

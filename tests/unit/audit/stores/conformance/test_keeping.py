@@ -7,8 +7,8 @@ import pytest
 from fallback_audit.canonical import GENESIS
 from fallback_audit.errors import AuditIntegrityError, AuditStoreError, ContractError
 from fallback_audit.events import AuditEvent, SandboxDisabled
-from fallback_audit.ports import UPKEEP, Record, Segment, StoredEvent
-from fallback_audit.upkeep_events import PayloadRedacted, SegmentSealed
+from fallback_audit.maintenance_events import PayloadRedacted, SegmentSealed
+from fallback_audit.ports import MAINTENANCE, Record, Segment, StoredEvent
 from tests.unit.audit.stores.conformance.backends import Backend, Store
 from tests.unit.audit.trails import SCOPE, digest
 
@@ -32,7 +32,7 @@ def sealing(first: int, last: int) -> Record:
     event = SegmentSealed(
         first_seq=first, last_seq=last, sha256=digest("file"), by="a keeper", reason="retention"
     )
-    return Record(UPKEEP, event)
+    return Record(MAINTENANCE, event)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_segments_stand_in_a_row(backend: Backend, filled: Store, segment: Segme
     assert payloads(backend) == before
 
 
-def test_a_guard_may_refuse_an_upkeep(backend: Backend, filled: Store) -> None:
+def test_a_guard_may_refuse_a_maintenance_event(backend: Backend, filled: Store) -> None:
     class Strict:
         def admit(self, *_: object) -> tuple[AuditEvent, ...]:
             raise ContractError("Not now.", next_step="Wait.")

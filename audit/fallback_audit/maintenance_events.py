@@ -1,7 +1,7 @@
 """Events about the record itself: what its keepers took out, sealed or retired, and what was let through.
 
 Part of the vocabulary in ``fallback_audit.events``, which names them all. Those that are not about one
-fix stand in the scope ``UPKEEP``.
+fix stand in the scope ``MAINTENANCE``.
 """
 
 from typing import Annotated, Literal

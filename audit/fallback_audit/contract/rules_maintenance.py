@@ -1,4 +1,4 @@
-"""Rules of the trace contract over the record's own upkeep: what was taken out, sealed, let through.
+"""Rules of the trace contract over the record's own maintenance: what was taken out, sealed, let through.
 
 They hold for trails whose beginning was sealed as well.
 """
@@ -18,8 +18,8 @@ from fallback_audit.events import (
     SigningKeyRotated,
 )
 
-#: What stands in the scope ``UPKEEP``, and nowhere else.
-KEEPING = (
+#: What stands in the scope ``MAINTENANCE``, and nowhere else.
+MAINTAINING = (
     SegmentSealed,
     SegmentRetired,
     EvidenceCollected,
@@ -38,7 +38,7 @@ KEEPING = (
         Altered(PayloadRedacted, "seq"),
     ),
     sees={PayloadRedacted},
-    of_upkeep=True,
+    of_maintenance=True,
 )
 def redactions_are_named(trail: Trail) -> Iterator[Finding]:
     earlier: set[int] = set()
@@ -62,7 +62,7 @@ def redactions_are_named(trail: Trail) -> Iterator[Finding]:
     "ADR-0035",
     breaches=(Altered(AppendFlagged, "at"),),
     sees={AppendFlagged},
-    of_upkeep=True,
+    of_maintenance=True,
 )
 def flags_stand_behind(trail: Trail) -> Iterator[Finding]:
     about: int | None = None
@@ -81,11 +81,11 @@ def flags_stand_behind(trail: Trail) -> Iterator[Finding]:
         Added(FixStarted),
     ),
     sees=None,
-    of_upkeep=True,
+    of_maintenance=True,
 )
 def upkeep_stands_apart(trail: Trail) -> Iterator[Finding]:
-    for seq, event in trail.any_of(*KEEPING) if trail.of_a_fix else trail.entries:
-        if isinstance(event, KEEPING) is trail.of_a_fix:
+    for seq, event in trail.any_of(*MAINTAINING) if trail.of_a_fix else trail.entries:
+        if isinstance(event, MAINTAINING) is trail.of_a_fix:
             yield (
                 seq,
                 f"{event.kind} in the scope of {'a fix' if trail.of_a_fix else 'maintenance'}",
@@ -102,11 +102,11 @@ def upkeep_stands_apart(trail: Trail) -> Iterator[Finding]:
         Altered(SigningKeyRotated, "reason"),
         Altered(RecordBegunAgain, "by"),
     ),
-    sees=KEEPING,
-    of_upkeep=True,
+    sees=MAINTAINING,
+    of_maintenance=True,
 )
 def upkeep_is_signed(trail: Trail) -> Iterator[Finding]:
-    for seq, event in trail.any_of(*KEEPING):
+    for seq, event in trail.any_of(*MAINTAINING):
         if not (event.by.strip() and event.reason.strip()):  # type: ignore[union-attr]
             yield seq, f"{event.kind} without a name and a reason"
 
@@ -120,7 +120,7 @@ def upkeep_is_signed(trail: Trail) -> Iterator[Finding]:
         Altered(SegmentSealed, "last_seq"),
     ),
     sees={SegmentSealed},
-    of_upkeep=True,
+    of_maintenance=True,
 )
 def segments_follow(trail: Trail) -> Iterator[Finding]:
     """The first on record may follow one whose own event was sealed."""
@@ -142,7 +142,7 @@ def segments_follow(trail: Trail) -> Iterator[Finding]:
         Altered(SegmentRetired, "sha256"),
     ),
     sees={SegmentRetired},
-    of_upkeep=True,
+    of_maintenance=True,
 )
 def retired_were_sealed(trail: Trail) -> Iterator[Finding]:
     sealed: set[tuple[int, int, str]] = set()
@@ -170,7 +170,7 @@ def retired_were_sealed(trail: Trail) -> Iterator[Finding]:
         Altered(SigningKeyRotated, "old_vkey"),
     ),
     sees={SigningKeyRotated},
-    of_upkeep=True,
+    of_maintenance=True,
 )
 def keys_rotate_in_turn(trail: Trail) -> Iterator[Finding]:
     current: str | None = None

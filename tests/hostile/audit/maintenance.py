@@ -12,7 +12,7 @@ from fallback_audit.checkpoints.keyring import Keyring, Rotation, end_overlap, r
 from fallback_audit.events import FixStarted, SigningKeyRotated
 from fallback_audit.exporting.export import Exporter
 from fallback_audit.exporting.spool import Spool
-from fallback_audit.ports import UPKEEP, Record, Scope
+from fallback_audit.ports import MAINTENANCE, Record, Scope
 from fallback_audit.retention.redact import Redactor
 from fallback_audit.retention.seal import SealableStore, Sealer
 from fallback_audit.verifying.sources import GivenCheckpoints, LogCheckpoints
@@ -100,7 +100,7 @@ def rotate_key(house: House) -> None:
             event = SigningKeyRotated(
                 old_vkey=old, new_vkey=new, by=_WHO["by"], reason=_WHO["reason"]
             )
-            store.append(UPKEEP, event)
+            store.append(MAINTENANCE, event)
 
         rotate(house.keys, announce)
     with closing(house.store()) as store:

@@ -1,4 +1,4 @@
-"""Valid trails with notes on a fix's events, and of the record's own upkeep."""
+"""Valid trails with notes on a fix's events, and of the record's own maintenance."""
 
 from fallback_audit.events import (
     AppendFlagged,
@@ -105,7 +105,7 @@ def flagged() -> Events:
 
 
 def kept() -> Events:
-    """In the scope of upkeep. As if other fixes' events stood between: see ``PLACES``."""
+    """In the scope of maintenance. As if other fixes' events stood between: see ``PLACES``."""
     return [
         begun_again(),
         rotated(0),

@@ -1,4 +1,5 @@
-"""What the record's keepers did, in words: the part of ``fallback_audit.showing.describe`` about upkeep.
+"""What the record's keepers did, in words: the part of ``fallback_audit.showing.describe`` about
+maintenance.
 
 Nothing is neutralised here: ``describe.sentence`` does that for all of them.
 """
@@ -6,7 +7,7 @@ Nothing is neutralised here: ``describe.sentence`` does that for all of them.
 from fallback_audit import events
 
 
-def upkeep_sentence(event: events.AuditEvent) -> str:
+def maintenance_sentence(event: events.AuditEvent) -> str:
     """What happened, in one line; empty for an event of another kind."""
     match event:
         case events.AppendFlagged():
