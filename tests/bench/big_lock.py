@@ -117,8 +117,8 @@ def _graph() -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
     }
     asks: dict[str, list[str]] = {name: [] for name in names}
     for number in range(DIRECT, PACKAGES):
-        for asker in {chance.randrange(number), chance.randrange(number)}:
-            asks[names[asker]].append(names[number])
+        for dependent in {chance.randrange(number), chance.randrange(number)}:
+            asks[names[dependent]].append(names[number])
     return versions, asks
 
 

@@ -15,7 +15,7 @@ from tests.unit.npm.world import at, project
 
 pytestmark = pytest.mark.sandbox
 
-#: page 2 no longer does what the application needs; old-asker keeps a copy of leaf below 1.
+#: page 2 no longer does what the application needs; old-dependent keeps a copy of leaf below 1.
 UNIVERSE = (
     Universe()
     .npm("leaf", "0.5.0", files={"index.js": "module.exports = 'leaf';\n"})
@@ -95,7 +95,7 @@ def test_a_major_that_breaks_the_tests_sinks_no_other(tmp_path: Path) -> None:
 
 
 def test_one_copy_is_fixed_and_one_stays(tmp_path: Path) -> None:
-    """old-asker keeps a copy below the fix: the other one is raised, and nothing calls it fixed."""
+    """old-dependent keeps a copy below the fix: the other one is raised, and nothing calls it fixed."""
     repo, ended = fixed(
         tmp_path,
         {"leaf": "^1.0.0", "old-asker": "^1.0.0", "page": "^1.0.0"},

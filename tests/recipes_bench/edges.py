@@ -1,7 +1,7 @@
 """Who gets which version of what, in the npm family's locks: the judge's own reader.
 
 A lock can hold several copies of a package, and a copy that nobody asks for any more is no downgrade.
-One that answers the same asker with a lower version is.
+One that answers the same dependent with a lower version is.
 """
 
 import json
@@ -29,8 +29,8 @@ def edges(path: str, text: str) -> Edges:
     else:
         return {}
     collected: Edges = {}
-    for asker, package, version in found:
-        collected.setdefault((asker, package), set()).add(version)
+    for dependent, package, version in found:
+        collected.setdefault((dependent, package), set()).add(version)
     return collected
 
 
@@ -45,15 +45,15 @@ def _yarn(text: str) -> Iterator[tuple[str, str, str]]:
 def _packages(packages: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     for place, entry in packages.items():
         name = entry.get("name") or place.rpartition("node_modules/")[2]
-        asker = f"{name} {entry.get('version', '')}" if place else "the project"
+        dependent = f"{name} {entry.get('version', '')}" if place else "the project"
         for section in ("dependencies", "devDependencies", "optionalDependencies"):
             for asked in entry.get(section) or ():
                 if answer := _nearest(packages, place, asked):
-                    yield asker, asked, str(answer.get("version", ""))
+                    yield dependent, asked, str(answer.get("version", ""))
 
 
 def _nearest(packages: dict[str, Any], place: str, asked: str) -> dict[str, Any] | None:
-    """As Node looks for it: in the asker's own node_modules, then in each one above."""
+    """As Node looks for it: in the dependent's own node_modules, then in each one above."""
     while True:
         at = f"{place}/node_modules/{asked}" if place else f"node_modules/{asked}"
         if at in packages:

@@ -181,7 +181,7 @@ class _Fix:
         )
 
     def _wanted(self, path: str, package: str) -> list[str]:
-        """What people chose; where their commit dropped the package with its asker, what fixes it."""
+        """What people chose; where their commit dropped the package with its dependent, what fixes it."""
         if wanted := _versions(path, self._case.expected, package):
             return wanted
         had = _versions(path, self._case.before, package)

@@ -113,9 +113,9 @@ def changed_lines(before: Mapping[str, str], after: Mapping[str, str]) -> int:
 
 
 def _downgrades(ecosystem: str, path: str, old: str, new: str) -> Iterator[str]:
-    """The highest version gives way to a lower one that was not there, or an asker gets a lower one.
+    """The highest version gives way to a lower one that was not there, or an dependent gets a lower one.
 
-    A copy that is gone with its last asker is no downgrade, nor is one that a new asker brings.
+    A copy that is gone with its last dependent is no downgrade, nor is one that a new dependent brings.
     """
     before, after = (_by_name(ecosystem, held(path, text)) for text in (old, new))
     for name, versions in before.items():
@@ -124,13 +124,13 @@ def _downgrades(ecosystem: str, path: str, old: str, new: str) -> Iterator[str]:
             spelled = [", ".join(group[key] for key in sorted(group)) for group in (versions, now)]
             yield f"{path}: {name} {' → '.join(spelled)}"
     asked = edges(path, new)
-    for (asker, name), texts in edges(path, old).items():
+    for (dependent, name), texts in edges(path, old).items():
         keys, now_keys = (
             [key for key in (order(ecosystem, text) for text in group) if key is not None]
-            for group in (texts, asked.get((asker, name), ()))
+            for group in (texts, asked.get((dependent, name), ()))
         )
         if keys and now_keys and min(now_keys) < min(keys):
-            yield f"{path}: {asker} gets {name} {min(now_keys)}, got {min(keys)}"
+            yield f"{path}: {dependent} gets {name} {min(now_keys)}, got {min(keys)}"
 
 
 def _by_name(ecosystem: str, packages: Iterable[Held]) -> dict[str, dict[Any, str]]:

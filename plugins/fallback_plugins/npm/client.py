@@ -81,7 +81,7 @@ class Client(Protocol):
         ...
 
     def update(self, files: Files, packages: Sequence[str]) -> Files:
-        """The lock with every copy of these packages raised as far as its askers' ranges allow."""
+        """The lock with every copy of these packages raised as far as its dependents' ranges allow."""
         ...
 
     def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:

@@ -61,7 +61,7 @@ def _first_steps(
         tree = client.tree(project.files)
     seen = set()
     for node in tree.affected(advisory, ECOSYSTEM):
-        asks = tree.askers(node.key)
+        asks = tree.dependents(node.key)
         key = (node.name, node.version, tuple(ask.spec for _, ask in asks))
         if key not in seen:
             seen.add(key)
@@ -91,19 +91,19 @@ def _first_step(
     lowest = targets.lowest(node, lambda _version: True, ask=False)
     if lowest is None:
         return _left(project, advisory, node, no_fix(node), tried)
-    blockers = [(asker, ask) for asker, ask in asks if not admits(ask.spec, lowest)]
+    blockers = [(dependent, ask) for dependent, ask in asks if not admits(ask.spec, lowest)]
     # Several asks that exclude one another: the first is named.
-    asker, ask = (blockers or list(asks))[0]
-    why = blocked(node.name, lowest, parent=asker.label, spec=ask.spec, where=tree.source)
+    dependent, ask = (blockers or list(asks))[0]
+    why = blocked(node.name, lowest, parent=dependent.label, spec=ask.spec, where=tree.source)
     tried.no(LadderStep.LOCK_REFRESH, why)
     if project.files.root_manifest not in project.files.manifests:
         missing = RecipeError(
             RefusalReason.MANIFEST_MISSING, why.problem, next_step="Add the manifest."
         )
         return _left(project, advisory, node, missing, tried)
-    if all(tree.is_root(asker) for asker, _ in blockers):
+    if all(tree.is_root(dependent) for dependent, _ in blockers):
         return _move(project, node, LadderStep.DIRECT_BUMP, lowest, tried)
-    tried.no(LadderStep.DIRECT_BUMP, f"{asker.label} asks for it, not the project itself.")
+    tried.no(LadderStep.DIRECT_BUMP, f"{dependent.label} asks for it, not the project itself.")
     kept = targets.lowest(node, lambda version: compatible(version, node.version), ask=False)
     return _move(project, node, LadderStep.PARENT_BUMP, kept or lowest, tried)
 

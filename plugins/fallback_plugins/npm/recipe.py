@@ -144,7 +144,7 @@ def _refuse_unless_removable(project: NpmProject, hopeless: list[Node]) -> None:
                 f"{node.name} in {project.path} is locked to {node.version!r}, which is no version"
                 " of a registry."
             )
-        if any(tree.is_root(asker) for asker, _ in tree.askers(node.key)):
+        if any(tree.is_root(dependent) for dependent, _ in tree.dependents(node.key)):
             raise no_fix(node)
 
 

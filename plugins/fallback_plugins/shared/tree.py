@@ -19,7 +19,7 @@ MAX_PATHS_NAMED = 20
 class Ask:
     """One package asks for another. ``to``: the key of the node that answers; None: not installed.
 
-    ``spec`` is the client's own text; empty where the lock doesn't keep it. ``peer``: the asker doesn't
+    ``spec`` is the client's own text; empty where the lock doesn't keep it. ``peer``: the dependent doesn't
     install it, it only demands it of whoever does.
     """
 
@@ -68,7 +68,7 @@ class Tree:
         return {name: tuple(nodes) for name, nodes in found.items()}
 
     @cached_property
-    def _askers(self) -> Mapping[str, tuple[tuple[Node, Ask], ...]]:
+    def _dependents(self) -> Mapping[str, tuple[tuple[Node, Ask], ...]]:
         found: dict[str, list[tuple[Node, Ask]]] = {}
         for node in (*self.roots, *self.nodes.values()):
             for ask in node.asks:
@@ -80,9 +80,9 @@ class Tree:
         """Every installed copy of a package."""
         return self.by_name.get(name, self._none)
 
-    def askers(self, key: str) -> tuple[tuple[Node, Ask], ...]:
+    def dependents(self, key: str) -> tuple[tuple[Node, Ask], ...]:
         """Who asks for the package at ``key``, and how."""
-        return self._askers.get(key, ())
+        return self._dependents.get(key, ())
 
     def is_root(self, node: Node) -> bool:
         """The project itself, or a workspace member of it."""
@@ -107,12 +107,12 @@ class Tree:
         seen = {key}
         while waiting and len(dependency_paths) < limit:
             dependency_path = waiting.popleft()
-            for asker, _ask in self.askers(dependency_path[0].key):
-                if self.is_root(asker):
-                    dependency_paths.append((asker, *dependency_path))
-                elif asker.key not in seen:
-                    seen.add(asker.key)
-                    waiting.append((asker, *dependency_path))
+            for dependent, _ask in self.dependents(dependency_path[0].key):
+                if self.is_root(dependent):
+                    dependency_paths.append((dependent, *dependency_path))
+                elif dependent.key not in seen:
+                    seen.add(dependent.key)
+                    waiting.append((dependent, *dependency_path))
         return tuple(dependency_paths[:limit]) or ((start,),)
 
     def listing(self) -> str:
@@ -175,9 +175,9 @@ def downgraded(before: Tree, after: Tree, ecosystem: str) -> str | None:
 def _let_down(before: Tree, after: Tree, nodes: tuple[Node, ...], ecosystem: str) -> bool:
     """Does anybody who asked for one of these, and still does, get a lower version now?"""
     for node in nodes:
-        for asker, ask in before.askers(node.key):
-            still = after.nodes.get(asker.key)
-            if still is None or still.name != asker.name:
+        for dependent, ask in before.dependents(node.key):
+            still = after.nodes.get(dependent.key)
+            if still is None or still.name != dependent.name:
                 continue
             now = (
                 after.nodes.get(other.to or "") for other in still.asks if other.name == ask.name

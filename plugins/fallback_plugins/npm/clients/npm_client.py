@@ -56,7 +56,7 @@ class NpmClient:
     def resolve(self, files: Files, wishes: Wishes | None = None) -> Files:
         """The lock made to fit; wishes are granted by asking for exactly these versions.
 
-        npm keeps a locked version that its askers admit. So it is first told stricter things than the
+        npm keeps a locked version that its dependents admit. So it is first told stricter things than the
         manifest says (exact versions at the root, overrides elsewhere), and the asks' own words are put
         back into the lock that it wrote. Where that lock doesn't stand by itself, npm fixes it under the
         true manifest.
@@ -88,7 +88,7 @@ class NpmClient:
         )
 
     def update(self, files: Files, packages: Sequence[str]) -> Files:
-        """The lock with every copy of these packages raised as far as its askers' ranges allow."""
+        """The lock with every copy of these packages raised as far as its dependents' ranges allow."""
         return self._after(["update", *packages], files, files, {})
 
     def knows_deprecated(self, files: Files) -> bool:
@@ -152,11 +152,14 @@ def _stricter(files: Files, tree: Tree, wishes: Wishes) -> _Stricter:
     packages = {package for package, _ in wishes}
     for node in (node for package in packages for node in tree.of(package)):
         target = wishes.get((node.name, node.version))
-        for asker, ask in tree.askers(node.key):
-            if wishes.get((asker.name, asker.version), asker.version) != asker.version:
+        for dependent, ask in tree.dependents(node.key):
+            if (
+                wishes.get((dependent.name, dependent.version), dependent.version)
+                != dependent.version
+            ):
                 continue  # it goes too: only the registry knows what its new version asks for
-            own = asker.key == ""
-            specs[asker.key, ask.name] = ask.spec
+            own = dependent.key == ""
+            specs[dependent.key, ask.name] = ask.spec
             if target is None or not admits(ask.spec, target):
                 if own:
                     pins[ask.name] = node.version  # a rule may not touch what the root asks for
@@ -208,14 +211,14 @@ def _keep_tagged(manifest: dict[str, Any], tree: Tree, specs: dict[tuple[str, st
     """What was asked for by a tag ("latest") stays what it is: npm would follow the tag anew."""
     given = manifest.get(_OVERRIDES)
     rules = dict(given) if isinstance(given, dict) else {}
-    for asker in tree.nodes.values():
-        for ask in asker.asks:
+    for dependent in tree.nodes.values():
+        for ask in dependent.asks:
             if ask.to is None or not is_tag(ask.spec) or ask.to not in tree.nodes:
                 continue
-            held = rules.get(asker.name, {})
+            held = rules.get(dependent.name, {})
             if isinstance(held, dict) and ask.name not in held:
-                rules[asker.name] = {**held, ask.name: tree.nodes[ask.to].version}
-                specs[asker.key, ask.name] = ask.spec
+                rules[dependent.name] = {**held, ask.name: tree.nodes[ask.to].version}
+                specs[dependent.key, ask.name] = ask.spec
     if rules:
         manifest[_OVERRIDES] = rules
 
@@ -235,12 +238,12 @@ def _stands(before: Tree, after: Tree, stricter: _Stricter) -> bool:
     for node in after.nodes.values():
         if (node.name, node.version) not in stricter.wished:
             continue
-        for asker, ask in after.askers(node.key):
+        for dependent, ask in after.dependents(node.key):
             if not ask.peer and not foreign(ask.spec) and not admits(ask.spec, node.version):
                 return False
-            raised = asker.key in known and known[asker.key] != asker.version
-            if _is_rule(ask, node) and (raised or asker.key not in known) and asker.key:
-                return False  # a new asker whose own words only the registry knows
+            raised = dependent.key in known and known[dependent.key] != dependent.version
+            if _is_rule(ask, node) and (raised or dependent.key not in known) and dependent.key:
+                return False  # a new dependent whose own words only the registry knows
     return True
 
 

@@ -93,8 +93,9 @@ class PnpmClient:
         return Tree(files.lock or "pnpm-lock.yaml", lock.nodes, pnpm_roots(files, lock))
 
     def resolve(self, files: Files, wishes: Wishes | None = None) -> Files:
-        """As ``Client.resolve``: first with each wish forced upon each asker, then freely, where what was
-        forced stays if the asker's range admits it. A wish that doesn't hold is left out at a second go."""
+        """As ``Client.resolve``: first with each wish forced upon each dependent, then freely, where what
+        was forced stays if the dependent's range admits it. A wish that doesn't hold is left out at a
+        second go."""
         forces = forces_of(files, self.tree(files), wishes or {})
         made = self._granting(files, forces)
         tree = self.tree(made)

@@ -1,4 +1,4 @@
-"""Wishes as pnpm can be made to grant them: an exact version forced upon one asker at a time."""
+"""Wishes as pnpm can be made to grant them: an exact version forced upon one dependent at a time."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -15,13 +15,13 @@ OVERRIDES = ("pnpm", "overrides")
 
 @dataclass(frozen=True)
 class Force:
-    """One asker (a manifest by its path, or a locked package) gets one package in one version.
+    """One dependent (a manifest by its path, or a locked package) gets one package in one version.
 
-    ``name`` is what the asker calls it; another one than ``package`` is an alias.
+    ``name`` is what the dependent calls it; another one than ``package`` is an alias.
     """
 
-    asker: str
-    asker_version: str
+    dependent: str
+    dependent_version: str
     name: str
     package: str
     version: str
@@ -34,7 +34,7 @@ class Force:
 
     def upon(self, manifests: dict[str, str], root: str) -> None:
         """Write it into the scratch manifests: a project's own range, or an override in the root."""
-        path = self.asker if self.is_manifest else root
+        path = self.dependent if self.is_manifest else root
         manifest = dict(parse_manifest(path, manifests[path]))
         if self.is_manifest:
             for section in SECTIONS:
@@ -43,39 +43,39 @@ class Force:
         else:
             section, inner = OVERRIDES
             own = manifest.get(section)
-            key = f"{self.asker}@{self.asker_version}>{self.name}"
+            key = f"{self.dependent}@{self.dependent_version}>{self.name}"
             overrides = {**strings_at(manifest, *OVERRIDES), key: self._spec}
             manifest[section] = {**(own if isinstance(own, dict) else {}), inner: overrides}
         manifests[path] = json.dumps(manifest)
 
     def holds_in(self, tree: Tree) -> bool:
-        """Has the asker, where it is still there, that version and no other?"""
+        """Has the dependent, where it is still there, that version and no other?"""
         return all(
             tree.nodes[ask.to].version == self.version
-            for node in self._askers(tree)
+            for node in self._dependents(tree)
             for ask in node.asks
             if ask.name == self.name and ask.to is not None
         )
 
-    def _askers(self, tree: Tree) -> Iterator[Node]:
+    def _dependents(self, tree: Tree) -> Iterator[Node]:
         if self.is_manifest:
-            yield from (root for root in tree.roots if root.key == self.asker)
+            yield from (root for root in tree.roots if root.key == self.dependent)
         else:
-            yield from (n for n in tree.of(self.asker) if n.version == self.asker_version)
+            yield from (n for n in tree.of(self.dependent) if n.version == self.dependent_version)
 
 
 def forces_of(files: Files, tree: Tree, wishes: Wishes) -> tuple[Force, ...]:
-    """One for each asker of a wished package. A manifest whose range doesn't admit the version gets none;
-    other askers' ranges are not in the lock, so that only pnpm can tell."""
+    """One for each dependent of a wished package. A manifest whose range doesn't admit the version gets
+    none; other dependents' ranges are not in the lock, so that only pnpm can tell."""
     found: dict[Force, None] = {}
     for (package, held), version in wishes.items():
         for node in tree.of(package):
-            askers = tree.askers(node.key) if node.version == held else ()
-            for asker, ask in askers:
-                is_root = tree.is_root(asker)
-                if is_root and not (asker.key in files.manifests and admits(ask.spec, version)):
+            dependents = tree.dependents(node.key) if node.version == held else ()
+            for dependent, ask in dependents:
+                is_root = tree.is_root(dependent)
+                if is_root and not (dependent.key in files.manifests and admits(ask.spec, version)):
                     continue
-                who = (asker.key, "") if is_root else (asker.name, asker.version)
+                who = (dependent.key, "") if is_root else (dependent.name, dependent.version)
                 found[Force(*who, ask.name, package, version, is_manifest=is_root)] = None
     return tuple(found)
 

@@ -81,7 +81,7 @@ class YarnClient:
         return yarn_tree(files, parse_yarn_lock(files.lock_text))
 
     def resolve(self, files: Files, wishes: Wishes | None = None) -> Files:
-        """As ``Client.resolve``. Each asker's range is looked at by itself: yarn can give two of them
+        """As ``Client.resolve``. Each dependent's range is looked at by itself: yarn can give two of them
         two versions."""
         return self._resolved(files, wishes or {}, ())
 

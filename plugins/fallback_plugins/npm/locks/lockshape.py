@@ -22,7 +22,7 @@ _FLAGS = ("dev", "optional", "devOptional", "peer")
 #: What only newer clients copy from a package into its entry: it decides nothing.
 _DESCRIBING = "license"
 
-#: (asker's key, name) → the spec that the asker really has.
+#: (dependent's key, name) → the spec that the dependent really has.
 Specs = Mapping[tuple[str, str], str]
 
 

@@ -22,7 +22,7 @@ _DECLARING = (*MEMBER_SECTIONS, "peerDependenciesMeta")
 _MAX_DEPTH = 200
 
 _Entry = Mapping[str, Any]
-#: (key of the asker, name) → key of what answers.
+#: (key of the dependent, name) → key of what answers.
 _Find = Callable[[str, str], str | None]
 
 
@@ -84,8 +84,8 @@ def _flat(source: str, packages: Mapping[str, Any], names: Collection[str] | Non
         if entry.get("link") and isinstance(target := entry.get("resolved"), str)
     }
 
-    def find(asker: str, name: str) -> str | None:
-        key = _nearest(entries, asker, name)
+    def find(dependent: str, name: str) -> str | None:
+        key = _nearest(entries, dependent, name)
         return links.get(key, key) if key is not None else None
 
     nodes: dict[str, Node] = {}
@@ -113,8 +113,8 @@ def _flat(source: str, packages: Mapping[str, Any], names: Collection[str] | Non
 def _nested(source: str, lock: _Entry, manifest: _Entry) -> Tree:
     entries = dict(_walk(lock, "", 0))
 
-    def find(asker: str, name: str) -> str | None:
-        return _nearest(entries, asker, name)
+    def find(dependent: str, name: str) -> str | None:
+        return _nearest(entries, dependent, name)
 
     nodes = {}
     for key, entry in entries.items():
@@ -181,9 +181,9 @@ def _asks_any(entry: _Entry, sections: tuple[str, ...], wanted: frozenset[str]) 
     return False
 
 
-def _nearest(entries: Mapping[str, Any], asker: str, name: str) -> str | None:
+def _nearest(entries: Mapping[str, Any], dependent: str, name: str) -> str | None:
     """Node's own look-up: the folder's node_modules, then those above."""
-    folder = asker
+    folder = dependent
     while True:
         key = f"{folder}/{_INSTALLED}{name}" if folder else f"{_INSTALLED}{name}"
         if key in entries:

@@ -65,9 +65,11 @@ class Near:
             return None
         if any(holding(self.resolver.client, at.files, node) for node in nodes):
             return None
-        askers = [asker.label for node in nodes for asker, _ in at.tree.askers(node.key)]
+        dependents = [
+            dependent.label for node in nodes for dependent, _ in at.tree.dependents(node.key)
+        ]
         return unsupported(
-            f"{askers[0] if askers else 'Nobody'} asks for it, not the project itself."
+            f"{dependents[0] if dependents else 'Nobody'} asks for it, not the project itself."
         )
 
     # --- what is planned ----------------------------------------------------------------------------
@@ -98,7 +100,7 @@ class Near:
 
     def _with_peers(self, plan: _Plan, at: At, node: Node, target: str) -> _Plan:
         """What the project asks for too, and demands the old version as its peer, moves along."""
-        for holder, ask in at.tree.askers(node.key):
+        for holder, ask in at.tree.dependents(node.key):
             keys = {it.name for it in asked_by_root(at, holder)}
             if not ask.peer or not keys or admits(ask.spec, target):
                 continue
@@ -138,7 +140,7 @@ class Near:
         """
         _check_source(at.tree, node)
         refuse_bundled(at.tree, node)
-        asked = [ask.spec for _, ask in at.tree.askers(node.key)]
+        asked = [ask.spec for _, ask in at.tree.dependents(node.key)]
         everyone = _all_admit([*specs, *asked])
         heard = [spec for spec in asked if admits(spec, node.version)]
         found = None
@@ -246,18 +248,20 @@ def _check_source(tree: Tree, node: Node) -> None:
     """A copy that comes from elsewhere than a registry has no version to raise."""
     if is_orderable(ECOSYSTEM, node.version):
         return
-    askers = ", ".join(f"{asker.label} ({ask.spec})" for asker, ask in tree.askers(node.key)[:3])
+    dependents = ", ".join(
+        f"{dependent.label} ({ask.spec})" for dependent, ask in tree.dependents(node.key)[:3]
+    )
     raise unsupported(
         f"{node.name} is installed from {foreign(node.version) or 'another source'}"
-        f" ({node.version}), asked for by {askers or 'nobody'}: it has no version to raise."
+        f" ({node.version}), asked for by {dependents or 'nobody'}: it has no version to raise."
     )
 
 
 def _who_blocks(tree: Tree, node: Node, target: str | None) -> RecipeError:
     if target is None:
         return no_fix(node)
-    for asker, ask in tree.askers(node.key):
+    for dependent, ask in tree.dependents(node.key):
         if not admits(ask.spec, target):
             spec = ask.spec or "(unsaid)"
-            return blocked(node.name, target, parent=asker.label, spec=spec, where=tree.source)
+            return blocked(node.name, target, parent=dependent.label, spec=spec, where=tree.source)
     return blocked(node.name, target, parent="several parents", spec="together", where=tree.source)

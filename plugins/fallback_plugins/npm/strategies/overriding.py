@@ -52,9 +52,9 @@ class Override:
                 step = LadderStep.LOCK_REFRESH if files is at.files else None
                 return Reached(after, {package: tuple(others)}, step=step)
         for copy, version in forced:
-            for asker, ask in self.targets.askers(at.tree, copy.key):
+            for dependent, ask in self.targets.dependents(at.tree, copy.key):
                 if not admits(ask.spec, version):
-                    parent = _parent_key(self.resolver, at.tree, asker)
+                    parent = _parent_key(self.resolver, at.tree, dependent)
                     files = client.with_override(files, parent, ask.name, version)
         if files is at.files:
             message = f"What depends on {package} admits a safe version already."
@@ -73,12 +73,14 @@ class Override:
             return [(node, target)]
         safe = self.targets.published(node.name, node.version)
         walk, found = ParentWalk(tree, self.targets, {}), []
-        for asker, ask in tree.askers(node.key):
-            fits = partial(compatible, asker.version)
-            version = next(filter(fits, walk.clearing(asker, ask.name, safe)), None)
-            if version is None or any(tree.is_root(above) for above, _ in tree.askers(asker.key)):
+        for dependent, ask in tree.dependents(node.key):
+            fits = partial(compatible, dependent.version)
+            version = next(filter(fits, walk.clearing(dependent, ask.name, safe)), None)
+            if version is None or any(
+                tree.is_root(above) for above, _ in tree.dependents(dependent.key)
+            ):
                 raise self._no_target(tree, node)
-            found.append((asker, version))
+            found.append((dependent, version))
         return found
 
     def _nodes(self, at: At, package: str) -> list[Node]:
@@ -88,10 +90,10 @@ class Override:
         lowest = self.targets.lowest(node, lambda _version: True)
         if lowest is None:
             return no_fix(node)
-        for asker, ask in self.targets.askers(tree, node.key):
+        for dependent, ask in self.targets.dependents(tree, node.key):
             if not admits(ask.spec, lowest):
                 spec, where = ask.spec, tree.source
-                return blocked(node.name, lowest, parent=asker.label, spec=spec, where=where)
+                return blocked(node.name, lowest, parent=dependent.label, spec=spec, where=where)
         return unsupported(
             f"No safe version is compatible with {node.label}; an override would force another one."
         )
@@ -121,8 +123,8 @@ class Forced:
             places = holding(client, at.files, node)
             files = raise_overrides(client, files, places, self.version)
         if files is at.files:
-            for asker, ask in (pair for node in nodes for pair in at.tree.askers(node.key)):
-                parent = _parent_key(self.resolver, at.tree, asker)
+            for dependent, ask in (pair for node in nodes for pair in at.tree.dependents(node.key)):
+                parent = _parent_key(self.resolver, at.tree, dependent)
                 files = client.with_override(files, parent, ask.name, self.version)
         after = self.resolver.resolve(files, {})
         problem = self.judge.problem(at, after)
@@ -153,8 +155,8 @@ class Forced:
             )
 
 
-def _parent_key(resolver: Resolver, tree: Tree, asker: Node) -> str:
+def _parent_key(resolver: Resolver, tree: Tree, dependent: Node) -> str:
     """The parent as an override names it: with its version where it isn't the only one."""
-    alone = len({node.version for node in tree.of(asker.name)}) == 1
+    alone = len({node.version for node in tree.of(dependent.name)}) == 1
     takes = resolver.client.name != "yarn"  # its resolutions know names only
-    return asker.name if alone or not takes else f"{asker.name}@{asker.version}"
+    return dependent.name if alone or not takes else f"{dependent.name}@{dependent.version}"

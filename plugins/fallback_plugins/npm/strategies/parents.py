@@ -80,49 +80,49 @@ class ParentWalk:
         return self._solve(node, safe or named, (node.name,))
 
     def _solve(self, node: Node, ok: tuple[str, ...], dependency_path: tuple[str, ...]) -> Changes:
-        askers = self.targets.askers(self.tree, node.key)
-        asks = [(asker, ask) for asker, ask in askers if not ask.peer]
+        dependents = self.targets.dependents(self.tree, node.key)
+        asks = [(dependent, ask) for dependent, ask in dependents if not ask.peer]
         if not asks:
             raise no_fix(node)
         for version in ok:
             if all(admits(ask.spec, version) for _, ask in asks):
                 return Changes(wishes={(node.name, node.version): version})
         changes = Changes()
-        for asker, ask in asks:
+        for dependent, ask in asks:
             if not any(admits(ask.spec, version) for version in ok):
-                changes.add(self._free(node, asker, ask, ok, dependency_path))
+                changes.add(self._free(node, dependent, ask, ok, dependency_path))
         return changes
 
     def _free(
         self,
         node: Node,
-        asker: Node,
+        dependent: Node,
         ask: Ask,
         ok: tuple[str, ...],
         dependency_path: tuple[str, ...],
     ) -> Changes:
-        if self.tree.is_root(asker):
+        if self.tree.is_root(dependent):
             if not ok:
                 raise no_fix(node)
             return Changes(declares={(node.name, ask.name): ok[0]})
-        clearing = tuple(self.clearing(asker, ask.name, ok))
-        if not clearing or len(dependency_path) > MAX_DEPTH or asker.name in dependency_path:
+        clearing = tuple(self.clearing(dependent, ask.name, ok))
+        if not clearing or len(dependency_path) > MAX_DEPTH or dependent.name in dependency_path:
             if not ok:
                 raise no_fix(node)
             raise blocked(
-                node.name, ok[0], parent=asker.label, spec=ask.spec, where=self.tree.source
+                node.name, ok[0], parent=dependent.label, spec=ask.spec, where=self.tree.source
             )
-        return self._solve(asker, clearing, (*dependency_path, asker.name))
+        return self._solve(dependent, clearing, (*dependency_path, dependent.name))
 
-    def clearing(self, asker: Node, name: str, ok: tuple[str, ...]) -> Iterator[str]:
-        """Versions of an asker that let go of the affected copy, lowest first, deprecated ones last."""
-        above = self.failed.get(asker.name, asker.version)
+    def clearing(self, dependent: Node, name: str, ok: tuple[str, ...]) -> Iterator[str]:
+        """Versions of an dependent that let go of the affected copy, lowest first, deprecated ones last."""
+        above = self.failed.get(dependent.name, dependent.version)
         fitting = [
             release
-            for release in self.targets.releases(asker.name)
+            for release in self.targets.releases(dependent.name)
             if compare_versions(ECOSYSTEM, release.version, above) > 0
             and not is_prerelease(ECOSYSTEM, release.version)
-            and self.targets.is_safe(asker.name, release.version)
+            and self.targets.is_safe(dependent.name, release.version)
             and _lets_go(release, name, ok)
         ]
         for deprecated in (False, True):
@@ -175,7 +175,7 @@ class ParentBump:
         """Raises RecipeError where an override visibly gives somebody another version than was asked for:
         whatever its parents ask for, it stays."""
         places = holding(self.resolver.client, at.files, node)
-        asks = (ask for _, ask in self.targets.askers(at.tree, node.key) if not ask.peer)
+        asks = (ask for _, ask in self.targets.dependents(at.tree, node.key) if not ask.peer)
         if places and not all(admits(ask.spec, node.version) for ask in asks):
             raise forced(at.files, places[0])
 
@@ -197,8 +197,8 @@ class ParentBump:
         for (package, key), version in changes.declares.items():
             files = declare(files, package, {key}, version)
             for node in at.tree.of(package):
-                asks = at.tree.askers(node.key)
-                if any(ask.name == key for asker, ask in asks if at.tree.is_root(asker)):
+                asks = at.tree.dependents(node.key)
+                if any(ask.name == key for dependent, ask in asks if at.tree.is_root(dependent)):
                     wishes[package, node.version] = version
         after = Resolution(self.judge, self.resolver.resolve(files, wishes))
         after.run(self.near)  # an ask that was widened now admits a refresh of the copy itself
@@ -231,7 +231,7 @@ class ParentBump:
 
     def _lowest(self, after: At, node: Node, floor: Node) -> str | None:
         """A version below a new copy's that would serve in its place."""
-        specs = [ask.spec for _, ask in self.targets.askers(after.tree, node.key)]
+        specs = [ask.spec for _, ask in self.targets.dependents(after.tree, node.key)]
 
         def fits(version: str) -> bool:
             return all(admits(spec, version) for spec in specs)

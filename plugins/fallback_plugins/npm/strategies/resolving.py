@@ -47,7 +47,9 @@ def judge_of(advisory: Advisory) -> Judge[Files]:
 
 def asked_by_root(at: At, node: Node) -> tuple[Ask, ...]:
     """What the project, or a member of it, itself asks for."""
-    return tuple(ask for asker, ask in at.tree.askers(node.key) if at.tree.is_root(asker))
+    return tuple(
+        ask for dependent, ask in at.tree.dependents(node.key) if at.tree.is_root(dependent)
+    )
 
 
 def _worse(before: At, after: At) -> str | None:
@@ -83,15 +85,15 @@ def let_down(before: Tree, after: Tree) -> str | None:
     """
     has = _answers(after)
     staying = {node.label for node in after.nodes.values()}
-    for (asker, name), old in _answers(before).items():
-        got = has.get((asker, name), old)
-        if (asker, name) not in has and asker in staying:
-            return f"{asker} would lose {name}, which it depends on"
+    for (dependent, name), old in _answers(before).items():
+        got = has.get((dependent, name), old)
+        if (dependent, name) not in has and dependent in staying:
+            return f"{dependent} would lose {name}, which it depends on"
         if old == got:
             continue
         lowest, held = (min(v, key=lambda one: sort_key(ECOSYSTEM, one)) for v in (old, got))
         if sort_key(ECOSYSTEM, held) < sort_key(ECOSYSTEM, lowest):
-            return f"{asker} would get {name} {held} instead of {lowest}"
+            return f"{dependent} would get {name} {held} instead of {lowest}"
     return None
 
 

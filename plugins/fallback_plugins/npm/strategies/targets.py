@@ -79,19 +79,22 @@ class Targets:
                 self.notes.append(note)
             return ()
 
-    def askers(self, tree: Tree, key: str) -> tuple[tuple[Node, Ask], ...]:
-        """As ``Tree.askers``, with the ranges that the lock doesn't keep (pnpm's): a published release asks
-        for what it always asked for. Empty still where the registry may not or can't be asked."""
+    def dependents(self, tree: Tree, key: str) -> tuple[tuple[Node, Ask], ...]:
+        """As ``Tree.dependents``, with the ranges that the lock doesn't keep (pnpm's): a published
+        release asks for what it always asked for. Empty still where the registry may not or can't be
+        asked."""
         return tuple(
             (
-                asker,
-                ask if ask.spec or tree.is_root(asker) else self._with_registry_range(asker, ask),
+                dependent,
+                ask
+                if ask.spec or tree.is_root(dependent)
+                else self._with_registry_range(dependent, ask),
             )
-            for asker, ask in tree.askers(key)
+            for dependent, ask in tree.dependents(key)
         )
 
-    def _with_registry_range(self, asker: Node, ask: Ask) -> Ask:
-        found = (it for it in self.releases(asker.name) if it.version == asker.version)
+    def _with_registry_range(self, dependent: Node, ask: Ask) -> Ask:
+        found = (it for it in self.releases(dependent.name) if it.version == dependent.version)
         release = next(found, None)
         reported = {**release.peers, **release.asks} if release else {}
         return replace(ask, spec=reported.get(ask.name, ask.spec))

@@ -114,7 +114,7 @@ def _need_of(
 ) -> Need:
     groups: dict[str, Condition] = {}
     optional = True
-    for table, marker in _askers(lock, name):
+    for table, marker in _dependents(lock, name):
         parent = canonicalize_name(table["name"])
         # Of a package in several versions each has a need of its own, which stays as it is written.
         asking = needs[parent] if len(lock.of(parent)) == 1 else _read(table)
@@ -139,7 +139,7 @@ def _own(name: str, held: Need | None, asked: Sequence[Root] | None) -> Iterator
         yield from (Root(name, group, Declaration(()), always=False) for group in held.groups)
 
 
-def _askers(lock: PoetryLock, name: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+def _dependents(lock: PoetryLock, name: str) -> Iterator[tuple[Mapping[str, Any], str]]:
     for table in lock.packages:
         for dependency in dependencies_of(table):
             if canonicalize_name(dependency.name) == name:

@@ -70,7 +70,7 @@ class Planner:
         Raises RecipeError.
         """
         for name, version in self.versions.items():
-            for parent, constraint in self._askers(name):
+            for parent, constraint in self._dependents(name):
                 if not admits(constraint, version):
                     self._raise_parent(parent, name, version, constraint)
                     return True
@@ -146,7 +146,7 @@ class Planner:
             f" {self._lock.python}."
         )
 
-    def _askers(self, name: str) -> Iterator[tuple[str, str]]:
+    def _dependents(self, name: str) -> Iterator[tuple[str, str]]:
         """Locked packages that ask for one and stay as they are, with their constraints."""
         for table in self._lock.packages:
             parent = canonicalize_name(table["name"])

@@ -170,8 +170,8 @@ def _tree(source: str, wanted: Wanted, output: str) -> Tree:
     }
     asks: dict[str, list[Ask]] = {}
     for name, (version, via) in versions.items():
-        for asker in _askers(via):
-            asks.setdefault(asker, []).append(Ask(name, "", f"{name} {version}"))
+        for dependent in _dependents(via):
+            asks.setdefault(dependent, []).append(Ask(name, "", f"{name} {version}"))
     nodes = {
         f"{name} {version}": Node(f"{name} {version}", name, version, tuple(asks.get(name, ())))
         for name, (version, _) in versions.items()
@@ -181,13 +181,13 @@ def _tree(source: str, wanted: Wanted, output: str) -> Tree:
     return Tree(source, nodes, (Node(source, source, "", roots),))
 
 
-def _askers(via: str) -> Iterator[str]:
+def _dependents(via: str) -> Iterator[str]:
     """Canonical names; the root's is empty. A constraint asks for nothing."""
-    for asker in filter(None, (part.strip() for part in via.split(","))):
-        if asker.startswith("-r"):
+    for dependent in filter(None, (part.strip() for part in via.split(","))):
+        if dependent.startswith("-r"):
             yield ""
-        elif not asker.startswith("-"):
-            yield canonicalize_name(asker.partition("[")[0])
+        elif not dependent.startswith("-"):
+            yield canonicalize_name(dependent.partition("[")[0])
 
 
 def _declared_specs(wanted: Wanted) -> dict[str, str]:

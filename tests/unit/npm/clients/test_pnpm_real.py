@@ -64,7 +64,9 @@ def held(client: PnpmClient, files: Files) -> dict[str, str]:
     """Who has which leaf."""
     tree = client.tree(files)
     return {
-        asker.name: node.version for node in tree.of("leaf") for asker, _ in tree.askers(node.key)
+        dependent.name: node.version
+        for node in tree.of("leaf")
+        for dependent, _ in tree.dependents(node.key)
     }
 
 

@@ -98,9 +98,9 @@ def test_a_range_that_a_resolution_answers_is_answered_in_the_tree(tmp_path: Pat
     forced = LOCK.replace("b@^2.0.0:", "b@2.0.0:")
     root = {**ROOT, "resolutions": {"**/a/**/b": "2.0.0"}}
     tree = client(Clients(), tmp_path).tree(files(root, forced))
-    assert [asker.name for asker, _ in tree.askers("b@2.0.0")] == ["a"]
+    assert [dependent.name for dependent, _ in tree.dependents("b@2.0.0")] == ["a"]
     without = client(Clients(), tmp_path).tree(files(ROOT, forced))
-    assert without.askers("b@2.0.0") == ()
+    assert without.dependents("b@2.0.0") == ()
 
 
 def test_folders_that_the_lock_knows_stand_in_the_scratch_project() -> None:

@@ -166,9 +166,9 @@ def test_a_version_1_lock_is_read_as_nested_as_it_is() -> None:
         "node_modules/leaf": "2.0.0",
         "node_modules/alias": "3.0.0",
     }
-    ((asker, ask),) = tree.askers("node_modules/a/node_modules/leaf")
-    assert (asker.label, ask.spec) == ("a 1.0.0", "^1.0.0")
-    ((root, _),) = tree.askers("node_modules/leaf")
+    ((dependent, ask),) = tree.dependents("node_modules/a/node_modules/leaf")
+    assert (dependent.label, ask.spec) == ("a 1.0.0", "^1.0.0")
+    ((root, _),) = tree.dependents("node_modules/leaf")
     assert tree.is_root(root)
 
 
@@ -192,7 +192,10 @@ def test_a_flat_lock_knows_peers_optionals_links_and_members() -> None:
     assert [root.name for root in tree.roots] == ["app", "member"]
     (peer,) = tree.nodes["node_modules/p"].asks
     assert (peer.name, peer.peer, peer.to) == ("leaf", True, "node_modules/leaf")
-    assert {asker.name for asker, _ in tree.askers("node_modules/leaf")} == {"member", "p"}
+    assert {dependent.name for dependent, _ in tree.dependents("node_modules/leaf")} == {
+        "member",
+        "p",
+    }
 
 
 @given(

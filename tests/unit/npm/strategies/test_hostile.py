@@ -273,9 +273,9 @@ def test_a_package_that_stays_and_gets_less_is_no_upgrade() -> None:
     from fallback_plugins.shared.tree import Ask, Node, Tree
 
     def tree(version: str) -> Tree:
-        asker = Node("mid", "mid", "2.0.0", (Ask("leaf", "*", "leaf"),))
+        dependent = Node("mid", "mid", "2.0.0", (Ask("leaf", "*", "leaf"),))
         other = Node("leaf2", "leaf", "3.0.0")
-        return Tree("lock", {n.key: n for n in (asker, other, Node("leaf", "leaf", version))})
+        return Tree("lock", {n.key: n for n in (dependent, other, Node("leaf", "leaf", version))})
 
     assert let_down(tree("3.0.0"), tree("1.2.0")) == (
         "mid 2.0.0 would get leaf 1.2.0 instead of 3.0.0"

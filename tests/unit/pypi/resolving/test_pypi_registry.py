@@ -319,7 +319,7 @@ def test_the_tree_that_uv_tells(uv: UvClient) -> None:
     tree = uv.resolve("r.txt", Wanted(("top<2", "twin ; python_version > '3'"), ("twin<1.1",)))
     assert tree.listing() == ("bad 1.0 bad 1.0\ntop 1.5 top 1.5\ntwin 1.0 twin 1.0\n")
     (bad,) = tree.of("bad")
-    assert {asker.name for asker, _ in tree.askers(bad.key)} == {"top", "twin"}
+    assert {dependent.name for dependent, _ in tree.dependents(bad.key)} == {"top", "twin"}
     (root,) = tree.roots
     assert {(ask.name, ask.spec) for ask in root.asks} == {("top", "<2"), ("twin", "")}
 

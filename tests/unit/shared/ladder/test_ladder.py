@@ -207,8 +207,8 @@ def test_a_project_that_cant_be_resolved_stops_one_advisory_and_is_left_of_a_bun
 def test_paths_are_real_simple_and_bounded(edges: list[tuple[int, int]], target: int) -> None:
     """Any graph, cycles too: every path starts at a root or at an orphan, follows asks, repeats none."""
     asks: dict[int, list[int]] = {}
-    for asker, asked in edges:
-        asks.setdefault(asker, []).append(asked)
+    for dependent, asked in edges:
+        asks.setdefault(dependent, []).append(asked)
     nodes = {
         str(number): Node(
             str(number),
@@ -225,8 +225,8 @@ def test_paths_are_real_simple_and_bounded(edges: list[tuple[int, int]], target:
     for path in paths:
         assert path[-1].key == str(target)
         assert len({node.key for node in path}) == len(path)
-        for asker, asked in pairwise(path):
-            assert asked.key in {ask.to for ask in asker.asks}
+        for dependent, asked in pairwise(path):
+            assert asked.key in {ask.to for ask in dependent.asks}
         assert path[0] is root or len(path) == 1
 
 
