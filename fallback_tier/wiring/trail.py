@@ -26,7 +26,7 @@ from fallback_audit.verifying.sources import GivenCheckpoints, KeptNote, LogChec
 from fallback_audit.verifying.verify import VerifiableStore
 from fallback_tier.files.folders import users_folder
 
-#: What a crash or a thief may take from the record unnoticed, at most, while nothing ends.
+#: What a crash or an attacker may take from the record unnoticed, at most, while nothing ends.
 CHECKPOINT_EVENTS = 256
 CHECKPOINT_SECONDS = 60.0
 

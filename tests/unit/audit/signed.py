@@ -1,4 +1,4 @@
-"""A record with checkpoints, as the house makes it: store, log, keys, and what a thief does to them."""
+"""A record with checkpoints, as the house makes it: store, log, keys, and what an attacker does to them."""
 
 import hashlib
 import sqlite3

@@ -1,4 +1,4 @@
-"""A thief with the file: changes behind the triggers, which are put back afterwards."""
+"""An attacker with the file: changes behind the triggers, which are put back afterwards."""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence

@@ -44,7 +44,7 @@ def delete_after(seq: int) -> Change:
 
 
 def rechain(connection: sqlite3.Connection, seq: int = 5) -> None:
-    """A thief who knows everything but the key: from ``seq`` on the chain is made anew, and whole."""
+    """An attacker who knows everything but the key: from ``seq`` on the chain is made anew, and whole."""
     rows = connection.execute(
         "SELECT seq, header, payload FROM audit_header JOIN audit_payload USING (seq) ORDER BY seq"
     ).fetchall()

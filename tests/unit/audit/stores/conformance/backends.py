@@ -41,7 +41,7 @@ class Backend(Protocol):
     def connect(self) -> Any:
         """The owner of the database, safeguards on: a connection with ``execute``."""
 
-    def thief(self) -> Any:
+    def attacker(self) -> Any:
         """Safeguards off, then on again as they were: only the change itself can be noticed."""
 
 
@@ -74,7 +74,7 @@ class SqliteBackend:
             yield connection
 
     @contextmanager
-    def thief(self) -> Iterator[sqlite3.Connection]:
+    def attacker(self) -> Iterator[sqlite3.Connection]:
         with behind_the_triggers(self.path) as connection:
             yield connection
 
@@ -109,7 +109,7 @@ class PostgresBackend:
             yield connection
 
     @contextmanager
-    def thief(self) -> "Iterator[psycopg.Connection[Any]]":
+    def attacker(self) -> "Iterator[psycopg.Connection[Any]]":
         tables = ("audit_header", "audit_payload", "audit_segment", "audit_tombstone")
         with self.connect() as connection:
             for table in tables:

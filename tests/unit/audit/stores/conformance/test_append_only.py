@@ -98,7 +98,7 @@ def test_verification_finds_what_was_done_behind_the_triggers(filled: Backend, t
         leaf=one.format("leaf", "header"),
     )
     assert report_of(filled).integrity_problem_count == 0
-    with filled.thief() as connection:
+    with filled.attacker() as connection:
         for statement in statements.split(";"):
             connection.execute(statement)
     found = report_of(filled)

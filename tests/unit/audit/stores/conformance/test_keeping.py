@@ -62,7 +62,7 @@ def test_a_payload_is_replaced_with_its_event(backend: Backend, filled: Store) -
 
 def test_a_tombstone_that_replaced_nothing_is_a_finding(backend: Backend, filled: Store) -> None:
     filled.replace_payload(3, TOMBSTONE, redaction(3))
-    with backend.thief() as connection:
+    with backend.attacker() as connection:
         connection.execute(
             f"INSERT INTO audit_tombstone VALUES (4, {backend.mark})", (b"put by a thief",)
         )
@@ -161,7 +161,7 @@ def test_nothing_else_is_let_through(backend: Backend, filled: Store, statement:
 
 def test_segments_without_the_events_behind_them(backend: Backend, filled: Store) -> None:
     filled.add_segment(Segment(1, 1, 2, b"statement"), sealing(1, 2))
-    with backend.thief() as connection:
+    with backend.attacker() as connection:
         connection.execute("DELETE FROM audit_header")
     with pytest.raises(AuditIntegrityError, match="sealed segments"):
         filled.tip()

@@ -110,7 +110,7 @@ def test_the_tip_and_the_headers(backend: Backend, store: Store) -> None:
 
 def test_a_missing_header_is_not_made_up_for(backend: Backend, store: Store) -> None:
     store.append_all([Record(SCOPE, EVENT)] * 3)
-    with backend.thief() as connection:
+    with backend.attacker() as connection:
         connection.execute("DELETE FROM audit_header WHERE seq = 2")
     assert [row.seq for row in store.headers()] == [1, 3]
 
@@ -144,7 +144,7 @@ def test_a_snapshot_from_a_number_and_of_some_fixes(store: Store) -> None:
 
 def test_a_snapshot_shows_every_kind_of_gap(backend: Backend, store: Store) -> None:
     store.append_all([Record(SCOPE, EVENT)] * 4)
-    with backend.thief() as connection:
+    with backend.attacker() as connection:
         connection.execute("DELETE FROM audit_payload WHERE seq = 2")
         connection.execute("DELETE FROM audit_header WHERE seq = 3")
     with store.snapshot() as snapshot:
@@ -160,7 +160,7 @@ def test_a_snapshot_shows_every_kind_of_gap(backend: Backend, store: Store) -> N
 
 def test_readers_refuse_altered_bytes(backend: Backend, store: Store) -> None:
     store.append_all([Record(SCOPE, EVENT)] * 4)
-    with backend.thief() as connection:
+    with backend.attacker() as connection:
         change = f"UPDATE audit_payload SET payload = {backend.mark} WHERE seq = 3"
         connection.execute(change, (b"{}",))
     with closing(backend.reader()) as reader:
