@@ -19,7 +19,7 @@ from fallback_audit.evidence.documents import put_document
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import PromptShape, RefusalReason, Tier
 from fallback_tier.advisory import lets_stay
-from fallback_tier.attempt.task import Proposal, Recorder, Refusal, Task, TierEvent
+from fallback_tier.attempt.task import AttemptTask, Proposal, Recorder, Refusal, TierEvent
 from fallback_tier.errors import (
     PatchError,
     RecipeError,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 MAX_SENTENCE_CHARS = 1_500
 
 
-def rag_skipped(task: Task) -> RagSkippedOnRetry:
+def rag_skipped(task: AttemptTask) -> RagSkippedOnRetry:
     """The evidence of ADR-0011: what was skipped, and what stands in the prompt instead."""
     last = task.prior_attempts[-1]
     summary = last.prior_failure_summary.encode("utf-8", "replace")
@@ -64,7 +64,7 @@ def rag_skipped(task: Task) -> RagSkippedOnRetry:
 
 
 def apply_recipe(
-    task: Task, record: Recorder
+    task: AttemptTask, record: Recorder
 ) -> Generator[TierEvent, None, tuple[Proposal, None] | tuple[None, NotApplicable]]:
     """Apply the selected recipe. A "no" goes on down the chain, unless it is final."""
     selection = task.selection
@@ -89,7 +89,7 @@ def apply_recipe(
     return None, outcome
 
 
-def _try_recipe(task: Task) -> Proposal | NotApplicable:
+def _try_recipe(task: AttemptTask) -> Proposal | NotApplicable:
     if isinstance(task.selection, NotApplicable):
         return task.selection
     try:
@@ -111,7 +111,7 @@ def _try_recipe(task: Task) -> Proposal | NotApplicable:
 
 def ask_model(
     leaf: "LlmLeaf | None",
-    task: Task,
+    task: AttemptTask,
     examples: Sequence[FewShot],
     declined: NotApplicable | None,
     record: Recorder,
@@ -123,7 +123,7 @@ def ask_model(
 
 
 def seal(
-    proposal: Proposal, task: Task, evidence: EvidenceStore, record: Recorder
+    proposal: Proposal, task: AttemptTask, evidence: EvidenceStore, record: Recorder
 ) -> Generator[TierEvent, None, Applied]:
     """Compute the diff, keep it as evidence, and only then hand it out."""
     diff = _diff(proposal)
@@ -205,7 +205,9 @@ def _diff(proposal: Proposal) -> str:
         raise Refusal(reason, str(error), proposal.usage) from error
 
 
-def refuse(task: Task, refusal: Refusal, record: Recorder) -> Generator[TierEvent, None, Refused]:
+def refuse(
+    task: AttemptTask, refusal: Refusal, record: Recorder
+) -> Generator[TierEvent, None, Refused]:
     """The attempt ends without a patch: say why, in the same result shape."""
     refused = Refused(
         attempt=task.number,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 
 
 class CommandResult(Frozen):
@@ -58,7 +58,7 @@ class Sandbox(Protocol):
         self,
         argv: Sequence[str],
         *,
-        worktree: Tree | Path,
+        worktree: FileTree | Path,
         timeout_s: float,
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),

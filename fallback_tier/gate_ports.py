@@ -11,7 +11,7 @@ from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_tier.advisory import Advisory
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
 from fallback_tier.files.entries import say_nothing
-from fallback_tier.files.tree import RawChange, Tree
+from fallback_tier.files.tree import FileTree, RawChange
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 
@@ -20,7 +20,7 @@ class Worktree(Protocol):
     """The base commit's files with the patch applied, and with what earlier gates installed."""
 
     @property
-    def tree(self) -> Tree:
+    def tree(self) -> FileTree:
         """Where the files are, for a sandbox and for reading."""
         ...
 
@@ -29,7 +29,7 @@ class Worktree(Protocol):
         became, not from the diff's text. Raises ToolError."""
         ...
 
-    def fresh(self, *, patched: bool) -> AbstractContextManager[Tree]:
+    def fresh(self, *, patched: bool) -> AbstractContextManager[FileTree]:
         """The patched files, or the base commit's, as nothing but git left them: without ``.git`` and
         what gates installed. Gone at the end. Raises ToolError."""
         ...

@@ -15,7 +15,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import AffectedCode, LadderStep
 from fallback_tier.affected import Affected
 from fallback_tier.errors import RepositoryError
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_FILE_BYTES, SMALL_OUTPUT_TOKENS
 
 
@@ -94,16 +94,16 @@ class RepoContext(Frozen):
     tracked_files_cut: bool = False
     odd_names: dict[str, OddName] = Field(default_factory=dict)
     #: Where the files are if they don't lie in ``root`` alone.
-    layers: Tree | None = None
+    layers: FileTree | None = None
     #: Whose code the advisory in hand is about; None: nobody has asked (another host's context).
     affected: Affected | None = None
 
     @property
-    def tree(self) -> Tree:
+    def tree(self) -> FileTree:
         """Where the files are."""
-        return self.layers or Tree(root=self.root)
+        return self.layers or FileTree(root=self.root)
 
-    def laid_out(self, tree: Tree) -> "RepoContext":
+    def laid_out(self, tree: FileTree) -> "RepoContext":
         """The same repository with its files in ``tree``: same bounds, links never followed."""
         return self.model_copy(update={"root": tree.root, "layers": tree})
 

@@ -28,11 +28,11 @@ from fallback_tier import chain
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import rag
 from fallback_tier.attempt.task import (
+    AttemptTask,
     Finished,
     Proposal,
     Recorder,
     Refusal,
-    Task,
     TierEvent,
     check_history,
 )
@@ -106,7 +106,7 @@ class FallbackTier:
         # 1. History.
         prior = check_history(prior_attempts)
         plugin = self.plugin_for(advisory)
-        task = Task(advisory, repo_ctx, recipe_selection, prior, plugin)
+        task = AttemptTask(advisory, repo_ctx, recipe_selection, prior, plugin)
         record = Recorder(self._audit, repo_ctx)
         try:
             application = yield from self._attempt(task, record)
@@ -119,7 +119,7 @@ class FallbackTier:
         yield Finished(application=application)
 
     def _attempt(
-        self, task: Task, record: Recorder
+        self, task: AttemptTask, record: Recorder
     ) -> Generator[TierEvent, None, RecipeApplication]:
         """Steps 2 to 7. Raises Refusal where a step ends the attempt without a patch."""
         # 2. Cap.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, PlanRejected, RepeatedPatchRejected
 from fallback_audit.vocabulary import FailureKind, ProofLevel, RefusalReason, Tier
-from fallback_tier.attempt.task import Draft, Proposal, Refusal, Task
+from fallback_tier.attempt.task import AttemptTask, Draft, Proposal, Refusal
 from fallback_tier.errors import (
     EditError,
     RecipeError,
@@ -29,7 +29,7 @@ class Invalid:
     reason: RefusalReason
 
 
-def check(draft: Draft, prompt: Prompt, task: Task) -> Proposal | Invalid:
+def check(draft: Draft, prompt: Prompt, task: AttemptTask) -> Proposal | Invalid:
     """A proposal, or why the draft must be asked for again.
 
     Raises Refusal where the model itself declines, or a client that is needed is not installed.
@@ -64,7 +64,7 @@ def declining(plan: Refuse) -> Refusal:
 
 
 def _turned_into_changes(
-    plan: DependencyBump | Override | SourceEdit, draft: Draft, task: Task
+    plan: DependencyBump | Override | SourceEdit, draft: Draft, task: AttemptTask
 ) -> Proposal:
     """We compute the changes; a model never types a diff."""
     if isinstance(plan, SourceEdit):
@@ -87,13 +87,13 @@ def _turned_into_changes(
     )
 
 
-def _rejected(draft: Draft, problems: tuple[str, ...], task: Task) -> Invalid:
+def _rejected(draft: Draft, problems: tuple[str, ...], task: AttemptTask) -> Invalid:
     messages = tuple(excerpt(problem, MAX_EXCERPT_CHARS) for problem in problems)
     event = PlanRejected(attempt=task.number, call=draft.call, problems=messages)
     return Invalid(event, problems, RefusalReason.PLAN_INVALID)
 
 
-def _repeated(proposal: Proposal, draft: Draft, task: Task) -> Invalid | None:
+def _repeated(proposal: Proposal, draft: Draft, task: AttemptTask) -> Invalid | None:
     """A fresh context is no use if the same edits come of it (ADR-0011); those that were only to be
     declared are other ones once they are."""
     digest = edit_digest(proposal.changes)

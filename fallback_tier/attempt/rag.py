@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from fallback_audit.events import ExampleReplayed, RetrievalQueried
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import ProofLevel, RetrievalVerdict, Tier
-from fallback_tier.attempt.task import Proposal, Recorder, Task, TierEvent
+from fallback_tier.attempt.task import AttemptTask, Proposal, Recorder, TierEvent
 from fallback_tier.limits import MAX_EXAMPLES
 from fallback_tier.patch.edits import apply_edits
 from fallback_tier.patch.identity import replayable
@@ -18,7 +18,7 @@ from fallback_tier.retrieval import FewShot, RagMiss, Retrieval
 
 def retrieve(
     retriever: SolvedExampleRetriever | None,
-    task: Task,
+    task: AttemptTask,
     evidence: EvidenceStore,
     record: Recorder,
     *,
@@ -60,7 +60,7 @@ def _account(
 
 
 def replay(
-    examples: Sequence[FewShot], task: Task, record: Recorder
+    examples: Sequence[FewShot], task: AttemptTask, record: Recorder
 ) -> Generator[TierEvent, None, Proposal | None]:
     """Replay needs identity (package and code), never similarity. Its patch meets every gate too."""
     for example in (shot.example for shot in examples):

@@ -67,7 +67,7 @@ TierEvent = AuditEvent | DraftText | DraftDiscarded | Finished
 
 
 @dataclass(frozen=True)
-class Task:
+class AttemptTask:
     """The arguments of one attempt, with what follows from them."""
 
     advisory: Advisory
@@ -102,7 +102,7 @@ class Task:
         )
 
     @property
-    def with_less(self) -> "Task | None":
+    def with_less(self) -> "AttemptTask | None":
         """The same with as much of the package's own code, and as long an answer, as a small window has
         room for; None: it asks for no more than that."""
         now = self.repo.settings

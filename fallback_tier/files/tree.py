@@ -32,7 +32,7 @@ class RawChange(Frozen):
     new_mode: str
 
 
-class Tree(Frozen):
+class FileTree(Frozen):
     """Files that a command finds at ``root``.
 
     ``lower``: layers that nobody writes to, the lowest first; ``upper`` takes what is written, ``work``
@@ -80,7 +80,7 @@ class Tree(Frozen):
         found = self.find(path)
         return found is not None and found.is_dir()
 
-    def over(self, layer: Path) -> "Tree":
+    def over(self, layer: Path) -> "FileTree":
         """The same files with one more layer below all others, which nobody writes to."""
         return self.model_copy(update={"lower": (layer, *self.lower)})
 

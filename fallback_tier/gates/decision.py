@@ -63,7 +63,7 @@ class Refuse:
 
 
 @dataclass(frozen=True)
-class Ask:
+class AskPerson:
     """A person must decide."""
 
     reason: EscalationReason
@@ -76,10 +76,10 @@ class Failure:
 
     summary: AttemptSummary
     signature: Digest
-    then: Ask | Refuse | None
+    then: AskPerson | Refuse | None
 
 
-Decision = Pass | OnlyTested | Refuse | Ask | Failure
+Decision = Pass | OnlyTested | Refuse | AskPerson | Failure
 
 
 def decide(
@@ -99,13 +99,13 @@ def decide(
     match _decide(state, fix_id, code, recalls=recalls):
         case Failure() as failure if divisible:
             return replace(failure, then=_apart(f"failed: {_cut(what_failed(failure.summary))}"))
-        case Ask(reason=EscalationReason.NOTHING_PROVED) if divisible:
+        case AskPerson(reason=EscalationReason.NOTHING_PROVED) if divisible:
             return _apart("could not be proved by any gate: each was skipped.")
-        case Ask(reason=EscalationReason.GATES_UNDECIDED) if divisible:
+        case AskPerson(reason=EscalationReason.GATES_UNDECIDED) if divisible:
             return _apart(f"could not be decided about by {_cut(_undecided(state))}.")
-        case Ask() as ask:
+        case AskPerson() as ask:
             return with_command(ask, fix_id)
-        case Failure(then=Ask() as ask) as failure:
+        case Failure(then=AskPerson() as ask) as failure:
             return replace(failure, then=with_command(ask, fix_id))
         case decision:
             return decision
@@ -122,7 +122,7 @@ def how_to_answer(fix_id: str) -> str:
     return f"`fallback-tier review show {fix_id}` shows what was tried, and how to answer."
 
 
-def with_command(ask: Ask, fix_id: str) -> Ask:
+def with_command(ask: AskPerson, fix_id: str) -> AskPerson:
     """A question names the command that goes on from it; one about money has its own."""
     if ask.reason is EscalationReason.BUDGET_EXHAUSTED:
         return ask
@@ -140,7 +140,7 @@ def _decide(state: FixState, fix_id: str, code: AffectedCode, *, recalls: bool) 
     if state.gates_with(GateStatus.FAILED):
         return _failure(state, application, recalls=recalls)
     if state.gates_with(GateStatus.UNDECIDED):
-        return Ask(
+        return AskPerson(
             EscalationReason.GATES_UNDECIDED,
             f"No gate failed this patch, but it is not known to be right: by {_cut(_undecided(state))}. "
             "Is it right? Approve it, or repair what prevents the comparison and have the gates run again.",
@@ -150,7 +150,7 @@ def _decide(state: FixState, fix_id: str, code: AffectedCode, *, recalls: bool) 
         return Pass(application, passed, skipped)
     if TESTS_GATE in passed:
         return OnlyTested(application, passed, skipped)
-    return Ask(
+    return AskPerson(
         EscalationReason.NOTHING_PROVED,
         "The patch applies, but no gate could prove it: each was skipped. Review it by hand, or "
         "give the repository a test that shows the vulnerability.",
@@ -165,14 +165,14 @@ def _undecided(state: FixState) -> str:
 
 def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
     if refused.reason is RefusalReason.MODEL_UNAVAILABLE:
-        return Ask(EscalationReason.MODEL_UNAVAILABLE, refused.sentence)
+        return AskPerson(EscalationReason.MODEL_UNAVAILABLE, refused.sentence)
     if refused.reason is RefusalReason.BUDGET_EXHAUSTED:
         question = refused.sentence
         if state.reached is not None:
             question = f"{reached_in_words(state.reached)} {how_to_go_on(state.reached, fix_id)}"
-        return Ask(EscalationReason.BUDGET_EXHAUSTED, question)
+        return AskPerson(EscalationReason.BUDGET_EXHAUSTED, question)
     if state.prior_attempts:
-        return _contradiction(_own_attempts(state)) or Ask(
+        return _contradiction(_own_attempts(state)) or AskPerson(
             EscalationReason.RETRY_REFUSED,
             f"{len(state.prior_attempts)} attempt(s) failed, and the next gave no patch: "
             f"{refused.sentence} {_last_words(state.prior_attempts[-1])}",
@@ -201,7 +201,9 @@ def _failure(state: FixState, application: Applied | Refused, *, recalls: bool) 
     return Failure(summary, signature, _instead_of_a_retry(state, summary, signature))
 
 
-def _instead_of_a_retry(state: FixState, summary: AttemptSummary, signature: Digest) -> Ask | None:
+def _instead_of_a_retry(
+    state: FixState, summary: AttemptSummary, signature: Digest
+) -> AskPerson | None:
     """The question that ends the fix here; None: a fresh attempt may do better."""
     before = _own_attempts(state)
     attempts = (*before, summary)
@@ -214,19 +216,19 @@ def _instead_of_a_retry(state: FixState, summary: AttemptSummary, signature: Dig
     if broken := _broken_tests(state):
         how += f": {_some(broken)}"
     if state.recorded is not None:
-        return _contradiction(attempts) or Ask(
+        return _contradiction(attempts) or AskPerson(
             EscalationReason.GATES_FAILED_AGAIN,
             f"The gates were run again on the patch of attempt {summary.attempt}, and it failed at {how}. "
             "Is the patch wrong, or still the gate?",
         )
     if len(state.prior_attempts) + 1 > MAX_RETRIES:
-        return _contradiction(attempts) or Ask(
+        return _contradiction(attempts) or AskPerson(
             EscalationReason.RETRY_CAP_REACHED,
             f"{len(state.prior_attempts) + 1} attempts failed, the last one at {how}. Fix it by hand, "
             "or reopen it, to start again with what is known now?",
         )
     if len(signatures) >= SAME_FAILURE_LIMIT and len(set(signatures[-SAME_FAILURE_LIMIT:])) == 1:
-        return _contradiction(attempts) or Ask(
+        return _contradiction(attempts) or AskPerson(
             EscalationReason.SAME_FAILURE_REPEATED,
             f"{SAME_FAILURE_LIMIT} attempts failed in the same way ({how}). What is missing?",
         )
@@ -245,7 +247,7 @@ def _own_attempts(state: FixState) -> tuple[AttemptSummary, ...]:
     return state.prior_attempts[len(state.prior_attempts) - own :]
 
 
-def _contradiction(attempts: Sequence[AttemptSummary]) -> Ask | None:
+def _contradiction(attempts: Sequence[AttemptSummary]) -> AskPerson | None:
     """The question of the last attempt that tests alone stood against; None where there was none.
 
     A fix may have to change a test that asserts the flaw. No patch may, so that is for a person to say.
@@ -253,7 +255,7 @@ def _contradiction(attempts: Sequence[AttemptSummary]) -> Ask | None:
     against = next((one for one in reversed(attempts) if one.contradicting_tests), None)
     if against is None:
         return None
-    return Ask(
+    return AskPerson(
         EscalationReason.TESTS_CONTRADICT_PATCH,
         f"The proof passes with the patch of attempt {against.attempt}, but tests that pass at the base "
         f"commit fail with it: {_some(against.contradicting_tests)}. If they assert what the advisory "

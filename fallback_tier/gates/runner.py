@@ -27,7 +27,7 @@ from fallback_tier.execution import ClientRunner, Sandbox
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.gates.builtin.applies import judge_application
-from fallback_tier.gates.decision import Ask, Failure, decide, with_command
+from fallback_tier.gates.decision import AskPerson, Failure, decide, with_command
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.journal.recording import FixRecord, Observer
 from fallback_tier.gates.journal.resume import ResumedFix
@@ -194,7 +194,7 @@ class _Fix:
             message = excerpt(str(error), MAX_EXCERPT_CHARS)
             question = f"Step {key.name!r} could not be run: {message} Repair this and run again?"
             ask = with_command(
-                Ask(EscalationReason.GATE_INFRASTRUCTURE, question), self._repo.fix_id
+                AskPerson(EscalationReason.GATE_INFRASTRUCTURE, question), self._repo.fix_id
             )
             return self.record.carry_out(ask, state)
         affected = self._repo.affected

@@ -19,7 +19,7 @@ from fallback_audit.model_events import Candidate, Charge
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import CallType, ModelFailureKind
 from fallback_tier.answers.reading import beginning
-from fallback_tier.attempt.task import DraftDiscarded, DraftText, Recorder, Task, TierEvent
+from fallback_tier.attempt.task import AttemptTask, DraftDiscarded, DraftText, Recorder, TierEvent
 from fallback_tier.budget.calls import UsageLedger
 from fallback_tier.budget.journal import Found, Journal
 from fallback_tier.budget.meter import Meter, OverBudget
@@ -33,7 +33,7 @@ from fallback_tier.prompt.redact import excerpt
 
 
 @dataclass(frozen=True)
-class Ask:
+class CallRequest:
     """A request to make, and what its record says beside it."""
 
     request: ModelRequest
@@ -54,7 +54,7 @@ class Answered:
 class _Call:
     """One ask with its number and its key."""
 
-    ask: Ask
+    ask: CallRequest
     number: int
     key: str
 
@@ -72,7 +72,7 @@ class Caller:
 
     def __init__(
         self,
-        task: Task,
+        task: AttemptTask,
         record: Recorder,
         evidence: EvidenceStore,
         *,
@@ -96,7 +96,7 @@ class Caller:
         """What the calls of this attempt have used, those found again counted in."""
         return self._ledger.totals()
 
-    def ask(self, model: LanguageModel, ask: Ask) -> Generator[TierEvent, None, Answered]:
+    def ask(self, model: LanguageModel, ask: CallRequest) -> Generator[TierEvent, None, Answered]:
         """One call. An author's words are yielded as they arrive, typed as draft.
 
         Raises ModelError where no answer came (on record by then), OverBudget where it may not be sent.
@@ -107,7 +107,7 @@ class Caller:
         return outcome
 
     def ask_all(
-        self, model: LanguageModel, asks: Sequence[Ask]
+        self, model: LanguageModel, asks: Sequence[CallRequest]
     ) -> Generator[TierEvent, None, list[Answered | ModelError]]:
         """Several calls, at most MAX_PARALLEL_CALLS of them at the same time; outcomes in their order.
 
@@ -160,7 +160,7 @@ class Caller:
                 usage = outcome.answer.usage
                 self._ledger.record(call.type, usage, self._prices.cost(model.model, usage))
 
-    def _numbered(self, model: LanguageModel, ask: Ask) -> _Call:
+    def _numbered(self, model: LanguageModel, ask: CallRequest) -> _Call:
         kind = ask.request.call_type
         self._numbers[kind] = self._numbers.get(kind, 0) + 1
         return _Call(ask, self._numbers[kind], ask.request.key(model.model))

@@ -13,7 +13,7 @@ from fallback_tier.attempt.task import Draft, TierEvent
 from fallback_tier.budget.meter import OverBudget
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Claim, Judgement, claims_of, read_verdicts
-from fallback_tier.llm.calling import Ask
+from fallback_tier.llm.calling import CallRequest
 from fallback_tier.llm.model_attempt import ModelAttempt
 from fallback_tier.outcome import Plan
 from fallback_tier.ports import LanguageModel, ModelAnswer, NonceSource
@@ -21,7 +21,7 @@ from fallback_tier.prompt.judge import JudgeContext, judge_request
 from fallback_tier.prompt.redact import excerpt
 
 
-class Judge:
+class PlanJudge:
     """Grades every claim of a plan against what the author was shown."""
 
     def __init__(
@@ -87,7 +87,9 @@ class Judge:
         if isinstance(request, str):
             return request
         try:
-            answered = yield from attempt.caller.ask(self._model, Ask(request, draft.example_ids))
+            answered = yield from attempt.caller.ask(
+                self._model, CallRequest(request, draft.example_ids)
+            )
         except ModelError as error:
             return f"the judge gave no answer: {error}"
         except OverBudget as error:

@@ -15,13 +15,13 @@ from fallback_audit.vocabulary import CallType, FailureKind
 from fallback_tier.answers.plan import plan_schema, read_plan
 from fallback_tier.attempt.checks import Invalid, check
 from fallback_tier.attempt.task import (
+    AttemptTask,
     Draft,
     DraftDiscarded,
     Grounding,
     Proposal,
     Recorder,
     Refusal,
-    Task,
     TierEvent,
 )
 from fallback_tier.budget.calls import CallCeiling
@@ -29,8 +29,8 @@ from fallback_tier.budget.journal import Journal
 from fallback_tier.budget.meter import Meter, OverBudget
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Judgement
-from fallback_tier.llm.calling import Ask, Caller
-from fallback_tier.llm.judging import Judge
+from fallback_tier.llm.calling import Caller, CallRequest
+from fallback_tier.llm.judging import PlanJudge
 from fallback_tier.llm.leaf_ends import (
     Doubted,
     flagged,
@@ -69,7 +69,7 @@ class LlmLeaf:
         prompts: PromptBuilder,
         *,
         evidence: EvidenceStore,
-        judge: Judge | None = None,
+        judge: PlanJudge | None = None,
         meter: Meter | None = None,
         journal: Journal | None = None,
         self_rag: "SelfRag | None" = None,
@@ -85,7 +85,7 @@ class LlmLeaf:
         self._keep_prompts = keep_prompts
 
     def write(
-        self, task: Task, examples: Sequence[FewShot], record: Recorder
+        self, task: AttemptTask, examples: Sequence[FewShot], record: Recorder
     ) -> Generator[TierEvent, None, Proposal]:
         """One attempt: at most MAX_AUTHOR_CALLS answers, and every verdict on them acts.
 
@@ -157,7 +157,7 @@ class LlmLeaf:
             return (yield from flagged(doubted, attempt.task, attempt.record))
         raise out_of_calls(invalid, ceiling.limit)
 
-    def _prompt(self, task: Task, examples: Sequence[FewShot]) -> Prompt:
+    def _prompt(self, task: AttemptTask, examples: Sequence[FewShot]) -> Prompt:
         return self._prompts.build(
             task.advisory,
             task.repo,
@@ -224,7 +224,7 @@ class LlmLeaf:
             nonces=conversation.nonces,
             effort=settings.effort,
         )
-        ask = Ask(request, example_ids=prompt.example_ids, strict=strict)
+        ask = CallRequest(request, example_ids=prompt.example_ids, strict=strict)
         answered = yield from attempt.caller.ask(self._author, ask)
         plan, problems = read_plan(answered.answer, prompt.answer_form)
         return Draft(
@@ -250,24 +250,24 @@ class LlmLeaf:
         return (yield from self._judge.judge(proposal.plan, draft, attempt))
 
 
-def _has_shorter_answers(less: Task, task: Task) -> bool:
+def _has_shorter_answers(less: AttemptTask, task: AttemptTask) -> bool:
     return less.repo.settings.max_output_tokens < task.repo.settings.max_output_tokens
 
 
-def _schema(task: Task) -> dict[str, Any] | None:
+def _schema(task: AttemptTask) -> dict[str, Any] | None:
     """What a server may enforce; plain text has no schema."""
     if task.repo.settings.answer_form is not AnswerForm.JSON:
         return None
     return plan_schema(declaring=_may_declare(task))
 
 
-def _may_declare(task: Task) -> bool:
+def _may_declare(task: AttemptTask) -> bool:
     """Was an attempt of this transition told to declare what its edits reach for?"""
     kinds = {attempt.failure_kind for attempt in task.prior_attempts}
     return FailureKind.UNDECLARED_CAPABILITY in kinds
 
 
-def _discarded(draft: Draft, task: Task, reasons: Sequence[str]) -> DraftDiscarded:
+def _discarded(draft: Draft, task: AttemptTask, reasons: Sequence[str]) -> DraftDiscarded:
     return DraftDiscarded.because(" ".join(reasons), attempt=task.number, call=draft.call)
 
 

@@ -12,12 +12,12 @@ from fallback_audit.events import (
 from fallback_audit.vocabulary import ModelFailureKind, RefusalReason
 from fallback_tier.attempt.checks import Invalid, declining
 from fallback_tier.attempt.task import (
+    AttemptTask,
     Draft,
     Grounding,
     Proposal,
     Recorder,
     Refusal,
-    Task,
     TierEvent,
 )
 from fallback_tier.budget.meter import OverBudget
@@ -37,7 +37,9 @@ class Doubted:
     attempts: int
 
 
-def flagged(doubted: Doubted, task: Task, record: Recorder) -> Generator[TierEvent, None, Proposal]:
+def flagged(
+    doubted: Doubted, task: AttemptTask, record: Recorder
+) -> Generator[TierEvent, None, Proposal]:
     """Handed on, saying what to double-check: the gates prove behaviour, not reasons."""
     judgement = doubted.judgement
     reason = (
@@ -71,14 +73,14 @@ def out_of_calls(invalid: Invalid | None, limit: int) -> Refusal:
     )
 
 
-def stopped(over: OverBudget, task: Task) -> BudgetReached:
+def stopped(over: OverBudget, task: AttemptTask) -> BudgetReached:
     """The cap that held the next call back, on record."""
     return BudgetReached(
         attempt=task.number, limit=over.limit, cap=over.cap, used=over.used, wanted=over.wanted
     )
 
 
-def more_code_shown(draft: Draft, snippets: Sequence[Snippet], task: Task) -> MoreCodeShown:
+def more_code_shown(draft: Draft, snippets: Sequence[Snippet], task: AttemptTask) -> MoreCodeShown:
     """A model declined and is asked again with these, on record."""
     files = dict.fromkeys(snippet.path for snippet in snippets)
     return MoreCodeShown(

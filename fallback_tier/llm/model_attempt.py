@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fallback_tier.attempt.task import Recorder, Task
+from fallback_tier.attempt.task import AttemptTask, Recorder
 from fallback_tier.llm.calling import Caller
 from fallback_tier.prompt.builder import Prompt
 
@@ -11,7 +11,7 @@ from fallback_tier.prompt.builder import Prompt
 class ModelAttempt:
     """One attempt with a model. Another prompt for it is another value (``dataclasses.replace``)."""
 
-    task: Task
+    task: AttemptTask
     prompt: Prompt
     record: Recorder
     caller: Caller

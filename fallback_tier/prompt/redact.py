@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fallback_tier.prompt.characters import drop_hidden, show_hidden
-from fallback_tier.prompt.secret_rules import RULES, Judge, Rule
+from fallback_tier.prompt.secret_rules import RULES, Certainty, Rule
 
 #: What stands in a secret's place.
 REDACTED = "[REDACTED]"
@@ -65,7 +65,7 @@ class _CompiledRule(NamedTuple):
     pattern: Any
     lead: re.Pattern[bytes]
     tail_bytes: int
-    judge: Judge
+    judge: Certainty
 
 
 def redact_secrets(text: str, known: frozenset[str] = frozenset()) -> tuple[str, int]:
@@ -128,7 +128,7 @@ def _replace(rule: _CompiledRule, data: bytes) -> tuple[bytes, int]:
         start, stop = lead.end() if lead else start, stop - rule.tail_bytes
         while rule.tail_bytes and data[stop - 1 : stop] == b"\\":
             stop -= 1
-        if rule.judge is Judge.BARE and (
+        if rule.judge is Certainty.BARE and (
             data[stop : stop + 1] in (b"(", b"[") or _is_below_working_folder(data, start, stop)
         ):
             continue
@@ -236,13 +236,13 @@ def _is_mixed(value: bytes) -> bool:
 
 
 _JUDGES = {
-    Judge.FORMAT: _is_new,
-    Judge.PLACE: _is_in_place,
-    Judge.LITERAL: _is_literal,
-    Judge.BARE: _is_bare_literal,
-    Judge.USER: _is_no_group,
-    Judge.OPTION: _is_no_option,
-    Judge.BASIC: _is_basic,
+    Certainty.FORMAT: _is_new,
+    Certainty.PLACE: _is_in_place,
+    Certainty.LITERAL: _is_literal,
+    Certainty.BARE: _is_bare_literal,
+    Certainty.USER: _is_no_group,
+    Certainty.OPTION: _is_no_option,
+    Certainty.BASIC: _is_basic,
 }
 
 
@@ -255,7 +255,7 @@ def _compile(rule: Rule) -> _CompiledRule:
     import re2
 
     options = re2.Options()
-    options.case_sensitive = rule.judge is Judge.FORMAT
+    options.case_sensitive = rule.judge is Certainty.FORMAT
     options.max_mem = 32 << 20
     return _CompiledRule(
         re2.compile((rule.start or rule.lead) + rule.value + rule.tail, options=options),

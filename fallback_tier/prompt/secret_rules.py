@@ -111,7 +111,7 @@ _ARGUMENT = r"[^\s\"'<>$/-][^\s\"'<>$]{5,}"
 _WORD = r"(?:'[^'\n]{3,}'|\"[^\"$\n][^\"\n]{2,}\"|[^\s\"'<>$|;&`\\-][^\s\"'<>$|;&`\\]{2,})"
 
 
-class Judge(Enum):
+class Certainty(Enum):
     """How much the value itself must look like a secret before it is taken out."""
 
     #: The format alone is proof.
@@ -136,7 +136,7 @@ class Rule(NamedTuple):
     ``start`` replaces the lead where the search must know more: the beginning of the text.
     """
 
-    judge: Judge
+    judge: Certainty
     lead: str
     value: str
     tail: str = ""
@@ -144,71 +144,71 @@ class Rule(NamedTuple):
 
 
 RULES = (
-    Rule(Judge.FORMAT, "", f"(?:{_KEY_BLOCK})"),
-    Rule(Judge.FORMAT, "", f"(?:{_KEY_END})"),
+    Rule(Certainty.FORMAT, "", f"(?:{_KEY_BLOCK})"),
+    Rule(Certainty.FORMAT, "", f"(?:{_KEY_END})"),
     # Several where one stands right behind another. The lead is matched over bytes: an edge may be
     # several.
-    Rule(Judge.FORMAT, f"{_EDGE}*", f"(?:{'|'.join(_TOKENS)})+", start=rf"(?:\A|{_EDGE})"),
+    Rule(Certainty.FORMAT, f"{_EDGE}*", f"(?:{'|'.join(_TOKENS)})+", start=rf"(?:\A|{_EDGE})"),
     # Credentials in a URL (RFC 3986 §3.2.1).
-    Rule(Judge.PLACE, r"[a-z][0-9a-z+.-]*://[^\s/@:\"'`<>]*:", r"[^\s/\"'`<>\[\]\\]{3,}", "@"),
+    Rule(Certainty.PLACE, r"[a-z][0-9a-z+.-]*://[^\s/@:\"'`<>]*:", r"[^\s/\"'`<>\[\]\\]{3,}", "@"),
     # Cookies (RFC 6265) and HTTP credentials (RFC 9110 §11), as header lines or arguments.
     Rule(
-        Judge.PLACE,
+        Certainty.PLACE,
         rf"\b(?:set-)?cookie(?:{_QUOTE})?:[ \t]*(?:{_QUOTE})?[\w.-]+=",
         r"[^\r\n\"']{6,}",
     ),
     Rule(
-        Judge.BARE,
+        Certainty.BARE,
         r"(?:authorization|x-api-key|api-key|x-auth-token|x-access-token|private-token|x-vault-token"
         rf"|x-csrf-token|x-amz-security-token)(?:{_QUOTE})?\s*[:=,]\s*(?:{_QUOTE})?"
         r"(?:(?:bearer|basic|token|digest|apikey|negotiate)\s+)?",
         r"[0-9a-z+/=._~:!@#%^*-]{8,}",
     ),
-    Rule(Judge.BARE, r"\b(?:bearer|basic)\s+", r"[0-9a-z+/=._~-]{12,}"),
+    Rule(Certainty.BARE, r"\b(?:bearer|basic)\s+", r"[0-9a-z+/=._~-]{12,}"),
     # Docker's and npm's configuration: a whole line of HTTP credentials under a short name.
     Rule(
-        Judge.BASIC,
+        Certainty.BASIC,
         rf"\b_?auth{_CLOSED}\s*[:=]\s*(?:{_QUOTE})?",
         r"[0-9a-z+/_-]{8,}={0,2}",
     ),
     # ``curl -u name:secret``, ``--password secret``.
-    Rule(Judge.USER, r"\s(?:-u|--(?:proxy-)?user)[ \t=]+[\"']?[\w.@-]+:", _ARGUMENT),
+    Rule(Certainty.USER, r"\s(?:-u|--(?:proxy-)?user)[ \t=]+[\"']?[\w.@-]+:", _ARGUMENT),
     Rule(
-        Judge.PLACE,
+        Certainty.PLACE,
         r"\s--?(?:password|passwd|passphrase|token|secret|api-?key|storepass|keypass)\s+[\"']?",
         _ARGUMENT,
     ),
-    Rule(Judge.OPTION, rf"\b(?:{_OTHER_WORD}|{_SAME_WORD})", _WORD),
+    Rule(Certainty.OPTION, rf"\b(?:{_OTHER_WORD}|{_SAME_WORD})", _WORD),
     # .netrc, on one line or several; without a login before it the password has to look like one.
     Rule(
-        Judge.PLACE,
+        Certainty.PLACE,
         rf"(?:\b(?:machine{_SPACE}{_PLAIN}|default){_SPACE}|(?:\A|\n)[ \t]*)login{_SPACE}{_PLAIN}{_SPACE}"
         rf"(?:account{_SPACE}{_PLAIN}{_SPACE})?password{_SPACE}",
         r"[^\s\\\"']{3,}",
     ),
     Rule(
-        Judge.LITERAL,
+        Certainty.LITERAL,
         rf"\bmachine{_SPACE}{_PLAIN}{_SPACE}password{_SPACE}",
         r"[^\s\\\"']{6,}",
     ),
     # ``name = "value"`` in any language: what stands in quotes is a literal. A password may be a
     # plain word.
     Rule(
-        Judge.PLACE,
+        Certainty.PLACE,
         rf"\b\w*(?:password|passwd|passphrase|pwd){_CLOSED}\s*(?::=|=>|[:=])\s*[bfru]?{_QUOTE}",
         r"[^\s\"'`]{8,}",
         r"[\"'`]",
     ),
     Rule(
-        Judge.LITERAL,
+        Certainty.LITERAL,
         rf"{_NAME}{_CLOSED}\s*(?::=|=>|[:=,])\s*[bfru]?{_QUOTE}",
         r"[^\s\"'`]{6,}",
         r"[\"'`]",
     ),
     Rule(
-        Judge.LITERAL,
+        Certainty.LITERAL,
         rf"{_NAME}{_WRITTEN_QUOTE}\s*[:=]\s*{_WRITTEN_QUOTE}",
         r"[^\s\"'&\\]{6,}",
     ),
-    Rule(Judge.BARE, rf"{_NAME}[\"']?[ \t]*[:=][ \t]*", r"[^\s\"'`,;(){}\[\]<>$&|]{6,}"),
+    Rule(Certainty.BARE, rf"{_NAME}[\"']?[ \t]*[:=][ \t]*", r"[^\s\"'`,;(){}\[\]<>$&|]{6,}"),
 )

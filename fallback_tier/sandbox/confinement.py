@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 
 #: /tmp and /dev/shm live in memory.
 MAX_TMPFS_BYTES = 512 * 1024 * 1024
@@ -63,7 +63,7 @@ def isolation(userns: Sequence[str]) -> Iterator[str]:
 
 
 def file_system(
-    worktree: Tree,
+    worktree: FileTree,
     interpreters: Sequence[Path],
     readable: Sequence[Path],
     files: Mapping[str, int],
@@ -101,7 +101,7 @@ def etc_files(opened: ExitStack) -> dict[str, int]:
     return found
 
 
-def writable_worktree(worktree: Tree) -> Iterator[str]:
+def writable_worktree(worktree: FileTree) -> Iterator[str]:
     """The one place that a command may change for good, at its own path; its .git read-only."""
     root = str(worktree.root)
     if worktree.upper is None:

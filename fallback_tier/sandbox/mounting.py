@@ -12,7 +12,7 @@ from fallback_audit.files import lock
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import Sandbox
 from fallback_tier.files.folders import remove_tree
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 
 #: One trivial command over three empty layers; a minute means that it hangs.
 _PROBE_TIMEOUT_S = 60.0
@@ -22,7 +22,7 @@ _MAX_WAIT_S = 3_660.0
 
 
 @contextmanager
-def mounting(tree: Tree) -> Iterator[None]:
+def mounting(tree: FileTree) -> Iterator[None]:
     """Wait until nobody else has mounted the tree's upper layer, and keep others out.
 
     Two mounts of one upper layer succeed, and what they then show is undefined (overlayfs.rst, "Sharing
@@ -45,7 +45,7 @@ def mounting(tree: Tree) -> Iterator[None]:
         os.close(descriptor)
 
 
-def plain_folder(worktree: Tree | Path) -> Path:
+def plain_folder(worktree: FileTree | Path) -> Path:
     """The one folder of a tree that nothing has to be mounted for. Raises SandboxError."""
     if isinstance(worktree, Path):
         return worktree
@@ -66,7 +66,7 @@ def can_mount_layers(sandbox: Sandbox, folder: Path) -> bool:
     """
     place = folder / f"probe-{secrets.token_hex(4)}"
     lower, upper, work = (place / name for name in ("lower", "upper", "work"))
-    tree = Tree(root=place / "tree", lower=(lower,), upper=upper, work=work)
+    tree = FileTree(root=place / "tree", lower=(lower,), upper=upper, work=work)
     try:
         for layer in (lower, upper, work):
             layer.mkdir(parents=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 from fallback_tier.sandbox import landlock as second_wall
 from fallback_tier.sandbox.cgroups import (
     Bounds,
@@ -159,7 +159,7 @@ class BubblewrapSandbox:
         self,
         argv: Sequence[str],
         *,
-        worktree: Tree | Path,
+        worktree: FileTree | Path,
         timeout_s: float,
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
@@ -182,12 +182,12 @@ class BubblewrapSandbox:
     def _start(
         self,
         argv: Sequence[str],
-        worktree: Tree | Path,
+        worktree: FileTree | Path,
         timeout_s: float,
         env: Mapping[str, str] | None,
         readable: Sequence[Path],
     ) -> CommandResult:
-        tree = worktree if isinstance(worktree, Tree) else Tree(root=worktree.resolve())
+        tree = worktree if isinstance(worktree, FileTree) else FileTree(root=worktree.resolve())
         bwrap = self._bwrap or find_bwrap()
         nonce = secrets.token_hex(16)
         limit = self._hardening.max_processes
@@ -241,7 +241,7 @@ class UnsandboxedRunner:
         self,
         argv: Sequence[str],
         *,
-        worktree: Tree | Path,
+        worktree: FileTree | Path,
         timeout_s: float,
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),  # noqa: ARG002 (everything is readable here)

@@ -99,7 +99,7 @@ def build_leaf(
     """The LLM tier with what it watches and keeps."""
     from fallback_tier.budget.audited import AuditMeter
     from fallback_tier.budget.journal import AuditJournal
-    from fallback_tier.llm.judging import Judge
+    from fallback_tier.llm.judging import PlanJudge
     from fallback_tier.llm.leaf import LlmLeaf
     from fallback_tier.prompt.builder import PromptBuilder
 
@@ -113,7 +113,7 @@ def build_leaf(
         author,
         PromptBuilder(nonces, values),
         evidence=evidence,
-        judge=None if judge is None else Judge(judge, nonces, evidence, values),
+        judge=None if judge is None else PlanJudge(judge, nonces, evidence, values),
         meter=meter,
         journal=AuditJournal(audit, evidence),
         keep_prompts=configuration.record.keep_prompts,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 from fallback_tier.sandbox.runners import BubblewrapSandbox, find_bwrap
 
 Prepared = tuple[Callable[[], None], Callable[[], Mapping[str, Any]]]
@@ -52,14 +52,14 @@ def prepare(place: Path, side: str) -> Prepared:
     return work, lambda: {"start_p50_ms": round(statistics.median(times), 1), "layered": layered}
 
 
-def _tree(folder: Path) -> tuple[Tree, bool]:
+def _tree(folder: Path) -> tuple[FileTree, bool]:
     if not BubblewrapSandbox().mounts_layers(folder):
-        return Tree(root=folder), False
+        return FileTree(root=folder), False
     places = {name: folder / name for name in ("root", "base", "upper", "work")}
     for path in places.values():
         path.mkdir()
     (places["base"] / "file").touch()
-    return Tree(
+    return FileTree(
         root=places["root"],
         lower=(places["base"],),
         upper=places["upper"],

@@ -8,10 +8,10 @@ from fallback_audit.events import AttemptStarted
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import CallType, PromptShape, Provenance, RefusalReason
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.attempt.task import Recorder, Task, TierEvent
+from fallback_tier.attempt.task import AttemptTask, Recorder, TierEvent
 from fallback_tier.budget.journal import Journal
 from fallback_tier.budget.meter import Meter
-from fallback_tier.llm.calling import Ask, Caller
+from fallback_tier.llm.calling import Caller, CallRequest
 from fallback_tier.outcome import NotApplicable
 from fallback_tier.ports import Message, ModelAnswer, ModelRequest, Usage
 from fallback_tier.repo import RepoContext
@@ -40,8 +40,8 @@ def request(
     )
 
 
-def ask(text: str = "fix it", call_type: CallType = CallType.AUTHOR) -> Ask:
-    return Ask(request(text, call_type))
+def ask(text: str = "fix it", call_type: CallType = CallType.AUTHOR) -> CallRequest:
+    return CallRequest(request(text, call_type))
 
 
 def answer(text: str = "done", **usage: int) -> ModelAnswer:
@@ -69,7 +69,7 @@ class TalkingModel:
         return reported
 
 
-def task(root: Path = Path("/nowhere"), fix_id: str = "fix-1") -> Task:
+def task(root: Path = Path("/nowhere"), fix_id: str = "fix-1") -> AttemptTask:
     repo = RepoContext(
         root=root,
         base_commit="0" * 40,
@@ -79,7 +79,7 @@ def task(root: Path = Path("/nowhere"), fix_id: str = "fix-1") -> Task:
         gate_transition_id=f"gate-of-{fix_id}",
     )
     selection = NotApplicable(reason=RefusalReason.OWN_CODE, sentence="It is the package itself.")
-    return Task(parse_advisory(ADVISORY, "test"), repo, selection, (), FakeEcosystem())
+    return AttemptTask(parse_advisory(ADVISORY, "test"), repo, selection, (), FakeEcosystem())
 
 
 def start(

@@ -35,7 +35,7 @@ from fallback_tier.gates.journal.review import (
 from fallback_tier.gates.result import Escalated, FixResult, Verified
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.limits import MAX_RETRIES
-from fallback_tier.llm.judging import Judge
+from fallback_tier.llm.judging import PlanJudge
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import SearchReplace, Selected
 from fallback_tier.prompt.builder import PromptBuilder
@@ -288,7 +288,7 @@ class House:
         """New parts, as a new process has them; models and gates go on where they were."""
         judge = None
         if self.story.case.judge is not None:
-            judge = Judge(self.judge, self.nonces, self.evidence)
+            judge = PlanJudge(self.judge, self.nonces, self.evidence)
         leaf = LlmLeaf(
             self.author,
             PromptBuilder(self.nonces, frozenset()),

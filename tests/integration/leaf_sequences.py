@@ -21,7 +21,7 @@ from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import claims_of
 from fallback_tier.limits import MAX_AUTHOR_CALLS
-from fallback_tier.llm.judging import Judge
+from fallback_tier.llm.judging import PlanJudge
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeApplication, plan_adapter
 from fallback_tier.patch.edits import apply_edits
@@ -232,7 +232,7 @@ class Desk:
             self.author,
             PromptBuilder(self.nonces, frozenset()),
             evidence=self.evidence,
-            judge=None if self.case.judge is None else Judge(judge, self.nonces, self.evidence),
+            judge=None if self.case.judge is None else PlanJudge(judge, self.nonces, self.evidence),
             meter=AuditMeter(self.audit, limits),
             journal=AuditJournal(self.audit, self.evidence),
         )

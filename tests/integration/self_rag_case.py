@@ -22,7 +22,7 @@ from fallback_tier.advisory import parse_advisory
 from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import Meter
 from fallback_tier.errors import ModelError
-from fallback_tier.llm.judging import Judge
+from fallback_tier.llm.judging import PlanJudge
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.llm.selfrag import SelfRag
 from fallback_tier.outcome import AttemptSummary, NotApplicable, RecipeApplication, SearchReplace
@@ -194,7 +194,7 @@ class SelfRagCase:
             evidence=self.evidence,
             judge=None
             if self.judge is None
-            else Judge(AnsweringModel(self.judge, model="judge"), nonces, self.evidence),
+            else PlanJudge(AnsweringModel(self.judge, model="judge"), nonces, self.evidence),
             meter=self.meter,
             journal=AuditJournal(self.audit, self.evidence) if self.with_journal else None,
             self_rag=search,

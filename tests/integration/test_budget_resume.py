@@ -209,7 +209,7 @@ class TestReopening:
 
 def test_a_tier_that_refuses_for_its_budget_without_saying_which_is_still_a_question() -> None:
     from fallback_audit.vocabulary import PromptShape, RefusalReason
-    from fallback_tier.gates.decision import Ask, decide
+    from fallback_tier.gates.decision import AskPerson, decide
     from fallback_tier.gates.steps import FixState
     from fallback_tier.outcome import Refused
 
@@ -220,4 +220,4 @@ def test_a_tier_that_refuses_for_its_budget_without_saying_which_is_still_a_ques
         sentence="Spent.",
     )
     decision = decide(FixState(application=refused), FIX)
-    assert decision == Ask(EscalationReason.BUDGET_EXHAUSTED, "Spent.")
+    assert decision == AskPerson(EscalationReason.BUDGET_EXHAUSTED, "Spent.")

@@ -9,7 +9,7 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.pypi.gates.all_gates import TestsGate as SuiteGate
 from fallback_tier.execution import CommandResult
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.sandbox.runners import BubblewrapSandbox
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
@@ -48,7 +48,7 @@ class Numbered(BubblewrapSandbox):
         self,
         argv: Sequence[str],
         *,
-        worktree: Tree | Path,
+        worktree: FileTree | Path,
         timeout_s: float,
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),

@@ -15,7 +15,7 @@ import pytest
 
 from fallback_audit.events import GroundingJudged, LowConfidenceFlagged, ModelCalled
 from fallback_audit.vocabulary import CallType, Provenance
-from fallback_tier.llm.judging import Judge
+from fallback_tier.llm.judging import PlanJudge
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import Applied, SearchReplace
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest, Usage
@@ -89,7 +89,7 @@ class JudgedByLabels(FallbackTierCallable):
             author,
             PromptBuilder(nonces, frozenset()),
             evidence=self.evidence,
-            judge=Judge(self.reader, nonces, self.evidence),
+            judge=PlanJudge(self.reader, nonces, self.evidence),
         )
 
 

@@ -15,7 +15,7 @@ import pytest
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.folders import remove_tree
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 from fallback_tier.gates.trees.bases import Bases
 from fallback_tier.gates.trees.layers import LayeredWorktree, uncover
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
@@ -59,11 +59,11 @@ def worktree(sandbox: BubblewrapSandbox, repo: RepoContext, tmp_path: Path) -> I
         yield worktree
 
 
-def sh(sandbox: BubblewrapSandbox, tree: Tree, script: str) -> CommandResult:
+def sh(sandbox: BubblewrapSandbox, tree: FileTree, script: str) -> CommandResult:
     return sandbox.run(["sh", "-c", script], worktree=tree, timeout_s=60)
 
 
-def texts(tree: Tree) -> dict[str, str]:
+def texts(tree: FileTree) -> dict[str, str]:
     """Of plain files; a link is none."""
     found = {path: tree.find(path) for path in listing(tree)}
     return {path: place.read_text() for path, place in found.items() if place and place.is_file()}
@@ -270,5 +270,5 @@ def test_restoring_takes_an_opaque_mark_away(tmp_path: Path) -> None:
     write(tmp_path / "upper", {"lib/made": "x"})
     os.setxattr(tmp_path / "upper" / "lib", "user.overlay.opaque", b"y")
     uncover(tmp_path / "upper", [tmp_path / "base"])
-    tree = Tree(root=tmp_path, lower=(tmp_path / "base",), upper=tmp_path / "upper")
+    tree = FileTree(root=tmp_path, lower=(tmp_path / "base",), upper=tmp_path / "upper")
     assert texts(tree) == {"lib/a": "a", "lib/made": "x"}

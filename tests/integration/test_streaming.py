@@ -25,7 +25,7 @@ from fallback_tier.advisory import parse_advisory
 from fallback_tier.attempt.task import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.spent import spent
-from fallback_tier.llm.judging import Judge
+from fallback_tier.llm.judging import PlanJudge
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import Applied, Refused
 from fallback_tier.prompt.builder import PromptBuilder
@@ -75,7 +75,7 @@ class Tiers:
             ClaudeModel("author", base_url=self.author.url, max_retries=0),
             PromptBuilder(nonces, frozenset()),
             evidence=self.evidence,
-            judge=Judge(judge, nonces, self.evidence) if judging else None,
+            judge=PlanJudge(judge, nonces, self.evidence) if judging else None,
             meter=AuditMeter(self.audit),
         )
         tier = FallbackTier(

@@ -18,7 +18,7 @@ from fallback_audit.vocabulary import FailureKind, PromptShape, ProofLevel, Tier
 from fallback_tier.advisory import Advisory
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
 from fallback_tier.files.entries import say_nothing
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun, failed, passed, skipped
 from fallback_tier.gates.builtin.proof_faults import fault
 from fallback_tier.gates.builtin.proof_given import PROOF, Proof, ProofError
@@ -260,7 +260,7 @@ def _checked(proof: Proof, ran: TargetRun) -> CommandResult:
     return result
 
 
-def _put(tree: Tree, path: str, content: bytes) -> None:
+def _put(tree: FileTree, path: str, content: bytes) -> None:
     """A new file; a link of the repository leads it nowhere."""
     try:
         tree.add(path, content)

@@ -25,7 +25,7 @@ from fallback_audit.vocabulary import AffectedCode, PromptShape, ProofLevel
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt.task import Recorder, TierEvent
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.decision import Ask, Decision, Failure, OnlyTested, Pass, Refuse
+from fallback_tier.gates.decision import AskPerson, Decision, Failure, OnlyTested, Pass, Refuse
 from fallback_tier.gates.journal.ending import End, result_of
 from fallback_tier.gates.journal.inputs import FixInputs, Setup
 from fallback_tier.gates.result import shown_by
@@ -180,7 +180,7 @@ class FixRecord:
         )
         return FixState(candidate=candidate + 1, left_out=other.left_out)
 
-    def _end(self, decision: Pass | OnlyTested | Refuse | Ask, state: FixState) -> End:
+    def _end(self, decision: Pass | OnlyTested | Refuse | AskPerson, state: FixState) -> End:
         match decision:
             case Pass(application, passed, skipped) | OnlyTested(application, passed, skipped):
                 reported: dict[str, Any] = {
@@ -196,7 +196,7 @@ class FixRecord:
                 return FixVerified(proof_level=level, **reported)
             case Refuse(reason, sentence):
                 return FixRefused(attempt=state.attempt, reason=reason, sentence=sentence)
-            case Ask(why, question):
+            case AskPerson(why, question):
                 put = self._evidence.put
                 logs = (verdict.log for verdict in state.verdicts if verdict.log)
                 return FixEscalated(

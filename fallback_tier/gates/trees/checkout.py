@@ -10,7 +10,7 @@ from typing import Self
 from fallback_tier.errors import PatchError
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.files.folders import make_removable, remove_tree
-from fallback_tier.files.tree import ABSENT, RawChange, Tree
+from fallback_tier.files.tree import ABSENT, FileTree, RawChange
 from fallback_tier.gates.trees.isolation import (
     GIT_TIMEOUT_S,
     check_out,
@@ -32,7 +32,7 @@ class CheckoutWorktree:
         self._base_commit = base_commit
         self._clients = clients
         #: What the sandbox sees; the place around it holds what it must not see.
-        self.tree = Tree(root=place / "tree")
+        self.tree = FileTree(root=place / "tree")
 
     @classmethod
     def create(cls, repo: RepoContext, clients: ClientRunner, place: Path) -> Self:
@@ -86,7 +86,7 @@ class CheckoutWorktree:
         )
 
     @contextmanager
-    def fresh(self, *, patched: bool) -> Iterator[Tree]:
+    def fresh(self, *, patched: bool) -> Iterator[FileTree]:
         """The patched files, or the base commit's, as nothing but git left them; without ``.git``.
 
         Raises ToolFailedError.
@@ -101,7 +101,7 @@ class CheckoutWorktree:
             tree.mkdir()
             export = ["checkout-index", "--all", "--force", f"--prefix={tree}/"]
             git(self._clients, self.tree.root, export, env)
-            yield Tree(root=tree)
+            yield FileTree(root=tree)
         finally:
             remove_tree(folder)
 

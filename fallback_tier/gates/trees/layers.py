@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fallback_tier.execution import ClientRunner
 from fallback_tier.files.folders import remove_tree
-from fallback_tier.files.tree import OPAQUE, RawChange, Tree, is_opaque, merged, write_whiteout
+from fallback_tier.files.tree import OPAQUE, FileTree, RawChange, is_opaque, merged, write_whiteout
 from fallback_tier.gates.trees.bases import Base
 from fallback_tier.gates.trees.patch_layer import PatchLayer
 
@@ -26,7 +26,7 @@ class LayeredWorktree:
         self._place = place
         self._base = base
         self._patch = PatchLayer(place, base, base_commit, clients)
-        self.tree = Tree(
+        self.tree = FileTree(
             root=place / "tree",
             lower=(base.tree, self._patch.folder),
             upper=place / "upper",
@@ -52,14 +52,14 @@ class LayeredWorktree:
         return self._patch.changed()
 
     @contextmanager
-    def fresh(self, *, patched: bool) -> Iterator[Tree]:
+    def fresh(self, *, patched: bool) -> Iterator[FileTree]:
         """The patched files, or the base commit's, as nothing but git left them; without ``.git``."""
         folder = Path(tempfile.mkdtemp(dir=self._place, prefix="fresh-"))
         try:
             for name in ("upper", "work"):
                 (folder / name).mkdir()
             write_whiteout(folder / "upper" / ".git")
-            yield Tree(
+            yield FileTree(
                 root=folder / "tree",
                 lower=self.tree.lower if patched else self.tree.lower[:1],
                 upper=folder / "upper",

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, SegmentScored
 from fallback_tier.answers.critique import Critique, read_critique
-from fallback_tier.attempt.task import Task, TierEvent
+from fallback_tier.attempt.task import AttemptTask, TierEvent
 from fallback_tier.budget.meter import OverBudget
 from fallback_tier.errors import ModelError
-from fallback_tier.llm.calling import Answered, Ask
+from fallback_tier.llm.calling import Answered, CallRequest
 from fallback_tier.llm.selfrag.ground import Ground, example_id
 from fallback_tier.llm.selfrag.score import segment_score, unread
 from fallback_tier.llm.selfrag.trying import Tried
@@ -31,7 +31,7 @@ class Weighed:
         """The critic says that the plan is complete with it."""
         return self.critique is not None and self.critique.is_final
 
-    def event(self, task: Task, *, kept: bool) -> SegmentScored:
+    def event(self, task: AttemptTask, *, kept: bool) -> SegmentScored:
         """For the record."""
         critique = self.critique
         return SegmentScored(
@@ -72,7 +72,7 @@ def weighed(
     ], silent
 
 
-def _ask(one: Tried, ground: Ground) -> Ask | None:
+def _ask(one: Tried, ground: Ground) -> CallRequest | None:
     if one.move is None:
         return None
     return one.one.critique(ground, one.move.segment.model_dump_json())

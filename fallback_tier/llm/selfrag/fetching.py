@@ -9,9 +9,9 @@ from fallback_tier.attempt.rag import retrieve
 from fallback_tier.attempt.task import TierEvent
 from fallback_tier.budget.meter import OverBudget
 from fallback_tier.errors import ModelError
-from fallback_tier.llm.calling import Answered, Ask
+from fallback_tier.llm.calling import Answered, CallRequest
 from fallback_tier.llm.selfrag.beam import Path
-from fallback_tier.llm.selfrag.ground import Ground, Move, segments_text
+from fallback_tier.llm.selfrag.ground import Ground, WrittenSegment, segments_text
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.retrieval import FewShot
 
@@ -28,7 +28,7 @@ class Fetching:
         self._ground = ground
 
     def shots(
-        self, step: int, frontier: Sequence[Path[Move]]
+        self, step: int, frontier: Sequence[Path[WrittenSegment]]
     ) -> Generator[TierEvent, None, list[Shots]]:
         """The examples for the next segment of each path; empty: it is written from none."""
         answers = yield from self._answers(frontier)
@@ -53,7 +53,7 @@ class Fetching:
         return sets
 
     def _answers(
-        self, frontier: Sequence[Path[Move]]
+        self, frontier: Sequence[Path[WrittenSegment]]
     ) -> Generator[TierEvent, None, list[RetrieveAnswer | str]]:
         """A critic's decision a path, or why there is none. No call where only one answer is possible."""
         ground = self._ground
@@ -63,7 +63,7 @@ class Fetching:
             # What is asked of the memory is the same at every step.
             return [RetrieveAnswer(retrieve=Retrieve.NO, reason=_NO_EXAMPLES)] * len(frontier)
         asks = [
-            Ask(
+            CallRequest(
                 ground.parts.prompts.retrieve(
                     ground.situation,
                     plan=segments_text(path.segments),
@@ -78,7 +78,7 @@ class Fetching:
             return [f"the budget has no room for the question: {over.problem}"] * len(frontier)
         return [_read(outcome) for outcome in outcomes]
 
-    def _fetched(self, step: int, path: Path[Move]) -> Generator[TierEvent, None, Shots]:
+    def _fetched(self, step: int, path: Path[WrittenSegment]) -> Generator[TierEvent, None, Shots]:
         """New examples. At the first step those that the chain has fetched are new."""
         ground = self._ground
         if step == 1:

@@ -41,7 +41,7 @@ class Ground:
 
 
 @dataclass(frozen=True)
-class Move:
+class WrittenSegment:
     """A segment on a path: author call ``call`` wrote it from ``shot`` (None: from no example).
 
     ``shots``: the examples of its step, which the next may continue with.
@@ -53,7 +53,7 @@ class Move:
     shots: tuple[FewShot, ...] = ()
 
 
-def segments_text(moves: Sequence[Move]) -> str:
+def segments_text(moves: Sequence[WrittenSegment]) -> str:
     """The segments as the next prompt shows them, one a line."""
     return "\n".join(move.segment.model_dump_json() for move in moves)
 
@@ -68,7 +68,7 @@ def example_id(shot: FewShot | None) -> str | None:
     return None if shot is None else shot.example.example_id
 
 
-def shots_of(path: Path[Move]) -> tuple[FewShot, ...]:
+def shots_of(path: Path[WrittenSegment]) -> tuple[FewShot, ...]:
     """The examples that a path's segments were written from, each once, in order."""
     found = {move.shot.example.example_id: move.shot for move in path.segments if move.shot}
     return tuple(found.values())

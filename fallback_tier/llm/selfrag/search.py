@@ -18,7 +18,7 @@ from fallback_tier.llm.model_attempt import ModelAttempt
 from fallback_tier.llm.selfrag.beam import Beam, Scored
 from fallback_tier.llm.selfrag.critics import Weighed, weighed
 from fallback_tier.llm.selfrag.fetching import Fetching
-from fallback_tier.llm.selfrag.ground import Ground, Move, Parts, shots_of, shown
+from fallback_tier.llm.selfrag.ground import Ground, Parts, WrittenSegment, shots_of, shown
 from fallback_tier.llm.selfrag.plan import plan_of
 from fallback_tier.llm.selfrag.room import shortage
 from fallback_tier.llm.selfrag.trying import Tried, Try, tried, tries
@@ -77,7 +77,7 @@ class _Search:
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
-        self._beam: Beam[Move] = Beam(ground.attempt.task.repo.settings.beam_width)
+        self._beam: Beam[WrittenSegment] = Beam(ground.attempt.task.repo.settings.beam_width)
         self._fetching = Fetching(ground)
         self._asked = 0
         self._greedy = False

@@ -6,9 +6,15 @@ from fallback_audit.model_events import Candidate
 from fallback_tier.answers.segment import RefuseSegment, Segment, read_segment
 from fallback_tier.errors import EditError, ModelError, RepositoryError
 from fallback_tier.grounding.validity import check_plan
-from fallback_tier.llm.calling import Answered, Ask
+from fallback_tier.llm.calling import Answered, CallRequest
 from fallback_tier.llm.selfrag.beam import Beam, Path
-from fallback_tier.llm.selfrag.ground import Ground, Move, example_id, segments_text, shown
+from fallback_tier.llm.selfrag.ground import (
+    Ground,
+    WrittenSegment,
+    example_id,
+    segments_text,
+    shown,
+)
 from fallback_tier.llm.selfrag.plan import misplaced, plan_key, plan_of
 from fallback_tier.llm.selfrag.score import likelihood
 from fallback_tier.retrieval import FewShot
@@ -19,11 +25,11 @@ class Try:
     """A candidate before it is asked for. ``shots``: the examples of its path's step."""
 
     candidate: Candidate
-    path: Path[Move]
+    path: Path[WrittenSegment]
     shot: FewShot | None
     shots: tuple[FewShot, ...]
 
-    def ask(self, ground: Ground) -> Ask:
+    def ask(self, ground: Ground) -> CallRequest:
         """The author's request."""
         request = ground.parts.prompts.segment(
             ground.situation,
@@ -32,9 +38,9 @@ class Try:
             max_output_tokens=ground.attempt.task.repo.settings.max_output_tokens,
         )
         request = request.model_copy(update={"effort": ground.attempt.task.repo.settings.effort})
-        return Ask(request, example_ids=self.example_ids, candidate=self.candidate)
+        return CallRequest(request, example_ids=self.example_ids, candidate=self.candidate)
 
-    def critique(self, ground: Ground, segment: str) -> Ask:
+    def critique(self, ground: Ground, segment: str) -> CallRequest:
         """The critic's request on what the author answered."""
         request = ground.parts.prompts.critique(
             ground.situation,
@@ -42,7 +48,7 @@ class Try:
             segment=segment,
             example=shown(self.shot),
         )
-        return Ask(request, example_ids=self.example_ids, candidate=self.candidate)
+        return CallRequest(request, example_ids=self.example_ids, candidate=self.candidate)
 
     @property
     def example_ids(self) -> tuple[str, ...]:
@@ -60,7 +66,7 @@ class Tried:
 
     one: Try
     call: int | None = None
-    move: Move | None = None
+    move: WrittenSegment | None = None
     problem: str = ""
     text: str = ""
     lm_score: float | None = None
@@ -68,7 +74,7 @@ class Tried:
 
 
 def tries(
-    step: int, frontier: tuple[Path[Move], ...], sets: list[tuple[FewShot, ...]]
+    step: int, frontier: tuple[Path[WrittenSegment], ...], sets: list[tuple[FewShot, ...]]
 ) -> list[Try]:
     """One candidate an example, or one without any; in the order of paths and examples."""
     return [
@@ -78,7 +84,9 @@ def tries(
     ]
 
 
-def tried(one: Try, outcome: Answered | ModelError, ground: Ground, beam: Beam[Move]) -> Tried:
+def tried(
+    one: Try, outcome: Answered | ModelError, ground: Ground, beam: Beam[WrittenSegment]
+) -> Tried:
     """What came of a candidate. Marks the path that it makes as seen: an equal one is not scored."""
     if isinstance(outcome, ModelError):
         return Tried(one, problem=outcome.problem)
@@ -90,7 +98,7 @@ def tried(one: Try, outcome: Answered | ModelError, ground: Ground, beam: Beam[M
         call=outcome.call,
         move=None
         if problem or segment is None
-        else Move(segment, outcome.call, one.shot, one.shots),
+        else WrittenSegment(segment, outcome.call, one.shot, one.shots),
         problem=problem,
         text=answer.text,
         lm_score=likelihood(answer.mean_logprob),
@@ -98,7 +106,7 @@ def tried(one: Try, outcome: Answered | ModelError, ground: Ground, beam: Beam[M
     )
 
 
-def _problem(segment: Segment, one: Try, ground: Ground, beam: Beam[Move]) -> str:
+def _problem(segment: Segment, one: Try, ground: Ground, beam: Beam[WrittenSegment]) -> str:
     """Why the segment does not continue its path; empty: it does.
 
     A refusal continues nothing either: it counts only where no path comes to an edit.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from fallback_plugins.shared.tree import Tree
+from fallback_plugins.shared.tree import DependencyTree
 
 #: (package, version) → the exact version that its copies are to get.
 Wishes = Mapping[tuple[str, str], str]
@@ -67,7 +67,7 @@ class Client(Protocol):
         """As messages call it: ``npm``, ``yarn``, ``pnpm``."""
         ...
 
-    def tree(self, files: Files) -> Tree:
+    def tree(self, files: Files) -> DependencyTree:
         """The lock as a resolved tree. ``Node.key`` is the lock's own; no client runs."""
         ...
 

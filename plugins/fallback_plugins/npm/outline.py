@@ -14,7 +14,7 @@ from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.shared.ladder import Tried, blocked, left_behind
-from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
@@ -72,9 +72,9 @@ def _first_step(
     project: NpmProject,
     advisory: Advisory,
     targets: Targets,
-    tree: Tree,
+    tree: DependencyTree,
     node: Node,
-    asks: tuple[tuple[Node, Ask], ...],
+    asks: tuple[tuple[Node, DependencyEdge], ...],
 ) -> Move | Left:
     def fits(version: str) -> bool:
         return all(admits(ask.spec, version) for _, ask in asks)

@@ -16,7 +16,7 @@ MAX_PATHS_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DependencyEdge:
     """One package asks for another. ``to``: the key of the node that answers; None: not installed.
 
     ``spec`` is the client's own text; empty where the lock doesn't keep it. ``peer``: the dependent doesn't
@@ -41,7 +41,7 @@ class Node:
     key: str
     name: str
     version: str
-    asks: tuple[Ask, ...] = ()
+    asks: tuple[DependencyEdge, ...] = ()
     bundled: bool = False
 
     @property
@@ -51,7 +51,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Tree:
+class DependencyTree:
     """Installed packages by key, and the roots that pull them in. ``source`` is the lock's path."""
 
     source: str
@@ -68,8 +68,8 @@ class Tree:
         return {name: tuple(nodes) for name, nodes in found.items()}
 
     @cached_property
-    def _dependents(self) -> Mapping[str, tuple[tuple[Node, Ask], ...]]:
-        found: dict[str, list[tuple[Node, Ask]]] = {}
+    def _dependents(self) -> Mapping[str, tuple[tuple[Node, DependencyEdge], ...]]:
+        found: dict[str, list[tuple[Node, DependencyEdge]]] = {}
         for node in (*self.roots, *self.nodes.values()):
             for ask in node.asks:
                 if ask.to is not None:
@@ -80,7 +80,7 @@ class Tree:
         """Every installed copy of a package."""
         return self.by_name.get(name, self._none)
 
-    def dependents(self, key: str) -> tuple[tuple[Node, Ask], ...]:
+    def dependents(self, key: str) -> tuple[tuple[Node, DependencyEdge], ...]:
         """Who asks for the package at ``key``, and how."""
         return self._dependents.get(key, ())
 
@@ -122,7 +122,7 @@ class Tree:
 
 
 def cleared_paths(
-    before: Tree, after: Tree, advisory: Advisory, ecosystem: str, manifest: str
+    before: DependencyTree, after: DependencyTree, advisory: Advisory, ecosystem: str, manifest: str
 ) -> tuple[ClearedPath, ...]:
     """Each way to an affected version of the old tree, and what the new tree has in its place.
 
@@ -148,13 +148,13 @@ def cleared_paths(
     return tuple(found)
 
 
-def _in_place_of(node: Node, tree: Tree) -> tuple[Node, ...]:
+def _in_place_of(node: Node, tree: DependencyTree) -> tuple[Node, ...]:
     """The package at the same place of another tree; where the place is gone, all its copies."""
     same = tree.nodes.get(node.key)
     return (same,) if same is not None and same.name == node.name else tree.of(node.name)
 
 
-def downgraded(before: Tree, after: Tree, ecosystem: str) -> str | None:
+def downgraded(before: DependencyTree, after: DependencyTree, ecosystem: str) -> str | None:
     """A package whose highest version went down, as a clause; or None. Lost copies are no downgrade."""
     for name, nodes in before.by_name.items():
         now = after.of(name)
@@ -172,7 +172,9 @@ def downgraded(before: Tree, after: Tree, ecosystem: str) -> str | None:
     return None
 
 
-def _let_down(before: Tree, after: Tree, nodes: tuple[Node, ...], ecosystem: str) -> bool:
+def _let_down(
+    before: DependencyTree, after: DependencyTree, nodes: tuple[Node, ...], ecosystem: str
+) -> bool:
     """Does anybody who asked for one of these, and still does, get a lower version now?"""
     for node in nodes:
         for dependent, ask in before.dependents(node.key):

@@ -8,7 +8,7 @@ from fallback_audit.events import AttemptStarted
 from fallback_audit.vocabulary import PromptShape
 from fallback_tier.attempt.task import Recorder
 from fallback_tier.budget.journal import AuditJournal
-from fallback_tier.llm.calling import Ask
+from fallback_tier.llm.calling import CallRequest
 from fallback_tier.ports import ModelAnswer, ModelRequest
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.fakes.talking import TalkingModel, answer, ask, drain, request, start, task
@@ -95,7 +95,7 @@ def test_a_nonce_makes_no_other_question(runs: Runs) -> None:
         return request(f"<{nonce}> text </{nonce}>", nonces=(nonce,))
 
     caller = start(runs.audit, runs.evidence)
-    drain(caller.ask(TalkingModel(lambda _: answer("said")), Ask(fenced("1" * 32))))
+    drain(caller.ask(TalkingModel(lambda _: answer("said")), CallRequest(fenced("1" * 32))))
     runs.begin()
     assert runs.take(fenced("2" * 32)) == "said"
 

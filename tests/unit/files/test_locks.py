@@ -14,7 +14,7 @@ from fallback_audit.evidence import store as evidence
 from fallback_audit.files import lock
 from fallback_tier.errors import SandboxError, ToolFailedError
 from fallback_tier.files.locks import hold
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 from fallback_tier.sandbox import mounting
 
 AT_ONCE = partial(lock, timeout_s=0)
@@ -52,7 +52,7 @@ def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_tree_that_is_mounted(held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mounting, "_MAX_WAIT_S", 0)
-    tree = Tree(root=held / "tree", lower=(held,), upper=held / "upper", work=held)
+    tree = FileTree(root=held / "tree", lower=(held,), upper=held / "upper", work=held)
     with (
         pytest.raises(SandboxError, match="Another command has held") as caught,
         mounting.mounting(tree),

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.files.tree import OPAQUE, Tree, write_whiteout
+from fallback_tier.files.tree import OPAQUE, FileTree, write_whiteout
 from tests.fakes.repository import write
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Tree:
+def tree(tmp_path: Path) -> FileTree:
     write(tmp_path / "base", {"a": "base", "b": "base", "d/x": "base", "d/y": "base", "f": "base"})
     write(tmp_path / "patch", {"b": "patch", "d/y": "patch", "d/new": "patch"})
     write(tmp_path / "upper", {"d/x": "upper", "nm/z": "upper"})
     (tmp_path / "work").mkdir()
-    return Tree(
+    return FileTree(
         root=tmp_path / "tree",
         lower=(tmp_path / "base", tmp_path / "patch"),
         upper=tmp_path / "upper",
@@ -24,17 +24,17 @@ def tree(tmp_path: Path) -> Tree:
     )
 
 
-def text(tree: Tree, path: str) -> str | None:
+def text(tree: FileTree, path: str) -> str | None:
     found = tree.find(path)
     return None if found is None else found.read_text()
 
 
-def upper(tree: Tree) -> Path:
+def upper(tree: FileTree) -> Path:
     assert tree.upper is not None
     return tree.upper
 
 
-def test_the_topmost_layer_that_has_a_file_shows(tree: Tree) -> None:
+def test_the_topmost_layer_that_has_a_file_shows(tree: FileTree) -> None:
     names = ("a", "b", "d/x", "d/y", "d/new", "nm/z", "none", "d/none", "a/none")
     reported = [text(tree, name) for name in names]
     assert reported == ["base", "patch", "upper", "patch", "patch", "upper", None, None, None]
@@ -42,7 +42,7 @@ def test_the_topmost_layer_that_has_a_file_shows(tree: Tree) -> None:
     assert not tree.has_folder("a")
 
 
-def test_a_whiteout_hides_what_lies_below(tree: Tree) -> None:
+def test_a_whiteout_hides_what_lies_below(tree: FileTree) -> None:
     write_whiteout(tree.lower[1] / "a")
     write_whiteout(upper(tree) / "b")
     assert (text(tree, "a"), text(tree, "b")) == (None, None)
@@ -50,14 +50,14 @@ def test_a_whiteout_hides_what_lies_below(tree: Tree) -> None:
     assert text(tree, "a") == "again"
 
 
-def test_an_opaque_folder_hides_what_lies_below(tree: Tree) -> None:
+def test_an_opaque_folder_hides_what_lies_below(tree: FileTree) -> None:
     os.setxattr(upper(tree) / "d", OPAQUE, b"y")
     assert (text(tree, "d/x"), text(tree, "d/y")) == ("upper", None)
     os.removexattr(upper(tree) / "d", OPAQUE)
     assert text(tree, "d/y") == "patch"
 
 
-def test_a_file_and_a_folder_may_stand_in_for_each_other(tree: Tree) -> None:
+def test_a_file_and_a_folder_may_stand_in_for_each_other(tree: FileTree) -> None:
     write(upper(tree), {"a/inner": "upper"})
     (tree.lower[1] / "f").mkdir()
     assert text(tree, "a/inner") == "upper"
@@ -67,12 +67,12 @@ def test_a_file_and_a_folder_may_stand_in_for_each_other(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("path", ["../base/a", "/etc/passwd", "d/../../base/a"])
-def test_nothing_outside_is_found(tree: Tree, path: str) -> None:
+def test_nothing_outside_is_found(tree: FileTree, path: str) -> None:
     with pytest.raises(FileNotFoundError):
         tree.locate(path)
 
 
-def test_links_are_never_followed(tree: Tree, tmp_path: Path) -> None:
+def test_links_are_never_followed(tree: FileTree, tmp_path: Path) -> None:
     write(tmp_path / "elsewhere", {"secret": "x"})
     (upper(tree) / "link").symlink_to(tmp_path / "elsewhere")
     (upper(tree) / "alias").symlink_to(tmp_path / "elsewhere" / "secret")
@@ -87,7 +87,7 @@ def test_links_are_never_followed(tree: Tree, tmp_path: Path) -> None:
     assert {place.name for place in (tmp_path / "elsewhere").iterdir()} == {"secret"}
 
 
-def test_a_new_file_lies_on_top_and_replaces_nothing(tree: Tree) -> None:
+def test_a_new_file_lies_on_top_and_replaces_nothing(tree: FileTree) -> None:
     tree.add("d/more/test.py", b"new")
     assert text(tree, "d/more/test.py") == "new"
     assert text(tree, "d/y") == "patch", "the folder is merged, not replaced"
@@ -101,7 +101,7 @@ def test_a_new_file_lies_on_top_and_replaces_nothing(tree: Tree) -> None:
 
 def test_a_plain_folder_is_a_tree_of_one_layer(tmp_path: Path) -> None:
     write(tmp_path, {"a/b": "x"})
-    tree = Tree(root=tmp_path)
+    tree = FileTree(root=tmp_path)
     tree.add("a/c", b"y")
     assert (text(tree, "a/b"), text(tree, "a/c"), tree.layers) == ("x", "y", (tmp_path,))
 
@@ -112,7 +112,7 @@ def test_a_layer_below_all_others_covers_nothing(tmp_path: Path) -> None:
         (folder / "m").mkdir(parents=True)
         (folder / "m" / "both").write_text(message)
         (folder / "m" / message).touch()
-    tree = Tree(root=tmp_path / "t", lower=(base,), upper=base, work=base).over(installed)
+    tree = FileTree(root=tmp_path / "t", lower=(base,), upper=base, work=base).over(installed)
     assert tree.locate("m/both").read_text() == "base"
     assert tree.find("m/base") is not None
     assert tree.find("m/installed") is not None

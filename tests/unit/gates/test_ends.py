@@ -15,7 +15,15 @@ from fallback_audit.vocabulary import (
     Tier,
 )
 from fallback_tier.gate_ports import GateVerdict, undecided
-from fallback_tier.gates.decision import Ask, Decision, Failure, OnlyTested, Pass, Refuse, decide
+from fallback_tier.gates.decision import (
+    AskPerson,
+    Decision,
+    Failure,
+    OnlyTested,
+    Pass,
+    Refuse,
+    decide,
+)
 from fallback_tier.gates.steps import FixState
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 
@@ -84,7 +92,7 @@ def test_versions_show_something_of_a_dependency_alone() -> None:
 
 def test_without_any_word_on_it_a_person_is_asked() -> None:
     end = decided(verdict("applies"), verdict("tests", passed=False))
-    assert isinstance(end, Ask)
+    assert isinstance(end, AskPerson)
     assert end.reason is EscalationReason.NOTHING_PROVED
 
 
@@ -93,7 +101,7 @@ def test_what_a_gate_could_not_decide_is_a_persons_question_whatever_else_passed
     code: AffectedCode,
 ) -> None:
     end = decided(verdict("not_vulnerable"), verdict("proof"), UNDECIDED, code=code)
-    assert isinstance(end, Ask)
+    assert isinstance(end, AskPerson)
     assert end.reason is EscalationReason.GATES_UNDECIDED
     assert "gate tests: on another Python" in end.question
     assert "fallback-tier review show fix-1" in end.question
@@ -173,13 +181,13 @@ def test_a_model_that_gives_up_leaves_the_question_behind() -> None:
     one = ("1" * 64,)
     own = FixState(prior_attempts=(failed(1, "t.py::a"),), signatures=one, application=refused)
     end = decide(own, "fix-1", OWN)
-    assert isinstance(end, Ask)
+    assert isinstance(end, AskPerson)
     assert end.reason is EscalationReason.TESTS_CONTRADICT_PATCH
     assert "attempt 1" in end.question
     inherited = FixState(prior_attempts=(failed(1, "t.py::a"),), application=refused)
     reopened = decide(inherited, "fix-1", OWN)
-    assert isinstance(reopened, Ask)
+    assert isinstance(reopened, AskPerson)
     assert reopened.reason is EscalationReason.RETRY_REFUSED, "that question was answered"
     plain = decide(replace(own, prior_attempts=(failed(1),)), "fix-1", OWN)
-    assert isinstance(plain, Ask)
+    assert isinstance(plain, AskPerson)
     assert plain.reason is EscalationReason.RETRY_REFUSED

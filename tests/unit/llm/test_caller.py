@@ -19,13 +19,13 @@ from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits, OverBudget
 from fallback_tier.budget.prices import Prices, read_price
 from fallback_tier.errors import ModelError
-from fallback_tier.llm.calling import Answered, Ask
+from fallback_tier.llm.calling import Answered, CallRequest
 from fallback_tier.ports import ModelAnswer, ModelRequest
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.fakes.talking import TalkingModel, answer, ask, drain, kinds, request, start
 
 WORDS = ["a", "b", "c", "d", "e"]
-MANY: Sequence[Ask] = [ask(word, CallType.CRITIQUE) for word in WORDS]
+MANY: Sequence[CallRequest] = [ask(word, CallType.CRITIQUE) for word in WORDS]
 
 
 def echo(asked: ModelRequest) -> ModelAnswer:

@@ -18,7 +18,7 @@ from fallback_plugins.npm.manifests.manifest import (
     with_value,
 )
 from fallback_plugins.npm.manifests.specs import admits, foreign, is_tag, split_alias
-from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.execution import ClientRunner
 
@@ -43,12 +43,12 @@ class NpmClient:
         """As messages call it."""
         return "npm"
 
-    def tree(self, files: Files) -> Tree:
+    def tree(self, files: Files) -> DependencyTree:
         """The lock as a resolved tree, keyed by npm's own paths."""
         source = files.lock or files.root_manifest
         return lock_tree(source, files.lock_text, files.manifests, files.root_manifest)
 
-    def part(self, files: Files, names: Collection[str]) -> Tree:
+    def part(self, files: Files, names: Collection[str]) -> DependencyTree:
         """The tree with the asks for these packages alone: enough to tell their first steps."""
         source = files.lock or files.root_manifest
         return lock_tree(source, files.lock_text, files.manifests, files.root_manifest, names)
@@ -145,7 +145,7 @@ class _Stricter:
     wished: frozenset[tuple[str, str]]
 
 
-def _stricter(files: Files, tree: Tree, wishes: Wishes) -> _Stricter:
+def _stricter(files: Files, tree: DependencyTree, wishes: Wishes) -> _Stricter:
     rules: dict[str, str] = {}
     pins: dict[str, str] = {}
     specs: dict[tuple[str, str], str] = {}
@@ -207,7 +207,9 @@ def _forcing(manifest: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
     return manifest
 
 
-def _keep_tagged(manifest: dict[str, Any], tree: Tree, specs: dict[tuple[str, str], str]) -> None:
+def _keep_tagged(
+    manifest: dict[str, Any], tree: DependencyTree, specs: dict[tuple[str, str], str]
+) -> None:
     """What was asked for by a tag ("latest") stays what it is: npm would follow the tag anew."""
     given = manifest.get(_OVERRIDES)
     rules = dict(given) if isinstance(given, dict) else {}
@@ -232,7 +234,7 @@ def _merged(given: Mapping[str, Any], rules: Mapping[str, str]) -> dict[str, Any
     return merged | {key: value for key, value in given.items() if key not in rules}
 
 
-def _stands(before: Tree, after: Tree, stricter: _Stricter) -> bool:
+def _stands(before: DependencyTree, after: DependencyTree, stricter: _Stricter) -> bool:
     """Does the lock hold without what npm was told besides? No ask of a wished version is let down."""
     known = {node.key: node.version for node in before.nodes.values()}
     for node in after.nodes.values():
@@ -247,7 +249,7 @@ def _stands(before: Tree, after: Tree, stricter: _Stricter) -> bool:
     return True
 
 
-def _is_rule(ask: Ask, node: Node) -> bool:
+def _is_rule(ask: DependencyEdge, node: Node) -> bool:
     return split_alias(ask.spec)[1] == node.version
 
 

@@ -19,7 +19,7 @@ from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, s
 from fallback_plugins.npm.locks.pnpm_lock import PnpmLock, parse_pnpm_lock, pnpm_roots, without
 from fallback_plugins.npm.manifests.jsontext import set_value
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.shared.tree import Tree
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 
@@ -87,10 +87,10 @@ class PnpmClient:
     store: ClientStore | None = field(default=None)
     name: str = field(default="pnpm", init=False)
 
-    def tree(self, files: Files) -> Tree:
+    def tree(self, files: Files) -> DependencyTree:
         """As ``Client.tree``. The lock keeps the ranges of projects and of peers, no others."""
         lock = parse_pnpm_lock(files.lock_text)
-        return Tree(files.lock or "pnpm-lock.yaml", lock.nodes, pnpm_roots(files, lock))
+        return DependencyTree(files.lock or "pnpm-lock.yaml", lock.nodes, pnpm_roots(files, lock))
 
     def resolve(self, files: Files, wishes: Wishes | None = None) -> Files:
         """As ``Client.resolve``: first with each wish forced upon each dependent, then freely, where what

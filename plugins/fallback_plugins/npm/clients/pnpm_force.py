@@ -8,7 +8,7 @@ from typing import Any
 from fallback_plugins.npm.client import Files, Wishes
 from fallback_plugins.npm.manifests.manifest import SECTIONS, parse_manifest
 from fallback_plugins.npm.manifests.specs import admits
-from fallback_plugins.shared.tree import Node, Tree
+from fallback_plugins.shared.tree import DependencyTree, Node
 
 OVERRIDES = ("pnpm", "overrides")
 
@@ -48,7 +48,7 @@ class Force:
             manifest[section] = {**(own if isinstance(own, dict) else {}), inner: overrides}
         manifests[path] = json.dumps(manifest)
 
-    def holds_in(self, tree: Tree) -> bool:
+    def holds_in(self, tree: DependencyTree) -> bool:
         """Has the dependent, where it is still there, that version and no other?"""
         return all(
             tree.nodes[ask.to].version == self.version
@@ -57,14 +57,14 @@ class Force:
             if ask.name == self.name and ask.to is not None
         )
 
-    def _dependents(self, tree: Tree) -> Iterator[Node]:
+    def _dependents(self, tree: DependencyTree) -> Iterator[Node]:
         if self.is_manifest:
             yield from (root for root in tree.roots if root.key == self.dependent)
         else:
             yield from (n for n in tree.of(self.dependent) if n.version == self.dependent_version)
 
 
-def forces_of(files: Files, tree: Tree, wishes: Wishes) -> tuple[Force, ...]:
+def forces_of(files: Files, tree: DependencyTree, wishes: Wishes) -> tuple[Force, ...]:
     """One for each dependent of a wished package. A manifest whose range doesn't admit the version gets
     none; other dependents' ranges are not in the lock, so that only pnpm can tell."""
     found: dict[Force, None] = {}

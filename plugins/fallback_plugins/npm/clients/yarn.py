@@ -22,7 +22,7 @@ from fallback_plugins.npm.clients.yarn_project import (
 from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, parse_yarn_lock, split_pattern
 from fallback_plugins.npm.manifests.jsontext import set_value
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.shared.tree import Tree
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 
@@ -76,7 +76,7 @@ class YarnClient:
     store: ClientStore | None = field(default=None)
     name: str = field(default="yarn", init=False)
 
-    def tree(self, files: Files) -> Tree:
+    def tree(self, files: Files) -> DependencyTree:
         """As ``Client.tree``. Keys are ``name@version``, roots the paths of their manifests."""
         return yarn_tree(files, parse_yarn_lock(files.lock_text))
 

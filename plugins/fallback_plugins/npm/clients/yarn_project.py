@@ -12,7 +12,7 @@ from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.yarn_draft import asked, asked_by, unseen_asks
 from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, split_pattern
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, parse_manifest
-from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.errors import RecipeError
 
 #: Where the members stand that ask for what unseen ones must ask for.
@@ -51,14 +51,14 @@ def yarn_project(files: Files, lock: YarnLock) -> YarnProject:
     return YarnProject(texts, asks)
 
 
-def yarn_tree(files: Files, lock: YarnLock) -> Tree:
+def yarn_tree(files: Files, lock: YarnLock) -> DependencyTree:
     """The lock as a tree. Two blocks of one version are one package; a workspace member is a root."""
     manifests = _manifests(files)
     forced = _forced(manifests.get(files.root_manifest, {}), lock)
 
-    def ask(name: str, spec: str, **how: bool) -> Ask:
+    def ask(name: str, spec: str, **how: bool) -> DependencyEdge:
         block = lock.by_pattern.get(f"{name}@{spec}") or forced.get(name)
-        return Ask(name, spec, key_of(block) if block else None, **how)
+        return DependencyEdge(name, spec, key_of(block) if block else None, **how)
 
     nodes: dict[str, Node] = {}
     for block in lock.blocks:
@@ -71,11 +71,13 @@ def yarn_tree(files: Files, lock: YarnLock) -> Tree:
         for section in SECTIONS:
             optional = section == "optionalDependencies"
             asks += [ask(n, spec, optional=optional) for n, spec in _entries(manifest, section)]
-        asks += [Ask(n, spec, None, peer=True) for n, spec in _entries(manifest, PEER_SECTION)]
+        asks += [
+            DependencyEdge(n, spec, None, peer=True) for n, spec in _entries(manifest, PEER_SECTION)
+        ]
         name, version = manifest.get("name"), manifest.get("version")
         label = name if isinstance(name, str) else path
         roots.append(Node(path, label, version if isinstance(version, str) else "", tuple(asks)))
-    return Tree(files.lock or "yarn.lock", nodes, tuple(roots))
+    return DependencyTree(files.lock or "yarn.lock", nodes, tuple(roots))
 
 
 def unanswered(files: Files, lock: YarnLock, asks: Iterable[str]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.store import InstalledStore
 from fallback_plugins.shared.versions import interpreters, version_of
 from fallback_tier.execution import CommandResult
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
@@ -103,7 +103,7 @@ class Installation:
         return None if place is None else Installed.kept(place)
 
     @property
-    def tree(self) -> Tree:
+    def tree(self) -> FileTree:
         """The tree with what was installed for this project."""
         place = self._store.find(self.key) if self.declares else None
         return self._repo.tree if place is None else layered(self._repo.tree, place)

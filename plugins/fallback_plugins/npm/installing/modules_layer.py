@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, parse_manifest
 from fallback_tier.errors import RecipeError
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 
 MODULES = "node_modules"
 
@@ -37,7 +37,7 @@ def gather(project: Path, manifests: Mapping[str, str], entry: Path) -> None:
         folder.rename(place)
 
 
-def layered(tree: Tree, entry: Path) -> Tree:
+def layered(tree: FileTree, entry: Path) -> FileTree:
     """The tree with what was installed. A plain one gets its own copy, once."""
     layer = entry / _LAYER
     if not layer.is_dir():  # nothing could be installed

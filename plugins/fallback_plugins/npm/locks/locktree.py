@@ -7,7 +7,7 @@ from typing import Any
 from fallback_plugins.npm.locks.lockfile import parse_lock, version_of
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, PEER_SECTION, parse_manifest
 from fallback_plugins.npm.manifests.specs import split_alias
-from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 
 _INSTALLED = "node_modules/"
 _OPTIONAL = "optionalDependencies"
@@ -32,7 +32,7 @@ def lock_tree(
     manifests: Mapping[str, str],
     root: str,
     names: Collection[str] | None = None,
-) -> Tree:
+) -> DependencyTree:
     """The tree that a lock describes. Raises RecipeError where it can't be read.
 
     ``manifests``: texts by path, ``root`` the path of the root's own. They say what the project's own
@@ -74,7 +74,9 @@ def _as_declared(
     return found
 
 
-def _flat(source: str, packages: Mapping[str, Any], names: Collection[str] | None) -> Tree:
+def _flat(
+    source: str, packages: Mapping[str, Any], names: Collection[str] | None
+) -> DependencyTree:
     entries = {key: entry for key, entry in packages.items() if isinstance(entry, dict)}
     names = None if names is None else frozenset(names)
     wanted = None if names is None else _asked_as(entries, names)
@@ -96,7 +98,7 @@ def _flat(source: str, packages: Mapping[str, Any], names: Collection[str] | Non
         inside = _INSTALLED in key
         sections = _ASKED if inside else MEMBER_SECTIONS
         name = _name(key, entry)
-        asks: tuple[Ask, ...] = ()
+        asks: tuple[DependencyEdge, ...] = ()
         if wanted is None or _asks_any(entry, sections, wanted):
             asks = tuple(_asks(key, entry, sections, find, wanted))
         if inside and names is not None and not asks and name not in names:
@@ -107,10 +109,10 @@ def _flat(source: str, packages: Mapping[str, Any], names: Collection[str] | Non
             roots.append(node)
         elif node.version:
             nodes[key] = node
-    return Tree(source=source, nodes=nodes, roots=tuple(roots))
+    return DependencyTree(source=source, nodes=nodes, roots=tuple(roots))
 
 
-def _nested(source: str, lock: _Entry, manifest: _Entry) -> Tree:
+def _nested(source: str, lock: _Entry, manifest: _Entry) -> DependencyTree:
     entries = dict(_walk(lock, "", 0))
 
     def find(dependent: str, name: str) -> str | None:
@@ -133,7 +135,7 @@ def _nested(source: str, lock: _Entry, manifest: _Entry) -> Tree:
         version=_text(manifest.get("version")),
         asks=tuple(_asks("", manifest, MEMBER_SECTIONS, find)),
     )
-    return Tree(source=source, nodes=nodes, roots=(root,))
+    return DependencyTree(source=source, nodes=nodes, roots=(root,))
 
 
 def _asked_as(entries: Mapping[str, _Entry], names: frozenset[str]) -> frozenset[str]:
@@ -148,7 +150,7 @@ def _asks(
     sections: tuple[str, ...],
     find: _Find,
     wanted: frozenset[str] | None = None,
-) -> Iterator[Ask]:
+) -> Iterator[DependencyEdge]:
     reported = entry.get("peerDependenciesMeta")
     seen = set()
     for section in sections:
@@ -169,7 +171,7 @@ def _asks(
             )
             to = find(key, name)
             if to is not None or not optional:
-                yield Ask(name=name, spec=spec, to=to, optional=optional, peer=peer)
+                yield DependencyEdge(name=name, spec=spec, to=to, optional=optional, peer=peer)
 
 
 def _asks_any(entry: _Entry, sections: tuple[str, ...], wanted: frozenset[str]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, parse_manifest
-from fallback_plugins.shared.tree import Ask, Node
+from fallback_plugins.shared.tree import DependencyEdge, Node
 from fallback_tier.errors import RecipeError
 
 #: Formats that are read, by their major number.
@@ -56,7 +56,7 @@ class PnpmLock:
             for key, entry in entries.items()
         }
 
-    def asks(self, importer: Entry, specs: Mapping[str, str]) -> tuple[Ask, ...]:
+    def asks(self, importer: Entry, specs: Mapping[str, str]) -> tuple[DependencyEdge, ...]:
         """What a project asks for. ``specs``: what its manifest says now, before the lock's word."""
         found = []
         for section in SECTIONS:
@@ -64,7 +64,7 @@ class PnpmLock:
                 spec, ref = self.declared(importer, name, held)
                 to = self.key(name, ref, self.nodes)
                 optional = section == "optionalDependencies"
-                found.append(Ask(name, specs.get(name, spec), to, optional=optional))
+                found.append(DependencyEdge(name, specs.get(name, spec), to, optional=optional))
         return tuple(found)
 
     def from_registry(self, key: str) -> bool:
@@ -86,7 +86,7 @@ class PnpmLock:
         for section in ("dependencies", "optionalDependencies"):
             for other, ref in _entries(entry.get(section)):
                 asks.append(
-                    Ask(
+                    DependencyEdge(
                         other,
                         str(peers.get(other, "")),
                         self.key(other, str(ref), keys),
@@ -188,7 +188,10 @@ def pnpm_roots(files: Files, lock: PnpmLock) -> tuple[Node, ...]:
         text = files.manifests.get(path)
         manifest = parse_manifest(path, text) if text is not None else {}
         specs = {n: str(s) for section in SECTIONS for n, s in _entries(manifest.get(section))}
-        peers = (Ask(n, str(s), None, peer=True) for n, s in _entries(manifest.get(PEER_SECTION)))
+        peers = (
+            DependencyEdge(n, str(s), None, peer=True)
+            for n, s in _entries(manifest.get(PEER_SECTION))
+        )
         name, version = str(manifest.get("name", path)), str(manifest.get("version", ""))
         roots.append(Node(path, name, version, (*lock.asks(importer, specs), *peers)))
     return tuple(roots)

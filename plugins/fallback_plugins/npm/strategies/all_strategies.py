@@ -10,7 +10,7 @@ from fallback_plugins.npm.strategies.overriding import Forced, Override
 from fallback_plugins.npm.strategies.parents import ParentBump
 from fallback_plugins.npm.strategies.resolving import At, Resolver
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.shared.ladder import Judge, Strategy
+from fallback_plugins.shared.ladder import ResultRules, Strategy
 from fallback_tier.errors import RecipeError
 
 
@@ -20,7 +20,7 @@ class Strategies:
 
     resolver: Resolver
     targets: Targets
-    judge: Judge[Files]
+    judge: ResultRules[Files]
 
     @property
     def all(self) -> list[Strategy[Files]]:

@@ -13,7 +13,7 @@ from fallback_plugins.npm.manifests.declaring import unsupported
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import compatible
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.shared.tree import Node, Tree
+from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.errors import RecipeError
 
@@ -23,7 +23,7 @@ MAX_ARCHIVES = 12
 _INSTALLED = "/node_modules/"
 
 
-def bundler_of(tree: Tree, node: Node) -> Node:
+def bundler_of(tree: DependencyTree, node: Node) -> Node:
     """Whose archive a bundled copy lies in: the nearest package around it that lies in none itself."""
     key = node.key
     while _INSTALLED in key:
@@ -34,7 +34,7 @@ def bundler_of(tree: Tree, node: Node) -> Node:
     return node
 
 
-def bundled(tree: Tree, node: Node) -> RecipeError:
+def bundled(tree: DependencyTree, node: Node) -> RecipeError:
     """The refusal of a copy whose version is not to be chosen."""
     bundler = bundler_of(tree, node)
     return unsupported(
@@ -43,7 +43,7 @@ def bundled(tree: Tree, node: Node) -> RecipeError:
     )
 
 
-def refuse_bundled(tree: Tree, node: Node) -> None:
+def refuse_bundled(tree: DependencyTree, node: Node) -> None:
     """Raises RecipeError for a copy whose version is not to be chosen."""
     if node.bundled:
         raise bundled(tree, node)

@@ -18,15 +18,15 @@ from fallback_plugins.npm.manifests.specs import admits, compatible, excludes, f
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.resolving import At, Resolver, asked_by_root
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.shared.ladder import Judge, Reached, blocked, does_not_serve
-from fallback_plugins.shared.tree import Node, Tree
+from fallback_plugins.shared.ladder import Reached, ResultRules, blocked, does_not_serve
+from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_major_step, is_orderable, is_prerelease
 from fallback_tier.errors import RecipeError
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Changes:
     """What to change, which copies get which version, and which packages have no such plan.
 
     ``raised``: by package, what has to move along.
@@ -39,7 +39,7 @@ class _Plan:
 
 
 #: Adds one affected copy to a plan. Raises RecipeError: this step is none for it.
-_Aim = Callable[[_Plan, At, Node], _Plan]
+_Aim = Callable[[_Changes, At, Node], _Changes]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Near:
 
     resolver: Resolver
     targets: Targets
-    judge: Judge[Files]
+    judge: ResultRules[Files]
 
     def refresh(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
         """Only the lock changes: versions that everyone who asks for a copy admits."""
@@ -74,7 +74,7 @@ class Near:
 
     # --- what is planned ----------------------------------------------------------------------------
 
-    def _in_range(self, plan: _Plan, at: At, node: Node) -> _Plan:
+    def _in_range(self, plan: _Changes, at: At, node: Node) -> _Changes:
         places = holding(self.resolver.client, plan.files, node)
         target = self._fitting(at, node, [place.spec for place in places], overruled=bool(places))
         if target is None and places:
@@ -83,7 +83,7 @@ class Near:
             raise _who_blocks(at.tree, node, self.targets.lowest(node, lambda _version: True))
         return replace(plan, wishes={**plan.wishes, (node.name, node.version): target})
 
-    def _declared(self, plan: _Plan, at: At, node: Node) -> _Plan:
+    def _declared(self, plan: _Changes, at: At, node: Node) -> _Changes:
         client, files, own = self.resolver.client, plan.files, asked_by_root(at, node)
         places = holding(client, files, node)
         target = self._fitting(at, node, (), overruled=bool(places))
@@ -98,7 +98,7 @@ class Near:
         wishes = {**plan.wishes, (node.name, node.version): target}
         return self._with_peers(replace(plan, files=files, wishes=wishes), at, node, target)
 
-    def _with_peers(self, plan: _Plan, at: At, node: Node, target: str) -> _Plan:
+    def _with_peers(self, plan: _Changes, at: At, node: Node, target: str) -> _Changes:
         """What the project asks for too, and demands the old version as its peer, moves along."""
         for holder, ask in at.tree.dependents(node.key):
             keys = {it.name for it in asked_by_root(at, holder)}
@@ -154,8 +154,8 @@ class Near:
             found = next(filter(everyone, published), None)
         return found
 
-    def _planned(self, at: At, packages: tuple[str, ...], aim: _Aim) -> _Plan:
-        plan = _Plan(at.files)
+    def _planned(self, at: At, packages: tuple[str, ...], aim: _Aim) -> _Changes:
+        plan = _Changes(at.files)
         for node in self.judge.affected(at.tree):
             if node.name in packages:
                 try:
@@ -167,7 +167,7 @@ class Near:
     # --- what the client makes of it ----------------------------------------------------------------
 
     def _reached(self, at: At, packages: tuple[str, ...], aim: _Aim) -> Reached[Files]:
-        def planned() -> _Plan:
+        def planned() -> _Changes:
             return self._planned(at, packages, aim)
 
         plan = planned()
@@ -221,7 +221,7 @@ class Near:
         marked = client.deprecated(files)
         return {copy: wish for copy, wish in wishes.items() if (copy[0], wish) in marked}
 
-    def _learned(self, tree: Tree, wishes: Wishes) -> bool:
+    def _learned(self, tree: DependencyTree, wishes: Wishes) -> bool:
         """Does the registry have better versions than these? Then targets know them."""
         learned = False
         for (name, _), wish in wishes.items():
@@ -244,7 +244,7 @@ def _all_admit(specs: Sequence[str], near: str | None = None) -> Callable[[str],
     return fits
 
 
-def _check_source(tree: Tree, node: Node) -> None:
+def _check_source(tree: DependencyTree, node: Node) -> None:
     """A copy that comes from elsewhere than a registry has no version to raise."""
     if is_orderable(ECOSYSTEM, node.version):
         return
@@ -257,7 +257,7 @@ def _check_source(tree: Tree, node: Node) -> None:
     )
 
 
-def _who_blocks(tree: Tree, node: Node, target: str | None) -> RecipeError:
+def _who_blocks(tree: DependencyTree, node: Node, target: str | None) -> RecipeError:
     if target is None:
         return no_fix(node)
     for dependent, ask in tree.dependents(node.key):

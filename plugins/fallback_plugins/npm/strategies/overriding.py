@@ -13,8 +13,8 @@ from fallback_plugins.npm.strategies.parents import ParentWalk
 from fallback_plugins.npm.strategies.resolving import At, Resolver, asked_by_root
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.bumping import no_override, use_bump
-from fallback_plugins.shared.ladder import Judge, Reached, blocked
-from fallback_plugins.shared.tree import Node, Tree
+from fallback_plugins.shared.ladder import Reached, ResultRules, blocked
+from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
@@ -27,7 +27,7 @@ class Override:
 
     resolver: Resolver
     targets: Targets
-    judge: Judge[Files]
+    judge: ResultRules[Files]
 
     def refusal(self, at: At, package: str) -> RecipeError | None:
         """What the project asks for itself is raised, never overridden."""
@@ -65,7 +65,7 @@ class Override:
             after = self.resolver.resolve(after.files, wishes)
         return Reached(after, {package: tuple(others)})
 
-    def _forced(self, tree: Tree, node: Node) -> list[tuple[Node, str]]:
+    def _forced(self, tree: DependencyTree, node: Node) -> list[tuple[Node, str]]:
         """The copy and its version, or what brings it in and theirs. Raises RecipeError."""
         refuse_bundled(tree, node)
         target = self.targets.lowest(node, partial(compatible, node.version))
@@ -86,7 +86,7 @@ class Override:
     def _nodes(self, at: At, package: str) -> list[Node]:
         return [node for node in self.judge.affected(at.tree) if node.name == package]
 
-    def _no_target(self, tree: Tree, node: Node) -> RecipeError:
+    def _no_target(self, tree: DependencyTree, node: Node) -> RecipeError:
         lowest = self.targets.lowest(node, lambda _version: True)
         if lowest is None:
             return no_fix(node)
@@ -107,7 +107,7 @@ class Forced:
     """
 
     resolver: Resolver
-    judge: Judge[Files]
+    judge: ResultRules[Files]
     version: str
 
     def attempt(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
@@ -155,7 +155,7 @@ class Forced:
             )
 
 
-def _parent_key(resolver: Resolver, tree: Tree, dependent: Node) -> str:
+def _parent_key(resolver: Resolver, tree: DependencyTree, dependent: Node) -> str:
     """The parent as an override names it: with its version where it isn't the only one."""
     alone = len({node.version for node in tree.of(dependent.name)}) == 1
     takes = resolver.client.name != "yarn"  # its resolutions know names only

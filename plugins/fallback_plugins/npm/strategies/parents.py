@@ -13,14 +13,14 @@ from fallback_plugins.npm.strategies.bundles import Bundles, bundler_of
 from fallback_plugins.npm.strategies.resolving import At, Resolver
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.ladder import (
-    Judge,
     Reached,
     Resolution,
+    ResultRules,
     Strategy,
     blocked,
     does_not_serve,
 )
-from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_prerelease
 from fallback_tier.errors import RecipeError
@@ -64,7 +64,7 @@ class ParentWalk:
     ``failed``: declared versions that a client has tried in vain: higher ones are proposed.
     """
 
-    tree: Tree
+    tree: DependencyTree
     targets: Targets
     failed: dict[str, str]
 
@@ -97,7 +97,7 @@ class ParentWalk:
         self,
         node: Node,
         dependent: Node,
-        ask: Ask,
+        ask: DependencyEdge,
         ok: tuple[str, ...],
         dependency_path: tuple[str, ...],
     ) -> Changes:
@@ -140,7 +140,7 @@ class ParentBump:
 
     resolver: Resolver
     targets: Targets
-    judge: Judge[Files]
+    judge: ResultRules[Files]
     near: Sequence[Strategy[Files]]
 
     def attempt(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:

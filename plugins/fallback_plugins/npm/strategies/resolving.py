@@ -7,8 +7,8 @@ from fallback_plugins.npm.client import Client, Files, Wishes
 from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, foreign
-from fallback_plugins.shared.ladder import Judge, Position
-from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_plugins.shared.ladder import Position, ResultRules
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import Advisory, sort_key
 
 #: Where a resolution over an npm project stands.
@@ -40,12 +40,12 @@ class Resolver:
         return self.position(self.client.update(files, packages))
 
 
-def judge_of(advisory: Advisory) -> Judge[Files]:
+def judge_of(advisory: Advisory) -> ResultRules[Files]:
     """What no result of an npm resolution may be."""
-    return Judge(ECOSYSTEM, advisory, _worse)
+    return ResultRules(ECOSYSTEM, advisory, _worse)
 
 
-def asked_by_root(at: At, node: Node) -> tuple[Ask, ...]:
+def asked_by_root(at: At, node: Node) -> tuple[DependencyEdge, ...]:
     """What the project, or a member of it, itself asks for."""
     return tuple(
         ask for dependent, ask in at.tree.dependents(node.key) if at.tree.is_root(dependent)
@@ -60,7 +60,7 @@ def _worse(before: At, after: At) -> str | None:
     return None if less is None else f"It would be no pure upgrade: {less}."
 
 
-def broken_peer(before: Tree, after: Tree) -> str | None:
+def broken_peer(before: DependencyTree, after: DependencyTree) -> str | None:
     """A peer that was satisfied and no longer is, as a sentence; npm keeps silent about some."""
     old = {(node.key, node.version): node for node in before.nodes.values()}
     for node in after.nodes.values():
@@ -76,7 +76,7 @@ def broken_peer(before: Tree, after: Tree) -> str | None:
     return None
 
 
-def let_down(before: Tree, after: Tree) -> str | None:
+def let_down(before: DependencyTree, after: DependencyTree) -> str | None:
     """A package that stays as it is and gets a lower version of what it asks for, or none, as a clause; or
     None.
 
@@ -97,7 +97,7 @@ def let_down(before: Tree, after: Tree) -> str | None:
     return None
 
 
-def _answers(tree: Tree) -> dict[tuple[str, str], set[str]]:
+def _answers(tree: DependencyTree) -> dict[tuple[str, str], set[str]]:
     """What each installed package gets where it asks for another (peers are others' to choose)."""
     found: dict[tuple[str, str], set[str]] = {}
     for node in tree.nodes.values():
@@ -107,7 +107,7 @@ def _answers(tree: Tree) -> dict[tuple[str, str], set[str]]:
     return found
 
 
-def _is_content(tree: Tree, ask: Ask) -> bool:
+def _is_content(tree: DependencyTree, ask: DependencyEdge) -> bool:
     """Does the peer get what it asks for? Missing, or of another source: nothing to be said."""
     held = tree.nodes.get(ask.to or "")
     return held is None or foreign(ask.spec) is not None or admits(ask.spec, held.version)

@@ -8,7 +8,7 @@ from fallback_plugins.npm.clients.archives import Bundled
 from fallback_plugins.npm.clients.registry import NpmRegistry, Release
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import compatible
-from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import (
     Advisory,
     compare_versions,
@@ -42,7 +42,9 @@ class Targets:
         """Not affected by anything in hand."""
         return not is_affected(self.advisory, ECOSYSTEM, package, version)
 
-    def named(self, package: str, above: str, tree: Tree | None = None) -> tuple[str, ...]:
+    def named(
+        self, package: str, above: str, tree: DependencyTree | None = None
+    ) -> tuple[str, ...]:
         """Safe versions above one that files and advisory name, lowest first.
 
         Those that the tree has already come first: they bring no new code.
@@ -79,10 +81,10 @@ class Targets:
                 self.notes.append(note)
             return ()
 
-    def dependents(self, tree: Tree, key: str) -> tuple[tuple[Node, Ask], ...]:
-        """As ``Tree.dependents``, with the ranges that the lock doesn't keep (pnpm's): a published
-        release asks for what it always asked for. Empty still where the registry may not or can't be
-        asked."""
+    def dependents(self, tree: DependencyTree, key: str) -> tuple[tuple[Node, DependencyEdge], ...]:
+        """As ``DependencyTree.dependents``, with the ranges that the lock doesn't keep (pnpm's): a
+        published release asks for what it always asked for. Empty still where the registry may not or
+        can't be asked."""
         return tuple(
             (
                 dependent,
@@ -93,7 +95,7 @@ class Targets:
             for dependent, ask in tree.dependents(key)
         )
 
-    def _with_registry_range(self, dependent: Node, ask: Ask) -> Ask:
+    def _with_registry_range(self, dependent: Node, ask: DependencyEdge) -> DependencyEdge:
         found = (it for it in self.releases(dependent.name) if it.version == dependent.version)
         release = next(found, None)
         reported = {**release.peers, **release.asks} if release else {}
@@ -120,7 +122,7 @@ class Targets:
         node: Node,
         fits: Callable[[str], bool],
         *,
-        tree: Tree | None = None,
+        tree: DependencyTree | None = None,
         ask: bool = True,
     ) -> str | None:
         """The lowest safe version for a copy that ``fits``. ``ask``: the registry too, where needed.

@@ -7,7 +7,7 @@ from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, declared, parse_manifest
 from fallback_plugins.npm.manifests.specs import admits, foreign, is_tag
-from fallback_plugins.shared.tree import Tree
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError
 
 #: Locks of other clients that can be read.
@@ -34,7 +34,7 @@ def foreign_versions(files: Files, package: str) -> dict[str, str]:
     return {node.key: node.version for node in tree.of(package)}
 
 
-def _tree(files: Files) -> Tree:
+def _tree(files: Files) -> DependencyTree:
     if _name(files) == YARN_LOCK:
         from fallback_plugins.npm.clients.yarn_project import yarn_tree
         from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
@@ -43,7 +43,7 @@ def _tree(files: Files) -> Tree:
     from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, pnpm_roots
 
     lock = parse_pnpm_lock(files.lock_text)
-    return Tree(files.lock or PNPM_LOCK, lock.nodes, pnpm_roots(files, lock))
+    return DependencyTree(files.lock or PNPM_LOCK, lock.nodes, pnpm_roots(files, lock))
 
 
 def _answers(files: Files, spec: str, version: str) -> bool:

@@ -11,7 +11,7 @@ from fallback_plugins.npm.clients.npm_client import NpmClient
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import Declared, parse_manifest
 from fallback_plugins.npm.manifests.specs import excludes, split_alias
-from fallback_plugins.shared.tree import Tree
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Left
@@ -43,7 +43,7 @@ class Unanswered:
         return _package(self.key, self.spec)
 
 
-def unanswered(client: Client, files: Files, tree: Tree) -> Iterator[Unanswered]:
+def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[Unanswered]:
     """What the manifests ask for and the lock plainly does not have. Raises RecipeError.
 
     A range that can't be read, a tag, another source: what is there counts as the answer.

@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class InstallPlan:
     """What to try. ``everything``: ways to install all of it, the first that works counts; ``sources``: for
     step 2, asked for only there; ``runner``: the test runner that the tests ask for, declared or not.
 
@@ -60,7 +60,7 @@ class Plan:
     there: Callable[[], Sequence[str]] = tuple
 
 
-def install(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed:
+def install(plan: InstallPlan, uv: Uv, write: Callable[[str], Path]) -> Installed:
     """Resolve. ``write`` puts lines into a file of ours and says where.
 
     Raises ToolFailedError where no registry answers, and what ``uv`` raises.
@@ -68,7 +68,7 @@ def install(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed:
     return _InstallLadder(plan, uv, write).run()
 
 
-def install_whole(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed | None:
+def install_whole(plan: InstallPlan, uv: Uv, write: Callable[[str], Path]) -> Installed | None:
     """Only all that is declared, and the runner if it can be had; None where not all can. Raises as
     ``install`` does."""
     resolve = _InstallLadder(plan, uv, write)
@@ -80,7 +80,7 @@ def install_whole(plan: Plan, uv: Uv, write: Callable[[str], Path]) -> Installed
 class _InstallLadder:
     """One ladder: what was had so far, and what could not be."""
 
-    plan: Plan
+    plan: InstallPlan
     uv: Uv
     write: Callable[[str], Path]
     declined: list[tuple[str, str]] = field(default_factory=list)

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from fallback_plugins.pypi.installing.declared import Source
-from fallback_plugins.pypi.installing.install import Plan, Uv, install, install_whole
+from fallback_plugins.pypi.installing.install import InstallPlan, Uv, install, install_whole
 from fallback_plugins.pypi.installing.plan import Manifests, pins_of
 from fallback_plugins.pypi.installing.pythons import minor_of, ours
 from fallback_plugins.shared.gates import gating
@@ -100,7 +100,7 @@ class _Making:
         return found or self._part(plan, settings[0], starts)
 
     def _first_whole(
-        self, plan: Plan, settings: Sequence[Setting], starts: Callable[[Path], bool]
+        self, plan: InstallPlan, settings: Sequence[Setting], starts: Callable[[Path], bool]
     ) -> Installed | None:
         for setting in settings if plan.everything else ():
             found = self._whole(plan, setting, is_first=setting is settings[0])
@@ -108,7 +108,9 @@ class _Making:
                 return replace(found, how=setting.how)
         return None
 
-    def _part(self, plan: Plan, setting: Setting, starts: Callable[[Path], bool]) -> Installed:
+    def _part(
+        self, plan: InstallPlan, setting: Setting, starts: Callable[[Path], bool]
+    ) -> Installed:
         if setting.until:
             found = install(plan, self._start(setting), self._write)
             # A registry may tell no days, and what was right on that day may not run on today's Python.
@@ -118,7 +120,7 @@ class _Making:
         found = install(plan, self._start(today), self._write)
         return replace(found, how=today.how)
 
-    def _whole(self, plan: Plan, setting: Setting, *, is_first: bool) -> Installed | None:
+    def _whole(self, plan: InstallPlan, setting: Setting, *, is_first: bool) -> Installed | None:
         try:
             return install_whole(plan, self._start(setting), self._write)
         except ToolFailedError:
@@ -145,11 +147,11 @@ class _Making:
 
         return uv
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> InstallPlan:
         manifests = self._manifests
         steps = tuple(manifests.everything(self._write))
         there = partial(_pins_in, self._made)
-        return Plan(steps, self._sources, manifests.runner, manifests.strays, there)
+        return InstallPlan(steps, self._sources, manifests.runner, manifests.strays, there)
 
     def _sources(self) -> Sequence[Source]:
         manifests = self._manifests

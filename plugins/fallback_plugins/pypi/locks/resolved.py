@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from fallback_plugins.shared.tree import Tree
+from fallback_plugins.shared.tree import DependencyTree
 
 
-def reaches(tree: Tree, name: str, goals: Iterable[str]) -> bool:
+def reaches(tree: DependencyTree, name: str, goals: Iterable[str]) -> bool:
     """Does a package lead to one of these, or is it one?"""
     goals, waiting, seen = set(goals), [name], {name}
     while waiting:
@@ -18,11 +18,11 @@ def reaches(tree: Tree, name: str, goals: Iterable[str]) -> bool:
     return False
 
 
-def declared_in(tree: Tree) -> frozenset[str]:
+def declared_in(tree: DependencyTree) -> frozenset[str]:
     """What the manifests ask for themselves."""
     return frozenset(ask.name for root in tree.roots for ask in root.asks)
 
 
-def version_of(tree: Tree, name: str) -> str:
+def version_of(tree: DependencyTree, name: str) -> str:
     """The version of a package that is in the tree."""
     return tree.of(name)[0].version

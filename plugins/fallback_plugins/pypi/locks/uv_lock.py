@@ -13,7 +13,7 @@ from fallback_plugins.pypi.locks.lock_shape import check_uv
 from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
 from fallback_plugins.pypi.manifests.requirements_files import plain
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 
 #: How a lock says that a package's files lie in the repository itself.
 LOCAL_SOURCES = ("editable", "virtual", "directory")
@@ -35,7 +35,7 @@ _UPLOAD_TIME = re.compile(r',? upload-time = "[^"]*"')
 _SIZE = re.compile(r",? size = \d+")
 
 
-def read_tree(path: str, text: str) -> Tree:
+def read_tree(path: str, text: str) -> DependencyTree:
     """The lock as a tree: the project and its workspace's members are roots. Raises RecipeError."""
     tables = package_tables(path, text)
     keys: dict[str, list[str]] = {}
@@ -55,7 +55,7 @@ def read_tree(path: str, text: str) -> Tree:
             nodes[node.key] = node
         else:
             roots.append(node)
-    return Tree(path, nodes, tuple(roots))
+    return DependencyTree(path, nodes, tuple(roots))
 
 
 def package_tables(path: str, text: str) -> Sequence[Mapping[str, Any]]:
@@ -259,14 +259,14 @@ def _key(name: str, table: Mapping[str, Any]) -> str:
     return f"{name} {table.get('version', '')}".strip()
 
 
-def _asks(table: Mapping[str, Any], keys: Mapping[str, list[str]]) -> Iterator[Ask]:
+def _asks(table: Mapping[str, Any], keys: Mapping[str, list[str]]) -> Iterator[DependencyEdge]:
     specs = _declared(table)
     for entry, optional in _dependencies(table):
         name = entry.get("name", "")
         known = keys.get(name, [])
         key = _key(name, entry) if "version" in entry else (known[0] if known else "")
         to = key if key in known else None
-        yield Ask(name, specs.get(name, ""), to, optional=optional)
+        yield DependencyEdge(name, specs.get(name, ""), to, optional=optional)
 
 
 def _dependencies(table: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], bool]]:

@@ -27,7 +27,7 @@ from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import blocked
-from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
 
@@ -65,7 +65,7 @@ class PipenvProject(EditedProject):
         """The lock as it stands."""
         return PipfileLock(self.path, self.repo.read_text(self.path))
 
-    def tree_of(self, lock: PipfileLock) -> Tree:
+    def tree_of(self, lock: PipfileLock) -> DependencyTree:
         """The pins; the Pipfile's own requests are the only edges that the files tell."""
         nodes = {
             f"{pin.name} {pin.version}": Node(f"{pin.name} {pin.version}", pin.name, pin.version)
@@ -76,14 +76,16 @@ class PipenvProject(EditedProject):
         if self.texts:
             document = parse_toml(self.manifest, self.texts[self.manifest])
             asks = tuple(
-                Ask(canonicalize_name(it.name), it.value, keys.get(canonicalize_name(it.name)))
+                DependencyEdge(
+                    canonicalize_name(it.name), it.value, keys.get(canonicalize_name(it.name))
+                )
                 for it in pipfile_entries(document)
             )
             roots = (Node(self.manifest, self.manifest, "", asks),)
-        return Tree(self.path, nodes, roots)
+        return DependencyTree(self.path, nodes, roots)
 
     @cached_property
-    def _tree(self) -> Tree:
+    def _tree(self) -> DependencyTree:
         return self.tree_of(self.lock)
 
     @property

@@ -17,7 +17,7 @@ from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.resolving.scratch_lock import lowest_python
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.errors import RecipeError
 
 #: Formats that are known, and so can be written.
@@ -130,14 +130,14 @@ class PoetryLock:
         match = _GENERATED.search(self.text)
         return match is not None and (int(match[1]), int(match[2])) >= _MARKERS_IN_EXTRAS
 
-    def tree(self, root: Node | None = None) -> Tree:
+    def tree(self, root: Node | None = None) -> DependencyTree:
         """The lock as a tree; ``root``: the project, where its manifest is there."""
         nodes = {}
         for table in self.packages:
             name, version = canonicalize_name(table["name"]), str(table["version"])
             asks = tuple(self._ask(dependency) for dependency in dependencies_of(table))
             nodes[f"{name} {version}"] = Node(f"{name} {version}", name, version, asks)
-        return Tree(self.path, nodes, () if root is None else (root,))
+        return DependencyTree(self.path, nodes, () if root is None else (root,))
 
     def key_of(self, name: str) -> str | None:
         """The tree's key of a package; of its first version, where it has several."""
@@ -200,9 +200,11 @@ class PoetryLock:
         table = parse_toml(self.path, self.text[start:end])["package"][0]
         return str(table["name"])
 
-    def _ask(self, dependency: Dependency) -> Ask:
+    def _ask(self, dependency: Dependency) -> DependencyEdge:
         name = canonicalize_name(dependency.name)
-        return Ask(name, dependency.constraint, self.key_of(name), optional=dependency.optional)
+        return DependencyEdge(
+            name, dependency.constraint, self.key_of(name), optional=dependency.optional
+        )
 
     @cached_property
     def _by_name(self) -> dict[str, list[Mapping[str, Any]]]:

@@ -32,7 +32,7 @@ from fallback_plugins.pypi.strategies.edit_resolver import (
 from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
 
@@ -67,7 +67,7 @@ class PoetryProject(EditedProject):
         command = f"poetry lock{'' if reads_project else ' --no-update'}"
         return LockStep(self.path, command, lock.held, tuple(found))
 
-    def tree_of(self, lock: PoetryLock, texts: Mapping[str, str]) -> Tree:
+    def tree_of(self, lock: PoetryLock, texts: Mapping[str, str]) -> DependencyTree:
         """A lock as a tree whose root is what the manifest asks for. Raises RecipeError."""
         if not texts:
             return lock.tree()
@@ -78,7 +78,8 @@ class PoetryProject(EditedProject):
                 requirement = Requirement(line)
                 names.setdefault(requirement.name, str(requirement.specifier))
         asks = tuple(
-            Ask(canonicalize_name(name), spec, lock.key_of(name)) for name, spec in names.items()
+            DependencyEdge(canonicalize_name(name), spec, lock.key_of(name))
+            for name, spec in names.items()
         )
         return lock.tree(Node(self.manifest, self.manifest, "", asks))
 
@@ -91,7 +92,7 @@ class PoetryProject(EditedProject):
         return PoetryLock(self.path, self.repo.read_text(self.path))
 
     @cached_property
-    def _tree(self) -> Tree:
+    def _tree(self) -> DependencyTree:
         return self.tree_of(self._lock, self.texts)
 
     @property

@@ -18,7 +18,7 @@ from fallback_plugins.pypi.resolving.resolver import (
     run_uv,
 )
 from fallback_plugins.shared.scratch import scratch_folder
-from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 
@@ -110,7 +110,7 @@ class UvClient:
             raise reported.failure()
         return found
 
-    def resolve(self, source: str, wanted: Wanted, *options: str) -> Tree:
+    def resolve(self, source: str, wanted: Wanted, *options: str) -> DependencyTree:
         """The tree that a set of requirements becomes on this machine; ``source`` names its root."""
         reported = self._compile(wanted, *options)
         if not reported.ok:
@@ -162,23 +162,25 @@ def _yanked(match: re.Match[str]) -> str:
     return f"is yanked ({match['reason']})" if match["reason"] else "is yanked"
 
 
-def _tree(source: str, wanted: Wanted, output: str) -> Tree:
+def _tree(source: str, wanted: Wanted, output: str) -> DependencyTree:
     """The tree from uv's annotations: they name who asks, not for which range."""
     versions = {
         canonicalize_name(match["name"]): (match["version"], match["via"] or "")
         for match in _LINE.finditer(output)
     }
-    asks: dict[str, list[Ask]] = {}
+    asks: dict[str, list[DependencyEdge]] = {}
     for name, (version, via) in versions.items():
         for dependent in _dependents(via):
-            asks.setdefault(dependent, []).append(Ask(name, "", f"{name} {version}"))
+            asks.setdefault(dependent, []).append(DependencyEdge(name, "", f"{name} {version}"))
     nodes = {
         f"{name} {version}": Node(f"{name} {version}", name, version, tuple(asks.get(name, ())))
         for name, (version, _) in versions.items()
     }
     declared = _declared_specs(wanted)
-    roots = tuple(Ask(ask.name, declared.get(ask.name, ""), ask.to) for ask in asks.get("", ()))
-    return Tree(source, nodes, (Node(source, source, "", roots),))
+    roots = tuple(
+        DependencyEdge(ask.name, declared.get(ask.name, ""), ask.to) for ask in asks.get("", ())
+    )
+    return DependencyTree(source, nodes, (Node(source, source, "", roots),))
 
 
 def _dependents(via: str) -> Iterator[str]:

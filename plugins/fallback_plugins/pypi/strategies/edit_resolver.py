@@ -17,7 +17,7 @@ from fallback_plugins.pypi.surveying.out_of_step import LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.bumping import FREE, Terms, unsupported
 from fallback_plugins.shared.ladder import ProjectFix, Strategy, ordered
-from fallback_plugins.shared.tree import Node, Tree, cleared_paths
+from fallback_plugins.shared.tree import DependencyTree, Node, cleared_paths
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
@@ -136,7 +136,7 @@ class EditedProject(ABC):
 
     @property
     @abstractmethod
-    def _tree(self) -> Tree: ...
+    def _tree(self) -> DependencyTree: ...
 
     @property
     @abstractmethod

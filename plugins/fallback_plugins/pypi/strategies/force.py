@@ -5,11 +5,13 @@ from collections.abc import Iterable, Mapping
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.shared.bumping import no_override, use_bump
 from fallback_plugins.shared.ladder import ProjectFix
-from fallback_plugins.shared.tree import Tree
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory
 
 
-def refuse_direct(packages: Iterable[str], tree: Tree, manifests: Mapping[str, str]) -> None:
+def refuse_direct(
+    packages: Iterable[str], tree: DependencyTree, manifests: Mapping[str, str]
+) -> None:
     """Raises RecipeError for a package that the project asks for, constrains or overrides itself."""
     asked = {ask.name for root in tree.roots for ask in root.asks}
     for package in packages:
@@ -19,7 +21,7 @@ def refuse_direct(packages: Iterable[str], tree: Tree, manifests: Mapping[str, s
 
 
 def refuse_force(
-    advisory: Advisory, tree: Tree, manifests: Mapping[str, str], client: str
+    advisory: Advisory, tree: DependencyTree, manifests: Mapping[str, str], client: str
 ) -> ProjectFix | None:
     """The refusal of a client without overrides; None: nothing is affected."""
     affected = lock_edit.affected_versions(tree, advisory)

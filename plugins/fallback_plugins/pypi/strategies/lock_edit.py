@@ -19,16 +19,16 @@ from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
 from fallback_plugins.pypi.resolving.releases import lowest_safe
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.ladder import (
-    Judge,
     Position,
     ProjectFix,
     Reached,
     Resolution,
+    ResultRules,
     Strategy,
     Tried,
     left_behind,
 )
-from fallback_plugins.shared.tree import Node, Tree
+from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Left, Move, Outline
@@ -44,7 +44,7 @@ State = Position[Mapping[str, str]]
 StepFunction = Callable[[State, str], State]
 
 
-def affected_versions(tree: Tree, advisory: Advisory) -> dict[str, tuple[str, ...]]:
+def affected_versions(tree: DependencyTree, advisory: Advisory) -> dict[str, tuple[str, ...]]:
     """The affected versions that a tree holds, lowest first, by package."""
     found: dict[str, dict[str, None]] = {}
     for node in tree.affected(advisory, ECOSYSTEM):
@@ -74,7 +74,7 @@ def resolve(
 
     What no step fixes is in ``left``.
     """
-    resolving = Resolution(Judge(ECOSYSTEM, advisory), start)
+    resolving = Resolution(ResultRules(ECOSYSTEM, advisory), start)
     if not resolving.packages:
         return None
     resolving.run(strategies)
@@ -88,7 +88,7 @@ def resolve(
 def outline(
     advisory: Advisory,
     path: str,
-    tree: Tree,
+    tree: DependencyTree,
     step_of: Callable[[str, str], LadderStep],
     refusal_of: Callable[[Node], RecipeError | None],
 ) -> Outline:
@@ -192,7 +192,7 @@ def admits(specifier: str, version: str) -> bool:
         return False
 
 
-def new_and_gone(path: str, before: Tree, after: Tree) -> Iterator[str]:
+def new_and_gone(path: str, before: DependencyTree, after: DependencyTree) -> Iterator[str]:
     """What the lock holds more, or no more, than before."""
     new = [
         node.label for name, nodes in after.by_name.items() if not before.of(name) for node in nodes
@@ -204,7 +204,7 @@ def new_and_gone(path: str, before: Tree, after: Tree) -> Iterator[str]:
         yield f"{path} no longer holds what nothing asks for any more: {', '.join(gone)}."
 
 
-def highest_of(tree: Tree, package: str) -> str | None:
+def highest_of(tree: DependencyTree, package: str) -> str | None:
     """The highest version of a package that a tree holds."""
     versions = _sorted({node.version: None for node in tree.of(canonicalize_name(package))})
     return versions[-1] if versions else None
@@ -227,7 +227,7 @@ def _asked(path: str, text: str) -> Mapping[str, tuple[RequirementString, ...]]:
     return {name: tuple(strings) for name, strings in found.items()}
 
 
-def _raised(before: Tree, after: Tree, package: str) -> tuple[str, ...]:
+def _raised(before: DependencyTree, after: DependencyTree, package: str) -> tuple[str, ...]:
     """Other packages that went up with the fix, asking or asked for, as ``name version``."""
     return tuple(
         f"{name} {now}"

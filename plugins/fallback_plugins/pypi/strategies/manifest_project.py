@@ -27,7 +27,7 @@ from fallback_plugins.pypi.surveying.compiled import steps
 from fallback_plugins.pypi.surveying.versions_in_use import DECIDING_LOCKS, METADATA
 from fallback_plugins.shared.bumping import FREE, Terms, unsupported, use_bump
 from fallback_plugins.shared.ladder import ProjectFix, Resolution, ordered
-from fallback_plugins.shared.tree import Tree
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner
@@ -220,7 +220,7 @@ class ManifestProject:
             notes=fix.notes,
         )
 
-    def _fix_of(self, resolve: Resolution[Mapping[str, str]], before: Tree) -> ProjectFix:
+    def _fix_of(self, resolve: Resolution[Mapping[str, str]], before: DependencyTree) -> ProjectFix:
         start, at = resolve.start.files, resolve.at
         changed = [path for path, text in at.files.items() if text != start[path]]
         place = changed[0] if changed else self.path

@@ -22,8 +22,15 @@ from fallback_plugins.pypi.resolving.wanted import constraints_file, loosened, w
 from fallback_plugins.pypi.strategies.direct import Hashes, plan_raise, raised
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.ladder import Judge, Position, Reached, Strategy, blocked, never_worse
-from fallback_plugins.shared.tree import Node, Tree
+from fallback_plugins.shared.ladder import (
+    Position,
+    Reached,
+    ResultRules,
+    Strategy,
+    blocked,
+    never_worse,
+)
+from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory, compare_versions
 from fallback_tier.errors import RecipeError
 
@@ -51,14 +58,14 @@ class Search:
     hashes: Hashes
     closed: bool = False
 
-    def resolve(self, texts: Mapping[str, str]) -> Tree:
+    def resolve(self, texts: Mapping[str, str]) -> DependencyTree:
         """The tree of these manifests. Raises RecipeError, ToolError."""
         return self.uv.resolve(self.path, wanted(texts))
 
     @property
-    def judge(self) -> Judge[Mapping[str, str]]:
+    def judge(self) -> ResultRules[Mapping[str, str]]:
         """What no tree of the set may be."""
-        return Judge(
+        return ResultRules(
             ECOSYSTEM, self.releases.advisory, self.unnamed if self.closed else never_worse
         )
 
@@ -121,7 +128,7 @@ class Search:
         texts = {**at.files, place: text}
         return Reached(State(texts, self.resolve(texts)))
 
-    def _bad(self, tree: Tree, packages: Iterable[str]) -> dict[str, Node]:
+    def _bad(self, tree: DependencyTree, packages: Iterable[str]) -> dict[str, Node]:
         return {node.name: node for node in self.judge.affected(tree) if node.name in packages}
 
     def _raised(self, start: State, bad: dict[str, Node], free: frozenset[str]) -> _Reached:
@@ -152,7 +159,9 @@ class Search:
             raise resolver_failed(problem)
         return state
 
-    def _dependency_paths(self, tree: Tree, package: str, up: Mapping[str, str]) -> tuple[str, ...]:
+    def _dependency_paths(
+        self, tree: DependencyTree, package: str, up: Mapping[str, str]
+    ) -> tuple[str, ...]:
         """Of what was raised, that which leads to a package; all of it, where nothing does."""
         leading = [name for name in up if name != package and reaches(tree, name, {package})]
         others = leading or [name for name in up if name != package]
@@ -185,7 +194,7 @@ class Search:
             next_step="Resolve it by hand with uv.",
         )
 
-    def _resolve_lowest(self, trial: Wanted, bad: dict[str, Node]) -> Tree:
+    def _resolve_lowest(self, trial: Wanted, bad: dict[str, Node]) -> DependencyTree:
         try:
             return self.uv.resolve(self.path, trial, "--resolution=lowest-direct")
         except RecipeError as error:

@@ -8,11 +8,11 @@ from packaging.specifiers import SpecifierSet
 from fallback_plugins.pypi.manifests.pyproject import replace_requirement
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.lock_edit import highest_of
-from fallback_plugins.shared.tree import Tree
+from fallback_plugins.shared.tree import DependencyTree
 
 
 def with_room(
-    manifests: Mapping[str, str], tree: Tree, but_for: Iterable[str]
+    manifests: Mapping[str, str], tree: DependencyTree, but_for: Iterable[str]
 ) -> Mapping[str, str]:
     """The manifests where everything that they ask for may be higher than it is: for a scratch folder.
 
@@ -33,7 +33,7 @@ def with_room(
     return freed
 
 
-def followers(manifests: Mapping[str, str], after: Tree) -> dict[str, str]:
+def followers(manifests: Mapping[str, str], after: DependencyTree) -> dict[str, str]:
     """What a tree has in versions that the manifests do not admit, by name."""
     found = {}
     for _, name, _ in lock_edit.asked_for(manifests):

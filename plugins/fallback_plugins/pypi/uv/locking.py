@@ -25,7 +25,7 @@ from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv import lowest as uv_lowest
 from fallback_plugins.shared.ladder import blocked
-from fallback_plugins.shared.tree import Tree
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
@@ -39,7 +39,7 @@ class UvFiles:
     text: str
     root: str
     manifests: Mapping[str, str]
-    tree: Tree
+    tree: DependencyTree
 
 
 class UvLocking:
@@ -79,7 +79,7 @@ class UvLocking:
 
     def tree_of(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
-    ) -> Tree:
+    ) -> DependencyTree:
         """What such a lock would hold, for manifests that are no fix. Raises RecipeError."""
         return read_tree(self._lock, self._lowest(state, manifests, wanted).text)
 

@@ -11,10 +11,12 @@ from packaging.version import Version
 
 from fallback_plugins.pypi.locks.uv_lock import read_tree
 from fallback_plugins.pypi.strategies.lock_edit import highest_of
-from fallback_plugins.shared.tree import Tree
+from fallback_plugins.shared.tree import DependencyTree
 
 
-def moved_along(before: Tree, after: Tree, wanted: Iterable[str]) -> dict[str, str]:
+def moved_along(
+    before: DependencyTree, after: DependencyTree, wanted: Iterable[str]
+) -> dict[str, str]:
     """The packages that went up without being asked to, with the version that they had.
 
     A package that was there in several versions (by platform) is left out: it can't be pinned to one. One
@@ -40,7 +42,9 @@ def in_lowest_mode(text: str) -> str:
     return tomlkit.dumps(document)
 
 
-def lower_versions(lock: str, text: str, after: Tree, floors: Iterable[str]) -> dict[str, str]:
+def lower_versions(
+    lock: str, text: str, after: DependencyTree, floors: Iterable[str]
+) -> dict[str, str]:
     """Of these packages, those that the lock ``text`` has lower than the tree, with its version."""
     lowest = read_tree(lock, text)
     found = {name: highest_of(lowest, name) for name in floors}

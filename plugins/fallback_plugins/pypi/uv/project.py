@@ -24,7 +24,7 @@ from fallback_plugins.pypi.uv.locking import UvFiles
 from fallback_plugins.pypi.uv.uv_resolver import UvResolver
 from fallback_plugins.shared.bumping import FREE, Terms, unsupported
 from fallback_plugins.shared.ladder import ProjectFix, ordered
-from fallback_plugins.shared.tree import Node, Tree
+from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
@@ -108,7 +108,7 @@ class UvProject:
         return self.repo.read_text(self.path)
 
     @cached_property
-    def _tree(self) -> Tree:
+    def _tree(self) -> DependencyTree:
         return read_tree(self.path, self._text)
 
     @property

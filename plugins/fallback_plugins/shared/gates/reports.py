@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fallback_audit.disk_errors import raise_failed
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 
 #: How the names of such files begin.
 OURS = ".fallback-tier-"
@@ -67,7 +67,7 @@ class Report:
 class ReportFile:
     """Where a run's report will lie: a new name in the tree, which no patch can know."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: FileTree) -> None:
         self._tree = tree
         self._name = f"{OURS}{secrets.token_hex(16)}"
         self.path = str(tree.root / self._name)
@@ -103,7 +103,7 @@ class ReportFile:
 
 
 @contextmanager
-def report_in(tree: Tree) -> Iterator[ReportFile]:
+def report_in(tree: FileTree) -> Iterator[ReportFile]:
     """A place for one run's report, removed at the end."""
     file = ReportFile(tree)
     try:

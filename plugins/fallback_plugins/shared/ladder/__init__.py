@@ -17,21 +17,21 @@ from fallback_plugins.shared.ladder.declines import (
 from fallback_plugins.shared.ladder.engine import Resolution
 from fallback_plugins.shared.ladder.result import Project, ProjectFix, combined, resolve_all
 from fallback_plugins.shared.ladder.strategy import (
-    Judge,
     Position,
     Reached,
+    ResultRules,
     Strategy,
     never_worse,
     ordered,
 )
 
 __all__ = [
-    "Judge",
     "Position",
     "Project",
     "ProjectFix",
     "Reached",
     "Resolution",
+    "ResultRules",
     "Strategy",
     "Tried",
     "blocked",

@@ -9,9 +9,9 @@ from fallback_plugins.shared.ladder.declines import Tried, does_not_serve, left_
 from fallback_plugins.shared.ladder.strategy import (
     Copy,
     FilesT,
-    Judge,
     Position,
     Reached,
+    ResultRules,
     Strategy,
     copies,
 )
@@ -36,7 +36,7 @@ class _FixedCopies:
 class Resolution(Generic[FilesT]):
     """One resolution: where it stands, what was fixed on the way, and what did not serve."""
 
-    def __init__(self, judge: Judge[FilesT], start: Position[FilesT]) -> None:
+    def __init__(self, judge: ResultRules[FilesT], start: Position[FilesT]) -> None:
         self._judge = judge
         self.start = self.at = start
         self._tried: dict[str, Tried] = {}

@@ -7,7 +7,7 @@ from typing import Protocol
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_plugins.shared.ladder.declines import does_not_serve, refuse, whole_project_left
 from fallback_plugins.shared.ladder.weight import major_steps
-from fallback_plugins.shared.tree import Tree, cleared_paths, downgraded
+from fallback_plugins.shared.tree import DependencyTree, cleared_paths, downgraded
 from fallback_tier.advisory import (
     Advisory,
     AdvisoryBundle,
@@ -40,8 +40,8 @@ class ProjectFix:
     texts: Mapping[str, str]
     moves: tuple[Move, ...]
     left: tuple[Left, ...] = ()
-    before: Tree | None = None
-    after: Tree | None = None
+    before: DependencyTree | None = None
+    after: DependencyTree | None = None
     cleared: tuple[ClearedPath, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -186,5 +186,5 @@ def _major_steps(ecosystem: str, fix: ProjectFix) -> Iterator[tuple[str, str, st
                 yield move.package, old, move.after
 
 
-def _listing(trees: Iterable[Tree | None]) -> str:
+def _listing(trees: Iterable[DependencyTree | None]) -> str:
     return "".join(f"# {tree.source}\n{tree.listing()}" for tree in trees if tree is not None)

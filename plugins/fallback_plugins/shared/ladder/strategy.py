@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.shared.tree import Node, Tree, downgraded
+from fallback_plugins.shared.tree import DependencyTree, Node, downgraded
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
 
@@ -21,7 +21,7 @@ class Position(Generic[FilesT]):
     """Where a resolution stands: the files, and the tree that they resolve to."""
 
     files: FilesT
-    tree: Tree
+    tree: DependencyTree
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,14 @@ def never_worse(_before: Position[FilesT], _after: Position[FilesT]) -> str | No
 
 
 @dataclass(frozen=True)
-class Judge(Generic[FilesT]):
+class ResultRules(Generic[FilesT]):
     """What no result may be, whichever strategy led to it. ``worse``: the ecosystem's own rules."""
 
     ecosystem: str
     advisory: Advisory
     worse: Callable[[Position[FilesT], Position[FilesT]], str | None] = never_worse
 
-    def affected(self, tree: Tree) -> tuple[Node, ...]:
+    def affected(self, tree: DependencyTree) -> tuple[Node, ...]:
         """The affected copies of a tree, in the lock's order."""
         return tuple(tree.affected(self.advisory, self.ecosystem))
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fallback_plugins.shared.tree import Tree
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_major_step
 
@@ -35,7 +35,7 @@ class Weight:
         return f"{message}, {what} a major step"
 
 
-def weigh(ecosystem: str, before: Tree, after: Tree) -> Weight:
+def weigh(ecosystem: str, before: DependencyTree, after: DependencyTree) -> Weight:
     """The difference between two trees of one project."""
     old, new = (
         {(key, node.version) for key, node in tree.nodes.items()} for tree in (before, after)
@@ -45,7 +45,9 @@ def weigh(ecosystem: str, before: Tree, after: Tree) -> Weight:
     return Weight(len(major_steps(ecosystem, before, after)), len(changed))
 
 
-def major_steps(ecosystem: str, before: Tree, after: Tree) -> tuple[tuple[str, str, str], ...]:
+def major_steps(
+    ecosystem: str, before: DependencyTree, after: DependencyTree
+) -> tuple[tuple[str, str, str], ...]:
     """What the project itself asks for and makes a major step: (package, from, to), by name."""
     asked = {
         before.nodes[ask.to].name
@@ -61,6 +63,6 @@ def major_steps(ecosystem: str, before: Tree, after: Tree) -> tuple[tuple[str, s
     return tuple(found)
 
 
-def _highest(ecosystem: str, tree: Tree, name: str) -> str | None:
+def _highest(ecosystem: str, tree: DependencyTree, name: str) -> str | None:
     versions = (node.version for node in tree.of(name))
     return max(versions, key=lambda version: sort_key(ecosystem, version), default=None)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fallback_tier.files.tree import Tree, merged
+from fallback_tier.files.tree import FileTree, merged
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -20,7 +20,7 @@ def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
     return found
 
 
-def listing(tree: Tree) -> set[str]:
+def listing(tree: FileTree) -> set[str]:
     """Everything in a tree but git's own, folders too."""
     return {path for path in _below(list(tree.layers), "") if path.partition("/")[0] != ".git"}
 

@@ -10,7 +10,7 @@ from fallback_plugins.npm.clients.pnpm import PnpmClient
 from fallback_plugins.npm.clients.pnpm_force import forces_of
 from fallback_plugins.npm.clients.pnpm_settings import settings_texts
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, without
-from fallback_plugins.shared.tree import Tree
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError
 from tests.unit.npm.clients.test_yarn_client import Clients
 
@@ -167,7 +167,7 @@ def files(text: str, **more: str) -> Files:
     return Files("sub", {"sub/package.json": json.dumps(ROOT)}, "sub/pnpm-lock.yaml", text, more)
 
 
-def tree_of(text: str) -> Tree:
+def tree_of(text: str) -> DependencyTree:
     return PnpmClient(Clients()).tree(files(text))
 
 

@@ -270,12 +270,14 @@ def test_an_override_does_not_lower_what_another_copy_of_the_parent_gets(tmp_pat
 
 def test_a_package_that_stays_and_gets_less_is_no_upgrade() -> None:
     from fallback_plugins.npm.strategies.resolving import let_down
-    from fallback_plugins.shared.tree import Ask, Node, Tree
+    from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 
-    def tree(version: str) -> Tree:
-        dependent = Node("mid", "mid", "2.0.0", (Ask("leaf", "*", "leaf"),))
+    def tree(version: str) -> DependencyTree:
+        dependent = Node("mid", "mid", "2.0.0", (DependencyEdge("leaf", "*", "leaf"),))
         other = Node("leaf2", "leaf", "3.0.0")
-        return Tree("lock", {n.key: n for n in (dependent, other, Node("leaf", "leaf", version))})
+        return DependencyTree(
+            "lock", {n.key: n for n in (dependent, other, Node("leaf", "leaf", version))}
+        )
 
     assert let_down(tree("3.0.0"), tree("1.2.0")) == (
         "mid 2.0.0 would get leaf 1.2.0 instead of 3.0.0"
@@ -286,18 +288,21 @@ def test_a_package_that_stays_and_gets_less_is_no_upgrade() -> None:
 def test_a_package_that_stays_and_loses_what_it_asks_for_is_no_upgrade() -> None:
     """Nothing affected is left in such a tree, and the package can't be loaded."""
     from fallback_plugins.npm.strategies.resolving import let_down
-    from fallback_plugins.shared.tree import Ask, Node, Tree
+    from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 
     leaf = Node("leaf", "leaf", "1.0.0")
 
-    def tree(version: str, *asks: Ask) -> Tree:
-        return Tree("lock", {"mid": Node("mid", "mid", version, asks), "leaf": leaf})
+    def tree(version: str, *asks: DependencyEdge) -> DependencyTree:
+        return DependencyTree("lock", {"mid": Node("mid", "mid", version, asks), "leaf": leaf})
 
-    had = tree("2.0.0", Ask("leaf", "", "leaf"))
-    for lost in (tree("2.0.0"), tree("2.0.0", Ask("leaf", "", None))):
+    had = tree("2.0.0", DependencyEdge("leaf", "", "leaf"))
+    for lost in (tree("2.0.0"), tree("2.0.0", DependencyEdge("leaf", "", None))):
         assert let_down(had, lost) == "mid 2.0.0 would lose leaf, which it depends on"
     assert let_down(had, tree("2.1.0")) is None
-    assert let_down(tree("2.0.0", Ask("leaf", "", "leaf", peer=True)), tree("2.0.0")) is None
+    assert (
+        let_down(tree("2.0.0", DependencyEdge("leaf", "", "leaf", peer=True)), tree("2.0.0"))
+        is None
+    )
 
 
 @pytest.mark.parametrize("shape", ["tabs", "four", "dense", "mark", "no end", "crlf"])

@@ -5,7 +5,7 @@ import pytest
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.lock_edit import State, strategy
-from fallback_plugins.shared.tree import Ask, Node, Tree
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
 from tests.unit.shared.recipes import advisory
@@ -13,12 +13,12 @@ from tests.unit.shared.recipes import advisory
 ADVISORY = advisory("PyPI", "leaf", [("0", "1.2")])
 
 
-def _tree(**versions: str) -> Tree:
+def _tree(**versions: str) -> DependencyTree:
     nodes = {
         f"{name} {version}": Node(f"{name} {version}", name, version)
         for name, version in versions.items()
     }
-    return Tree("x.lock", nodes)
+    return DependencyTree("x.lock", nodes)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def _tree(**versions: str) -> Tree:
         (_tree(leaf="1.2", b="6"), "would bring in b 6, which is itself affected"),
     ],
 )
-def test_a_step_that_does_what_none_may_is_declined(after: Tree, message: str) -> None:
+def test_a_step_that_does_what_none_may_is_declined(after: DependencyTree, message: str) -> None:
     both = bundle([ADVISORY, advisory("PyPI", "b", [("5", "7")])])
     start = State({"x.lock": "old"}, _tree(leaf="1.0", b="1"))
 
@@ -90,9 +90,11 @@ def test_the_refusal_names_the_constraint_although_a_later_step_failed_otherwise
 
 
 def test_parents_that_were_raised_on_the_way_are_named() -> None:
-    def tree(parent: str, leaf: str) -> Tree:
-        node = Node(f"p {parent}", "p", parent, (Ask("leaf", "", f"leaf {leaf}"),))
-        return Tree("x.lock", {node.key: node, f"leaf {leaf}": Node(f"leaf {leaf}", "leaf", leaf)})
+    def tree(parent: str, leaf: str) -> DependencyTree:
+        node = Node(f"p {parent}", "p", parent, (DependencyEdge("leaf", "", f"leaf {leaf}"),))
+        return DependencyTree(
+            "x.lock", {node.key: node, f"leaf {leaf}": Node(f"leaf {leaf}", "leaf", leaf)}
+        )
 
     fix = lock_edit.resolve(
         ADVISORY,

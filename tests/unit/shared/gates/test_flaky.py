@@ -16,7 +16,7 @@ from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.execution import CommandResult
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
@@ -27,12 +27,12 @@ class Trees:
     """A worktree whose trees differ by name alone."""
 
     def __init__(self, root: Path) -> None:
-        self.tree = Tree(root=root / "patched")
+        self.tree = FileTree(root=root / "patched")
         self._root = root
 
     @contextmanager
-    def fresh(self, *, patched: bool) -> Iterator[Tree]:
-        yield Tree(root=self._root / ("patched" if patched else "base"))
+    def fresh(self, *, patched: bool) -> Iterator[FileTree]:
+        yield FileTree(root=self._root / ("patched" if patched else "base"))
 
 
 def run(ran: int, *failing: str, exit_code: int | None = None, message: str = "") -> SuiteRun:

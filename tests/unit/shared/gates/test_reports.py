@@ -15,7 +15,7 @@ from fallback_plugins.npm.gates.reporting import plain_runner, read_jest, report
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.shared.gates.reports import MAX_REPORT_BYTES, Report, read_lines, report_in
-from fallback_tier.files.tree import Tree
+from fallback_tier.files.tree import FileTree
 from tests.conftest import TEMPORARY
 from tests.waiting import PATIENCE_S
 
@@ -79,7 +79,7 @@ def test_nothing_that_is_written_there_raises(text: str) -> None:
 
 
 def test_a_place_is_new_each_time_and_only_a_plain_file_is_read(tmp_path: Path) -> None:
-    tree = Tree(root=tmp_path)
+    tree = FileTree(root=tmp_path)
     with report_in(tree) as file, report_in(tree) as other:
         place = Path(file.path)
         assert file.path != other.path
@@ -98,7 +98,7 @@ def test_links_pipes_folders_and_floods_are_no_report(tmp_path: Path) -> None:
         Path.mkdir,
         lambda place: place.write_bytes(bytes(MAX_REPORT_BYTES + 1)),
     ):
-        with report_in(Tree(root=tmp_path)) as file:
+        with report_in(FileTree(root=tmp_path)) as file:
             make(Path(file.path))
             assert file.read() is None
     assert secret.read_text() == "key"
@@ -243,7 +243,7 @@ def test_node_tells_each_test_as_its_last_lines_count_them(tmp_path: Path) -> No
     folder.mkdir()
     (folder / "a.test.js").write_text(NODE)
     (folder / "b.test.js").write_text("nope(")
-    with report_in(Tree(root=folder)) as file:
+    with report_in(FileTree(root=folder)) as file:
         asked = reporting({"test": "npm run unit", "unit": "node --test"}, file.path, tmp_path)
         assert asked is not None
         env = {"PATH": os.environ["PATH"], **asked.env}

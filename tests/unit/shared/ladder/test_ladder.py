@@ -17,7 +17,13 @@ from fallback_plugins.shared.ladder import (
     left_behind,
     resolve_all,
 )
-from fallback_plugins.shared.tree import Ask, Node, Tree, cleared_paths, downgraded
+from fallback_plugins.shared.tree import (
+    DependencyEdge,
+    DependencyTree,
+    Node,
+    cleared_paths,
+    downgraded,
+)
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Move
@@ -48,20 +54,28 @@ INI = record("ini", "1.3.6", "GHSA-ini")
 RC = record("rc", "2.0.0", "GHSA-rc")
 
 
-def tree(ini: str = "1.3.5", rc: str = "1.2.8") -> Tree:
+def tree(ini: str = "1.3.5", rc: str = "1.2.8") -> DependencyTree:
     """app → rc → ini, and app → tool → rc."""
     nodes = (
-        Node("node_modules/rc", "rc", rc, (Ask("ini", "~1.3.0", "node_modules/ini"),)),
+        Node("node_modules/rc", "rc", rc, (DependencyEdge("ini", "~1.3.0", "node_modules/ini"),)),
         Node("node_modules/ini", "ini", ini),
-        Node("node_modules/tool", "tool", "3.0.0", (Ask("rc", "^1.0.0", "node_modules/rc"),)),
+        Node(
+            "node_modules/tool",
+            "tool",
+            "3.0.0",
+            (DependencyEdge("rc", "^1.0.0", "node_modules/rc"),),
+        ),
     )
     app = Node(
         "",
         "app",
         "",
-        (Ask("rc", "^1.2.7", "node_modules/rc"), Ask("tool", "^3.0.0", "node_modules/tool")),
+        (
+            DependencyEdge("rc", "^1.2.7", "node_modules/rc"),
+            DependencyEdge("tool", "^3.0.0", "node_modules/tool"),
+        ),
     )
-    return Tree(LOCK, {node.key: node for node in nodes}, (app,))
+    return DependencyTree(LOCK, {node.key: node for node in nodes}, (app,))
 
 
 def move(after: str | None = "1.3.6", before: str = "1.3.5") -> Move:
@@ -75,7 +89,9 @@ def repo(tmp_path: Path) -> RepoContext:
     return tracked(tmp_path)
 
 
-def fix(before: Tree, after: Tree, *moves: Move, text: str = "new\n") -> ProjectFix:
+def fix(
+    before: DependencyTree, after: DependencyTree, *moves: Move, text: str = "new\n"
+) -> ProjectFix:
     return ProjectFix({LOCK: text}, moves or (move(),), before=before, after=after)
 
 
@@ -90,7 +106,7 @@ def test_each_path_to_the_affected_package_is_named_with_what_became_of_it() -> 
 
 
 def test_a_package_that_is_gone_is_said_to_be() -> None:
-    without = Tree(LOCK, {}, tree().roots)
+    without = DependencyTree(LOCK, {}, tree().roots)
     assert {path.outcome for path in cleared_paths(tree(), without, INI, NPM, LOCK)} == {
         "no longer installed"
     }
@@ -101,7 +117,7 @@ def test_what_is_still_affected_is_not_called_cleared() -> None:
     both = bundle([INI, RC])
     paths = cleared_paths(tree(), tree(ini="1.3.6"), both, NPM, LOCK)
     assert {path.path[-1] for path in paths} == {"ini 1.3.5"}
-    moved = Tree(LOCK, {"elsewhere": Node("elsewhere", "ini", "1.3.4")}, tree().roots)
+    moved = DependencyTree(LOCK, {"elsewhere": Node("elsewhere", "ini", "1.3.4")}, tree().roots)
     assert cleared_paths(tree(), moved, INI, NPM, LOCK) == ()
 
 
@@ -124,7 +140,7 @@ def test_a_result_carries_the_trees_and_the_level(repo: RepoContext) -> None:
     ],
 )
 def test_what_no_fix_may_do(
-    repo: RepoContext, after: Tree, moves: tuple[Move, ...], words: str
+    repo: RepoContext, after: DependencyTree, moves: tuple[Move, ...], words: str
 ) -> None:
     with pytest.raises(RecipeError, match=words) as caught:
         combined(NPM, INI, repo, [fix(tree(), after, *moves)])
@@ -214,12 +230,12 @@ def test_paths_are_real_simple_and_bounded(edges: list[tuple[int, int]], target:
             str(number),
             f"p{number}",
             "1.0.0",
-            tuple(Ask(f"p{asked}", "*", str(asked)) for asked in asks.get(number, ())),
+            tuple(DependencyEdge(f"p{asked}", "*", str(asked)) for asked in asks.get(number, ())),
         )
         for number in range(12)
     }
-    root = Node("", "root", "", (Ask("p0", "*", "0"),))
-    graph = Tree(LOCK, nodes, (root,))
+    root = Node("", "root", "", (DependencyEdge("p0", "*", "0"),))
+    graph = DependencyTree(LOCK, nodes, (root,))
     paths = graph.paths_to(str(target), limit=5)
     assert 1 <= len(paths) <= 5
     for path in paths:
@@ -231,6 +247,6 @@ def test_paths_are_real_simple_and_bounded(edges: list[tuple[int, int]], target:
 
 
 def test_lost_copies_are_no_downgrade() -> None:
-    two = Tree(LOCK, {**tree().nodes, "x": Node("x", "ini", "1.0.0")}, tree().roots)
+    two = DependencyTree(LOCK, {**tree().nodes, "x": Node("x", "ini", "1.0.0")}, tree().roots)
     assert downgraded(two, tree(), NPM) is None
-    assert downgraded(tree(), Tree(LOCK, {}, ()), NPM) is None
+    assert downgraded(tree(), DependencyTree(LOCK, {}, ()), NPM) is None
