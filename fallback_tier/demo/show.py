@@ -23,7 +23,7 @@ from fallback_tier.cli.progress import FixProgress
 from fallback_tier.demo.cassette import recorded_nonces, replayed_author
 from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, shipped
 from fallback_tier.execution import ClientRunner
-from fallback_tier.fix.delivery import Landed
+from fallback_tier.fix.delivery import DeliveryOutcome
 from fallback_tier.gates.builtin.proof_given import Proof
 from fallback_tier.gates.result import Verified
 from fallback_tier.handover.delivery import deliver
@@ -159,7 +159,7 @@ class Demo:
             proved = isinstance(result, Verified)
             if isinstance(result, Verified):
                 deliver(result.application, inputs.repo_ctx, services.clients)
-            report(result, self._console, Landed(delivered=proved))
+            report(result, self._console, DeliveryOutcome(delivered=proved))
         self._console.print()
         return proved
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from fallback_tier.fix.delivery import Delivery as Delivery
-    from fallback_tier.fix.delivery import Landed as Landed
+    from fallback_tier.fix.delivery import DeliveryOutcome as DeliveryOutcome
     from fallback_tier.fix.ends import Fixed as Fixed
     from fallback_tier.fix.ends import OneFix as OneFix
     from fallback_tier.fix.ends import SeveralFixes as SeveralFixes
@@ -31,7 +31,7 @@ _HOME = {
     "Delivery": "fallback_tier.fix.delivery",
     "Fixed": "fallback_tier.fix.ends",
     "Fixer": "fallback_tier.fix.fixer",
-    "Landed": "fallback_tier.fix.delivery",
+    "DeliveryOutcome": "fallback_tier.fix.delivery",
     "OneFix": "fallback_tier.fix.ends",
     "SeveralFixes": "fallback_tier.fix.ends",
     "Task": "fallback_tier.fix.fixer",
@@ -47,9 +47,9 @@ _HOME = {
 __all__ = [
     "Configuration",
     "Delivery",
+    "DeliveryOutcome",
     "Fixed",
     "Fixer",
-    "Landed",
     "OneFix",
     "Progress",
     "ProgressCallback",

@@ -33,11 +33,11 @@ from fallback_tier.wiring import Services
 Fixed = tuple[WithPatch, Advisory]
 
 #: Puts a patch on the working tree; or where an earlier process has delivered it, as it is on record.
-Put = Callable[[Applied, RepoContext, ClientRunner], None] | PatchDelivered
+Deliver = Callable[[Applied, RepoContext, ClientRunner], None] | PatchDelivered
 
 
 @dataclass(frozen=True)
-class Landed:
+class DeliveryOutcome:
     """What became of a proved patch. ``folder``: the report's; ``committed``: None on the working tree."""
 
     delivered: bool = False
@@ -111,8 +111,8 @@ def hand_over(
     repo: RepoContext,
     services: Services,
     setup: Setup,
-    put: Put,
-) -> Landed:
+    deliver: Deliver,
+) -> DeliveryOutcome:
     """Deliver a proved patch, put that on record, and write what was asked for beside it.
 
     ``patch``: those of all fixes, as one. What is on record as delivered is not delivered again, and
@@ -121,17 +121,17 @@ def hand_over(
     with resumable(fixes[0][0].fix_id):
         if setup.output:
             write_patch(Path(setup.output), patch.diff)
-        if isinstance(put, PatchDelivered):
-            committed = _committed(put)
+        if isinstance(deliver, PatchDelivered):
+            committed = _committed(deliver)
         elif setup.dry_run:
             committed = None
         else:
-            committed = _deliver(fixes, patch, repo, services, setup, put)
+            committed = _deliver(fixes, patch, repo, services, setup, deliver)
         if setup.report is not None and not Path(setup.report).exists():
             commit = None if committed is None else committed.commit
             write_folder(Path(setup.report), _report(fixes, repo, services, commit))
-    delivered = isinstance(put, PatchDelivered) or not setup.dry_run
-    return Landed(delivered=delivered, committed=committed, folder=setup.report)
+    delivered = isinstance(deliver, PatchDelivered) or not setup.dry_run
+    return DeliveryOutcome(delivered=delivered, committed=committed, folder=setup.report)
 
 
 def _deliver(
@@ -140,7 +140,7 @@ def _deliver(
     repo: RepoContext,
     services: Services,
     setup: Setup,
-    put: Callable[[Applied, RepoContext, ClientRunner], None],
+    deliver: Callable[[Applied, RepoContext, ClientRunner], None],
 ) -> Committed | None:
     """To the branch, or else to the working tree; then it goes on record."""
     committed, reference, place = None, None, DeliveryPlace.WORKING_TREE
@@ -149,7 +149,7 @@ def _deliver(
         committed = commit_to_branch(patch, message, branch, repo, services.clients)
         place, reference = DeliveryPlace.BRANCH, f"{committed.branch} {committed.commit}"
     else:
-        put(patch, repo, services.clients)
+        deliver(patch, repo, services.clients)
     known = frozenset({PatchDelivered.__name__})
     for result, _ in fixes:
         # A run over several that was killed here has some of them on record.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fallback_tier.fix.delivery import Landed
+from fallback_tier.fix.delivery import DeliveryOutcome
 from fallback_tier.gates.result import FixResult
 
 if TYPE_CHECKING:  # most fixes are of one advisory, and pay for no more
@@ -16,7 +16,7 @@ class OneFix:
     """How the fix of one advisory ended, and what became of its patch."""
 
     result: FixResult
-    landed: Landed = field(default_factory=Landed)
+    delivery: DeliveryOutcome = field(default_factory=DeliveryOutcome)
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class SeveralFixes:
 
     end: "BatchEnd"
     advisories: "tuple[AdvisoryEnd, ...]"
-    landed: Landed
+    delivery: DeliveryOutcome
 
 
 #: One or the other.

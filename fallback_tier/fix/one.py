@@ -1,7 +1,7 @@
 """The fix of one advisory in one ecosystem, to a proved patch that is delivered."""
 
 from fallback_tier.advisory import Advisory
-from fallback_tier.fix.delivery import Put, hand_over
+from fallback_tier.fix.delivery import Deliver, hand_over
 from fallback_tier.fix.ends import OneFix
 from fallback_tier.fix.watching import Watch
 from fallback_tier.gates.journal.holding import holding
@@ -34,10 +34,10 @@ def delivered(
     repo: RepoContext,
     services: Services,
     setup: Setup,
-    put: Put,
+    deliver: Deliver,
 ) -> OneFix:
     """The end with what became of its patch, where it has one: the caller holds the fix."""
     if not isinstance(result, WithPatch):
         return OneFix(result)
     fixed = [(result, advisory)]
-    return OneFix(result, hand_over(fixed, result.application, repo, services, setup, put))
+    return OneFix(result, hand_over(fixed, result.application, repo, services, setup, deliver))

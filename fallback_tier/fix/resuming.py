@@ -25,7 +25,7 @@ from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import remove_leftovers
 from fallback_tier.handover.delivery import deliver
-from fallback_tier.handover.landing import complete
+from fallback_tier.handover.interrupted_delivery import complete
 from fallback_tier.installed import as_found, look_at
 from fallback_tier.wiring import Services
 

@@ -12,14 +12,14 @@ from fallback_tier.batch.beginning import Desk
 from fallback_tier.batch.outcome import advisory_ends, partial_fix_message
 from fallback_tier.batch.part import merged
 from fallback_tier.batch.running import BatchEnd, BatchRun
-from fallback_tier.fix.delivery import Delivery, Landed, Put, hand_over
+from fallback_tier.fix.delivery import Deliver, Delivery, DeliveryOutcome, hand_over
 from fallback_tier.fix.ends import SeveralFixes
 from fallback_tier.fix.planning import check_clients
 from fallback_tier.fix.watching import Watch
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.handover.delivery import deliver
-from fallback_tier.handover.landing import complete
+from fallback_tier.handover.interrupted_delivery import complete
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Services
 
@@ -39,8 +39,8 @@ def fix_several(
     begun = _desk(services, watch).begin(given, repo, setup)
     if begun.goes_on:
         watch.note("resuming an interrupted run: what is on record is not done again")
-    put = complete if begun.goes_on else deliver
-    return _to_the_end(begun.run, services, put, begun.run.record.setup)
+    deliver_patch = complete if begun.goes_on else deliver
+    return _to_the_end(begun.run, services, deliver_patch, begun.run.record.setup)
 
 
 def resume_several(
@@ -60,22 +60,24 @@ def _desk(services: Services, watch: Watch) -> Desk:
     return Desk(services.recipes_only(), watch.fixing, watch.planning)
 
 
-def _to_the_end(run: BatchRun, services: Services, put: Put, setup: Setup) -> SeveralFixes:
+def _to_the_end(run: BatchRun, services: Services, deliver: Deliver, setup: Setup) -> SeveralFixes:
     with holding(services.configuration.state_dir, run.record.batch_id):
         end = run.run()
         ends = advisory_ends(end.planned, end.parts)
         end = replace(end, parts=partial_fix_message(end.parts, ends))
-        return SeveralFixes(end, ends, _delivered(run, end, services, put, setup))
+        return SeveralFixes(end, ends, _delivered(run, end, services, deliver, setup))
 
 
-def _delivered(run: BatchRun, end: BatchEnd, services: Services, put: Put, setup: Setup) -> Landed:
+def _delivered(
+    run: BatchRun, end: BatchEnd, services: Services, deliver: Deliver, setup: Setup
+) -> DeliveryOutcome:
     """One patch for all that holds."""
     due = [part for part in end.parts if part.fixed]
     patch = merged([part.application for part in due if part.application])
     if patch is None:
-        return Landed()
+        return DeliveryOutcome()
     before = [run.delivery(part) for part in due]
     if all(before) and before[0] is not None:
-        put = before[0]
+        deliver = before[0]
     fixes = [part.fixed for part in due if part.fixed]
-    return hand_over(fixes, patch, run.repo, services, setup, put)
+    return hand_over(fixes, patch, run.repo, services, setup, deliver)

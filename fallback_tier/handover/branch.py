@@ -12,8 +12,8 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError, PatchError, ToolFailedError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.result import Patched, WithPatch
-from fallback_tier.gates.trees.aside import Aside, aside
 from fallback_tier.gates.trees.isolation import GIT_TIMEOUT_S, USERS_CONFIGURATION, git
+from fallback_tier.gates.trees.private_index import PrivateIndex, private_index
 from fallback_tier.handover.headline import headline
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
@@ -127,7 +127,7 @@ def commit_to_branch(
 def _committed(
     application: Applied, message: str, branch: str, repo: RepoContext, clients: ClientRunner
 ) -> Committed:
-    with aside(application, repo, clients) as its:
+    with private_index(application, repo, clients) as its:
         its.apply()
         tree = its.git("write-tree").strip()
         changed = its.git(
@@ -154,7 +154,7 @@ def _committed(
     return Committed(branch=branch, commit=commit)
 
 
-def _holding(tree: str, branch: str, its: Aside, repo: RepoContext) -> Committed | None:
+def _holding(tree: str, branch: str, its: PrivateIndex, repo: RepoContext) -> Committed | None:
     """A branch that is one commit on top of the base, with this tree; ``branch`` before all others."""
     form = "--format=%(tree) %(parent) %(objectname) %(refname:lstrip=2)"
     heads = (line.split(" ") for line in its.git("for-each-ref", form, "refs/heads/").splitlines())

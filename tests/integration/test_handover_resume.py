@@ -85,8 +85,8 @@ def test_it_is_told_where_the_record_says_that_it_is(whole: CrashHouse, tmp_path
                 *(house.fix_id, inputs.advisory, inputs.repository, services, setup, UNWATCHED)
             )
             assert isinstance(fixed.result, WithPatch)
-            assert fixed.landed.committed is not None
-            assert fixed.landed.committed.branch == BRANCH
+            assert fixed.delivery.committed is not None
+            assert fixed.delivery.committed.branch == BRANCH
         assert git(house.repo, "branch", "--list", "other") == ""
         body = (tmp_path / "report" / "pull-request.md").read_text()
         assert "**Without a sandbox**" in body  # another process did: the record says so
@@ -105,6 +105,6 @@ def test_a_dry_run_commits_nothing(whole: CrashHouse, tmp_path: Path) -> None:
             *(house.fix_id, inputs.advisory, inputs.repository, services, setup, UNWATCHED)
         )
         assert isinstance(fixed.result, WithPatch)
-        assert not fixed.landed.delivered
+        assert not fixed.delivery.delivered
         assert git(house.repo, "branch", "--list", BRANCH) == ""
         assert deliveries(house) == []

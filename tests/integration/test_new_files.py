@@ -12,7 +12,7 @@ from fallback_tier.answers.block_form import write_blocks
 from fallback_tier.cli import exit_codes
 from fallback_tier.errors import RepositoryError
 from fallback_tier.handover.delivery import deliver
-from fallback_tier.handover.landing import complete
+from fallback_tier.handover.interrupted_delivery import complete
 from fallback_tier.outcome import FileChange, SearchReplace, SourceEdit
 from fallback_tier.patch.diff import unified_diff
 from fallback_tier.sandbox.clients import SubprocessClients
@@ -305,13 +305,13 @@ def test_a_file_that_came_in_the_way_is_a_persons_and_stays(tmp_path: Path) -> N
     assert git(tmp_path, "status", "--porcelain") == "?? left/digits.py\n"
 
 
-@pytest.mark.parametrize("landed", ["nothing", "the new file", "half the new file", "the edit"])
-def test_a_delivery_that_was_cut_short_is_completed(tmp_path: Path, landed: str) -> None:
+@pytest.mark.parametrize("outcome", ["nothing", "the new file", "half the new file", "the edit"])
+def test_a_delivery_that_was_cut_short_is_completed(tmp_path: Path, outcome: str) -> None:
     application, repo = _applied(tmp_path)
-    if landed in {"the new file", "half the new file"}:
-        text = "y = 1\n" if landed == "the new file" else "y ="
+    if outcome in {"the new file", "half the new file"}:
+        text = "y = 1\n" if outcome == "the new file" else "y ="
         (tmp_path / "left/digits.py").write_text(text)
-    if landed == "the edit":
+    if outcome == "the edit":
         (tmp_path / "left/core.py").write_text("x = 1\n")
     for _ in range(2):
         complete(application, repo, SubprocessClients())

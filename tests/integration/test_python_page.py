@@ -52,5 +52,5 @@ def test_who_watches_can_end_it_and_it_goes_on(place: Path) -> None:
     with open_fixer(configuration, given) as fixer:
         (fix_id,) = {stored.scope.fix_id for stored in fixer.services.audit.events()}
         fixed = fixer.resume(fix_id)
-    assert fixed.landed.delivered
+    assert fixed.delivery.delivered
     assert (place / "repository" / "requirements.txt").read_text() == "idna==3.7\n"

@@ -18,7 +18,7 @@ from fallback_tier.cli.fix.report import (
 )
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.remediation import line, safe, show_left
-from fallback_tier.fix.delivery import Landed
+from fallback_tier.fix.delivery import DeliveryOutcome
 from fallback_tier.fix.document import document
 from fallback_tier.fix.ends import SeveralFixes
 from fallback_tier.gates.result import WithPatch
@@ -52,17 +52,17 @@ def combined_exit_code(planned: RemediationPlan, parts: Sequence[Part]) -> int:
 
 def finish_several(fixed: SeveralFixes, *, has_model: bool, as_json: bool) -> int:
     """Report the end; returns the exit code."""
-    end, ends, landed = fixed.end, fixed.advisories, fixed.landed
+    end, ends, outcome = fixed.end, fixed.advisories, fixed.delivery
     code = combined_exit_code(end.planned, end.parts)
     if as_json:
-        print_json(batch_document(end, ends, landed, code=code))
+        print_json(batch_document(end, ends, outcome, code=code))
     else:
-        report_batch(end, ends, landed, Console(), has_model=has_model)
+        report_batch(end, ends, outcome, Console(), has_model=has_model)
     return code
 
 
 def batch_document(
-    end: BatchEnd, ends: Sequence[AdvisoryEnd], landed: Landed, *, code: int
+    end: BatchEnd, ends: Sequence[AdvisoryEnd], outcome: DeliveryOutcome, *, code: int
 ) -> dict[str, object]:
     """For machines: each advisory with its end, and each part with its own."""
     reported = end.planned.model_dump(mode="json", exclude={"fixes", "resolved"})
@@ -74,7 +74,7 @@ def batch_document(
             "advisory_ids": part.ids,
             "in_part": part.advisory.in_part,
             "failing_gates": failing_gates(part.result),
-            "delivered": landed.delivered and part.application is not None,
+            "delivered": outcome.delivered and part.application is not None,
             "held_back": part.held_back,
         }
         for part in end.parts
@@ -85,7 +85,7 @@ def batch_document(
         "fixes": fixes,
         "taken_apart": end.taken_apart,
         "gate_runs": end.trials,
-        **landed.document(),
+        **outcome.document(),
         "exit_code": code,
     }
 
@@ -93,7 +93,7 @@ def batch_document(
 def report_batch(
     end: BatchEnd,
     ends: Sequence[AdvisoryEnd],
-    landed: Landed,
+    outcome: DeliveryOutcome,
     console: Console,
     *,
     has_model: bool,
@@ -108,7 +108,7 @@ def report_batch(
     _report_advisories(ends, console)
     patch = merged([part.application for part in end.parts if part.application])
     if patch is not None:
-        report_patch(patch, console, landed)
+        report_patch(patch, console, outcome)
     failed = any(not isinstance(part.result, WithPatch) for part in end.parts)
     if has_model and (end.planned.left or failed):
         line(

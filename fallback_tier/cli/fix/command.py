@@ -60,7 +60,7 @@ def finish(fixed: Fixed, services: Services, *, as_json: bool) -> int:
         return finish_several(fixed, has_model=services.has_model, as_json=as_json)
     code = exit_code(fixed.result)
     if as_json:
-        print_json({**document(fixed.result), **fixed.landed.document(), "exit_code": code})
+        print_json({**document(fixed.result), **fixed.delivery.document(), "exit_code": code})
     else:
-        report(fixed.result, Console(), fixed.landed)
+        report(fixed.result, Console(), fixed.delivery)
     return code

@@ -7,7 +7,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_patch
 from fallback_tier.cli.remediation import line, safe, show_remediation
 from fallback_tier.cli.usage import report_usage
-from fallback_tier.fix.delivery import Landed
+from fallback_tier.fix.delivery import DeliveryOutcome
 from fallback_tier.fix.document import proof_status
 from fallback_tier.gates.result import (
     Escalated,
@@ -37,11 +37,11 @@ def exit_code(result: FixResult) -> int:
             return exit_codes.of_refusal(reason)
 
 
-def report(result: FixResult, console: Console, landed: Landed) -> None:
+def report(result: FixResult, console: Console, outcome: DeliveryOutcome) -> None:
     """The end of the story, for a person."""
     report_end(result, console)
     if isinstance(result, WithPatch):
-        report_patch(result.application, console, landed)
+        report_patch(result.application, console, outcome)
     report_usage(result, console)
     report_record(result, console)
 
@@ -103,23 +103,23 @@ def _report_grounding(application: Applied, console: Console) -> None:
         line(console, f"    - {safe(claim)}")
 
 
-def report_patch(application: Applied, console: Console, landed: Landed) -> None:
+def report_patch(application: Applied, console: Console, outcome: DeliveryOutcome) -> None:
     """Where the patch is now: on a branch, on the working tree, or printed."""
-    if landed.committed is not None:
-        where = landed.committed
+    if outcome.committed is not None:
+        where = outcome.committed
         message = "committed to branch"
         if where.existed:
             message = "no branch was made, this patch is already on the same base commit: branch"
         line(console, f"  {message} {safe(where.branch)}: {where.commit[:12]}")
-    elif landed.delivered:
+    elif outcome.delivered:
         made = new_files(application.diff)
         reported = (f"{path} (new)" if path in made else path for path in application.files)
         files = safe(", ".join(reported))
         line(console, f"  on the working tree, not committed: {files}")
     else:
         print_patch(application.diff)
-    if landed.folder is not None:
-        line(console, f"  for its reviewer: {safe(landed.folder)}")
+    if outcome.folder is not None:
+        line(console, f"  for its reviewer: {safe(outcome.folder)}")
 
 
 def report_record(result: FixResult, console: Console) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.trees.aside import aside
 from fallback_tier.gates.trees.isolation import inspect_repository
+from fallback_tier.gates.trees.private_index import private_index
 from fallback_tier.handover.delivery import deliver, put_back
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
@@ -61,7 +61,7 @@ def complete(application: Applied, repo: RepoContext, clients: ClientRunner) -> 
 
 def _files(application: Applied, repo: RepoContext, clients: ClientRunner) -> list[_File]:
     """Both states as git writes them into a working tree."""
-    with aside(application, repo, clients) as its:
+    with private_index(application, repo, clients) as its:
         before = {path: _read(its.tree / path) for path in application.files}
         its.apply()
         return [

@@ -1,4 +1,5 @@
-"""A patch put on its base commit aside: an index and a work tree of our own, the repository's objects.
+"""A patch put on its base commit, out of the user's sight: an index and a work tree of our own, the
+repository's objects.
 
 The repository's index and files are not touched. Only the files that the patch changes are laid out, with
 the line ends that gitattributes(5) gives them in a working tree: a patch is made from those, so that
@@ -18,7 +19,7 @@ from fallback_tier.repo import RepoContext
 
 
 @dataclass(frozen=True)
-class Aside:
+class PrivateIndex:
     """The base commit; after ``apply`` with the patch. ``tree``: where the patch's files are."""
 
     tree: Path
@@ -45,13 +46,15 @@ class Aside:
 
 
 @contextmanager
-def aside(application: Applied, repo: RepoContext, clients: ClientRunner) -> Iterator[Aside]:
+def private_index(
+    application: Applied, repo: RepoContext, clients: ClientRunner
+) -> Iterator[PrivateIndex]:
     """The files of a patch as the base commit has them. Raises ToolFailedError."""
     git_dir = git(clients, repo.root, ["rev-parse", "--absolute-git-dir"], USERS_CONFIGURATION)
     with tempfile.TemporaryDirectory(prefix="fallback-tier-") as name:
         tree = Path(name).resolve() / "tree"
         tree.mkdir()
-        its = Aside(tree, git_dir.removesuffix("\n"), application, clients)
+        its = PrivateIndex(tree, git_dir.removesuffix("\n"), application, clients)
         its.git("read-tree", "--no-sparse-checkout", repo.base_commit)
         listed = its.git("ls-files", "-z", "--", *application.files).split("\0")[:-1]
         its.git("checkout-index", "-u", "--ignore-skip-worktree-bits", "--", *listed)
