@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fallback_audit.contract.rule import Added, Altered, Removed, rule
 from fallback_audit.contract.rules_ends import judged
 from fallback_audit.contract.trail import (
-    AFTERWORDS,
+    AFTER_THE_END,
     TERMINALS,
     Finding,
     Run,
@@ -259,5 +259,5 @@ def fix_starts_first(trail: Trail) -> Iterator[Finding]:
 def one_terminal_event(trail: Trail) -> Iterator[Finding]:
     if trail.terminal:
         for seq, event in trail.entries:
-            if seq > trail.terminal.seq and not isinstance(event, AFTERWORDS):
+            if seq > trail.terminal.seq and not isinstance(event, AFTER_THE_END):
                 yield seq, f"{event.kind} after the fix had ended ({trail.terminal.event.kind})"

@@ -49,7 +49,7 @@ Finding = tuple[int, str]
 TERMINALS = (FixVerified, FixPatched, FixRefused, FixEscalated)
 
 #: What may stand behind the end of a fix: a patch goes out, a person answers.
-AFTERWORDS = (PatchDelivered, ReviewDecided, TransitionReopened)
+AFTER_THE_END = (PatchDelivered, ReviewDecided, TransitionReopened)
 
 _ENDING = frozenset({*TERMINALS, BudgetRaised})
 
@@ -75,7 +75,7 @@ AnyEntry = Entry[AuditEvent]
 Asked = ModelCalled | AnswerReused
 
 
-class Stretch:
+class EventSequence:
     """Consecutive entries of one transition. It grows at its end only."""
 
     def __init__(self, entries: Iterable[AnyEntry]) -> None:
@@ -124,7 +124,7 @@ class Stretch:
         return min(behind, key=_SEQ) if behind else None
 
 
-class Run(Stretch):
+class Run(EventSequence):
     """From one AttemptStarted to the next: what the tier did, and what became of it."""
 
     def __init__(self, entries: Iterable[AnyEntry]) -> None:
@@ -181,7 +181,7 @@ class Run(Stretch):
         return self.successor is not None and self.successor.attempt == self.attempt
 
 
-class Trail(Stretch):
+class Trail(EventSequence):
     """All events of one gate transition of one fix, in chain order; ``notes`` stand apart.
 
     ``base``: number of the last event that was sealed away from the store that this trail was read of.
@@ -276,7 +276,7 @@ def refused_by_cap(event: AuditEvent) -> bool:
     return type(event) is AttemptRefused and event.reason is RefusalReason.RETRY_CAP_REACHED
 
 
-_OF_NO_ATTEMPT = frozenset({*RESUMING, *AFTERWORDS})
+_OF_NO_ATTEMPT = frozenset({*RESUMING, *AFTER_THE_END})
 
 
 def _of_an_attempt(event: AuditEvent) -> bool:

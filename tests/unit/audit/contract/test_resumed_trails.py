@@ -59,7 +59,7 @@ def test_a_fix_that_has_ended_is_resumed_by_nobody(events: Events) -> None:
     assert ("resumes-are-of-open-fixes" in broken([*events, h.resumed(last)])) is ended
 
 
-AFTERWORDS: dict[str, Callable[[], Events]] = {
+AFTER_THE_END: dict[str, Callable[[], Events]] = {
     "delivered": lambda: [h.delivered(1)],
     "approved": lambda: [h.approved(1)],
     "rejected": lambda: [h.rejected()],
@@ -67,9 +67,9 @@ AFTERWORDS: dict[str, Callable[[], Events]] = {
 }
 
 
-@pytest.mark.parametrize("word", AFTERWORDS)
+@pytest.mark.parametrize("word", AFTER_THE_END)
 def test_an_open_fix_has_no_afterword(word: str) -> None:
     """Wherever a fix that ends verified stands before its end, nothing can be said of its end."""
     events = t.verified_on_retry()
     for length in range(1, len(events)):
-        assert broken([*events[:length], *AFTERWORDS[word]()]), f"after {length} events"
+        assert broken([*events[:length], *AFTER_THE_END[word]()]), f"after {length} events"
