@@ -152,8 +152,8 @@ class PromptBuilder:
         if prompt.more is not None:
             return None
         settings = repo.settings
-        room = settings.own_code_budget_bytes if own_code else settings.snippet_budget_bytes
-        found = asked_for(reason, prompt.snippets, repo, room=room, secrets=self._secrets)
+        space = settings.own_code_budget_bytes if own_code else settings.snippet_budget_bytes
+        found = asked_for(reason, prompt.snippets, repo, space=space, secrets=self._secrets)
         if not found:
             return None
         nonce = self._nonces()

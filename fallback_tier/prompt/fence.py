@@ -106,17 +106,17 @@ def fence(
     begin = f"<<<UNTRUSTED {nonce} {source_kind}"
     begin += f"; it seems to contain: {', '.join(findings)}>>>\n" if findings else ">>>\n"
     end = f"\n<<<END {nonce}>>>"
-    room = source_kind.max_bytes - len(begin) - len(end)
-    body, cut = _body(data, room, nonce, secrets)
+    space = source_kind.max_bytes - len(begin) - len(end)
+    body, cut = _body(data, space, nonce, secrets)
     return Fenced(text=begin + body + end, source_kind=source_kind, findings=findings, cut=cut)
 
 
-def _body(data: bytes, room: int, nonce: str, secrets: frozenset[str]) -> tuple[str, bool]:
+def _body(data: bytes, space: int, nonce: str, secrets: frozenset[str]) -> tuple[str, bool]:
     """The prefixed lines, at most ``room`` bytes, and whether something is missing."""
-    near = room + _MARGIN_BYTES
+    near = space + _MARGIN_BYTES
     if len(data) <= 2 * near:
         text = redact_secrets(data.decode(), secrets)[0].removesuffix("\n")
-        if _size(text) <= room:
+        if _size(text) <= space:
             return _lines(text, nonce), False
         front = back = text
         total = len(text.encode())
@@ -125,16 +125,16 @@ def _body(data: bytes, room: int, nonce: str, secrets: frozenset[str]) -> tuple[
         front = redact_secrets(data[:near].decode("utf-8", "ignore"), secrets)[0]
         back = redact_secrets(data[-near:].decode("utf-8", "ignore"), secrets)[0].removesuffix("\n")
         total = len(data)
-    return _cut(front, back, total, room, nonce), True
+    return _cut(front, back, total, space, nonce), True
 
 
-def _cut(front: str, back: str, total: int, room: int, nonce: str) -> str:
+def _cut(front: str, back: str, total: int, space: int, nonce: str) -> str:
     """Head of ``front`` and tail of ``back`` with a marker between them."""
     marker = f"\n{PREFIX}<<<CUT {nonce} {{:,}} bytes removed>>>\n"
-    room -= len(marker.format(total))
-    head = front[: _fitting(front, room // 4, 1)]
+    space -= len(marker.format(total))
+    head = front[: _fitting(front, space // 4, 1)]
     head = head[: _line_end(head)]
-    rest = room - _size(head)
+    rest = space - _size(head)
     tail_chars = _fitting(back, rest, -1)
     tail = back[len(back) - tail_chars :]
     tail = tail[len(tail) - _line_end(tail[::-1]) :]
@@ -142,13 +142,13 @@ def _cut(front: str, back: str, total: int, room: int, nonce: str) -> str:
     return _lines(head, nonce) + marker.format(removed) + _lines(tail, nonce)
 
 
-def _fitting(text: str, room: int, direction: int) -> int:
+def _fitting(text: str, space: int, direction: int) -> int:
     """How many characters from the front (1) or the back (-1) take at most ``room`` bytes."""
-    text = text[:room] if direction > 0 else text[: -room - 1 : -1]
+    text = text[:space] if direction > 0 else text[: -space - 1 : -1]
     # What a character takes depends on nothing beside it: each sort is measured once.
     sizes = {char: _size(char) - len(PREFIX) for char in set(text)}
     totals = accumulate(map(sizes.__getitem__, text), initial=len(PREFIX))
-    return max(0, bisect_right(list(totals), room) - 1)
+    return max(0, bisect_right(list(totals), space) - 1)
 
 
 def _line_end(kept: str) -> int:

@@ -37,9 +37,9 @@ class BoundedOutput:
 
     def add(self, chunk: bytes) -> None:
         """Take the next bytes of the stream."""
-        room = self._head_limit - len(self._head)
-        self._head += chunk[:room]
-        self._tail += chunk[room:]
+        space = self._head_limit - len(self._head)
+        self._head += chunk[:space]
+        self._tail += chunk[space:]
         # Trimmed in large steps: deleting from the front of a bytearray moves what is left.
         if len(self._tail) > 2 * self._tail_limit:
             self._trim()

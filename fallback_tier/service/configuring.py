@@ -49,7 +49,7 @@ def configuration(
     """As the command line would have it with these options."""
     model = settings.model
     is_local = (model.model or "").startswith(LOCAL_PREFIX)
-    room = SMALL_CODE_ROOM_BYTES if is_local else Settings().own_code_budget_bytes
+    space = SMALL_CODE_ROOM_BYTES if is_local else Settings().own_code_budget_bytes
     return Configuration(
         state_dir=state_dir,
         record=record_settings(settings, secrets),
@@ -72,6 +72,6 @@ def configuration(
             answer_form=answer_form_for(model.model),
             offline=submission is not None and submission.offline,
             whose_code=None if submission is None else submission.whose_code,
-            own_code_budget_bytes=room,
+            own_code_budget_bytes=space,
         ),
     )

@@ -14,13 +14,13 @@ from tests.integration.leaf_sequences import Case, Desk
 MORE = {f"more/m{number:02}.py": "x = 1\n" * 500 for number in range(20)}
 
 
-def desk(place: Path, *words: str, cap: int | None = None, room: int = 96_000) -> Desk:
+def desk(place: Path, *words: str, cap: int | None = None, space: int = 96_000) -> Desk:
     made = Desk(place, Case(words, None, ()), tokens_per_fix=cap)
     for path, text in MORE.items():
         (place / path).parent.mkdir(exist_ok=True)
         (place / path).write_text(text)
     tracked = tuple(sorted({*made.repo.tracked_files, *MORE}))
-    settings = Settings(own_code_budget_bytes=room)
+    settings = Settings(own_code_budget_bytes=space)
     made.repo = made.repo.model_copy(update={"tracked_files": tracked, "settings": settings})
     return made
 
@@ -47,7 +47,7 @@ def test_a_cap_holds_only_the_long_prompt_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "cap", "room", "reason"),
+    ("words", "cap", "space", "reason"),
     [
         (("context_too_long", "context_too_long"), None, 96_000, RefusalReason.CONTEXT_TOO_LONG),
         (("context_too_long", "plan 0"), None, 12_000, RefusalReason.CONTEXT_TOO_LONG),
@@ -56,9 +56,9 @@ def test_a_cap_holds_only_the_long_prompt_back(tmp_path: Path) -> None:
     ],
 )
 def test_once_and_for_these_reasons_alone(
-    tmp_path: Path, words: tuple[str, ...], cap: int | None, room: int, reason: RefusalReason
+    tmp_path: Path, words: tuple[str, ...], cap: int | None, space: int, reason: RefusalReason
 ) -> None:
-    made = desk(tmp_path, *words, cap=cap, room=room)
+    made = desk(tmp_path, *words, cap=cap, space=space)
     application = made.run()
     made.check()
     assert isinstance(application, Refused)
@@ -66,7 +66,7 @@ def test_once_and_for_these_reasons_alone(
 
 
 def test_a_cap_that_a_long_answer_alone_would_pass_gets_a_short_one(tmp_path: Path) -> None:
-    made = desk(tmp_path, "plan 0", cap=30_000, room=12_000)
+    made = desk(tmp_path, "plan 0", cap=30_000, space=12_000)
     settings = made.repo.settings.model_copy(update={"max_output_tokens": 16_000})
     made.repo = made.repo.model_copy(update={"settings": settings})
     assert isinstance(made.run(), Applied)

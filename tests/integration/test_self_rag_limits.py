@@ -12,7 +12,7 @@ from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import BudgetLimit, RefusalReason
 from fallback_tier.budget.meter import OverBudget
 from fallback_tier.budget.prices import Prices
-from fallback_tier.llm.selfrag.room import MAX_CANDIDATE_CALLS
+from fallback_tier.llm.selfrag.affordable import MAX_CANDIDATE_CALLS
 from fallback_tier.llm.selfrag.search import MAX_STEPS
 from fallback_tier.outcome import Applied, Refused
 from fallback_tier.ports import ModelRequest
@@ -110,7 +110,7 @@ class Contested(CallBudget):
 
 
 @pytest.mark.parametrize(
-    ("room", "candidates", "told"),
+    ("space", "candidates", "told"),
     [
         # Step 1: a decision, two candidates, two critiques; step 2 the same.
         (10, [2, 2], []),
@@ -123,13 +123,13 @@ class Contested(CallBudget):
     ],
 )
 def test_it_degrades_rather_than_overrun(
-    tmp_path: Path, room: int, candidates: list[int], told: list[str]
+    tmp_path: Path, space: int, candidates: list[int], told: list[str]
 ) -> None:
     def author(request: ModelRequest) -> Said:
         edits = [READ, WRITE] if "(first)" in tail(request) else [WRITE, READ]
         return json.dumps(edits[steps_taken(request)])
 
-    meter = CallBudget(room)
+    meter = CallBudget(space)
     case = SelfRagCase(tmp_path, author, meter=meter)
     done = case()
     assert isinstance(done, Applied)
@@ -143,7 +143,7 @@ def test_it_degrades_rather_than_overrun(
     reasons = [event.reason for event in degraded(case)]
     assert len(reasons) == len(told)
     assert all(word in reason for word, reason in zip(told, reasons, strict=True))
-    assert meter.booked <= room
+    assert meter.booked <= space
     assert "ModelFailed" not in case.audit.kinds
 
 
@@ -156,21 +156,21 @@ def test_without_room_for_one_candidate_the_attempt_stops_at_the_cap(tmp_path: P
     assert not case.author_model.requests
 
 
-@pytest.mark.parametrize("room", range(10))
-def test_where_others_spend_what_was_left(tmp_path: Path, room: int) -> None:
+@pytest.mark.parametrize("space", range(10))
+def test_where_others_spend_what_was_left(tmp_path: Path, space: int) -> None:
     """Nothing is sent beyond the cap; what is in hand by then is the draft."""
-    case = SelfRagCase(tmp_path, meter=Contested(room))
+    case = SelfRagCase(tmp_path, meter=Contested(space))
     done = case()
     # A decision and two candidates; without a critique the first of them is the draft.
-    if room < 3:
+    if space < 3:
         assert isinstance(done, Refused)
         assert done.reason is RefusalReason.BUDGET_EXHAUSTED
     else:
         assert isinstance(done, Applied)
-    if room < 8:
+    if space < 8:
         assert case.recorded("ModelFailed") or degraded(case)
     sent = [*case.author_model.requests, *case.critic_model.requests]
-    assert len(sent) <= room
+    assert len(sent) <= space
 
 
 def test_what_was_paid_for_is_found_again(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def measure(case: Case, record: Record, clones: Path | None, rooms: Sequence[int
         manifests = plugin.manifests(repo.tracked_files)
         repo = repo.model_copy(update={"affected": affected, "manifests": manifests})
         found = []
-        for room in rooms:
-            settings = Settings(own_code_budget_bytes=room * 1_000)
+        for space in rooms:
+            settings = Settings(own_code_budget_bytes=space * 1_000)
             tree = repo.model_copy(update={"settings": settings})
             prompt = PromptBuilder(lambda: "0" * 32).build(advisory, tree, plugin, own_code=True)
             found.append(Seen(shown(prompt.user, hunks), prompt.byte_count))
@@ -74,11 +74,11 @@ def _lines(rows: Sequence[tuple[str, Sequence[Seen]]], half: Half) -> Iterator[s
     yield ""
     yield "| room for code | a line | half of them | all of them | tokens a prompt, about (largest) |"
     yield "| --- | --- | --- | --- | --- |"
-    for at, room in enumerate(ROOMS):
+    for at, space in enumerate(ROOMS):
         seen = [one[at] for _, one in rows]
         sizes = [one.size // _BYTES_PER_TOKEN for one in seen]
         cells = [
-            f"{room} KB",
+            f"{space} KB",
             _share(one.shown.any for one in seen),
             _share(one.shown.half for one in seen),
             _share(one.shown.all for one in seen),
@@ -86,7 +86,7 @@ def _lines(rows: Sequence[tuple[str, Sequence[Seen]]], half: Half) -> Iterator[s
         ]
         yield f"| {' | '.join(cells)} |"
     yield ""
-    yield f"| case | {' | '.join(f'{room} KB' for room in ROOMS)} |"
+    yield f"| case | {' | '.join(f'{space} KB' for space in ROOMS)} |"
     yield f"| --- |{' --- |' * len(ROOMS)}"
     for name, seen in rows:
         lines = (f"{one.shown.lines_shown}/{one.shown.lines}" for one in seen)

@@ -70,7 +70,7 @@ class Walk:
     def rows(self, rows: Iterable[StoredRow]) -> None:
         """Judge them all. After a bad link the next one is judged by what the bad one claims."""
         stream = iter(rows)
-        while block := list(islice(stream, self._room())):
+        while block := list(islice(stream, self._rows_to_next_checkpoint())):
             if self._is_sound(block):
                 self.complete += len(block)
             else:
@@ -80,7 +80,7 @@ class Walk:
             if self._progress is not None:
                 self._progress(self.at.seq)
 
-    def _room(self) -> int:
+    def _rows_to_next_checkpoint(self) -> int:
         """Up to the next checkpoint, so that no root has to be computed in the middle of a block."""
         following = self._covering.next_size if self._covering else None
         return BLOCK_ROWS if following is None else min(BLOCK_ROWS, max(1, following - self.at.seq))

@@ -102,7 +102,7 @@ def contained_tags(root: Path, commit: str, clients: ClientRunner) -> tuple[str,
 
 
 #: The system's words for a full disk, and git's own, of its index.
-_NO_ROOM = (os.strerror(errno.ENOSPC), "Out of diskspace")
+_DISK_FULL = (os.strerror(errno.ENOSPC), "Out of diskspace")
 
 
 def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
@@ -129,7 +129,7 @@ def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
     borrowed.write_text(f"{objects}\n", encoding="utf-8")
     checkout = ["checkout", "--quiet", "--detach", "--force", repo.base_commit]
     result = clients.run("git", checkout, cwd=tree, timeout_s=GIT_TIMEOUT_S)
-    if any(words in result.output for words in _NO_ROOM):
+    if any(words in result.output for words in _DISK_FULL):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tree))
     if result.exit_code != 0:
         raise RepositoryError(

@@ -86,7 +86,7 @@ class Worktrees:
             try:
                 worktree = self._make(repo, place)
             except OSError as error:
-                raise _no_room(place, error) from error
+                raise _disk_full(place, error) from error
             try:
                 yield worktree
             finally:
@@ -111,7 +111,7 @@ class Worktrees:
                 next_step="Wait for it to end.",
             ) from error
         except OSError as error:
-            raise _no_room(place, error) from error
+            raise _disk_full(place, error) from error
         with lock:
             try:
                 yield
@@ -167,7 +167,7 @@ def _empty(place: Path) -> None:
             entry.unlink()
 
 
-def _no_room(place: Path, error: OSError) -> StateFolderError:
+def _disk_full(place: Path, error: OSError) -> StateFolderError:
     return StateFolderError(
         f"No worktree can be made in {place}: {error.strerror}.",
         next_step="Free some space there, or choose another state directory.",

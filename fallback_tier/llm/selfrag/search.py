@@ -15,12 +15,12 @@ from fallback_tier.budget.meter import Meter, OverBudget
 from fallback_tier.errors import ModelError
 from fallback_tier.llm.calling import Answered
 from fallback_tier.llm.model_attempt import ModelAttempt
+from fallback_tier.llm.selfrag.affordable import shortage
 from fallback_tier.llm.selfrag.beam import Beam, Scored
 from fallback_tier.llm.selfrag.critics import Weighed, weighed
 from fallback_tier.llm.selfrag.fetching import Fetching
 from fallback_tier.llm.selfrag.ground import Ground, Parts, WrittenSegment, shots_of, shown
 from fallback_tier.llm.selfrag.plan import plan_of
-from fallback_tier.llm.selfrag.room import shortage
 from fallback_tier.llm.selfrag.trying import Tried, Try, tried, tries
 from fallback_tier.ports import LanguageModel, SolvedExampleRetriever
 from fallback_tier.prompt.redact import excerpt

@@ -20,8 +20,8 @@ from fallback_tier.prompt.context.named import (
 )
 from fallback_tier.prompt.context.packing import (
     MAX_SNIPPET_BYTES,
-    Room,
     Snippet,
+    SnippetBudget,
     Wanted,
     pack,
 )
@@ -61,7 +61,7 @@ def asked_for(
     shown: Sequence[Snippet],
     repo: RepoContext,
     *,
-    room: int,
+    space: int,
     secrets: frozenset[str] = frozenset(),
 ) -> tuple[Snippet, ...]:
     """What ``reason`` names and ``shown`` lacks, in at most ``room`` bytes and MAX_MORE_BYTES of UTF-8.
@@ -73,7 +73,7 @@ def asked_for(
     return pack(
         search.places(),
         files.lines,
-        Room.of_own(min(room, MAX_MORE_BYTES)),
+        SnippetBudget.of_own(min(space, MAX_MORE_BYTES)),
         shown=shown,
         first=len(shown) + 1,
         hidden=files.hidden,

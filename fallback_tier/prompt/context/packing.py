@@ -16,7 +16,7 @@ MAX_SNIPPETS = 12
 
 #: … one for so many bytes of room: whatever the sizes of the files are, their fences take no more than half
 #: as much again.
-_ROOM_OF_A_SNIPPET = 400
+_BYTES_OF_A_SNIPPET = 400
 
 #: One snippet: a long function with its surroundings. The fence's cap is twice that.
 MAX_SNIPPET_BYTES = 4_000
@@ -82,29 +82,29 @@ class _Span:
     end: int
 
 
-class Room(NamedTuple):
+class SnippetBudget(NamedTuple):
     """Bytes that snippets may have together, and how many they may be."""
 
     budget: int
     most: int = MAX_SNIPPETS
 
     @classmethod
-    def of_own(cls, budget: int) -> "Room":
+    def of_own(cls, budget: int) -> "SnippetBudget":
         """Of a package's own code there are as many as fill it."""
-        return cls(budget, max(MAX_SNIPPETS, budget // _ROOM_OF_A_SNIPPET))
+        return cls(budget, max(MAX_SNIPPETS, budget // _BYTES_OF_A_SNIPPET))
 
 
 class _Packing:
     def __init__(
-        self, lines: Callable[[str], Sequence[str]], room: Room, shown: Iterable[Snippet]
+        self, lines: Callable[[str], Sequence[str]], budget: SnippetBudget, shown: Iterable[Snippet]
     ) -> None:
         self._lines = lines
-        self._most = room.most
+        self._most = budget.most
         #: No snippet reaches over these.
         self._shown = [_Span(one.path, one.start_line - 1, one.end_line) for one in shown]
         #: Of a file, the bytes before each line.
         self._sizes: dict[str, list[int]] = {}
-        self.left = room.budget
+        self.left = budget.budget
         self.spans: list[_Span] = []
 
     @property
@@ -176,15 +176,15 @@ class _Packing:
         sizes = self._sizes[path]
         return sizes[min(end, len(sizes) - 1)] - sizes[min(start, len(sizes) - 1)]
 
-    def _window(self, wanted: Wanted, room: int) -> tuple[int, int]:
+    def _window(self, wanted: Wanted, space: int) -> tuple[int, int]:
         """Whole lines around the line of interest, at most ``room`` bytes."""
         path, first, last, focus, _ = wanted
         start = max(first, min(focus, last - 1) - _LINES_BEFORE)
         # The line of interest must fit: near it comes before far from it.
-        while start < focus and self._size(path, start, focus + 1) > room:
+        while start < focus and self._size(path, start, focus + 1) > space:
             start += 1
         end = start
-        while end < last and self._size(path, start, end + 1) <= room:
+        while end < last and self._size(path, start, end + 1) <= space:
             end += 1
         return start, end
 
@@ -207,7 +207,7 @@ def _unseen(wanted: Iterable[Wanted], shown: Iterable[Snippet]) -> Iterator[Want
 def pack(
     wanted: Iterable[Wanted],
     lines: Callable[[str], Sequence[str]],
-    room: Room,
+    budget: SnippetBudget,
     *,
     shown: Sequence[Snippet] = (),
     first: int = 1,
@@ -219,7 +219,7 @@ def pack(
     Numbered from ``first``, in the order in which their first lines were wanted. What is wanted is taken
     one at a time.
     """
-    packing = _Packing(lines, room, shown)
+    packing = _Packing(lines, budget, shown)
     for place in _unseen(wanted, shown):
         packing.add(place)
         if packing.full:

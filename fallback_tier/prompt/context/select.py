@@ -20,8 +20,8 @@ from fallback_tier.prompt.context.named import (
 from fallback_tier.prompt.context.own import own_places
 from fallback_tier.prompt.context.packing import (
     MAX_SNIPPET_BYTES,
-    Room,
     Snippet,
+    SnippetBudget,
     Wanted,
     pack,
 )
@@ -72,14 +72,16 @@ def select_snippets(
     summary = prior_attempts[-1].prior_failure_summary if prior_attempts else ""
     selection = _Selection(advisory, repo, plugin, own_code=own_code)
     settings = repo.settings
-    room = Room(settings.snippet_budget_bytes)
+    budget = SnippetBudget(settings.snippet_budget_bytes)
     if own_code:
-        room = Room.of_own(settings.own_code_budget_bytes)
+        budget = SnippetBudget.of_own(settings.own_code_budget_bytes)
     files = Showable(selection.sources, secrets)
-    shown = pack(selection.wanted(), files.lines, room, hidden=files.hidden)
-    more = min(room.budget, max(MIN_FAILURE_BYTES, room.budget // _SHARE_OF_A_FAILURE))
+    shown = pack(selection.wanted(), files.lines, budget, hidden=files.hidden)
+    more = min(budget.budget, max(MIN_FAILURE_BYTES, budget.budget // _SHARE_OF_A_FAILURE))
     failing = list(selection.failing(summary))
-    besides = pack(failing, files.lines, Room.of_own(more), shown=shown, hidden=files.hidden)
+    besides = pack(
+        failing, files.lines, SnippetBudget.of_own(more), shown=shown, hidden=files.hidden
+    )
     ordered = sorted(
         (*besides, *shown), key=lambda snippet: not any(map(snippet.overlaps, failing))
     )

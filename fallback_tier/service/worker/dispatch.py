@@ -129,13 +129,13 @@ class Dispatcher:
         self._reap()
         self._end_those_due()
         self._adopt()
-        room = self._settings.limits.concurrent_fixes - len(self._queue.running())
-        while room > 0 and not self._stopping.is_set() and self.has_room_on_disk():
+        space = self._settings.limits.concurrent_fixes - len(self._queue.running())
+        while space > 0 and not self._stopping.is_set() and self.has_room_on_disk():
             taken = self._queue.take_next()
             if taken is None:
                 break
             self._start_worker(taken.fix_id)
-            room -= 1
+            space -= 1
 
     # --- Starting ---------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ def parsed(*options: str) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize(
-    ("options", "room"),
+    ("options", "space"),
     [
         ((), 96_000),
         (("--model", "claude"), 96_000),
@@ -25,8 +25,8 @@ def parsed(*options: str) -> argparse.Namespace:
         (("--code-room", "1000"), 1_000_000),
     ],
 )
-def test_the_room_is_what_the_window_has(options: tuple[str, ...], room: int) -> None:
-    assert settings(parsed(*options)).own_code_budget_bytes == room
+def test_the_room_is_what_the_window_has(options: tuple[str, ...], space: int) -> None:
+    assert settings(parsed(*options)).own_code_budget_bytes == space
 
 
 @pytest.mark.parametrize("room", ["0", "-4", "1001"])

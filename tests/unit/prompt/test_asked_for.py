@@ -41,9 +41,9 @@ def repo(tmp_path: Path) -> RepoContext:
     return context(tmp_path, FILES)
 
 
-def shown(repo: RepoContext, reason: str, *seen: Snippet, room: int = ROOM) -> dict[str, str]:
-    found = asked_for(reason, seen, repo, room=room)
-    assert sum(len(one.text.encode()) for one in found) <= min(room, MAX_MORE_BYTES)
+def shown(repo: RepoContext, reason: str, *seen: Snippet, space: int = ROOM) -> dict[str, str]:
+    found = asked_for(reason, seen, repo, space=space)
+    assert sum(len(one.text.encode()) for one in found) <= min(space, MAX_MORE_BYTES)
     assert [one.id for one in found] == [
         f"S{n}" for n in range(len(seen) + 1, len(seen) + 1 + len(found))
     ]
@@ -76,14 +76,14 @@ def test_a_definition_comes_before_what_uses_it_and_tests_stay_behind(repo: Repo
 
 
 def test_a_name_in_a_named_file_is_where_its_room_begins(repo: RepoContext) -> None:
-    found = asked_for("`part_33` of lib/large.py is not shown", (), repo, room=ROOM)
+    found = asked_for("`part_33` of lib/large.py is not shown", (), repo, space=ROOM)
     assert "def part_33" in found[0].text
     assert len({one.path for one in found}) == 1
 
 
 def test_a_line_of_a_named_file(repo: RepoContext) -> None:
     line = FILES["lib/large.py"].split("\n").index("def part_21(value):") + 1
-    assert "def part_21" in asked_for(f"lib/large.py:{line} is cut", (), repo, room=ROOM)[0].text
+    assert "def part_21" in asked_for(f"lib/large.py:{line} is cut", (), repo, space=ROOM)[0].text
 
 
 @pytest.mark.parametrize(
@@ -146,11 +146,11 @@ def test_what_was_shown_is_not_shown_again(repo: RepoContext) -> None:
     assert shown(repo, "lib/uses.py is cut", whole) == {}
 
 
-@pytest.mark.parametrize("room", [1_000, 3_000, 100_000])
-def test_the_room_is_kept(repo: RepoContext, room: int) -> None:
-    found = shown(repo, "lib/large.py is missing", room=room)
+@pytest.mark.parametrize("space", [1_000, 3_000, 100_000])
+def test_the_room_is_kept(repo: RepoContext, space: int) -> None:
+    found = shown(repo, "lib/large.py is missing", space=space)
     size = sum(len(text) for text in found.values())
-    assert min(room, MAX_MORE_BYTES) * 0.5 < size
+    assert min(space, MAX_MORE_BYTES) * 0.5 < size
 
 
 def test_the_turn_is_fenced_and_whatever_is_asked_later_begins_with_it(repo: RepoContext) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fallback_tier.prompt.context import MAX_SNIPPET_BYTES, Snippet, select_snippets
 from fallback_tier.prompt.context.files import MAX_LINE_CHARS, Reader
-from fallback_tier.prompt.context.packing import Room, Wanted, pack
+from fallback_tier.prompt.context.packing import SnippetBudget, Wanted, pack
 from fallback_tier.prompt.context.select import MIN_FAILURE_BYTES
 from fallback_tier.prompt.context.units import lines_of, sizes_of, units_of
 from fallback_tier.prompt.redact import redact_secrets
@@ -92,11 +92,15 @@ def test_every_selection(
         again = dict(reversed(files.items()))
         assert chosen == _chosen(root, again, details, summary, budget, own=own)
     sizes = [len(snippet.text.encode()) for snippet in chosen]
-    room = Room.of_own(budget) if own else Room(budget)
-    more = Room.of_own(min(budget, max(MIN_FAILURE_BYTES, budget // 4))) if summary else Room(0, 0)
-    assert sum(sizes) <= room.budget + more.budget
+    space = SnippetBudget.of_own(budget) if own else SnippetBudget(budget)
+    more = (
+        SnippetBudget.of_own(min(budget, max(MIN_FAILURE_BYTES, budget // 4)))
+        if summary
+        else SnippetBudget(0, 0)
+    )
+    assert sum(sizes) <= space.budget + more.budget
     assert max(sizes, default=0) <= MAX_SNIPPET_BYTES
-    assert len(chosen) <= room.most + more.most
+    assert len(chosen) <= space.most + more.most
     assert [snippet.id for snippet in chosen] == [f"S{n}" for n in range(1, len(chosen) + 1)]
     first = set(_lines(_chosen_again(files, details, "", budget, own=own))) if summary else set()
     assert first <= set(_lines(chosen))
@@ -153,7 +157,7 @@ def test_packing_keeps_the_first_wanted_and_the_budget(
         Wanted("a.py", min(start, len(lines) - 1), min(start + count, len(lines)), start)
         for start, count in places
     ]
-    packed = pack(wanted, lambda _: lines, Room(budget))
+    packed = pack(wanted, lambda _: lines, SnippetBudget(budget))
     assert sum(len(snippet.text) for snippet in packed) <= budget
     if wanted and sum(map(len, lines)) <= min(budget, MAX_SNIPPET_BYTES) and any(widths):
         assert [snippet.text for snippet in packed] == ["".join(lines)]
@@ -177,9 +181,9 @@ def test_a_line_is_cut_by_its_length_alone(widths: list[int], ended: bool) -> No
 
 def test_nothing_is_joined_over_what_is_shown_already() -> None:
     lines = [f"line {number:03}\n" for number in range(900)]
-    room = Room(3_000)
-    (shown,) = pack([Wanted("a.py", 100, 103, 100)], lambda _: lines, room)
+    budget = SnippetBudget(3_000)
+    (shown,) = pack([Wanted("a.py", 100, 103, 100)], lambda _: lines, budget)
     around = [Wanted("a.py", 60, 101, 60), Wanted("a.py", 101, 140, 120)]
-    before, after = pack(around, lambda _: lines, room, shown=[shown])
+    before, after = pack(around, lambda _: lines, budget, shown=[shown])
     assert (before.end_line, shown.start_line) == (100, 101)
     assert (shown.end_line, after.start_line) == (103, 104)

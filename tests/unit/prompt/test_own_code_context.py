@@ -34,13 +34,13 @@ def chosen(
     root: Path,
     files: dict[str, str],
     about: Advisory,
-    room: int = 96_000,
+    space: int = 96_000,
     manifests: tuple[str, ...] = ("pyproject.toml",),
     prior: tuple[AttemptSummary, ...] = (),
 ) -> tuple[Snippet, ...]:
     own = tuple(OwnPackage(name="lib", manifest=one) for one in manifests)
     affected = Affected(code=AffectedCode.OWN, decided_by=DecidedBy.MANIFEST, own=own)
-    settings = Settings(own_code_budget_bytes=room)
+    settings = Settings(own_code_budget_bytes=space)
     repo = context(root, files).model_copy(update={"affected": affected, "settings": settings})
     return select_snippets(about, repo, FakeEcosystem(), own_code=True, prior_attempts=prior)
 
@@ -90,7 +90,7 @@ def test_its_kind_of_weakness_tells_where_to_look_first(
 ) -> None:
     files = {f"lib/m{number}.py": function("other", "pass", 200) for number in range(9)}
     files["lib/n.py"] = function("this", code, 20)
-    found = chosen(tmp_path, files, advisory(summary, cwe=cwe), room=3_000)
+    found = chosen(tmp_path, files, advisory(summary, cwe=cwe), space=3_000)
     assert paths(found)[0] == "lib/n.py"
 
 
@@ -103,7 +103,7 @@ def test_what_the_title_says_counts_more_than_what_follows(tmp_path: Path) -> No
         "An account opens a session; login gives a cookie with a token to open the session again."
     )
     about = advisory("Missing check on previews", details)
-    assert paths(chosen(tmp_path, files, about, room=900)) == ["lib/preview.py"]
+    assert paths(chosen(tmp_path, files, about, space=900)) == ["lib/preview.py"]
 
 
 def test_headings_that_every_advisory_has_tell_nothing(tmp_path: Path) -> None:
@@ -116,22 +116,22 @@ def test_headings_that_every_advisory_has_tell_nothing(tmp_path: Path) -> None:
         "### Impact\nAn archive is unpacked.\n### For more information\n"
         "Ask our support; a support contact answers whoever asks: support@host.invalid\n"
     )
-    found = chosen(tmp_path, files, advisory("", details), room=1_000)
+    found = chosen(tmp_path, files, advisory("", details), space=1_000)
     assert paths(found) == ["lib/archive.py"]
 
 
-@pytest.mark.parametrize("room", [3_000, 12_000, 40_000])
+@pytest.mark.parametrize("space", [3_000, 12_000, 40_000])
 def test_a_retry_shows_what_failed_and_no_less_than_a_first_attempt(
-    tmp_path: Path, room: int
+    tmp_path: Path, space: int
 ) -> None:
     files = {
         f"lib/m{number}.py": function(f"part_{number}", "check = 1", 300) for number in range(30)
     }
     files["tests/test_part.py"] = function("test_part", "assert part_3(1)", 3)
     about = advisory("Missing check in part_20", "The function `part_20` does not check.")
-    first = shown_lines(chosen(tmp_path, files, about, room))
+    first = shown_lines(chosen(tmp_path, files, about, space))
     again = shown_lines(
-        chosen(tmp_path, files, about, room, prior=failed("tests/test_part.py:2: in test_part"))
+        chosen(tmp_path, files, about, space, prior=failed("tests/test_part.py:2: in test_part"))
     )
     assert first <= again
     assert ("tests/test_part.py", 2) in again - first
@@ -151,7 +151,7 @@ def test_what_is_called_there_is_shown_before_what_is_not(tmp_path: Path) -> Non
         "lib/z.py": guards,
         **many,
     }
-    found = chosen(tmp_path, files, advisory("`unpack_archive()` writes elsewhere"), room=26_000)
+    found = chosen(tmp_path, files, advisory("`unpack_archive()` writes elsewhere"), space=26_000)
     assert found[0].path == "lib/unpack.py"
     assert "def is_inside" in "".join(one.text for one in found if one.path == "lib/z.py")
 
@@ -170,7 +170,7 @@ def test_a_long_function_is_shown_around_what_matters_and_then_its_rest(tmp_path
     filler = "".join(f"    line_{number} = {number}\n" for number in range(800))
     text = f"def long_one(value):\n{filler}    secret_check(value)\n{filler}\n"
     about = advisory("`secret_check` is skipped")
-    few = chosen(tmp_path, {"lib/a.py": text}, about, room=4_000)
+    few = chosen(tmp_path, {"lib/a.py": text}, about, space=4_000)
     assert [len(few), "secret_check(value)" in few[0].text] == [1, True]
     every = chosen(tmp_path, {"lib/a.py": text}, about)
     assert "secret_check(value)" in every[0].text
@@ -245,7 +245,7 @@ def test_a_table_that_is_filled_below_is_found(tmp_path: Path) -> None:
     """A sign at a line's end, with more lines behind it."""
     files = {f"lib/m{n}.py": function("other", "pass", 100) for n in range(9)}
     files["lib/n.py"] = "index = {}\n" + function("this", "pass", 40)
-    found = chosen(tmp_path, files, advisory("Prototype pollution"), room=700)
+    found = chosen(tmp_path, files, advisory("Prototype pollution"), space=700)
     assert paths(found) == ["lib/n.py"]
 
 

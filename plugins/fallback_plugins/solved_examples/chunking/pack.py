@@ -103,21 +103,21 @@ class _Splitter:
             self.pieces.append(Piece(tuple(self.run), self.repeated, self.context))
         self.run, self.repeated, self.size = [], "", 0
 
-    def _begin_piece(self, headers: str, room: int) -> None:
+    def _begin_piece(self, headers: str, space: int) -> None:
         """What is told again, in ``room`` tokens. A whole unit comes before any repetition."""
-        if count_tokens(headers) > room:
+        if count_tokens(headers) > space:
             headers = ""
-        room = min(self.overlap_tokens, room - count_tokens(headers))
-        self.repeated = headers + self._tail(headers, room)
+        space = min(self.overlap_tokens, space - count_tokens(headers))
+        self.repeated = headers + self._tail(headers, space)
         self.size = count_tokens(self.repeated)
 
-    def _tail(self, headers: str, room: int) -> str:
+    def _tail(self, headers: str, space: int) -> str:
         """The last whole smallest units of the piece before, at most ``room`` tokens."""
         tail = ""
         for unit in reversed(self.pieces[-1].units):
             for leaf in reversed(list(unit.leaves())):
-                room -= _cost(leaf)
-                if room < 0 or (headers and leaf.text in headers):
+                space -= _cost(leaf)
+                if space < 0 or (headers and leaf.text in headers):
                     return tail
                 tail = leaf.text + tail
         return tail

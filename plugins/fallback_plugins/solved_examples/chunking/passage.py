@@ -49,20 +49,20 @@ def passage(
 
     ``ranked``: the record's chunks that were found, best first (none: its own order counts).
     """
-    room = max_bytes - _shown_bytes(example_text(example, LEFT_OUT, ()))
+    space = max_bytes - _shown_bytes(example_text(example, LEFT_OUT, ()))
     whole = tuple(units(example.advisory_text))
     text_bytes = sum(_unit_bytes(unit) for unit in whole)
     edits = _Edits(example, ranked)
     for share in _TEXT_SHARES:
         if not edits.chosen:
-            room -= edits.choose(room - min(text_bytes, room // share))
+            space -= edits.choose(space - min(text_bytes, space // share))
     if not edits.chosen:
         # A text without any edit is a topic, no precedent.
-        room -= edits.choose(room)
-    candidates = tuple(_divided(whole, room))
-    chosen = _chosen_units(candidates, ranked, room)
-    room -= sum(_unit_bytes(candidates[number]) for number in chosen)
-    edits.choose(room)
+        space -= edits.choose(space)
+    candidates = tuple(_divided(whole, space))
+    chosen = _chosen_units(candidates, ranked, space)
+    space -= sum(_unit_bytes(candidates[number]) for number in chosen)
+    edits.choose(space)
     return Passage(_text(candidates, chosen), edits.chosen)
 
 
@@ -75,12 +75,12 @@ class _Edits:
         self._open = list(dict.fromkeys([*found, *range(len(example.edits))]))
         self._chosen: set[int] = set()
 
-    def choose(self, room: int) -> int:
+    def choose(self, space: int) -> int:
         """Take what fits into ``room``; how many bytes that is."""
         taken = 0
         for number in self._open:
             size = _shown_bytes(edit_line(self._edits[number]))
-            if number not in self._chosen and taken + size <= room:
+            if number not in self._chosen and taken + size <= space:
                 self._chosen.add(number)
                 taken += size
         return taken
@@ -90,15 +90,15 @@ class _Edits:
         return tuple(self._edits[number] for number in sorted(self._chosen))
 
 
-def _divided(units: Sequence[Unit], room: int) -> Iterator[Unit]:
+def _divided(units: Sequence[Unit], space: int) -> Iterator[Unit]:
     for unit in units:
-        if unit.parts and unit.kind in _DIVISIBLE and _unit_bytes(unit) > room:
-            yield from _divided(unit.parts, room)
+        if unit.parts and unit.kind in _DIVISIBLE and _unit_bytes(unit) > space:
+            yield from _divided(unit.parts, space)
         else:
             yield unit
 
 
-def _chosen_units(units: Sequence[Unit], ranked: Sequence[Chunk], room: int) -> list[int]:
+def _chosen_units(units: Sequence[Unit], ranked: Sequence[Chunk], space: int) -> list[int]:
     """Positions of the units that fit, the title's and the best ranked first; in order."""
     texts = [chunk.text for chunk in ranked if chunk.kind is ChunkKind.ADVISORY]
 
@@ -110,9 +110,9 @@ def _chosen_units(units: Sequence[Unit], ranked: Sequence[Chunk], room: int) -> 
     chosen: list[int] = []
     for number in order:
         size = _unit_bytes(units[number])
-        if size <= room:
+        if size <= space:
             chosen.append(number)
-            room -= size
+            space -= size
     return [number for number in sorted(chosen) if not _dangles(units, number, chosen)]
 
 

@@ -43,7 +43,7 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier import limits
 from fallback_tier.gates import decision
-from fallback_tier.llm.selfrag import room
+from fallback_tier.llm.selfrag import affordable
 from tests.unit.audit import trails as t
 from tests.unit.audit.again_trails import AGAIN_ALSO, AGAIN_MUTANTS
 from tests.unit.audit.altered import before, changed, swapped, without
@@ -296,7 +296,7 @@ def test_limits_are_those_of_the_tier() -> None:
     assert rules_candidates.MAX_RECIPE_CANDIDATES == limits.MAX_RECIPE_CANDIDATES
     assert rules_model.MAX_AUTHOR_CALLS == limits.MAX_AUTHOR_CALLS
     assert rules_chain.MAX_EXAMPLES == limits.MAX_EXAMPLES
-    assert rules_model.MAX_CANDIDATE_CALLS == room.MAX_CANDIDATE_CALLS
+    assert rules_model.MAX_CANDIDATE_CALLS == affordable.MAX_CANDIDATE_CALLS
 
 
 def test_same_failure_limit_is_that_of_the_gate_runner() -> None:

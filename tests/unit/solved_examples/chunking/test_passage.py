@@ -160,11 +160,11 @@ def test_what_a_fence_spells_out_is_counted_so(piece: str) -> None:
 def test_an_edit_that_fits_alone_is_shown_without_any_text(length: int) -> None:
     one = edit("a" * length, "b" * length)
     record = example(LONG, one)
-    room = MAX_EXAMPLE_BYTES
+    space = MAX_EXAMPLE_BYTES
     alone = example_text(record, LEFT_OUT, (one,))
     fits = not fence(alone, source_kind=SourceKind.SOLVED_EXAMPLE, nonce="0" * 32).cut
-    chosen = passage(record, max_bytes=room)
+    chosen = passage(record, max_bytes=space)
     # The estimate may refuse what just fits (see ``_shown_bytes``), never what has room to spare.
-    assert chosen.edits or not fits or len(alone.encode()) > room - 100
+    assert chosen.edits or not fits or len(alone.encode()) > space - 100
     shown = example_text(record, chosen.text, chosen.edits)
     assert not fence(shown, source_kind=SourceKind.SOLVED_EXAMPLE, nonce="0" * 32).cut
