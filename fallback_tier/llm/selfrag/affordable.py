@@ -6,8 +6,8 @@ from typing import Final
 
 from fallback_audit.model_events import Charge
 from fallback_tier.budget.meter import OverBudget
-from fallback_tier.llm.selfrag.ground import Ground
-from fallback_tier.llm.selfrag.trying import Try
+from fallback_tier.llm.selfrag.search_context import SearchContext
+from fallback_tier.llm.selfrag.trying import CandidateCall
 
 #: Author calls of one search: a beam of four over four examples for four steps. What takes more is
 #: not searched for but guessed at.
@@ -17,7 +17,9 @@ MAX_CANDIDATE_CALLS: Final = 64
 _BYTES_PER_TOKEN: Final = 4
 
 
-def shortage(step: Sequence[Try], asked: int, ground: Ground) -> OverBudget | str | None:
+def shortage(
+    step: Sequence[CandidateCall], asked: int, context: SearchContext
+) -> OverBudget | str | None:
     """Why the candidates and their critiques can't all be asked for; None: they can.
 
     ``asked``: author calls so far. What was answered before an interruption is counted as if it had
@@ -25,20 +27,20 @@ def shortage(step: Sequence[Try], asked: int, ground: Ground) -> OverBudget | st
     """
     if asked + len(step) > MAX_CANDIDATE_CALLS:
         return f"{asked} of at most {MAX_CANDIDATE_CALLS} candidates were asked for"
-    meter = ground.parts.meter
+    meter = context.parts.meter
     if meter is None:
         return None
-    segment = "x" * (_BYTES_PER_TOKEN * ground.attempt.task.repo.settings.max_output_tokens)
+    segment = "x" * (_BYTES_PER_TOKEN * context.attempt.task.repo.settings.max_output_tokens)
     needed = [
         charge
         for one in step
         for charge in (
-            meter.charge(ground.parts.author.model, one.ask(ground).request),
-            meter.charge(ground.parts.critic.model, one.critique(ground, segment).request),
+            meter.charge(context.parts.author.model, one.ask(context).request),
+            meter.charge(context.parts.critic.model, one.critique(context, segment).request),
         )
     ]
     try:
-        meter.check(ground.attempt.record.scope, _sum(needed))
+        meter.check(context.attempt.record.scope, _sum(needed))
     except OverBudget as over:
         return over
     return None

@@ -9,20 +9,20 @@ from fallback_tier.attempt.task import AttemptTask, TierEvent
 from fallback_tier.budget.meter import OverBudget
 from fallback_tier.errors import ModelError
 from fallback_tier.llm.calling import Answered, CallRequest
-from fallback_tier.llm.selfrag.ground import Ground, example_id
 from fallback_tier.llm.selfrag.score import segment_score, unread
-from fallback_tier.llm.selfrag.trying import Tried
+from fallback_tier.llm.selfrag.search_context import SearchContext, example_id
+from fallback_tier.llm.selfrag.trying import CandidateAnswer
 from fallback_tier.prompt.redact import excerpt
 
 
 @dataclass(frozen=True)
-class Weighed:
+class ScoredCandidate:
     """A candidate with what it counts. ``score`` None: it does not hold.
 
     ``critique`` None beside a score: none could be had, so it counts the worst.
     """
 
-    tried: Tried
+    tried: CandidateAnswer
     critique: Critique | None = None
     score: float | None = None
 
@@ -49,16 +49,16 @@ class Weighed:
         )
 
 
-def weighed(
-    found: Sequence[Tried], ground: Ground
-) -> Generator[TierEvent, None, tuple[list[Weighed], str]]:
+def scored_candidates(
+    found: Sequence[CandidateAnswer], context: SearchContext
+) -> Generator[TierEvent, None, tuple[list[ScoredCandidate], str]]:
     """Every candidate in order, and why there is no critique at all (empty: there is one, or none was
     needed). All critiques are asked for at the same time."""
-    asks = [ask for one in found if (ask := _ask(one, ground)) is not None]
+    asks = [ask for one in found if (ask := _ask(one, context)) is not None]
     if not asks:
-        return [Weighed(one) for one in found], ""
+        return [ScoredCandidate(one) for one in found], ""
     try:
-        outcomes = yield from ground.attempt.caller.ask_all(ground.parts.critic, asks)
+        outcomes = yield from context.attempt.caller.ask_all(context.parts.critic, asks)
     except OverBudget as over:
         critiques: list[Critique | None] = [None] * len(asks)
         silent = f"the budget has no room for critiques: {over.problem}"
@@ -68,25 +68,25 @@ def weighed(
         silent = "" if answered else "the critic gives no answer"
     waiting = iter(critiques)
     return [
-        Weighed(one) if one.move is None else _weighed(one, next(waiting)) for one in found
+        ScoredCandidate(one) if one.move is None else _scored(one, next(waiting)) for one in found
     ], silent
 
 
-def _ask(one: Tried, ground: Ground) -> CallRequest | None:
+def _ask(one: CandidateAnswer, context: SearchContext) -> CallRequest | None:
     if one.move is None:
         return None
-    return one.one.critique(ground, one.move.segment.model_dump_json())
+    return one.one.critique(context, one.move.segment.model_dump_json())
 
 
 def _read(outcome: Answered | ModelError) -> Critique | None:
     return None if isinstance(outcome, ModelError) else read_critique(outcome.answer)[0]
 
 
-def _weighed(one: Tried, critique: Critique | None) -> Weighed:
+def _scored(one: CandidateAnswer, critique: Critique | None) -> ScoredCandidate:
     """Relevance is an example's: without one it is nobody's to say, with one it must be said."""
     shown = one.one.shot is not None
     if critique is None:
-        return Weighed(one, None, segment_score(unread(shown=shown), one.lm_score))
+        return ScoredCandidate(one, None, segment_score(unread(shown=shown), one.lm_score))
     relevant = bool(critique.relevant) if shown else None
     critique = critique.model_copy(update={"relevant": relevant})
-    return Weighed(one, critique, segment_score(critique, one.lm_score))
+    return ScoredCandidate(one, critique, segment_score(critique, one.lm_score))

@@ -11,7 +11,7 @@ from fallback_tier.budget.meter import OverBudget
 from fallback_tier.errors import ModelError
 from fallback_tier.llm.calling import Answered, CallRequest
 from fallback_tier.llm.selfrag.beam import Path
-from fallback_tier.llm.selfrag.ground import Ground, WrittenSegment, segments_text
+from fallback_tier.llm.selfrag.search_context import SearchContext, WrittenSegment, segments_text
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.retrieval import FewShot
 
@@ -24,8 +24,8 @@ Shots = tuple[FewShot, ...]
 class Fetching:
     """Decides for each path at each step. On a retry nothing is asked, and nothing is touched."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, context: SearchContext) -> None:
+        self._context = context
 
     def shots(
         self, step: int, frontier: Sequence[Path[WrittenSegment]]
@@ -36,13 +36,13 @@ class Fetching:
         for place, (path, answer) in enumerate(zip(frontier, answers, strict=True)):
             before = path.segments[-1].shots if path.segments else ()
             decision, reason = _decided(answer, before)
-            yield self._ground.attempt.record(
+            yield self._context.attempt.record(
                 RetrieveDecided(
-                    attempt=self._ground.attempt.task.number,
+                    attempt=self._context.attempt.task.number,
                     step=step,
                     path=place,
                     decision=decision,
-                    forced=self._ground.attempt.task.is_retry,
+                    forced=self._context.attempt.task.is_retry,
                     reason=excerpt(reason, MAX_EXCERPT_CHARS),
                 )
             )
@@ -56,16 +56,16 @@ class Fetching:
         self, frontier: Sequence[Path[WrittenSegment]]
     ) -> Generator[TierEvent, None, list[RetrieveAnswer | str]]:
         """A critic's decision a path, or why there is none. No call where only one answer is possible."""
-        ground = self._ground
-        if ground.attempt.task.is_retry:
+        context = self._context
+        if context.attempt.task.is_retry:
             return [RetrieveAnswer(retrieve=Retrieve.NO, reason=_FRESH_CONTEXT)] * len(frontier)
-        if not ground.examples:
+        if not context.examples:
             # What is asked of the memory is the same at every step.
             return [RetrieveAnswer(retrieve=Retrieve.NO, reason=_NO_EXAMPLES)] * len(frontier)
         asks = [
             CallRequest(
-                ground.parts.prompts.retrieve(
-                    ground.situation,
+                context.parts.prompts.retrieve(
+                    context.situation,
                     plan=segments_text(path.segments),
                     going_on=bool(path.segments and path.segments[-1].shots),
                 )
@@ -73,23 +73,23 @@ class Fetching:
             for path in frontier
         ]
         try:
-            outcomes = yield from ground.attempt.caller.ask_all(ground.parts.critic, asks)
+            outcomes = yield from context.attempt.caller.ask_all(context.parts.critic, asks)
         except OverBudget as over:
             return [f"the budget has no room for the question: {over.problem}"] * len(frontier)
         return [_read(outcome) for outcome in outcomes]
 
     def _fetched(self, step: int, path: Path[WrittenSegment]) -> Generator[TierEvent, None, Shots]:
         """New examples. At the first step those that the chain has fetched are new."""
-        ground = self._ground
+        context = self._context
         if step == 1:
-            return ground.examples
+            return context.examples
         seen = {shot.example.example_id for move in path.segments for shot in move.shots}
         return (
             yield from retrieve(
-                ground.parts.retriever,
-                ground.attempt.task,
-                ground.parts.evidence,
-                ground.attempt.record,
+                context.parts.retriever,
+                context.attempt.task,
+                context.parts.evidence,
+                context.attempt.record,
                 beyond=frozenset(seen),
             )
         )

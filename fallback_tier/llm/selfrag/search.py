@@ -17,11 +17,22 @@ from fallback_tier.llm.calling import Answered
 from fallback_tier.llm.model_attempt import ModelAttempt
 from fallback_tier.llm.selfrag.affordable import shortage
 from fallback_tier.llm.selfrag.beam import Beam, Scored
-from fallback_tier.llm.selfrag.critics import Weighed, weighed
+from fallback_tier.llm.selfrag.critics import ScoredCandidate, scored_candidates
 from fallback_tier.llm.selfrag.fetching import Fetching
-from fallback_tier.llm.selfrag.ground import Ground, Parts, WrittenSegment, shots_of, shown
 from fallback_tier.llm.selfrag.plan import plan_of
-from fallback_tier.llm.selfrag.trying import Tried, Try, tried, tries
+from fallback_tier.llm.selfrag.search_context import (
+    SearchContext,
+    SearchModels,
+    WrittenSegment,
+    shots_of,
+    shown,
+)
+from fallback_tier.llm.selfrag.trying import (
+    CandidateAnswer,
+    CandidateCall,
+    candidate_answers,
+    candidate_calls,
+)
 from fallback_tier.ports import LanguageModel, SolvedExampleRetriever
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.prompt.self_rag import SelfRagPrompts
@@ -51,7 +62,7 @@ class SelfRag:
         evidence: EvidenceStore,
         meter: Meter | None = None,
     ) -> None:
-        self._parts = Parts(author, critic, prompts, retriever, evidence, meter)
+        self._parts = SearchModels(author, critic, prompts, retriever, evidence, meter)
 
     def draft(
         self, attempt: ModelAttempt, examples: Sequence[FewShot]
@@ -63,27 +74,27 @@ class SelfRag:
         on either ends the search, with what there is.
         """
         task = attempt.task
-        ground = Ground(
+        context = SearchContext(
             parts=self._parts,
             attempt=attempt,
             examples=() if task.is_retry else tuple(examples),
             situation=self._parts.prompts.situation(attempt.prompt, own_code=task.is_own_code),
         )
-        return (yield from _Search(ground).run())
+        return (yield from _Search(context).run())
 
 
 class _Search:
     """One search: its beam, and what it has to tell at the end."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        self._beam: Beam[WrittenSegment] = Beam(ground.attempt.task.repo.settings.beam_width)
-        self._fetching = Fetching(ground)
+    def __init__(self, context: SearchContext) -> None:
+        self._context = context
+        self._beam: Beam[WrittenSegment] = Beam(context.attempt.task.repo.settings.beam_width)
+        self._fetching = Fetching(context)
         self._asked = 0
         self._greedy = False
         self._over = False
         self._notes: list[str] = []
-        self._first: tuple[Tried, ...] = ()
+        self._first: tuple[CandidateAnswer, ...] = ()
         self._kept: list[int] = []
 
     def run(self) -> Generator[TierEvent, None, Draft]:
@@ -113,32 +124,34 @@ class _Search:
     def _step(self, step: int) -> Generator[TierEvent, None, None]:
         frontier = self._beam.frontier
         sets = yield from self._fetching.shots(step, frontier)
-        planned = yield from self._affordable(step, tries(step, frontier, sets))
+        planned = yield from self._affordable(step, candidate_calls(step, frontier, sets))
         outcomes = yield from self._answers(step, planned)
         if not outcomes:
             return
         found = [
-            tried(one, outcome, self._ground, self._beam)
+            candidate_answers(one, outcome, self._context, self._beam)
             for one, outcome in zip(planned, outcomes, strict=True)
         ]
         if step == 1:
             self._first = tuple(found)
             _check_answered(outcomes)
-        judged, silent = yield from weighed(found, self._ground)
+        judged, silent = yield from scored_candidates(found, self._context)
         if silent:
             # Without any critique a longer path is only longer.
             self._over = True
             yield self._degraded(step, f"the search ends here: {silent}")
         yield from self._advance(judged)
 
-    def _affordable(self, step: int, planned: list[Try]) -> Generator[TierEvent, None, list[Try]]:
+    def _affordable(
+        self, step: int, planned: list[CandidateCall]
+    ) -> Generator[TierEvent, None, list[CandidateCall]]:
         """The candidates that can be paid for: all, the first of the best path, or none."""
         # One candidate is one path from then on: what nothing continues has ended.
         planned = planned[:1] if self._greedy else planned
-        short = shortage(planned, self._asked, self._ground)
+        short = shortage(planned, self._asked, self._context)
         if short is None:
             return planned
-        shorter = shortage(planned[:1], self._asked, self._ground)
+        shorter = shortage(planned[:1], self._asked, self._context)
         if shorter is None:
             self._greedy = True
             yield self._degraded(
@@ -152,15 +165,15 @@ class _Search:
         return []
 
     def _answers(
-        self, step: int, planned: Sequence[Try]
+        self, step: int, planned: Sequence[CandidateCall]
     ) -> Generator[TierEvent, None, list[Answered | ModelError]]:
         """The authors' answers; none where others have spent in between what was left."""
         if not planned:
             return []
-        asks = [one.ask(self._ground) for one in planned]
+        asks = [one.ask(self._context) for one in planned]
         try:
-            outcomes = yield from self._ground.attempt.caller.ask_all(
-                self._ground.parts.author, asks
+            outcomes = yield from self._context.attempt.caller.ask_all(
+                self._context.parts.author, asks
             )
         except OverBudget as over:
             if self._beam.best() is None:
@@ -171,7 +184,7 @@ class _Search:
         self._asked += len(planned)
         return outcomes
 
-    def _advance(self, judged: Sequence[Weighed]) -> Generator[TierEvent, None, None]:
+    def _advance(self, judged: Sequence[ScoredCandidate]) -> Generator[TierEvent, None, None]:
         """Move the beam on, and tell of every candidate."""
         scored = [
             Scored(one.tried.one.candidate.path, one.tried.move, one.score, one.is_final)
@@ -181,7 +194,7 @@ class _Search:
         kept = iter(self._beam.advance(scored))
         for one in judged:
             is_kept = one.score is not None and next(kept)
-            yield self._ground.attempt.record(one.event(self._ground.attempt.task, kept=is_kept))
+            yield self._context.attempt.record(one.event(self._context.attempt.task, kept=is_kept))
             call = one.tried.call
             if is_kept and call is not None:
                 self._kept.append(call)
@@ -201,16 +214,16 @@ class _Search:
 
     def _degraded(self, step: int, reason: str) -> TierEvent:
         self._notes.append(f"Self-RAG, step {step}: {reason}")
-        return self._ground.attempt.record(
+        return self._context.attempt.record(
             StrategyDegraded(
-                attempt=self._ground.attempt.task.number,
+                attempt=self._context.attempt.task.number,
                 step=step,
                 reason=excerpt(reason, MAX_EXCERPT_CHARS),
             )
         )
 
     def _discarded(self, call: int, reason: str) -> DraftDiscarded:
-        return DraftDiscarded.because(reason, attempt=self._ground.attempt.task.number, call=call)
+        return DraftDiscarded.because(reason, attempt=self._context.attempt.task.number, call=call)
 
 
 def _why(short: OverBudget | str) -> str:

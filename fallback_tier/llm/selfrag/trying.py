@@ -8,20 +8,20 @@ from fallback_tier.errors import EditError, ModelError, RepositoryError
 from fallback_tier.grounding.validity import check_plan
 from fallback_tier.llm.calling import Answered, CallRequest
 from fallback_tier.llm.selfrag.beam import Beam, Path
-from fallback_tier.llm.selfrag.ground import (
-    Ground,
+from fallback_tier.llm.selfrag.plan import misplaced, plan_key, plan_of
+from fallback_tier.llm.selfrag.score import likelihood
+from fallback_tier.llm.selfrag.search_context import (
+    SearchContext,
     WrittenSegment,
     example_id,
     segments_text,
     shown,
 )
-from fallback_tier.llm.selfrag.plan import misplaced, plan_key, plan_of
-from fallback_tier.llm.selfrag.score import likelihood
 from fallback_tier.retrieval import FewShot
 
 
 @dataclass(frozen=True)
-class Try:
+class CandidateCall:
     """A candidate before it is asked for. ``shots``: the examples of its path's step."""
 
     candidate: Candidate
@@ -29,21 +29,21 @@ class Try:
     shot: FewShot | None
     shots: tuple[FewShot, ...]
 
-    def ask(self, ground: Ground) -> CallRequest:
+    def ask(self, context: SearchContext) -> CallRequest:
         """The author's request."""
-        request = ground.parts.prompts.segment(
-            ground.situation,
+        request = context.parts.prompts.segment(
+            context.situation,
             plan=segments_text(self.path.segments),
             example=shown(self.shot),
-            max_output_tokens=ground.attempt.task.repo.settings.max_output_tokens,
+            max_output_tokens=context.attempt.task.repo.settings.max_output_tokens,
         )
-        request = request.model_copy(update={"effort": ground.attempt.task.repo.settings.effort})
+        request = request.model_copy(update={"effort": context.attempt.task.repo.settings.effort})
         return CallRequest(request, example_ids=self.example_ids, candidate=self.candidate)
 
-    def critique(self, ground: Ground, segment: str) -> CallRequest:
+    def critique(self, context: SearchContext, segment: str) -> CallRequest:
         """The critic's request on what the author answered."""
-        request = ground.parts.prompts.critique(
-            ground.situation,
+        request = context.parts.prompts.critique(
+            context.situation,
             plan=segments_text(self.path.segments),
             segment=segment,
             example=shown(self.shot),
@@ -58,13 +58,13 @@ class Try:
 
 
 @dataclass(frozen=True)
-class Tried:
+class CandidateAnswer:
     """A candidate after it was asked for. ``move`` None: it continues nothing, and ``problem`` says why.
 
     ``call`` None: no answer came. ``refused``: the author declined, in this segment.
     """
 
-    one: Try
+    one: CandidateCall
     call: int | None = None
     move: WrittenSegment | None = None
     problem: str = ""
@@ -73,27 +73,30 @@ class Tried:
     refused: RefuseSegment | None = None
 
 
-def tries(
+def candidate_calls(
     step: int, frontier: tuple[Path[WrittenSegment], ...], sets: list[tuple[FewShot, ...]]
-) -> list[Try]:
+) -> list[CandidateCall]:
     """One candidate an example, or one without any; in the order of paths and examples."""
     return [
-        Try(Candidate(step=step, path=place, number=number), path, shot, shots)
+        CandidateCall(Candidate(step=step, path=place, number=number), path, shot, shots)
         for place, (path, shots) in enumerate(zip(frontier, sets, strict=True))
         for number, shot in enumerate(shots or (None,))
     ]
 
 
-def tried(
-    one: Try, outcome: Answered | ModelError, ground: Ground, beam: Beam[WrittenSegment]
-) -> Tried:
+def candidate_answers(
+    one: CandidateCall,
+    outcome: Answered | ModelError,
+    context: SearchContext,
+    beam: Beam[WrittenSegment],
+) -> CandidateAnswer:
     """What came of a candidate. Marks the path that it makes as seen: an equal one is not scored."""
     if isinstance(outcome, ModelError):
-        return Tried(one, problem=outcome.problem)
+        return CandidateAnswer(one, problem=outcome.problem)
     answer = outcome.answer
     segment, problems = read_segment(answer)
-    problem = " ".join(problems) if segment is None else _problem(segment, one, ground, beam)
-    return Tried(
+    problem = " ".join(problems) if segment is None else _problem(segment, one, context, beam)
+    return CandidateAnswer(
         one,
         call=outcome.call,
         move=None
@@ -106,7 +109,9 @@ def tried(
     )
 
 
-def _problem(segment: Segment, one: Try, ground: Ground, beam: Beam[WrittenSegment]) -> str:
+def _problem(
+    segment: Segment, one: CandidateCall, context: SearchContext, beam: Beam[WrittenSegment]
+) -> str:
     """Why the segment does not continue its path; empty: it does.
 
     A refusal continues nothing either: it counts only where no path comes to an edit.
@@ -120,17 +125,17 @@ def _problem(segment: Segment, one: Try, ground: Ground, beam: Beam[WrittenSegme
     plan = plan_of([*before, segment])
     problems = check_plan(
         plan,
-        advisory=ground.attempt.task.advisory,
-        repo=ground.attempt.task.repo,
-        plugin=ground.attempt.task.plugin,
-        snippet_ids=ground.snippet_ids,
+        advisory=context.attempt.task.advisory,
+        repo=context.attempt.task.repo,
+        plugin=context.attempt.task.plugin,
+        snippet_ids=context.snippet_ids,
         # Examples show how; what a segment rests on is this repository's.
         example_ids=frozenset(),
     )
     if problems:
         return " ".join(problems)
     try:
-        key = plan_key(plan, ground.attempt.task.repo)
+        key = plan_key(plan, context.attempt.task.repo)
     except (EditError, RepositoryError) as error:
         return str(error)
     return "" if beam.is_new(key) else "Another candidate made the same plan."

@@ -14,7 +14,7 @@ from fallback_tier.retrieval import FewShot, example_text
 
 
 @dataclass(frozen=True)
-class Parts:
+class SearchModels:
     """What is wired once. ``meter`` is only asked for room: charging is the caller's business."""
 
     author: LanguageModel
@@ -26,10 +26,10 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Ground:
+class SearchContext:
     """One attempt, and what is known of it."""
 
-    parts: Parts
+    parts: SearchModels
     attempt: ModelAttempt
     examples: tuple[FewShot, ...]
     situation: Situation
