@@ -17,7 +17,7 @@ PATCHED_RERUNS = 2
 
 
 @dataclass(frozen=True)
-class Weighed:
+class SortedFailures:
     """Failing tests by what they do at the base commit; the three are disjoint."""
 
     #: Never failed there: the patch is to blame.
@@ -28,7 +28,7 @@ class Weighed:
     broken: tuple[str, ...]
 
 
-def weigh(failing: Iterable[str], base: Sequence[frozenset[str]]) -> Weighed:
+def sort_failures(failing: Iterable[str], base: Sequence[frozenset[str]]) -> SortedFailures:
     """Sort failing tests by the tests that failed in each run of the base commit's suite.
 
     Without any such run nothing excuses a failure: all are new.
@@ -42,9 +42,9 @@ def weigh(failing: Iterable[str], base: Sequence[frozenset[str]]) -> Weighed:
             flaky.append(test)
         else:
             broken.append(test)
-    return Weighed(tuple(new), tuple(flaky), tuple(broken))
+    return SortedFailures(tuple(new), tuple(flaky), tuple(broken))
 
 
 def is_settled(failing: Iterable[str], base: Sequence[frozenset[str]]) -> bool:
     """Would further runs at the base commit change nothing? They can only make tests flaky."""
-    return len(base) >= BASE_RUNS or not set(failing) - set(weigh(failing, base).flaky)
+    return len(base) >= BASE_RUNS or not set(failing) - set(sort_failures(failing, base).flaky)

@@ -10,7 +10,12 @@ from dataclasses import dataclass, replace
 
 from fallback_audit.vocabulary import FailureKind
 from fallback_plugins.shared.gates.base_runs import BaseRun, BaseRuns, On, Run, digest_of
-from fallback_plugins.shared.gates.flaky import PATCHED_RERUNS, Weighed, is_settled, weigh
+from fallback_plugins.shared.gates.flaky import (
+    PATCHED_RERUNS,
+    SortedFailures,
+    is_settled,
+    sort_failures,
+)
 from fallback_plugins.shared.gates.gating import (
     failed,
     passed,
@@ -116,30 +121,30 @@ class _Suite:
         failing = self._failing(ours)
         if failing is None:
             return self._judge_unnamed(ours)
-        weighed = self._weigh(failing)
-        if weighed.new:
-            return self._failed(ours, weighed)
+        failures = self._sort_failures(failing)
+        if failures.new:
+            return self._failed(ours, failures)
         if (fewer := self._fewer(ours)) is not None:
             return fewer
-        if weighed.flaky:
-            return self._rerun(ours, weighed)
-        return self._more_failing(ours) or self._as_before(ours, weighed)
+        if failures.flaky:
+            return self._rerun(ours, failures)
+        return self._more_failing(ours) or self._as_before(ours, failures)
 
-    def _as_before(self, ours: SuiteRun, weighed: Weighed) -> GateVerdict:
+    def _as_before(self, ours: SuiteRun, failures: SortedFailures) -> GateVerdict:
         """Only tests fail that always fail at the base commit. One may be the test that shows the flaw, so
         they stand in the verdict by name."""
         if not ours.passing:
             why = "no test passes, here or at the base commit, so this shows nothing"
             return skipped(self.gate, why, ours.result.output)
         what = f"{ours.passing} test(s) pass"
-        if weighed.broken:
-            what += f"; {len(weighed.broken)} fail as at the base commit: {named(weighed.broken)}"
+        if failures.broken:
+            what += f"; {len(failures.broken)} fail as at the base commit: {named(failures.broken)}"
         else:
             what += (
                 f"; the run itself fails (exit code {ours.result.exit_code}), as at the base commit"
             )
         verdict = passed(self.gate, what, ours.result.output)
-        return verdict.model_copy(update={"failing_before": weighed.broken})
+        return verdict.model_copy(update={"failing_before": failures.broken})
 
     def _judge_uncounted(self, before: int | None, log: str) -> GateVerdict:
         """It ends well and counts nothing: so does a runner that the patch ends before its time."""
@@ -152,44 +157,44 @@ class _Suite:
         """Nobody can tell which tests fail. The same words at the base commit tell nothing."""
         runs = self.base.made
         if not runs or runs[0].said != digest_of(ours):
-            return self._failed(ours, Weighed((), (), ()))
+            return self._failed(ours, SortedFailures((), (), ()))
         why = "the tests fail at the base commit too, in the same way, so this shows nothing"
         return skipped(self.gate, why, ours.result.output)
 
-    def _rerun(self, ours: SuiteRun, weighed: Weighed) -> GateVerdict:
+    def _rerun(self, ours: SuiteRun, failures: SortedFailures) -> GateVerdict:
         """Flaky tests alone decide: each must pass once with the patch, and none may fail anew."""
-        left, latest = set(weighed.flaky), ours
+        left, latest = set(failures.flaky), ours
         for _ in range(PATCHED_RERUNS):
             with self.context.worktree.fresh(patched=True) as tree:
                 again = self.run(self.context.repo.laid_out(tree))
             if isinstance(again, NotInstalled) or (failing := self._failing(again)) is None:
                 break
-            latest, found = again, self._weigh(failing)
+            latest, found = again, self._sort_failures(failing)
             if found.new:
-                return self._failed(again, replace(found, flaky=weighed.flaky))
+                return self._failed(again, replace(found, flaky=failures.flaky))
             if (worse := self._fewer(again) or self._more_failing(again)) is not None:
                 return worse
             left -= self._passing(again, failing)
             if not left and again.passing:
-                seen = tuple(sorted({*weighed.flaky, *found.flaky}))
+                seen = tuple(sorted({*failures.flaky, *found.flaky}))
                 verdict = self._as_before(again, found) if found.broken else None
                 what = f"{again.passing} test(s) pass" if verdict is None else verdict.detail
                 what += f"; flaky, at the base commit too: {named(seen)}"
                 verdict = verdict or passed(self.gate, what, again.result.output)
                 return verdict.model_copy(update={"detail": what, "flaky": seen})
-        return self._failed(latest, weighed)
+        return self._failed(latest, failures)
 
-    def _failed(self, ours: SuiteRun, weighed: Weighed) -> GateVerdict:
+    def _failed(self, ours: SuiteRun, failures: SortedFailures) -> GateVerdict:
         ran = "" if ours.count is None else f" ({ours.count} ran)"
         what = f"tests failed{ran}"
-        if weighed.new and (weighed.flaky or weighed.broken):
-            what += f", not at the base commit: {named(weighed.new)}"
-        elif weighed.flaky:
-            what += f"; flaky at the base commit, they never pass here: {named(weighed.flaky)}"
+        if failures.new and (failures.flaky or failures.broken):
+            what += f", not at the base commit: {named(failures.new)}"
+        elif failures.flaky:
+            what += f"; flaky at the base commit, they never pass here: {named(failures.flaky)}"
         verdict = failed(self.gate, FailureKind.TESTS_FAILED, what, ours.result.output)
         # Without the base commit's word nobody can say that they pass there.
-        broken = weighed.new if any(run.is_conclusive for run in self.base.made) else ()
-        return verdict.model_copy(update={"flaky": weighed.flaky, "broken": broken})
+        broken = failures.new if any(run.is_conclusive for run in self.base.made) else ()
+        return verdict.model_copy(update={"flaky": failures.flaky, "broken": broken})
 
     def _failing(self, run: SuiteRun) -> tuple[str, ...] | None:
         """Failing tests by name; None where they can't be told, or can't be the whole reason."""
@@ -263,11 +268,11 @@ class _Suite:
         counts = [run.count for run in self.base.made if run.count is not None]
         return min(filter(None, counts), default=0 if counts else None)
 
-    def _weigh(self, failing: tuple[str, ...]) -> Weighed:
+    def _sort_failures(self, failing: tuple[str, ...]) -> SortedFailures:
         def reported(runs: Sequence[BaseRun]) -> list[frozenset[str]]:
             found = (run.excused(failing, by_report=self.by_report) for run in runs)
             return [one for one in found if one is not None]
 
-        return weigh(
+        return sort_failures(
             failing, reported(self.base.until(lambda runs: is_settled(failing, reported(runs))))
         )

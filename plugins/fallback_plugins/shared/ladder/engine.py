@@ -15,7 +15,7 @@ from fallback_plugins.shared.ladder.strategy import (
     Strategy,
     copies,
 )
-from fallback_plugins.shared.ladder.weight import Weight, weigh
+from fallback_plugins.shared.ladder.weight import Weight, weight_of
 from fallback_plugins.shared.tree import Node
 from fallback_tier.advisory import sort_key
 from fallback_tier.errors import RecipeError
@@ -133,7 +133,7 @@ class Resolution(Generic[FilesT]):
         return best
 
     def _weight(self, reached: Reached[FilesT]) -> Weight:
-        return weigh(self._judge.ecosystem, self.at.tree, reached.position.tree)
+        return weight_of(self._judge.ecosystem, self.at.tree, reached.position.tree)
 
     def _take(self, strategy: Strategy[FilesT], reached: Reached[FilesT]) -> bool:
         """Go there. False: it is no step."""

@@ -35,7 +35,7 @@ class Weight:
         return f"{message}, {what} a major step"
 
 
-def weigh(ecosystem: str, before: DependencyTree, after: DependencyTree) -> Weight:
+def weight_of(ecosystem: str, before: DependencyTree, after: DependencyTree) -> Weight:
     """The difference between two trees of one project."""
     old, new = (
         {(key, node.version) for key, node in tree.nodes.items()} for tree in (before, after)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.shared.gates.flaky import BASE_RUNS, PATCHED_RERUNS, is_settled, weigh
+from fallback_plugins.shared.gates.flaky import BASE_RUNS, PATCHED_RERUNS, is_settled, sort_failures
 from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.installed import NotInstalled
@@ -262,10 +262,10 @@ def test_no_more_runs_at_the_base_commit_than_are_needed(tmp_path: Path) -> None
 def test_each_failing_test_is_weighed_once_and_only_what_was_seen_is_excused(
     failing: set[str], base: list[frozenset[str]]
 ) -> None:
-    weighed = weigh(failing, base)
-    assert sorted([*weighed.new, *weighed.flaky, *weighed.broken]) == sorted(failing)
-    assert not set(weighed.new) & frozenset().union(*base)
-    for test in weighed.flaky:
+    failures = sort_failures(failing, base)
+    assert sorted([*failures.new, *failures.flaky, *failures.broken]) == sorted(failing)
+    assert not set(failures.new) & frozenset().union(*base)
+    for test in failures.flaky:
         assert {test in seen for seen in base} == {True, False}
     if is_settled(failing, base):
-        assert len(base) == BASE_RUNS or set(weighed.flaky) == failing
+        assert len(base) == BASE_RUNS or set(failures.flaky) == failing
