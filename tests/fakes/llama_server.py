@@ -66,8 +66,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    wish = Path(OPTIONS.model).read_bytes().decode("utf-8", "replace")
-    if "FAKE_FAIL" in wish:
+    wanted_version = Path(OPTIONS.model).read_bytes().decode("utf-8", "replace")
+    if "FAKE_FAIL" in wanted_version:
         sys.exit("the model has an unknown architecture")
     if OPTIONS.json_schema:
         sys.exit("Failed to initialize samplers")

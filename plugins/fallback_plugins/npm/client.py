@@ -11,7 +11,7 @@ from typing import Protocol
 from fallback_plugins.shared.tree import DependencyTree
 
 #: (package, version) → the exact version that its copies are to get.
-Wishes = Mapping[tuple[str, str], str]
+WantedVersions = Mapping[tuple[str, str], str]
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,12 @@ class Client(Protocol):
         """The lock as a resolved tree. ``Node.key`` is the lock's own; no client runs."""
         ...
 
-    def resolve(self, files: Files, wishes: Wishes | None = None) -> Files:
+    def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:
         """The lock made to fit the manifests, as little changed as the client can.
 
-        ``wishes``: each copy of a package at that version gets exactly the wished version, where the ranges
-        of everyone who asks for that copy admit it; a wish that can't be granted is simply not granted
-        (look at the tree). Manifests stay as they are.
-        """
+        ``wanted_versions``: each copy of a package at that version gets exactly the wished version, where
+        the ranges of everyone who asks for that copy admit it; a wish that can't be granted is simply not
+        granted (look at the tree). Manifests stay as they are."""
         ...
 
     def update(self, files: Files, packages: Sequence[str]) -> Files:

@@ -15,7 +15,7 @@ from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
 from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
-from fallback_plugins.npm.strategies.resolving import At, Resolver, judge_of
+from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver, judge_of
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.out_of_step import (
     left_unanswered,
@@ -133,7 +133,7 @@ class NpmProject:
         return [self._where_it_may_ask(strategy) for strategy in self._wanted(strategies)]
 
     def _where_it_may_ask(self, strategy: Strategy[Files]) -> Strategy[Files]:
-        def attempt(at: At, packages: tuple[str, ...]) -> Reached[Files]:
+        def attempt(at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
             for refusal in filter(None, map(self.scopes.refusal, packages)):
                 raise refusal
             return strategy.attempt(at, packages)
@@ -145,7 +145,7 @@ class NpmProject:
             return ordered(strategies.all, self.repo.settings.prefer, self.terms.left_out)
         if self.choice.forced:
             return [strategies.forced(self.choice.version)]
-        return strategies.near
+        return strategies.refresh_or_bump
 
     def _fix(self, resolve: Resolution[Files], strategies: Strategies) -> ProjectFix:
         at, manifest = resolve.at, self.path

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fallback_plugins.npm.client import Files, OverridePlace, Wishes
+from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
 from fallback_plugins.npm.clients.npm_run import DEFAULT_LOCK, NpmRunner
 from fallback_plugins.npm.locks.lockfile import lockfile_version
 from fallback_plugins.npm.locks.lockshape import Specs, as_found, without
@@ -53,7 +53,7 @@ class NpmClient:
         source = files.lock or files.root_manifest
         return lock_tree(source, files.lock_text, files.manifests, files.root_manifest, names)
 
-    def resolve(self, files: Files, wishes: Wishes | None = None) -> Files:
+    def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:
         """The lock made to fit; wishes are granted by asking for exactly these versions.
 
         npm keeps a locked version that its dependents admit. So it is first told stricter things than the
@@ -61,29 +61,31 @@ class NpmClient:
         back into the lock that it wrote. Where that lock doesn't stand by itself, npm fixes it under the
         true manifest.
         """
-        if not wishes or not files.lock_text:
+        if not wanted_versions or not files.lock_text:
             return self._after(["install"], files, files, {})
         tree = self.tree(files)
-        stricter = _stricter(files, tree, wishes)
+        stricter = _stricter(files, tree, wanted_versions)
         # npm puts a lower version beside what is there, not in its place.
         higher = [
             node.key
-            for (package, held), wish in wishes.items()
-            if compare_versions(ECOSYSTEM, wish, held) < 0
+            for (package, held), wanted_version in wanted_versions.items()
+            if compare_versions(ECOSYSTEM, wanted_version, held) < 0
             for node in tree.of(package)
             if node.version == held
         ]
         reported = stricter.files.with_lock(without(files.lock_text, higher))
         found = self._after(["install"], files, reported, stricter.specs)
-        if _stands(tree, self.tree(found), stricter) and not self._overruled(files, wishes):
+        if _stands(tree, self.tree(found), stricter) and not self._overruled(
+            files, wanted_versions
+        ):
             return found
         return self._after(["install"], found, found, {})
 
-    def _overruled(self, files: Files, wishes: Wishes) -> bool:
+    def _overruled(self, files: Files, wanted_versions: WantedVersions) -> bool:
         """Can an override of the true manifest take back what was wished for?"""
         return any(
             not admits(place.spec, version)
-            for (package, _), version in wishes.items()
+            for (package, _), version in wanted_versions.items()
             for place in self.overrides(files, package)
         )
 
@@ -142,19 +144,19 @@ class _Stricter:
 
     files: Files
     specs: Mapping[tuple[str, str], str]
-    wished: frozenset[tuple[str, str]]
+    wanted: frozenset[tuple[str, str]]
 
 
-def _stricter(files: Files, tree: DependencyTree, wishes: Wishes) -> _Stricter:
+def _stricter(files: Files, tree: DependencyTree, wanted_versions: WantedVersions) -> _Stricter:
     rules: dict[str, str] = {}
     pins: dict[str, str] = {}
     specs: dict[tuple[str, str], str] = {}
-    packages = {package for package, _ in wishes}
+    packages = {package for package, _ in wanted_versions}
     for node in (node for package in packages for node in tree.of(package)):
-        target = wishes.get((node.name, node.version))
+        target = wanted_versions.get((node.name, node.version))
         for dependent, ask in tree.dependents(node.key):
             if (
-                wishes.get((dependent.name, dependent.version), dependent.version)
+                wanted_versions.get((dependent.name, dependent.version), dependent.version)
                 != dependent.version
             ):
                 continue  # it goes too: only the registry knows what its new version asks for
@@ -171,7 +173,7 @@ def _stricter(files: Files, tree: DependencyTree, wishes: Wishes) -> _Stricter:
                 rules[f"{ask.name}@{spec}"] = f"{alias}{target}"
     manifest = dict(parse_manifest(files.root_manifest, files.manifests[files.root_manifest]))
     _pin(manifest, pins, specs)
-    manifest = _forcing(manifest, wishes)
+    manifest = _forcing(manifest, wanted_versions)
     if rules:
         given = manifest.get(_OVERRIDES)
         # "*" meets every ask: the narrower rules come first, for the first that meets one counts.
@@ -179,7 +181,7 @@ def _stricter(files: Files, tree: DependencyTree, wishes: Wishes) -> _Stricter:
         manifest[_OVERRIDES] = _merged(given if isinstance(given, dict) else {}, ordered)
     _keep_tagged(manifest, tree, specs)
     text = json.dumps(manifest, indent=2, ensure_ascii=False)
-    granted = frozenset((package, version) for (package, _), version in wishes.items())
+    granted = frozenset((package, version) for (package, _), version in wanted_versions.items())
     return _Stricter(files.with_manifest(files.root_manifest, text), specs, granted)
 
 
@@ -196,12 +198,12 @@ def _pin(
                 entries[name] = split_alias(spec)[0] + pins[name]
 
 
-def _forcing(manifest: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
+def _forcing(manifest: dict[str, Any], wanted_versions: WantedVersions) -> dict[str, Any]:
     """The overrides that admit one wished version force exactly that."""
-    for package in {package: None for package, _ in wishes}:
-        wished = {version for (name, _), version in wishes.items() if name == package}
+    for package in {package: None for package, _ in wanted_versions}:
+        wanted = {version for (name, _), version in wanted_versions.items() if name == package}
         for place in tuple(_overrides(manifest, package)):
-            fitting = [version for version in wished if admits(place.spec, version)]
+            fitting = [version for version in wanted if admits(place.spec, version)]
             if len(fitting) == 1:
                 manifest = _with(manifest, place.keys, split_alias(place.spec)[0] + fitting[0])
     return manifest
@@ -238,7 +240,7 @@ def _stands(before: DependencyTree, after: DependencyTree, stricter: _Stricter) 
     """Does the lock hold without what npm was told besides? No ask of a wished version is let down."""
     known = {node.key: node.version for node in before.nodes.values()}
     for node in after.nodes.values():
-        if (node.name, node.version) not in stricter.wished:
+        if (node.name, node.version) not in stricter.wanted:
             continue
         for dependent, ask in after.dependents(node.key):
             if not ask.peer and not foreign(ask.spec) and not admits(ask.spec, node.version):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.npm.client import Files, OverridePlace, Wishes
+from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
 from fallback_plugins.npm.clients.pnpm_force import (
     OVERRIDES,
     Force,
@@ -92,11 +92,11 @@ class PnpmClient:
         lock = parse_pnpm_lock(files.lock_text)
         return DependencyTree(files.lock or "pnpm-lock.yaml", lock.nodes, pnpm_roots(files, lock))
 
-    def resolve(self, files: Files, wishes: Wishes | None = None) -> Files:
+    def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:
         """As ``Client.resolve``: first with each wish forced upon each dependent, then freely, where what
         was forced stays if the dependent's range admits it. A wish that doesn't hold is left out at a
         second go."""
-        forces = forces_of(files, self.tree(files), wishes or {})
+        forces = forces_of(files, self.tree(files), wanted_versions or {})
         made = self._granting(files, forces)
         tree = self.tree(made)
         held = [force for force in forces if force.holds_in(tree)]

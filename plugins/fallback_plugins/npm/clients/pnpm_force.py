@@ -1,11 +1,12 @@
-"""Wishes as pnpm can be made to grant them: an exact version forced upon one dependent at a time."""
+"""Wanted versions, as pnpm can be made to choose them: an exact version forced upon one dependent at a
+time."""
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fallback_plugins.npm.client import Files, Wishes
+from fallback_plugins.npm.client import Files, WantedVersions
 from fallback_plugins.npm.manifests.manifest import SECTIONS, parse_manifest
 from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.shared.tree import DependencyTree, Node
@@ -64,11 +65,13 @@ class Force:
             yield from (n for n in tree.of(self.dependent) if n.version == self.dependent_version)
 
 
-def forces_of(files: Files, tree: DependencyTree, wishes: Wishes) -> tuple[Force, ...]:
+def forces_of(
+    files: Files, tree: DependencyTree, wanted_versions: WantedVersions
+) -> tuple[Force, ...]:
     """One for each dependent of a wished package. A manifest whose range doesn't admit the version gets
     none; other dependents' ranges are not in the lock, so that only pnpm can tell."""
     found: dict[Force, None] = {}
-    for (package, held), version in wishes.items():
+    for (package, held), version in wanted_versions.items():
         for node in tree.of(package):
             dependents = tree.dependents(node.key) if node.version == held else ()
             for dependent, ask in dependents:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.npm.client import Files, OverridePlace, Wishes
+from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
 from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
 from fallback_plugins.npm.clients.yarn_draft import Draft, asked_by
@@ -80,10 +80,10 @@ class YarnClient:
         """As ``Client.tree``. Keys are ``name@version``, roots the paths of their manifests."""
         return yarn_tree(files, parse_yarn_lock(files.lock_text))
 
-    def resolve(self, files: Files, wishes: Wishes | None = None) -> Files:
+    def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:
         """As ``Client.resolve``. Each dependent's range is looked at by itself: yarn can give two of them
         two versions."""
-        return self._resolved(files, wishes or {}, ())
+        return self._resolved(files, wanted_versions or {}, ())
 
     def update(self, files: Files, packages: Sequence[str]) -> Files:
         """As ``Client.update``."""
@@ -107,27 +107,33 @@ class YarnClient:
             path, set_value(files.manifests[path], (_RESOLUTIONS, key), version)
         )
 
-    def _resolved(self, files: Files, wishes: Wishes, packages: Sequence[str]) -> Files:
+    def _resolved(
+        self, files: Files, wanted_versions: WantedVersions, packages: Sequence[str]
+    ) -> Files:
         check_paths(files)
         lock = parse_yarn_lock(files.lock_text)
         project = yarn_project(files, lock)
         check_addresses(split_pattern(ask)[1] for ask in unanswered(files, lock, project.asks))
         draft = Draft(lock)
         draft.forget(packages)
-        wished = self._wished(lock, draft, wishes)
-        new = [*project.asks, *(ask for block in wished.values() for ask in asked_by(block))]
-        for (package, version), block in wished.items():
+        wanted = self._as_wanted(lock, draft, wanted_versions)
+        new = [*project.asks, *(ask for block in wanted.values() for ask in asked_by(block))]
+        for (package, version), block in wanted.items():
             draft.grant(package, version, block, new)
         draft.settle(new, but=packages)
         made = self._run({**project.texts, _LOCK: draft.text})
         return files.with_lock(lock.following(made).text)
 
-    def _wished(self, lock: YarnLock, draft: Draft, wishes: Wishes) -> dict[tuple[str, str], Block]:
+    def _as_wanted(
+        self, lock: YarnLock, draft: Draft, wanted_versions: WantedVersions
+    ) -> dict[tuple[str, str], Block]:
         """The block of each wished version; what the lock doesn't hold, yarn is asked for by itself."""
         missing = {
             (package, version): f"w{number}@npm:{package}@{version}"
             for number, (package, version) in enumerate(
-                dict.fromkeys((package, version) for (package, _), version in wishes.items())
+                dict.fromkeys(
+                    (package, version) for (package, _), version in wanted_versions.items()
+                )
             )
             if draft.held(package, version) is None
         }
@@ -139,7 +145,7 @@ class YarnClient:
             found = made.by_pattern
         return {
             (package, held): draft.held(package, version) or found[missing[package, version]]
-            for (package, held), version in wishes.items()
+            for (package, held), version in wanted_versions.items()
         }
 
     def _run(self, texts: Mapping[str, str]) -> YarnLock:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.strategies.near import Near
 from fallback_plugins.npm.strategies.overriding import Forced, Override
 from fallback_plugins.npm.strategies.parents import ParentBump
-from fallback_plugins.npm.strategies.resolving import At, Resolver
+from fallback_plugins.npm.strategies.refresh_or_bump import RefreshOrBump
+from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.ladder import ResultRules, Strategy
 from fallback_tier.errors import RecipeError
@@ -25,18 +25,18 @@ class Strategies:
     @property
     def all(self) -> list[Strategy[Files]]:
         """The whole ladder."""
-        parents = ParentBump(self.resolver, self.targets, self.judge, self.near)
+        parents = ParentBump(self.resolver, self.targets, self.judge, self.refresh_or_bump)
         override = Override(self.resolver, self.targets, self.judge)
         return [
-            *self.near,
+            *self.refresh_or_bump,
             Strategy(LadderStep.PARENT_BUMP, parents.attempt, weighed=True),
             Strategy(LadderStep.OVERRIDE, override.attempt, override.refusal, together=False),
         ]
 
     @property
-    def near(self) -> list[Strategy[Files]]:
+    def refresh_or_bump(self) -> list[Strategy[Files]]:
         """In-range refresh and direct bump; a fresh lock has the highest of each range already."""
-        near = Near(self.resolver, self.targets, self.judge)
+        near = RefreshOrBump(self.resolver, self.targets, self.judge)
         direct = Strategy(LadderStep.DIRECT_BUMP, near.direct, near.not_declared)
         if self.resolver.fresh:
             return [direct]
@@ -45,7 +45,7 @@ class Strategies:
     @property
     def lock_alone(self) -> Strategy[Files]:
         """Where the manifest is elsewhere: only what its ranges admit can be changed."""
-        near = Near(self.resolver, self.targets, self.judge)
+        near = RefreshOrBump(self.resolver, self.targets, self.judge)
         return Strategy(LadderStep.LOCK_EDIT, near.refresh)
 
     def forced(self, version: str) -> Strategy[Files]:
@@ -53,7 +53,7 @@ class Strategies:
         forced = Forced(self.resolver, self.judge, version)
         return Strategy(LadderStep.OVERRIDE, forced.attempt, together=False)
 
-    def pruned(self, at: At, originals: Mapping[str, str]) -> At:
+    def pruned(self, at: NpmPosition, originals: Mapping[str, str]) -> NpmPosition:
         """Without each changed manifest without which the tree is still as clear."""
         left = {node.key for node in self.judge.affected(at.tree)}
         changed = [path for path, text in originals.items() if at.files.manifests[path] != text]

@@ -10,7 +10,7 @@ from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.parents import ParentWalk
-from fallback_plugins.npm.strategies.resolving import At, Resolver, asked_by_root
+from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver, asked_by_root
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.bumping import no_override, use_bump
 from fallback_plugins.shared.ladder import Reached, ResultRules, blocked
@@ -29,13 +29,13 @@ class Override:
     targets: Targets
     judge: ResultRules[Files]
 
-    def refusal(self, at: At, package: str) -> RecipeError | None:
+    def refusal(self, at: NpmPosition, package: str) -> RecipeError | None:
         """What the project asks for itself is raised, never overridden."""
         if not any(asked_by_root(at, node) for node in self._nodes(at, package)):
             return None
         return unsupported(f"{at.files.root_manifest} asks for {package} itself.")
 
-    def attempt(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
+    def attempt(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
         """One client run, or three. Raises RecipeError: no version serves, or the client says no."""
         (package,) = packages
         client, nodes = self.resolver.client, self._nodes(at, package)
@@ -45,9 +45,9 @@ class Override:
         for copy, version in forced:
             places = holding(client, at.files, copy)
             files, held = raise_overrides(client, files, places, version), held or bool(places)
-        wishes = {(copy.name, copy.version): version for copy, version in forced}
+        wanted_versions = {(copy.name, copy.version): version for copy, version in forced}
         if held:  # what the project forces already may be enough
-            after = self.resolver.resolve(files, wishes)
+            after = self.resolver.resolve(files, wanted_versions)
             if not self._nodes(after, package):
                 step = LadderStep.LOCK_REFRESH if files is at.files else None
                 return Reached(after, {package: tuple(others)}, step=step)
@@ -62,7 +62,7 @@ class Override:
         after = self.resolver.resolve(files, {})
         # Who admits the version gets no override, and keeps a copy that isn't shared.
         if self._nodes(after, package):
-            after = self.resolver.resolve(after.files, wishes)
+            after = self.resolver.resolve(after.files, wanted_versions)
         return Reached(after, {package: tuple(others)})
 
     def _forced(self, tree: DependencyTree, node: Node) -> list[tuple[Node, str]]:
@@ -83,7 +83,7 @@ class Override:
             found.append((dependent, version))
         return found
 
-    def _nodes(self, at: At, package: str) -> list[Node]:
+    def _nodes(self, at: NpmPosition, package: str) -> list[Node]:
         return [node for node in self.judge.affected(at.tree) if node.name == package]
 
     def _no_target(self, tree: DependencyTree, node: Node) -> RecipeError:
@@ -110,7 +110,7 @@ class Forced:
     judge: ResultRules[Files]
     version: str
 
-    def attempt(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
+    def attempt(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
         """One client run. Raises RecipeError: a direct dependency, another major, a downgrade, or it did
         not serve."""
         (package,) = packages
@@ -135,7 +135,7 @@ class Forced:
             raise no_override(message)
         return Reached(after)
 
-    def _check(self, at: At, node: Node) -> None:
+    def _check(self, at: NpmPosition, node: Node) -> None:
         source = at.tree.source
         if asked_by_root(at, node):
             raise use_bump(node.name, f"asked for in {source} by the project itself")

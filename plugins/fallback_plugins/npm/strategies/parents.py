@@ -10,7 +10,7 @@ from fallback_plugins.npm.manifests.declaring import declare, forced, holding, n
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.npm.strategies.bundles import Bundles, bundler_of
-from fallback_plugins.npm.strategies.resolving import At, Resolver
+from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.ladder import (
     Reached,
@@ -39,7 +39,7 @@ class Changes:
     """Declared packages to raise, by (package, key declared under), and copies to refresh in range."""
 
     declares: dict[tuple[str, str], str] = field(default_factory=dict)
-    wishes: dict[tuple[str, str], str] = field(default_factory=dict)
+    wanted_versions: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def add(self, other: "Changes") -> None:
         """Both; of two versions of one declaration the higher."""
@@ -47,13 +47,13 @@ class Changes:
             held = self.declares.get(key)
             if held is None or compare_versions(ECOSYSTEM, version, held) > 0:
                 self.declares[key] = version
-        self.wishes |= other.wishes
+        self.wanted_versions |= other.wanted_versions
 
     @property
     def raised(self) -> tuple[str, ...]:
         """What is changed, as a Move names it."""
         both = {package: version for (package, _), version in self.declares.items()}
-        both |= {package: version for (package, _), version in self.wishes.items()}
+        both |= {package: version for (package, _), version in self.wanted_versions.items()}
         return tuple(f"{package} {version}" for package, version in both.items())
 
 
@@ -86,7 +86,7 @@ class ParentWalk:
             raise no_fix(node)
         for version in ok:
             if all(admits(ask.spec, version) for _, ask in asks):
-                return Changes(wishes={(node.name, node.version): version})
+                return Changes(wanted_versions={(node.name, node.version): version})
         changes = Changes()
         for dependent, ask in asks:
             if not any(admits(ask.spec, version) for version in ok):
@@ -136,14 +136,15 @@ def _lets_go(release: Release, name: str, ok: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True)
 class ParentBump:
-    """Predicted by ``ParentWalk``, tried with the client; ``near`` then takes what the new asks admit."""
+    """Predicted by ``ParentWalk``, tried with the client; ``refresh_or_bump`` then takes what the new
+    asks admit."""
 
     resolver: Resolver
     targets: Targets
     judge: ResultRules[Files]
-    near: Sequence[Strategy[Files]]
+    refresh_or_bump: Sequence[Strategy[Files]]
 
-    def attempt(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
+    def attempt(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
         """One trial for several packages: a parent often clears them all. Raises RecipeError."""
         for node in self.judge.affected(at.tree):
             if node.name in packages:
@@ -171,7 +172,7 @@ class ParentBump:
             failed |= {name: version for (name, _), version in changes.declares.items()}
         raise error or does_not_serve(f"No parent of {', '.join(packages)} can be raised.")
 
-    def _refuse_overruled(self, at: At, node: Node) -> None:
+    def _refuse_overruled(self, at: NpmPosition, node: Node) -> None:
         """Raises RecipeError where an override visibly gives somebody another version than was asked for:
         whatever its parents ask for, it stays."""
         places = holding(self.resolver.client, at.files, node)
@@ -180,7 +181,7 @@ class ParentBump:
             raise forced(at.files, places[0])
 
     def _wanted(
-        self, at: At, packages: tuple[str, ...], failed: dict[str, str]
+        self, at: NpmPosition, packages: tuple[str, ...], failed: dict[str, str]
     ) -> dict[str, Changes]:
         walk, wanted = (
             ParentWalk(at.tree, self.targets, failed),
@@ -191,17 +192,19 @@ class ParentBump:
                 wanted[node.name].add(walk.changes(node))
         return wanted
 
-    def _tried(self, at: At, packages: tuple[str, ...], changes: Changes) -> At:
+    def _tried(self, at: NpmPosition, packages: tuple[str, ...], changes: Changes) -> NpmPosition:
         """One trial with the real client. Raises RecipeError: it leaves one of the packages affected."""
-        files, wishes = at.files, dict(changes.wishes)
+        files, wanted_versions = at.files, dict(changes.wanted_versions)
         for (package, key), version in changes.declares.items():
             files = declare(files, package, {key}, version)
             for node in at.tree.of(package):
                 asks = at.tree.dependents(node.key)
                 if any(ask.name == key for dependent, ask in asks if at.tree.is_root(dependent)):
-                    wishes[package, node.version] = version
-        after = Resolution(self.judge, self.resolver.resolve(files, wishes))
-        after.run(self.near)  # an ask that was widened now admits a refresh of the copy itself
+                    wanted_versions[package, node.version] = version
+        after = Resolution(self.judge, self.resolver.resolve(files, wanted_versions))
+        after.run(
+            self.refresh_or_bump
+        )  # an ask that was widened now admits a refresh of the copy itself
         reached = self._lowered(at, after.at, packages)
         aimed = {(n.name, n.version) for n in self.judge.affected(at.tree) if n.name in packages}
         for node in self.judge.affected(reached.tree):
@@ -210,26 +213,28 @@ class ParentBump:
                 raise does_not_serve(problem or f"{node.label} would still be installed.")
         return reached
 
-    def _lowered(self, at: At, after: At, packages: tuple[str, ...]) -> At:
+    def _lowered(
+        self, at: NpmPosition, after: NpmPosition, packages: tuple[str, ...]
+    ) -> NpmPosition:
         """Copies that came in new, no higher than serves: a client takes the highest that an ask admits."""
         was = {node.label for node in at.tree.nodes.values()}
-        wishes: dict[tuple[str, str], str] = {}
+        wanted_versions: dict[tuple[str, str], str] = {}
         for floor in self.judge.affected(at.tree):
             for node in after.tree.of(floor.name) if floor.name in packages else ():
                 if node.label not in was and not node.bundled:
                     version = self._lowest(after, node, floor)
                     if version is not None:
-                        wishes[node.name, node.version] = version
-        if not wishes or self.resolver.fresh:
+                        wanted_versions[node.name, node.version] = version
+        if not wanted_versions or self.resolver.fresh:
             return after
         try:
-            lower = self.resolver.resolve(after.files, wishes)
+            lower = self.resolver.resolve(after.files, wanted_versions)
         except RecipeError:
             return after  # what serves is there; that a lower one would, was worth one question
         worse = self.judge.problem(at, lower) or self.judge.is_nearer(lower, after)
         return after if worse else lower
 
-    def _lowest(self, after: At, node: Node, floor: Node) -> str | None:
+    def _lowest(self, after: NpmPosition, node: Node, floor: Node) -> str | None:
         """A version below a new copy's that would serve in its place."""
         specs = [ask.spec for _, ask in self.targets.dependents(after.tree, node.key)]
 

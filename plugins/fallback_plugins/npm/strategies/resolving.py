@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fallback_plugins.npm.client import Client, Files, Wishes
+from fallback_plugins.npm.client import Client, Files, WantedVersions
 from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, foreign
@@ -12,7 +12,7 @@ from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import Advisory, sort_key
 
 #: Where a resolution over an npm project stands.
-At = Position[Files]
+NpmPosition = Position[Files]
 
 
 @dataclass(frozen=True)
@@ -23,19 +23,19 @@ class Resolver:
     client: Client
     fresh: bool = False
 
-    def position(self, files: Files) -> At:
+    def position(self, files: Files) -> NpmPosition:
         """Files whose lock is up to date; no client runs."""
         tree = self.client.tree(files)
         # A scratch lock is no file of the repository: its manifest is what messages name.
         return Position(files, replace(tree, source=files.root_manifest) if self.fresh else tree)
 
-    def resolve(self, files: Files, wishes: Wishes) -> At:
+    def resolve(self, files: Files, wanted_versions: WantedVersions) -> NpmPosition:
         """The client's lock for these manifests."""
         if self.fresh:
             return self.position(self.client.resolve(files.with_lock("")))
-        return self.position(self.client.resolve(files, wishes))
+        return self.position(self.client.resolve(files, wanted_versions))
 
-    def update(self, files: Files, packages: Sequence[str]) -> At:
+    def update(self, files: Files, packages: Sequence[str]) -> NpmPosition:
         """The lock with these packages as high as the ranges allow."""
         return self.position(self.client.update(files, packages))
 
@@ -45,14 +45,14 @@ def judge_of(advisory: Advisory) -> ResultRules[Files]:
     return ResultRules(ECOSYSTEM, advisory, _worse)
 
 
-def asked_by_root(at: At, node: Node) -> tuple[DependencyEdge, ...]:
+def asked_by_root(at: NpmPosition, node: Node) -> tuple[DependencyEdge, ...]:
     """What the project, or a member of it, itself asks for."""
     return tuple(
         ask for dependent, ask in at.tree.dependents(node.key) if at.tree.is_root(dependent)
     )
 
 
-def _worse(before: At, after: At) -> str | None:
+def _worse(before: NpmPosition, after: NpmPosition) -> str | None:
     broken = broken_peer(before.tree, after.tree)
     if broken is not None and not peer_options(after.files):
         return broken

@@ -95,7 +95,7 @@ def test_a_parent_whose_range_excludes_the_fix_is_raised(pnpm: tuple[PnpmClient,
     tree, targets = client.tree(files), Targets(LEAF, NpmRegistry(client.clients))
     (leaf,) = tree.of("leaf")
     changes = ParentWalk(tree, targets, {}).changes(leaf)
-    assert (changes.declares, changes.wishes) == ({("strict", "strict"): "1.1.0"}, {})
+    assert (changes.declares, changes.wanted_versions) == ({("strict", "strict"): "1.1.0"}, {})
 
 
 def test_an_override_of_whose_range_excludes_the_fix_and_a_refresh_of_the_others(

@@ -233,8 +233,8 @@ def test_only_members_and_catalogs_of_a_workspace_are_carried_over() -> None:
 
 
 def test_no_wish_is_forced_upon_a_range_that_does_not_admit_it() -> None:
-    wishes = {("plug", "1.0.0"): "1.0.1", ("leaf", "1.10.0"): "1.11.0"}
-    forces = forces_of(files(SIX), tree_of(SIX), wishes)
+    wanted_versions = {("plug", "1.0.0"): "1.0.1", ("leaf", "1.10.0"): "1.11.0"}
+    forces = forces_of(files(SIX), tree_of(SIX), wanted_versions)
     assert {(one.dependent, one.package, one.version) for one in forces} == {
         ("sub/package.json", "plug", "1.0.1"),
         ("sub/package.json", "leaf", "1.11.0"),  # by its alias

@@ -156,9 +156,9 @@ def test_addresses_without_a_hash_stay_without_one() -> None:
 
 def test_a_wish_is_granted_to_the_ranges_that_admit_it() -> None:
     read = parse_yarn_lock(lock(block("a@^1.0.0, a@~1.0.0", "1.0.3"), block("b@1.0.0", "1.0.0")))
-    wished = parse_yarn_lock(lock(block("a@1.2.0", "1.2.0"))).blocks[0]
+    wanted = parse_yarn_lock(lock(block("a@1.2.0", "1.2.0"))).blocks[0]
     draft = Draft(read)
-    draft.grant("a", "1.0.3", wished, ["a@^1.1.0", "a@^2.0.0"])
+    draft.grant("a", "1.0.3", wanted, ["a@^1.1.0", "a@^2.0.0"])
     answers = parse_yarn_lock(draft.text).by_pattern
     assert {p: b.version for p, b in answers.items()} == {
         "a@^1.0.0": "1.2.0",

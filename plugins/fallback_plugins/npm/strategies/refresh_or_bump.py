@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fallback_plugins.npm.client import Files, Wishes
+from fallback_plugins.npm.client import Files, WantedVersions
 from fallback_plugins.npm.clients.registry import KnowsDeprecated
 from fallback_plugins.npm.manifests.declaring import (
     declare,
@@ -16,7 +16,7 @@ from fallback_plugins.npm.manifests.declaring import (
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible, excludes, foreign
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
-from fallback_plugins.npm.strategies.resolving import At, Resolver, asked_by_root
+from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver, asked_by_root
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.ladder import Reached, ResultRules, blocked, does_not_serve
 from fallback_plugins.shared.tree import DependencyTree, Node
@@ -33,32 +33,32 @@ class _Changes:
     """
 
     files: Files
-    wishes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    wanted_versions: Mapping[tuple[str, str], str] = field(default_factory=dict)
     raised: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     declined: Mapping[str, RecipeError] = field(default_factory=dict)
 
 
 #: Adds one affected copy to a plan. Raises RecipeError: this step is none for it.
-_Aim = Callable[[_Changes, At, Node], _Changes]
+_Aim = Callable[[_Changes, NpmPosition, Node], _Changes]
 
 
 @dataclass(frozen=True)
-class Near:
+class RefreshOrBump:
     """One client run for all packages: each affected copy to the lowest safe version that it can have."""
 
     resolver: Resolver
     targets: Targets
     judge: ResultRules[Files]
 
-    def refresh(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
+    def refresh(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
         """Only the lock changes: versions that everyone who asks for a copy admits."""
         return self._reached(at, packages, self._in_range)
 
-    def direct(self, at: At, packages: tuple[str, ...]) -> Reached[Files]:
+    def direct(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
         """The project's own declarations, and the overrides that it has, are raised."""
         return self._reached(at, packages, self._declared)
 
-    def not_declared(self, at: At, package: str) -> RecipeError | None:
+    def not_declared(self, at: NpmPosition, package: str) -> RecipeError | None:
         """Why there is nothing that a direct bump could raise; None: there is."""
         nodes = [node for node in self.judge.affected(at.tree) if node.name == package]
         if any(asked_by_root(at, node) for node in nodes):
@@ -74,16 +74,18 @@ class Near:
 
     # --- what is planned ----------------------------------------------------------------------------
 
-    def _in_range(self, plan: _Changes, at: At, node: Node) -> _Changes:
+    def _in_range(self, plan: _Changes, at: NpmPosition, node: Node) -> _Changes:
         places = holding(self.resolver.client, plan.files, node)
         target = self._fitting(at, node, [place.spec for place in places], overruled=bool(places))
         if target is None and places:
             raise forced(plan.files, places[0])
         if target is None:
             raise _who_blocks(at.tree, node, self.targets.lowest(node, lambda _version: True))
-        return replace(plan, wishes={**plan.wishes, (node.name, node.version): target})
+        return replace(
+            plan, wanted_versions={**plan.wanted_versions, (node.name, node.version): target}
+        )
 
-    def _declared(self, plan: _Changes, at: At, node: Node) -> _Changes:
+    def _declared(self, plan: _Changes, at: NpmPosition, node: Node) -> _Changes:
         client, files, own = self.resolver.client, plan.files, asked_by_root(at, node)
         places = holding(client, files, node)
         target = self._fitting(at, node, (), overruled=bool(places))
@@ -95,10 +97,12 @@ class Near:
                 raise no_fix(node)
             files = declare(files, node.name, {ask.name for ask in own}, target)
         files = raise_overrides(client, files, places, target)
-        wishes = {**plan.wishes, (node.name, node.version): target}
-        return self._with_peers(replace(plan, files=files, wishes=wishes), at, node, target)
+        wanted_versions = {**plan.wanted_versions, (node.name, node.version): target}
+        return self._with_peers(
+            replace(plan, files=files, wanted_versions=wanted_versions), at, node, target
+        )
 
-    def _with_peers(self, plan: _Changes, at: At, node: Node, target: str) -> _Changes:
+    def _with_peers(self, plan: _Changes, at: NpmPosition, node: Node, target: str) -> _Changes:
         """What the project asks for too, and demands the old version as its peer, moves along."""
         for holder, ask in at.tree.dependents(node.key):
             keys = {it.name for it in asked_by_root(at, holder)}
@@ -111,7 +115,7 @@ class Near:
             plan = replace(
                 plan,
                 files=declare(plan.files, holder.name, keys, version),
-                wishes={**plan.wishes, (holder.name, holder.version): version},
+                wanted_versions={**plan.wanted_versions, (holder.name, holder.version): version},
                 raised={**plan.raised, node.name: raised},
             )
         return plan
@@ -132,7 +136,9 @@ class Near:
         line = [it for it in fitting if not is_major_step(ECOSYSTEM, fitting[0], it)]
         return line[-1]
 
-    def _fitting(self, at: At, node: Node, specs: Sequence[str], *, overruled: bool) -> str | None:
+    def _fitting(
+        self, at: NpmPosition, node: Node, specs: Sequence[str], *, overruled: bool
+    ) -> str | None:
         """The lowest safe version that everyone who asks for a copy admits, and these specs do.
 
         ``overruled``: overrides hold it. Who asks for something else than what is installed has no say
@@ -154,7 +160,7 @@ class Near:
             found = next(filter(everyone, published), None)
         return found
 
-    def _planned(self, at: At, packages: tuple[str, ...], aim: _Aim) -> _Changes:
+    def _planned(self, at: NpmPosition, packages: tuple[str, ...], aim: _Aim) -> _Changes:
         plan = _Changes(at.files)
         for node in self.judge.affected(at.tree):
             if node.name in packages:
@@ -166,36 +172,40 @@ class Near:
 
     # --- what the client makes of it ----------------------------------------------------------------
 
-    def _reached(self, at: At, packages: tuple[str, ...], aim: _Aim) -> Reached[Files]:
+    def _reached(self, at: NpmPosition, packages: tuple[str, ...], aim: _Aim) -> Reached[Files]:
         def planned() -> _Changes:
             return self._planned(at, packages, aim)
 
         plan = planned()
-        if not plan.wishes or (self.resolver.fresh and plan.files is at.files):
+        if not plan.wanted_versions or (self.resolver.fresh and plan.files is at.files):
             return Reached(at, declined=plan.declined)
-        if not self._knows_deprecated(at.files) and self._learned(at.tree, plan.wishes):
+        if not self._knows_deprecated(at.files) and self._learned(at.tree, plan.wanted_versions):
             plan = planned()
         try:
-            after = self.resolver.resolve(plan.files, plan.wishes)
+            after = self.resolver.resolve(plan.files, plan.wanted_versions)
         except RecipeError:
-            if not self._learned(at.tree, plan.wishes):
+            if not self._learned(at.tree, plan.wanted_versions):
                 raise
             plan = planned()
-            after = self.resolver.resolve(plan.files, plan.wishes)
+            after = self.resolver.resolve(plan.files, plan.wanted_versions)
         else:
-            if self._learned(at.tree, self._deprecated(plan.wishes, after.files)):
+            if self._learned(at.tree, self._deprecated(plan.wanted_versions, after.files)):
                 plan = planned()
-                after = self.resolver.resolve(plan.files, plan.wishes)
-        return Reached(self._accepted(at, after, plan.wishes), plan.raised, plan.declined)
+                after = self.resolver.resolve(plan.files, plan.wanted_versions)
+        return Reached(self._accepted(at, after, plan.wanted_versions), plan.raised, plan.declined)
 
-    def _accepted(self, at: At, after: At, wishes: Wishes) -> At:
+    def _accepted(
+        self, at: NpmPosition, after: NpmPosition, wanted_versions: WantedVersions
+    ) -> NpmPosition:
         """The result; where the exact versions can't be had, the highest that the ranges allow may do."""
         problem = self._problem(at, after)
         if problem is None:
             return after
         if not self.resolver.fresh and self.targets.only is None:
             try:
-                highest = self.resolver.update(after.files, tuple({name: 0 for name, _ in wishes}))
+                highest = self.resolver.update(
+                    after.files, tuple({name: 0 for name, _ in wanted_versions})
+                )
             except RecipeError as error:
                 problem = f"{problem} {error.problem}"
             else:
@@ -203,7 +213,7 @@ class Near:
                     return highest
         raise does_not_serve(problem)
 
-    def _problem(self, at: At, after: At) -> str | None:
+    def _problem(self, at: NpmPosition, after: NpmPosition) -> str | None:
         problem = self.judge.problem(at, after)
         if problem is None and not self.judge.is_nearer(at, after):
             return f"{self.resolver.client.name} kept the affected version all the same."
@@ -214,22 +224,26 @@ class Near:
         client = self.resolver.client
         return isinstance(client, KnowsDeprecated) and client.knows_deprecated(files)
 
-    def _deprecated(self, wishes: Wishes, files: Files) -> Wishes:
+    def _deprecated(self, wanted_versions: WantedVersions, files: Files) -> WantedVersions:
         client = self.resolver.client
         if not isinstance(client, KnowsDeprecated):
             return {}
         marked = client.deprecated(files)
-        return {copy: wish for copy, wish in wishes.items() if (copy[0], wish) in marked}
+        return {
+            copy: wanted_version
+            for copy, wanted_version in wanted_versions.items()
+            if (copy[0], wanted_version) in marked
+        }
 
-    def _learned(self, tree: DependencyTree, wishes: Wishes) -> bool:
+    def _learned(self, tree: DependencyTree, wanted_versions: WantedVersions) -> bool:
         """Does the registry have better versions than these? Then targets know them."""
         learned = False
-        for (name, _), wish in wishes.items():
-            if any(node.version == wish for node in tree.of(name)):
+        for (name, _), wanted_version in wanted_versions.items():
+            if any(node.version == wanted_version for node in tree.of(name)):
                 continue  # it is installed already
-            better = self.targets.checked(name, wish)
-            if better is not None and better != wish:
-                self.targets.prefer(name, wish, better)
+            better = self.targets.checked(name, wanted_version)
+            if better is not None and better != wanted_version:
+                self.targets.prefer(name, wanted_version, better)
                 learned = True
         return learned
 
