@@ -17,7 +17,7 @@ from fallback_tier.planning.document import (
     RemediationPlan,
 )
 from fallback_tier.planning.ecosystem import EcosystemPlanner
-from fallback_tier.planning.untold import selected
+from fallback_tier.planning.unnamed_versions import selected
 from fallback_tier.planning.whose import Tags, no_tags, settled, whose_code
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext

@@ -11,7 +11,7 @@ from fallback_tier.outcome import Left, Move, NotApplicable
 from fallback_tier.planning.concern import UNKNOWN, Concern, narrowed
 from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remaining
 from fallback_tier.planning.resolved import RESOLVE_ERRORS, Resolved, ResolveError, reason_of
-from fallback_tier.planning.untold import untold_here
+from fallback_tier.planning.unnamed_versions import unnamed_here
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
@@ -85,7 +85,7 @@ class EcosystemPlanner:
         for advisory in silent:
             selection = reported.get(advisory.id)
             if not isinstance(selection, NotApplicable):
-                selection = untold_here(self._plugin.name, advisory, self._repo) or selection
+                selection = unnamed_here(self._plugin.name, advisory, self._repo) or selection
             if isinstance(selection, NotApplicable):
                 self._held[advisory.id] = {UNKNOWN}
                 self._leave([self._whole(advisory, selection.reason, selection.sentence)])

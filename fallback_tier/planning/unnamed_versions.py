@@ -29,25 +29,25 @@ def selected(
     selection = plugin.select(advisory, repo)
     match selection:
         case Selected() if advisory.says_nothing:
-            return untold(plugin.name, advisory, advisory.packages(plugin.name))
+            return unnamed(plugin.name, advisory, advisory.packages(plugin.name))
         case NotApplicable(reason=RefusalReason.NOT_AFFECTED):
-            found = untold_here(plugin.name, advisory, repo)
+            found = unnamed_here(plugin.name, advisory, repo)
             return found or selection
         case _:
             return selection
 
 
-def untold_here(ecosystem: str, advisory: Advisory, repo: RepoContext) -> NotApplicable | None:
+def unnamed_here(ecosystem: str, advisory: Advisory, repo: RepoContext) -> NotApplicable | None:
     """The refusal where some manifest names a package of which the record names no version."""
     silent = [it for it in advisory.packages(ecosystem) if advisory.says_nothing_of(ecosystem, it)]
     if not silent:
         return None
     texts = manifest_texts(ecosystem, repo)
     named = tuple(name for name in silent if any(name in text for text in texts))
-    return untold(ecosystem, advisory, named) if named else None
+    return unnamed(ecosystem, advisory, named) if named else None
 
 
-def untold(ecosystem: str, advisory: Advisory, names: tuple[str, ...]) -> NotApplicable:
+def unnamed(ecosystem: str, advisory: Advisory, names: tuple[str, ...]) -> NotApplicable:
     """The refusal: which package, and why nobody can say."""
     return NotApplicable(
         reason=RefusalReason.NO_FIXED_VERSION,
