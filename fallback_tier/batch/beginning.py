@@ -28,7 +28,7 @@ _NOTHING_TO_PROVE = "0" * 64
 
 
 @dataclass(frozen=True)
-class Begun:
+class StartedRun:
     """A run, and whether an earlier process began it."""
 
     run: BatchRun
@@ -36,7 +36,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Desk:
+class BatchStarter:
     """What every run needs. ``services``: recipes only; ``watch``: who is told of a part, while it runs;
     ``planning``: who is told each step of a plan, while it is made."""
 
@@ -44,7 +44,7 @@ class Desk:
     watch: Callable[[], AbstractContextManager[Watcher]]
     planning: Callable[[], AbstractContextManager[Callable[[str], None]]]
 
-    def begin(self, given: AdvisorySet, repo: RepoContext, setup: Setup) -> Begun:
+    def begin(self, given: AdvisorySet, repo: RepoContext, setup: Setup) -> StartedRun:
         """Plan it, or go on with the same command's run that has not come to its end."""
         services = self.services
         setup = setup.model_copy(update={"configuration": services.configuration.recorded()})
@@ -62,13 +62,13 @@ class Desk:
             digest, before = found
             run = self._run(before, digest, given, repo)
             if _can_go_on(run):
-                return Begun(run, goes_on=True)
+                return StartedRun(run, goes_on=True)
         planned = self._plan(given, repo)
         record = BatchRecord.model_validate({**dict(record), **kept_plan(planned.plan)})
         digest = _NOTHING_TO_PROVE
         if planned.plan.fixes:
             digest = put_document(services.evidence, record)
-        return Begun(self._run(record, digest, given, repo, planned))
+        return StartedRun(self._run(record, digest, given, repo, planned))
 
     def go_on(self, digest: Digest, repository: Path | None, fix_id: str) -> BatchRun:
         """The run that ``digest`` names, wherever its checkout is now; ``fix_id``: one of its parts.

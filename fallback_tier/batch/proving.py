@@ -24,7 +24,7 @@ Only = Callable[[Sequence[str]], tuple[Advisory | None, tuple[Remaining, ...]]]
 
 
 @dataclass(frozen=True)
-class Trial:
+class ProofTrial:
     """Some advisories in one patch. ``result`` None: there is none without the others; ``left``: why."""
 
     advisory: Advisory | None
@@ -52,7 +52,7 @@ class Ended:
 class _StoppedError(Exception):
     """What stands in the way is not the patch: nobody else would get past it either."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: ProofTrial) -> None:
         super().__init__("the gates can't be run")
         self.trial = trial
 
@@ -64,7 +64,7 @@ class EcosystemProof:
     plan: EcosystemPlan
     prove: Prove
     only: Only
-    _trials: dict[frozenset[Unit], Trial] = field(default_factory=dict)
+    _trials: dict[frozenset[Unit], ProofTrial] = field(default_factory=dict)
 
     def run(self) -> Ended:
         """Prove as many of the planned fixes in one patch as hold. Raises as the gate runner does."""
@@ -98,13 +98,13 @@ class EcosystemProof:
             raise _StoppedError(trial)
         return trial.holds
 
-    def _trial(self, units: tuple[Unit, ...]) -> Trial:
+    def _trial(self, units: tuple[Unit, ...]) -> ProofTrial:
         key = frozenset(units)
         if key not in self._trials:
             self._trials[key] = self._tried(units)
         return self._trials[key]
 
-    def _tried(self, units: tuple[Unit, ...]) -> Trial:
+    def _tried(self, units: tuple[Unit, ...]) -> ProofTrial:
         wanted = {name for unit in units for name in unit}
         ids = [name for name in self.plan.advisory_ids if name in wanted]
         if len(ids) == len(self.plan.advisory_ids):
@@ -112,10 +112,10 @@ class EcosystemProof:
         less, left = self.only(ids)
         if less is not None and wanted.issubset(less.ids):
             return self._proved_in_one(less, units)
-        return Trial(None, None, left or (self._not_alone(ids),))
+        return ProofTrial(None, None, left or (self._not_alone(ids),))
 
-    def _proved_in_one(self, advisory: Advisory, units: tuple[Unit, ...]) -> Trial:
-        return Trial(advisory, self.prove(advisory, len(units) > 1))
+    def _proved_in_one(self, advisory: Advisory, units: tuple[Unit, ...]) -> ProofTrial:
+        return ProofTrial(advisory, self.prove(advisory, len(units) > 1))
 
     def _not_alone(self, ids: Sequence[str]) -> Remaining:
         moves = [move for move in self.plan.moves if set(move.advisory_ids) & set(ids)]
@@ -129,7 +129,7 @@ class EcosystemProof:
             next_step="Fix those first.",
         )
 
-    def _part(self, trial: Trial, why_not: str | None = None) -> Part:
+    def _part(self, trial: ProofTrial, why_not: str | None = None) -> Part:
         if trial.advisory is None or trial.result is None:
             raise AssertionError("a part was tried")
         return Part(self.plan.ecosystem, trial.advisory, trial.result, why_not)

@@ -48,7 +48,7 @@ class _Total:
 
 
 @dataclass(frozen=True)
-class _Shelf:
+class _CacheFolder:
     """One folder of entries. ``described``: an entry's kind, and what it is."""
 
     name: str
@@ -123,10 +123,10 @@ def _entries(state: Path) -> Iterator[tuple[Entries, Entry]]:
             yield shelf.entries, entry
 
 
-def _shelves(state: Path) -> tuple[_Shelf, ...]:
+def _shelves(state: Path) -> tuple[_CacheFolder, ...]:
     installed = store.entries_of(state / "cache" / store.FOLDER)
     checked_out = bases.entries_of(state / BASES)
     return (
-        _Shelf("installed", installed, store.described),
-        _Shelf("checked out", checked_out, bases.described),
+        _CacheFolder("installed", installed, store.described),
+        _CacheFolder("checked out", checked_out, bases.described),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fallback_audit.events import Digest
 from fallback_tier.advisory import AdvisorySet
-from fallback_tier.batch.beginning import Desk
+from fallback_tier.batch.beginning import BatchStarter
 from fallback_tier.batch.outcome import advisory_ends, partial_fix_message
 from fallback_tier.batch.part import merged
 from fallback_tier.batch.running import BatchEnd, BatchRun
@@ -36,7 +36,7 @@ def fix_several(
     if given.advisories:
         check_clients(given, repo, services.clients, services.plugins)
         services.sandbox()  # where there is none, that is said before the long work
-    begun = _desk(services, watch).begin(given, repo, setup)
+    begun = _batch_starter(services, watch).begin(given, repo, setup)
     if begun.goes_on:
         watch.note("resuming an interrupted run: what is on record is not done again")
     deliver_patch = complete if begun.goes_on else deliver
@@ -52,12 +52,12 @@ def resume_several(
     watch: Watch,
 ) -> SeveralFixes:
     """The run that ``digest`` names goes on to its end; ``fix_id`` is one of its parts."""
-    run = _desk(services, watch).go_on(digest, repository, fix_id)
+    run = _batch_starter(services, watch).go_on(digest, repository, fix_id)
     return _to_the_end(run, services, complete, delivery.instead_of(run.record.setup))
 
 
-def _desk(services: Services, watch: Watch) -> Desk:
-    return Desk(services.recipes_only(), watch.fixing, watch.planning)
+def _batch_starter(services: Services, watch: Watch) -> BatchStarter:
+    return BatchStarter(services.recipes_only(), watch.fixing, watch.planning)
 
 
 def _to_the_end(run: BatchRun, services: Services, deliver: Deliver, setup: Setup) -> SeveralFixes:

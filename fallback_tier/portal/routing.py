@@ -15,7 +15,7 @@ from fallback_tier.errors import FallbackError
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.sessions import Sessions, SignedIn
 from fallback_tier.service.http.problems import status_of
-from fallback_tier.service.http.security import Doorman
+from fallback_tier.service.http.security import AccessControl
 from fallback_tier.service.refusals import NotAllowedError, NotSignedInError
 from fallback_tier.service.roles import Role
 
@@ -86,7 +86,7 @@ def may(role: Role) -> Callable[..., Coroutine[Any, Any, SignedIn]]:
     TooManyError."""
 
     async def check(request: Request) -> SignedIn:
-        doorman: Doorman = request.app.state.doorman
+        doorman: AccessControl = request.app.state.doorman
         caller = doorman.caller(request, None)
         found = sessions_of(request).signed_in(request)
         if found is None:

@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse, Response
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import SIGN_IN, PageRoute, SendingReader, sessions_of, way_back
 from fallback_tier.portal.sessions import clear_cookie, set_cookie
-from fallback_tier.service.http.security import Doorman, address_of, check_same_origin
+from fallback_tier.service.http.security import AccessControl, address_of, check_same_origin
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
@@ -32,7 +32,7 @@ def sign_in(
 ) -> Response:
     """Exchange a key for a session. Wrong ones are counted by address, as the routes count them."""
     check_same_origin(request)
-    doorman: Doorman = request.app.state.doorman
+    doorman: AccessControl = request.app.state.doorman
     address = address_of(request)
     doorman.check_failures(address)
     number = sessions_of(request).begin(key.strip())

@@ -22,7 +22,7 @@ from fallback_tier.service.http import (
 from fallback_tier.service.http.bounds import DeclaredSize, TimeLimit
 from fallback_tier.service.http.building import build_models
 from fallback_tier.service.http.oidc import Oidc
-from fallback_tier.service.http.security import Doorman
+from fallback_tier.service.http.security import AccessControl
 from fallback_tier.service.http.sessions import COOKIE, Sessions
 from fallback_tier.service.opening import Service
 from fallback_tier.service.people import session_key
@@ -93,7 +93,7 @@ def create_app(
         """A person's, or that of who gave a key to the pages."""
         return sessions.caller(request) or (None if pages is None else pages.caller(request))
 
-    app.state.doorman = Doorman(service.keys, limits, session)
+    app.state.doorman = AccessControl(service.keys, limits, session)
     problems.install(app)
     for router in (
         routes_fixes.router,

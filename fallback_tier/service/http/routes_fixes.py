@@ -13,7 +13,7 @@ from fallback_tier.service.http.examples import SUBMISSION
 from fallback_tier.service.http.examples import problems as may_answer
 from fallback_tier.service.http.given import DigestPath, FixId, IdempotencyKey, TheService
 from fallback_tier.service.http.paging import Cursor, cursor_of, number_in
-from fallback_tier.service.http.security import Doorman, Reader, Submitter
+from fallback_tier.service.http.security import AccessControl, Reader, Submitter
 from fallback_tier.service.operations.fixes import MAX_PAGE, EvidenceItem, Fix, Repository
 from fallback_tier.service.queue.orders import (
     OrderLine,
@@ -112,7 +112,7 @@ async def events(
     With `Last-Event-ID` it goes on behind that event. A comment comes where nothing else does for a while.
     It ends before the next event for whom has no right to it any more.
     """
-    doorman: Doorman = request.app.state.doorman
+    doorman: AccessControl = request.app.state.doorman
     try:
         async for reported in service.feed.follow(fix_id, int(last or 0)):
             if not doorman.still(request, Role.READ):

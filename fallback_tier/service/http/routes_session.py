@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from fallback_audit.frozen import Frozen
 from fallback_tier.service.http.examples import problems as may_answer
 from fallback_tier.service.http.oidc import CALLBACK, Oidc
-from fallback_tier.service.http.security import Doorman, api_key, check_same_origin
+from fallback_tier.service.http.security import AccessControl, api_key, check_same_origin
 from fallback_tier.service.http.sessions import Sessions
 from fallback_tier.service.people import MAX_NAME_CHARS, MAX_PASSWORD, People
 from fallback_tier.service.refusals import NotServedError, NotSignedInError
@@ -46,7 +46,7 @@ class Who(Frozen):
 @router.get("", responses=may_answer())
 async def who(request: Request, key: Annotated[str | None, Security(api_key)]) -> Who:
     """Who asks."""
-    doorman: Doorman = request.app.state.doorman
+    doorman: AccessControl = request.app.state.doorman
     caller = doorman.caller(request, key)
     return Who(name=caller.name, roles=tuple(sorted(caller.roles)), is_person=caller.is_person)
 
@@ -61,8 +61,8 @@ def sign_in(request: Request, given: SignIn) -> Who:
             next_step="Set people.local in the service's configuration; or use a key.",
         )
     check_same_origin(request, unknown=True)
-    doorman: Doorman = request.app.state.doorman
-    address = doorman.at_the_door(request)
+    doorman: AccessControl = request.app.state.doorman
+    address = doorman.check_address(request)
     caller = people.signed_in(given.name, given.password)
     if caller is None:
         doorman.failed(address)
@@ -91,8 +91,8 @@ async def _oidc(request: Request) -> Oidc:
             "Nobody signs in at an issuer here.",
             next_step="Set people.oidc in the service's configuration; or use a key.",
         )
-    doorman: Doorman = request.app.state.doorman
-    doorman.at_the_door(request)
+    doorman: AccessControl = request.app.state.doorman
+    doorman.check_address(request)
     return oidc
 
 

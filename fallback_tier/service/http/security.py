@@ -24,7 +24,7 @@ api_key = APIKeyHeader(name=HEADER, auto_error=False, description="an API key")
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class Doorman:
+class AccessControl:
     """Tells who asks. ``session``: the person that a session is of, where people can sign in."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Doorman:
         found = self._session(request) if key is None else self._keys.caller(key)
         return found is not None and found.may(role)
 
-    def at_the_door(self, request: Request) -> str:
+    def check_address(self, request: Request) -> str:
         """Somebody is about to say who they are; the address. Raises TooManyError."""
         address = address_of(request)
         self._count(self._per_address, "address", address)
@@ -109,7 +109,7 @@ def needs(role: Role) -> Callable[..., Coroutine[Any, Any, Caller]]:
     TooManyError."""
 
     async def check(request: Request, key: Annotated[str | None, Security(api_key)]) -> Caller:
-        doorman: Doorman = request.app.state.doorman
+        doorman: AccessControl = request.app.state.doorman
         caller = doorman.caller(request, key)
         if not caller.may(role):
             raise NotAllowedError(

@@ -47,7 +47,7 @@ class CrossEncoderFiles:
 
 
 @dataclass(frozen=True)
-class Workshop:
+class VariantBuilder:
     """Makes variants. ``embedder`` None: only those that need no vectors."""
 
     task: Task

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fallback_eval.retrieval.build import CrossEncoderFiles, Workshop
+from fallback_eval.retrieval.build import CrossEncoderFiles, VariantBuilder
 from fallback_eval.retrieval.claims import CLAIMS
 from fallback_eval.retrieval.data import Task, load_data, task
 from fallback_eval.retrieval.defaults import Basis, Bound, Claim
@@ -66,10 +66,10 @@ def run(options: Options, progress: Progress) -> Results:
         if embedder is not None:
             remembering = Remembering(embedder, options.cache / f"{embedder.sha256[:16]}.npz")
         stores = Stores(Path(scratch), subject.corpus, remembering, progress)
-        workshop = Workshop(
+        builder = VariantBuilder(
             subject, stores, load_embedder() if embedder else None, options.cross_encoder
         )
-        return _run(options, specs, workshop, progress)
+        return _run(options, specs, builder, progress)
 
 
 def chosen(options: Options) -> tuple[VariantSpec, ...]:
@@ -100,20 +100,20 @@ def claims() -> tuple[Claim, ...]:
 
 
 def _run(
-    options: Options, specs: Sequence[VariantSpec], workshop: Workshop, progress: Progress
+    options: Options, specs: Sequence[VariantSpec], builder: VariantBuilder, progress: Progress
 ) -> Results:
-    subject = workshop.task
-    not_run = {spec.name: reason for spec in specs if (reason := workshop.why_not(spec))}
+    subject = builder.task
+    not_run = {spec.name: reason for spec in specs if (reason := builder.why_not(spec))}
     ready = [spec for spec in specs if spec.name not in not_run]
     # Shipped coefficients never saw the reserved split.
-    folds = workshop.folds() if options.split == "dev" else {}
+    folds = builder.folds() if options.split == "dev" else {}
     queries = subject.golden.of(options.split)
     answers: list[Answer] = []
     latencies: list[Latency] = []
     facts = []
     for done, spec in enumerate(ready):
         progress(f"asking {spec.name}", done, len(ready))
-        variant = workshop.variant(spec, folds)
+        variant = builder.variant(spec, folds)
         found, latency = evaluate(
             variant, queries, clock=time.perf_counter, repeats=options.repeats
         )
@@ -121,7 +121,7 @@ def _run(
         latencies.append(latency)
         facts.append(variant.facts)
     progress("counting units", len(ready), len(ready))
-    store = workshop.stores.of(DEFAULT.chunking, vectors=workshop.embedder is not None)
+    store = builder.stores.of(DEFAULT.chunking, vectors=builder.embedder is not None)
     made = manifest(store)
     about = Run(
         split=options.split,
@@ -132,7 +132,7 @@ def _run(
         variants=tuple(facts),
         not_run=tuple(not_run.values()),
         units=tuple(_units(subject)) if options.units else (),
-        notes=tuple(_notes(workshop)),
+        notes=tuple(_notes(builder)),
     )
     return results_of(about, answers, latencies)
 
@@ -160,11 +160,11 @@ def _units(subject: Task) -> Iterator[CutUnits]:
             )
 
 
-def _notes(workshop: Workshop) -> Iterator[str]:
-    if workshop.embedder is None:
+def _notes(builder: VariantBuilder) -> Iterator[str]:
+    if builder.embedder is None:
         yield "The extra `embeddings` is not installed: only lexical variants ran."
-    queries = workshop.task.golden.queries.values()
-    groups = {workshop.task.group(query) for query in queries}
+    queries = builder.task.golden.queries.values()
+    groups = {builder.task.group(query) for query in queries}
     yield (
         f"{len(queries)} queries are about {len(groups)} repositories; intervals resample queries as if "
         "they were independent, and those of one repository are not quite."

@@ -67,7 +67,7 @@ _OF_ROW: Final = """
     JOIN chunks ON chunks.id = chunk JOIN examples ON examples.id = example WHERE row = ?"""
 
 
-class Near(NamedTuple):
+class NearestChunk(NamedTuple):
     """A chunk that vectors found, its record (``examples.id``), and how near it is."""
 
     chunk: int
@@ -145,12 +145,12 @@ def nearest(
 
 def live_chunks(
     connection: sqlite3.Connection, ranked: Iterable[Neighbour], ecosystems: Sequence[str] = ()
-) -> Iterator[Near]:
+) -> Iterator[NearestChunk]:
     """The chunks of these rows that are still there, in their order; ``ecosystems`` as ``nearest``."""
     for row, cosine in ranked:
         named = connection.execute(_OF_ROW, [row]).fetchone()
         if named is not None and (not ecosystems or named[2] in ecosystems):
-            yield Near(named[0], named[1], cosine)
+            yield NearestChunk(named[0], named[1], cosine)
 
 
 def open_vectors(
