@@ -109,7 +109,8 @@ def test_what_is_of_an_older_build_is_told_from_what_was_run_again() -> None:
         row(name).model_copy(update={"made": "2026-11-02", "tool": f"t at {build}"})
         for name, build in (("b", 2), ("c", 3), ("d", 2))
     ]
-    message = "- Rows of *now* made on 2026-11-02: t at 2: b, d; t at 3: c. The other 1 are of older builds."
+    message = "- Rows of *now* made on 2026-11-02: t at 2: b, d; t at 3: c. "
+    message += "The other 1 are of older builds."
     assert message in report.render(rows)
 
 
