@@ -124,7 +124,8 @@ def cases(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("recipe-cases")
     with tarfile.open(shared_data / "recipe-cases.tar.xz") as archive:
         wanted = [one for one in archive if not CASES.keys().isdisjoint(one.name.split("/"))]
-        archive.extractall(place, members=wanted, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(place, members=wanted)
     return place / "recipe-cases"
 
 

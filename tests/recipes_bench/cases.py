@@ -106,7 +106,8 @@ def unpack(data: Path, place: Path) -> list[Case]:
     root = place / "recipe-cases"
     if not root.is_dir():
         with tarfile.open(data / ARCHIVE) as archive:
-            archive.extractall(place, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(place)
     return [Case(file.parent) for file in sorted(root.glob("*/case.json"))]
 
 
