@@ -103,7 +103,7 @@ def test_a_runner_that_tells_no_count_is_judged_by_its_end(tmp_path: Path) -> No
     with patched(tmp_path, files, {"calc.js": FIXED}, about=OWN) as case:
         verdict = case.judge(build_gates())["tests"]
     assert verdict.status is GateStatus.PASSED
-    assert "does not tell" in verdict.detail
+    assert "does not report" in verdict.detail
 
 
 def test_a_patch_that_ends_the_runner_before_its_tests_does_not_pass(tmp_path: Path) -> None:

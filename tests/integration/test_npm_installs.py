@@ -149,6 +149,11 @@ def project(registry: Registry, tmp_path: Path) -> Iterator[object]:
         manager.__exit__(None, None, None)
 
 
+def whole(step: str) -> Installed:
+    """Everything was installed, by this step of the ladder."""
+    return Installed(Level.EVERYTHING, step=step)
+
+
 def steps(found: Installed) -> list[str]:
     return [what for what, _ in found.declined]
 
@@ -165,9 +170,9 @@ def test_a_lock_is_followed_and_what_is_kept_serves_every_tree(
         "package-lock.json": npm_lock(registry, tmp_path / "l", manifest),
     }
     made = project(files)
-    assert made.base.install() == Installed(Level.EVERYTHING)
+    assert made.base.install() == whole("npm ci")
     assert len(made.clients.installs) == 1
-    assert made.patched.install() == Installed(Level.EVERYTHING)
+    assert made.patched.install() == whole("npm ci")
     assert made.says("tape") == "shouts with 1.0.1\n"
     assert len(made.clients.installs) == 1  # nothing was asked a second time
 
@@ -210,7 +215,7 @@ def test_a_scope_is_installed_from_its_own_registry(
         known = {name: str(user) for name in ("npm_config_userconfig", "NPM_CONFIG_USERCONFIG")}
         clients = Counting(os.environ | registry.environ | known)
         made = Project(project(files).case.with_(clients=clients), clients)
-        assert made.base.install() == Installed(Level.EVERYTHING)
+        assert made.base.install() == whole("npm install")
         assert {request.authorization for request in private.requests} == {"Bearer sesame"}
         assert not any("acme" in path for path in registry.paths())
         assert {request.authorization for request in registry.requests} <= {""}
@@ -295,7 +300,7 @@ def test_members_of_a_workspace_and_folders_are_links(project) -> None:
             "other/f/index.js": "module.exports = 'f';\n",
         }
     )
-    assert made.base.install() == Installed(Level.EVERYTHING)
+    assert made.base.install() == whole("npm install")
     assert made.says("node", "-p", "require('b') + require('f')") == "b with 1.0.0f\n"
 
 
@@ -312,7 +317,7 @@ def test_packages_of_lerna_are_installed_with_the_root(
         "packages/b/index.js": "module.exports = require('left');\n",
     }
     made = project(files)
-    assert made.base.install() == Installed(Level.EVERYTHING)
+    assert made.base.install() == whole("npm install with the packages of lerna.json")
     assert made.says("node", "-p", "require('@a/b')") == "1.0.0\n"
 
 
@@ -345,7 +350,7 @@ def test_yarn_classic_follows_its_lock(project, registry: Registry) -> None:
         "yarn.lock": classic(registry, "1.0.0"),
     }
     made = project(files)
-    assert made.base.install() == Installed(Level.EVERYTHING)
+    assert made.base.install() == whole("yarn 1.22.22 --frozen-lockfile")
     assert made.says(*REQUIRE) == "1.0.0\n"
 
 
@@ -386,7 +391,7 @@ def test_yarn_2_and_later_follow_their_lock(
     assert "left@npm:^1.0.0" in lock
     made = project({"package.json": package(dependencies={"left": "^1.0.0"}), "yarn.lock": lock})
     found = made.base.install()
-    assert found == Installed(Level.EVERYTHING)
+    assert found == whole(f"yarn {BERRY[version].version} --immutable")
     assert made.says(*REQUIRE) == "1.0.0\n"
 
 
@@ -432,7 +437,7 @@ def pnpm_project(
 
 def test_pnpm_follows_its_lock_and_links_members(project, registry: Registry) -> None:
     made = project(pnpm_project(registry, "^1.0.0", "^1.0.0"))
-    assert made.base.install() == Installed(Level.EVERYTHING)
+    assert made.base.install() == whole("pnpm 9.15.9 --frozen-lockfile")
     assert made.says("node", "-p", "require('./packages/b')") == "1.0.0\n"
 
 
@@ -470,7 +475,11 @@ def test_a_private_member_that_can_not_be_had_does_not_stand_in_the_way(
 def test_a_lock_that_nobody_reads_is_said_and_npm_installs(project) -> None:
     made = project({"package.json": package(dependencies={"left": "^1.0.0"}), "bun.lock": "{}"})
     found = made.base.install()
-    assert found == Installed(Level.IN_PART, (("bun.lock", "no client of ours follows it"),))
+    assert found == Installed(
+        Level.IN_PART,
+        (("bun.lock", "no client of ours follows it"),),
+        step="npm install without a lock",
+    )
     assert made.says(*REQUIRE) == "1.0.1\n"
 
 
@@ -507,7 +516,7 @@ def test_nothing_of_the_target_runs_outside_whichever_the_client(
         }
         files |= {"pnpm-workspace.yaml": "packages:\n  - 'packages/*'\npnpmfile: .pnpmfile.cjs\n"}
     made = project(files)
-    assert made.base.install() == Installed(Level.EVERYTHING)
+    assert made.base.install().level is Level.EVERYTHING
     assert not witness.exists()
 
 

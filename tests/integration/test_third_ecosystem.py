@@ -173,7 +173,7 @@ def test_its_client_is_missed_in_the_plugins_words(tmp_path: Path) -> None:
 # --- a plugin's own exceptions ----------------------------------------------------------------------
 
 BROKEN = "almanac_plugin.broken:in_{}"
-BROKEN_REPORTING = "almanac_plugin.broken:telling_gates"
+BROKEN_REPORTING = "almanac_plugin.broken:reporting_gates"
 
 IN_A_PLAN = (
     "rules", "clients", "sort_key", "shared_by_equals", "canonical_name", "caches", "building", "manifests",

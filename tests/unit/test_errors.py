@@ -14,7 +14,7 @@ ELSEWHERE = {
     "LenientJsonError": "ValueError",
     "UnreadableError": "ValueError",
     "AnswerTooLargeError": "OSError",
-    "UntoldError": "OSError",
+    "UnreportedError": "OSError",
 }
 
 

@@ -97,7 +97,7 @@ class Dispatcher:
             why = self.failure.problem if isinstance(self.failure, FallbackError) else "a defect"
             return failed(
                 f"Fixes wait: the queue can't be worked on ({type(self.failure).__name__}: {why}).",
-                "It is tried again by itself; mend what is named, or start the service again.",
+                "It is tried again by itself; repair what is named, or start the service again.",
             )
         if self._thread.ident is not None and not self._thread.is_alive():
             return failed("Fixes wait: nothing looks at the queue.", "Start the service again.")

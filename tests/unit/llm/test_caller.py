@@ -76,12 +76,12 @@ class TestOneCall:
     def test_words_arrive_as_drafts_between_the_call_and_its_end(
         self, audit: MemoryAudit, evidence: MemoryEvidence
     ) -> None:
-        reported, reported = drain(start(audit, evidence).ask(TalkingModel(echo), ask("hello")))
+        reported, answer = drain(start(audit, evidence).ask(TalkingModel(echo), ask("hello")))
         assert kinds(reported) == ["ModelCalled", "DraftText", "DraftText", "ModelAnswered"]
         words = [event.text for event in reported if isinstance(event, DraftText)]
-        assert "".join(words) == reported.answer.text == "re: hello"
+        assert "".join(words) == answer.answer.text == "re: hello"
         assert audit.kinds == ["AttemptStarted", "ModelCalled", "ModelAnswered"]
-        assert reported.call == 1
+        assert answer.call == 1
 
     @pytest.mark.parametrize("kind", [CallType.JUDGE, CallType.CRITIQUE, CallType.REWRITE])
     def test_only_an_author_drafts(
@@ -267,14 +267,14 @@ class TestTakenUpAgain:
         journal, model = AuditJournal(audit, evidence), TalkingModel(echo)
         drain(start(audit, evidence, journal=journal).ask(model, ask("first")))
         caller = start(audit, evidence, journal=journal)
-        reported, reported = drain(caller.ask(model, ask("first")))
+        reported, answer = drain(caller.ask(model, ask("first")))
         assert kinds(reported) == ["AnswerReused"]
-        assert reported == Answered(echo(request("first")), 1)
+        assert answer == Answered(echo(request("first")), 1)
         assert model.asked == ["first"]
         assert caller.usage[0].calls == 1
-        reported, reported = drain(caller.ask(model, ask("second")))
+        reported, answer = drain(caller.ask(model, ask("second")))
         assert kinds(reported)[0] == "ModelCalled"
-        assert reported.call == 2
+        assert answer.call == 2
 
     def test_found_ones_are_used_once_the_others_may_be_sent_and_all_come_back_in_order(
         self, audit: MemoryAudit, evidence: MemoryEvidence

@@ -136,7 +136,7 @@ def test_what_a_limit_keeps_from_being_told_is_not_done(tmp_path: Path, limit: s
     act = f"import os, resource; resource.setrlimit(resource.{limit}); os.system(':')"
     words = [sys.executable, "-c", START, hook_text(), str(report), act]
     ran = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (ran.returncode, "UntoldError" in ran.stderr) == (1, True)
+    assert (ran.returncode, "UnreportedError" in ran.stderr) == (1, True)
 
 
 def test_another_prefix_reads_the_path_file_in_silence(tmp_path: Path) -> None:
