@@ -23,5 +23,13 @@ if (!document.documentElement.lang) problems.push("no language");
 for (const one of document.querySelectorAll("th")) if (!one.scope) problems.push("th without scope: " + one.innerText);
 for (const one of document.querySelectorAll(".scroll")) if (one.tabIndex !== 0) problems.push("can't be scrolled by key");
 if ([...document.querySelectorAll("[tabindex]")].some((one) => one.tabIndex > 0)) problems.push("tab order is forced");
+for (const button of document.querySelectorAll("button, .button")) {
+  const style = getComputedStyle(button), room = parseFloat(style.paddingTop) + parseFloat(style.paddingBottom);
+  const lines = Math.round((button.clientHeight - room) / parseFloat(style.lineHeight));
+  if (button.textContent.trim() && !/\s/.test(button.textContent.trim()) && lines > 1) problems.push("a broken word on a button: " + button.textContent.trim());
+}
+for (const cell of document.querySelectorAll("th, td")) {
+  if (cell.getBoundingClientRect().right > innerWidth + 1 && cell.offsetParent) problems.push("a cell beyond the window: " + cell.textContent.trim().slice(0, 30));
+}
 if (document.documentElement.scrollWidth > innerWidth) problems.push("wider than the window by " + (document.documentElement.scrollWidth - innerWidth));
 return problems;
