@@ -1,13 +1,15 @@
 """Validators and serialisers, all built before the first request.
 
-Our models build theirs when they are first used, so that a short command pays for few. pydantic does not do
-that safely from several threads: of eight first requests at once, one was answered with 500.
+Our models build theirs when they are first used, so that a short command pays for few. pydantic does not
+promise that this is safe from several threads, which first requests at once would do.
 """
 
 import gc
+import warnings
 from collections.abc import Iterator
 
 from pydantic import BaseModel, TypeAdapter
+from pydantic.warnings import UnsupportedFieldAttributeWarning
 
 
 def build_models() -> None:
@@ -15,8 +17,11 @@ def build_models() -> None:
     for model in set(_below(BaseModel)):
         if not model.__pydantic_complete__:
             model.model_rebuild(raise_errors=False)
-    for adapter in unbuilt_adapters():
-        adapter.rebuild(raise_errors=False)
+    with warnings.catch_warnings():
+        # FastAPI makes an adapter of each field that it describes: "exclude" means nothing there.
+        warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
+        for adapter in unbuilt_adapters():
+            adapter.rebuild(raise_errors=False)
 
 
 def unbuilt_adapters() -> list[TypeAdapter[object]]:
