@@ -184,6 +184,14 @@ def raised(texts: Mapping[str, str], package: str, version: str) -> dict[str, st
     return changed
 
 
+def all_raised(texts: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, str]:
+    """All of the manifests, with each of these packages ``raised`` to its version. Raises RecipeError."""
+    edited = dict(texts)
+    for package, version in versions.items():
+        edited |= raised(edited, package, version)
+    return edited
+
+
 def admits(specifier: str, version: str) -> bool:
     """Does a PEP 440 specifier accept the version (pre-releases too)? False: it can't be read."""
     try:

@@ -205,9 +205,7 @@ class UvResolver:
         package: str,
         target: str,
     ) -> State:
-        edited = dict(manifests)
-        for name, version in parents.items():
-            edited |= lock_edit.raised(edited, name, version)
+        edited = lock_edit.all_raised(manifests, parents)
         return self._locking.locked(state, edited, {**parents, package: target})
 
     def _with_followers(
@@ -220,14 +218,11 @@ class UvResolver:
     ) -> State:
         """The same, and what is declared beside them raised as far as they need it (ADR-0077): what they
         admit as it is stays. Raises RecipeError."""
-        edited = dict(manifests)
-        for name, version in parents.items():
-            edited |= lock_edit.raised(edited, name, version)
+        edited = lock_edit.all_raised(manifests, parents)
         wanted = {**parents, package: target}
         room = with_room(edited, state.tree, wanted)
         moved = followers(edited, self._locking.tree_of(state, room, wanted))
-        for name, version in moved.items():
-            edited |= lock_edit.raised(edited, name, version)
+        edited = lock_edit.all_raised(edited, moved)
         return self._locking.locked(state, edited, {**wanted, **moved})
 
     def _ancestors(
