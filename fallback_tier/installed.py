@@ -151,7 +151,7 @@ def _guarded_plugin(owner: Mounted, clients: ClientRunner) -> EcosystemPlugin:
 def _blameless(
     call: Callable[Concatenate[GateContext, _P], _T],
 ) -> Callable[Concatenate[GateContext, _P], _T]:
-    """What ``context.tell`` raises is of who watches: it is raised as it is, no plugin is blamed for it."""
+    """What ``context.report`` raises is of who watches: it is raised as it is, and no plugin is blamed."""
 
     def watched(context: GateContext, /, *args: _P.args, **named: _P.kwargs) -> _T:
         raised: list[Exception] = []

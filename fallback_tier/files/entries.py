@@ -45,7 +45,7 @@ def say_nothing(_what: str) -> None:
 
 
 class Entries:
-    """The entries of one folder. ``what``: one of them, in messages to ``tell``.
+    """The entries of one folder. ``what``: one of them, in messages to ``report``.
 
     At most ``most`` entries and ``most_bytes`` are kept, the last used; one in use stays, whatever its age.
     """

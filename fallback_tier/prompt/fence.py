@@ -112,7 +112,7 @@ def fence(
 
 
 def _body(data: bytes, space: int, nonce: str, secrets: frozenset[str]) -> tuple[str, bool]:
-    """The prefixed lines, at most ``room`` bytes, and whether something is missing."""
+    """The prefixed lines, at most ``space`` bytes, and whether something is missing."""
     near = space + _MARGIN_BYTES
     if len(data) <= 2 * near:
         text = redact_secrets(data.decode(), secrets)[0].removesuffix("\n")
@@ -143,7 +143,7 @@ def _cut(front: str, back: str, total: int, space: int, nonce: str) -> str:
 
 
 def _fitting(text: str, space: int, direction: int) -> int:
-    """How many characters from the front (1) or the back (-1) take at most ``room`` bytes."""
+    """How many characters from the front (1) or the back (-1) take at most ``space`` bytes."""
     text = text[:space] if direction > 0 else text[: -space - 1 : -1]
     # What a character takes depends on nothing beside it: each sort is measured once.
     sizes = {char: _size(char) - len(PREFIX) for char in set(text)}

@@ -67,8 +67,8 @@ def serve(
     routers: Sequence[APIRouter] = (),
     pages: Pages | None = None,
 ) -> None:
-    """Listen until SIGTERM or SIGINT. ``told`` hears the address once it can be asked; ``observer``,
-    ``routers`` and ``pages``: as ``create_app`` has them.
+    """Listen until SIGTERM or SIGINT. ``reported`` hears the address once it can be asked;
+    ``observer``, ``routers`` and ``pages``: as ``create_app`` has them.
 
     Raises ConfigurationError, StateFolderError where the address can't be had.
     """

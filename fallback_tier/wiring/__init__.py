@@ -205,9 +205,9 @@ class Services:
     ) -> "GateRunner":
         """A runner with this advisory's gates, and those that ``repo``'s base commit describes.
 
-        ``setup``: what to keep for a run that resumes it, beside this configuration; ``tell`` is told what
-        is waited for. Raises SandboxError where no sandbox can be had, ConfigurationError where the user's
-        own gates can't be read.
+        ``setup``: what to keep for a run that resumes it, beside this configuration; ``report`` hears
+        what is waited for. Raises SandboxError where no sandbox can be had, ConfigurationError where the
+        user's own gates can't be read.
         """
         from fallback_tier.gates.journal.inputs import Setup
         from fallback_tier.gates.runner import GateRunner

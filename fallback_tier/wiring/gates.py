@@ -64,7 +64,7 @@ def _check_unique(gates: Sequence[Gate], taken: Collection[str]) -> None:
 def check_proofs(runner: GateRunner, inputs: "Inputs", report: Callable[[str], None]) -> None:
     """That the proof given fails at the base commit, before anything is spent on a patch.
 
-    Nothing is spent where the recipe says that the repository is not affected. ``tell`` is told what
+    Nothing is spent where the recipe says that the repository is not affected. ``report`` hears what
     takes its time. Raises ProofError where it can't prove anything; SandboxError, RepositoryError,
     ToolError.
     """

@@ -56,7 +56,7 @@ _as_entry: Callable[[tuple[int, AuditEvent]], AnyEntry] = partial(tuple.__new__,
 
 
 class EvidenceCheck:
-    """Is what the events rely on there, and unaltered? ``upkeep``: the record's own events.
+    """Is what the events rely on there, and unaltered? ``maintenance``: the record's own events.
 
     Not ``complete``: an export, that leaves private evidence out; then what is absent is only counted.
     """

@@ -204,8 +204,8 @@ def check_proof(
     """Run the proof at the base commit, before anything is spent: what it prints as it fails there.
 
     Raises ProofError where it passes, does not end, can't start, where what it needs can't be installed,
-    or where its files are the repository's own; SandboxError, RepositoryError, ToolError. ``tell`` is told
-    where its passing would prove nothing.
+    or where its files are the repository's own; SandboxError, RepositoryError, ToolError. ``report``
+    hears where its passing would prove nothing.
     """
     worktrees = Worktrees(workspace, clients, sandbox, report=report)
     with worktrees.open(repo, f"{repo.fix_id}-proof") as worktree:

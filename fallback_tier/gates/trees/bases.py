@@ -44,7 +44,7 @@ class Base:
 
 
 class Bases:
-    """The bases of one state folder. ``tell`` is told where another run's making is waited for."""
+    """The bases of one state folder. ``report`` hears where another run's making is waited for."""
 
     def __init__(
         self, folder: Path, clients: ClientRunner, report: Callable[[str], None] = say_nothing

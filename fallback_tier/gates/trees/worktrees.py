@@ -53,7 +53,7 @@ class Worktree(gate_ports.Worktree, Protocol):
 class Worktrees:
     """Makes the worktrees of one state folder, in layers wherever the sandbox can mount them there.
 
-    ``layered``: False for plain checkouts, True for layers whatever the probe would say. ``tell`` is told
+    ``layered``: False for plain checkouts, True for layers whatever the probe would say. ``report`` hears
     where another run is waited for.
     """
 

@@ -64,7 +64,7 @@ def asked_for(
     space: int,
     secrets: frozenset[str] = frozenset(),
 ) -> tuple[Snippet, ...]:
-    """What ``reason`` names and ``shown`` lacks, in at most ``room`` bytes and MAX_MORE_BYTES of UTF-8.
+    """What ``reason`` names and ``shown`` lacks, in at most ``space`` bytes and MAX_MORE_BYTES of UTF-8.
 
     Ids go on after ``shown``. Empty: it names nothing that can be shown.
     """

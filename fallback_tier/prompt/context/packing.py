@@ -177,7 +177,7 @@ class _Packing:
         return sizes[min(end, len(sizes) - 1)] - sizes[min(start, len(sizes) - 1)]
 
     def _window(self, wanted: Wanted, space: int) -> tuple[int, int]:
-        """Whole lines around the line of interest, at most ``room`` bytes."""
+        """Whole lines around the line of interest, at most ``space`` bytes."""
         path, first, last, focus, _ = wanted
         start = max(first, min(focus, last - 1) - _LINES_BEFORE)
         # The line of interest must fit: near it comes before far from it.

@@ -93,7 +93,7 @@ class Attempts:
         token: Token | None = None,
         reported: Callable[[TierEvent], None] = lambda _: None,
     ) -> AttemptAnswer:
-        """``told`` hears each event of ``stream`` as it comes, in another thread; nothing of an answer
+        """``reported`` hears each event of ``stream`` as it comes, in another thread; nothing of an answer
         that is given again.
 
         Raises NotServedError, AdvisoryError, AttemptHistoryError, RepositoryError; ConflictError: the

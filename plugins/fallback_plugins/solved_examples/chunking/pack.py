@@ -104,7 +104,7 @@ class _Splitter:
         self.run, self.repeated, self.size = [], "", 0
 
     def _begin_piece(self, headers: str, space: int) -> None:
-        """What is told again, in ``room`` tokens. A whole unit comes before any repetition."""
+        """What is told again, in ``space`` tokens. A whole unit comes before any repetition."""
         if count_tokens(headers) > space:
             headers = ""
         space = min(self.overlap_tokens, space - count_tokens(headers))
@@ -112,7 +112,7 @@ class _Splitter:
         self.size = count_tokens(self.repeated)
 
     def _tail(self, headers: str, space: int) -> str:
-        """The last whole smallest units of the piece before, at most ``room`` tokens."""
+        """The last whole smallest units of the piece before, at most ``space`` tokens."""
         tail = ""
         for unit in reversed(self.pieces[-1].units):
             for leaf in reversed(list(unit.leaves())):

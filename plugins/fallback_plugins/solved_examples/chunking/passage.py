@@ -76,7 +76,7 @@ class _Edits:
         self._chosen: set[int] = set()
 
     def choose(self, space: int) -> int:
-        """Take what fits into ``room``; how many bytes that is."""
+        """Take what fits into ``space``; how many bytes that is."""
         taken = 0
         for number in self._open:
             size = _shown_bytes(edit_line(self._edits[number]))
