@@ -4,82 +4,22 @@ Per attempt: ``attempt`` → ``isolate`` → ``gate:applies`` → ``gate:…`` i
 attempt is distilled, deterministically, into the next attempt's context; nothing else of it survives.
 """
 
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from fallback_audit.events import MAX_EXCERPT_CHARS, BudgetReached
-from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.vocabulary import (
-    AffectedCode,
-    DecidedBy,
-    EscalationReason,
-    RefusalReason,
-    Tier,
-)
 from fallback_tier.advisory import Advisory
-from fallback_tier.affected import Affected
-from fallback_tier.attempt.task import Finished, TierEvent
-from fallback_tier.errors import ToolError
-from fallback_tier.execution import ClientRunner, Sandbox
-from fallback_tier.files.entries import say_nothing
-from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
-from fallback_tier.gates.builtin.applies import judge_application
-from fallback_tier.gates.decision import AskPerson, Failure, decide, with_command
-from fallback_tier.gates.journal.inputs import Setup
-from fallback_tier.gates.journal.recording import FixRecord, Observer
+from fallback_tier.gates.fix_steps import FixSteps, GateParts
 from fallback_tier.gates.journal.resume import ResumedFix
 from fallback_tier.gates.journal.stopped import resumable
 from fallback_tier.gates.result import FixResult
-from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
-from fallback_tier.gates.trees.own_cache import cache_of_its_own, forget_cache
-from fallback_tier.gates.trees.state_folder import writing_below
-from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
-from fallback_tier.limits import MAX_RECIPE_CANDIDATES
-from fallback_tier.outcome import Applied, AttemptSummary, NotApplicable, RecipeSelection, Selected
-from fallback_tier.ports import OffersCandidates
-from fallback_tier.prompt.redact import excerpt
+from fallback_tier.gates.steps import FixState
+from fallback_tier.outcome import AttemptSummary, RecipeSelection
 from fallback_tier.repo import RepoContext
-from fallback_tier.tier import FallbackTier
-
-#: One gate's wall clock. Long enough for a real test suite, short enough to notice a hang.
-GATE_TIMEOUT_S = 600.0
-
-
-def _ignore(_event: TierEvent | StepKey) -> None:
-    """Nobody watches."""
 
 
 @dataclass(frozen=True)
-class GateRunner:
-    """Runs attempts until one is proved, none can be had, or a person must decide.
-
-    ``setup``: what a run that resumes the fix must know of this one, kept as evidence. ``report`` is
-    told what is waited for.
-    """
-
-    tier: FallbackTier
-    gates: Sequence[Gate]
-    sandbox: Sandbox
-    clients: ClientRunner
-    audit: AuditStore
-    evidence: EvidenceStore
-    workspace: Path
-    tool_version: str
-    sandbox_waiver: str | None = None
-    observe: Observer = _ignore
-    report: Callable[[str], None] = say_nothing
-    timeout_s: float = GATE_TIMEOUT_S
-    #: Worktrees in layers, or plain checkouts; None: layers where they can be mounted.
-    layered: bool | None = None
-    setup: Setup = field(default_factory=Setup)
-
-    @property
-    def gate_names(self) -> tuple[str, ...]:
-        """In order, without ``applies``."""
-        return tuple(gate.name for gate in self.gates)
+class GateRunner(GateParts):
+    """Runs attempts until one is proved, none can be had, or a person must decide."""
 
     def run(
         self,
@@ -96,8 +36,10 @@ class GateRunner:
         Raises SandboxError, RepositoryError, AuditStoreError: then the repository is untouched, and the
         fix stays open in the trail.
         """
-        fix = _Fix(self, advisory, _with_code(repo, selection), selection)
-        return self._begin(fix, FixState(prior_attempts=tuple(prior_attempts)), linked)
+        steps = FixSteps(self, advisory, repo, selection)
+        return self._to_the_end(
+            steps, steps.begin(FixState(prior_attempts=tuple(prior_attempts)), linked)
+        )
 
     def resume(
         self, advisory: Advisory, repo: RepoContext, selection: RecipeSelection, taken: ResumedFix
@@ -108,191 +50,14 @@ class GateRunner:
         again. A reopened gate transition is started: with a failure, or with a patch on record, whose gates
         are run again and for which no tier is asked. Raises as ``run`` does.
         """
-        fix = _Fix(self, advisory, _with_code(repo, selection), selection)
-        if taken.linked is not None:
-            return self._begin(fix, taken.state, taken.linked)
-        fix.record.resumed(taken.after, self.tool_version)
-        if not taken.unprotected:
-            fix.say_unprotected()
-        return self._to_the_end(fix, taken.state)
+        steps = FixSteps(self, advisory, repo, selection)
+        return self._to_the_end(steps, steps.resume(taken))
 
-    def _begin(self, fix: "_Fix", state: FixState, linked: str | None) -> FixResult:
-        fix.record.started(
-            self.gate_names,
-            self.setup,
-            tool_version=self.tool_version,
-            linked=linked,
-            recorded=state.recorded,
-        )
-        fix.say_unprotected()
-        return self._to_the_end(fix, state)
-
-    def _to_the_end(self, fix: "_Fix", state: FixState) -> FixResult:
+    def _to_the_end(self, steps: FixSteps, state: FixState) -> FixResult:
         try:
-            with resumable(fix.record.scope.fix_id):
-                while (key := next_step(state, self.gate_names)) is not None:
-                    self.observe(key)
-                    state = fix.step(key, state)
+            with resumable(steps.record.scope.fix_id):
+                while (key := steps.next(state)) is not None:
+                    state = steps.step(key, state)
         finally:
-            fix.close()
-        if state.result is None:
-            raise AssertionError("the loop ends with a result")
-        if state.recorded is not None:
-            forget_cache(self.workspace / "cache", fix.record.scope)
-        return state.result
-
-
-def _with_code(repo: RepoContext, selection: RecipeSelection) -> RepoContext:
-    """A host that makes its own context may not have asked whose code is affected: its selection tells."""
-    match selection:
-        case NotApplicable(reason=RefusalReason.OWN_CODE) if repo.affected is None:
-            own = Affected(code=AffectedCode.OWN, decided_by=DecidedBy.MANIFEST)
-            return repo.model_copy(update={"affected": own})
-    return repo
-
-
-class _Fix:
-    """One run's resources, and how each kind of step uses them."""
-
-    def __init__(
-        self, runner: GateRunner, advisory: Advisory, repo: RepoContext, selection: RecipeSelection
-    ) -> None:
-        self._runner = runner
-        self._advisory = advisory
-        self._repo = repo
-        self._selection = selection
-        self.record = FixRecord(runner.audit, runner.evidence, advisory, repo, runner.observe)
-        self._worktrees = Worktrees(
-            runner.workspace,
-            runner.clients,
-            runner.sandbox,
-            layered=runner.layered,
-            report=runner.report,
-        )
-        self._worktree: Worktree | None = None
-        self._opened = ExitStack()
-
-    def say_unprotected(self) -> None:
-        if self._runner.sandbox_waiver is not None:
-            self.record.unprotected(self._runner.sandbox_waiver)
-
-    def close(self) -> None:
-        """Leave nothing behind, nor what an interrupted run had left."""
-        self._opened.close()
-        self._worktrees.remove_leftovers()
-
-    def step(self, key: StepKey, state: FixState) -> FixState:
-        """Do the keyed step. A client that can't do its work is a person's question, no verdict."""
-        try:
-            if key.name == "attempt":
-                return self._attempt(state)
-            if key.name == "isolate":
-                return self._isolate(state)
-            if key.gate is not None:
-                return self._gate(key.gate, state)
-        except ToolError as error:
-            message = excerpt(str(error), MAX_EXCERPT_CHARS)
-            question = f"Step {key.name!r} could not be run: {message} Repair this and run again?"
-            ask = with_command(
-                AskPerson(EscalationReason.GATE_INFRASTRUCTURE, question), self._repo.fix_id
-            )
-            return self.record.carry_out(ask, state)
-        affected = self._repo.affected
-        code = affected.code if affected else AffectedCode.DEPENDENCY
-        recalls, divisible = self._repo.settings.recalls_attempts, self._runner.setup.divisible
-        decision = decide(state, self._repo.fix_id, code, recalls=recalls, divisible=divisible)
-        if isinstance(decision, Failure) and (after := self._handed_on(state, decision)):
-            return after
-        return self.record.carry_out(decision, state)
-
-    def _handed_on(self, state: FixState, failure: Failure) -> FixState | None:
-        """On to the recipe's next candidate, where gates refused one on a first attempt (ADR-0048)."""
-        made, selection = state.application, self._selection_of(state)
-        plugin = self._runner.tier.plugin_for(self._advisory)
-        is_first = not (state.prior_attempts or state.recorded or state.failed)
-        if not (
-            is_first and state.candidate < MAX_RECIPE_CANDIDATES and isinstance(selection, Selected)
-        ):
-            return None
-        if not (isinstance(made, Applied) and made.tier is Tier.RECIPE and made.remediation):
-            return None
-        if not isinstance(plugin, OffersCandidates):
-            return None
-        moves = made.remediation.moves
-        other = plugin.next_candidate(selection, moves, self._advisory, self._repo)
-        if other is None:
-            return None
-        return self.record.handed_on(made, failure.summary, other, state.candidate)
-
-    def _selection_of(self, state: FixState) -> RecipeSelection:
-        if isinstance(self._selection, NotApplicable):
-            return self._selection
-        return self._selection.model_copy(update={"left_out": state.left_out})
-
-    def _attempt(self, state: FixState) -> FixState:
-        if state.recorded is not None:
-            return replace(state, application=self.record.resumed_for(state.recorded))
-        events = self._runner.tier.stream(
-            self._advisory,
-            self._repo,
-            self._selection_of(state),
-            prior_attempts=state.prior_attempts,
-        )
-        with closing(events):
-            for event in events:
-                self._runner.observe(event)
-                if isinstance(event, BudgetReached):
-                    state = replace(state, reached=event)
-                if isinstance(event, Finished):
-                    return replace(state, application=event.application)
-        raise AssertionError("a stream ends with Finished")
-
-    def _isolate(self, state: FixState) -> FixState:
-        """One disposable worktree a fix, reset between attempts: the repository is never written."""
-        with writing_below(self._runner.workspace):
-            if self._worktree is None:
-                self._worktree = self._opened.enter_context(self._worktrees.open(self._repo))
-            else:
-                self._worktree.reset()
-            if state.verdicts and isinstance(state.application, Applied):
-                # Resumed behind the verdict that it applies: put on again, and not judged again.
-                self._worktree.apply(state.application.diff)
-        return replace(state, isolated=True)
-
-    def _gate(self, name: str, state: FixState) -> FixState:
-        application, worktree = state.application, self._worktree
-        if not isinstance(application, Applied) or worktree is None:
-            raise AssertionError("gates judge an isolated patch")
-        began = time.monotonic_ns()
-        with writing_below(self._runner.workspace):
-            verdict = self._judge(name, application, worktree, self._cache(state))
-        took_ms = (time.monotonic_ns() - began) // 1_000_000
-        verdict = verdict.model_copy(update={"duration_ms": took_ms})
-        kept = self.record.judged(verdict, application.attempt)
-        return replace(state, verdicts=(*state.verdicts, kept))
-
-    def _judge(
-        self, name: str, application: Applied, worktree: Worktree, cache: Path
-    ) -> GateVerdict:
-        if name == APPLIES:
-            return judge_application(application, worktree)
-        worktree.restore()
-        gate = next(gate for gate in self._runner.gates if gate.name == name)
-        return gate.judge(self._context(application, worktree, cache))
-
-    def _context(self, application: Applied, worktree: Worktree, cache: Path) -> GateContext:
-        return GateContext(
-            advisory=self._advisory,
-            repo=self._repo,
-            application=application,
-            worktree=worktree,
-            cache=cache,
-            sandbox=self._runner.sandbox,
-            clients=self._runner.clients,
-            timeout_s=self._runner.timeout_s,
-            report=self._runner.report,
-        )
-
-    def _cache(self, state: FixState) -> Path:
-        cache = self._runner.workspace / "cache"
-        return cache if state.recorded is None else cache_of_its_own(cache, self.record.scope)
+            steps.close()
+        return steps.result(state)
