@@ -17,10 +17,9 @@ from fallback_tier.errors import StateFolderError
 #: How long a writer waits for another process's transaction; each is a few milliseconds.
 BUSY_MS = 10_000
 
-#: Of the tables below; a newer file is not touched.
-VERSION = 1
-
-_TABLES = """
+#: Each brings a file from the version before it to its own; the first begins an empty one.
+_STEPS = (
+    """
 CREATE TABLE orders (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
   fix_id TEXT NOT NULL UNIQUE,
@@ -71,7 +70,28 @@ CREATE TABLE people (
   hash BLOB NOT NULL,
   roles TEXT NOT NULL
 ) STRICT;
-"""
+""",
+    # Whose attempts a fix's are that the queue does not have; one table of idempotency keys, not two.
+    """
+CREATE TABLE claims (fix_id TEXT PRIMARY KEY, owner TEXT NOT NULL) STRICT;
+CREATE TABLE requests (
+  owner TEXT NOT NULL,
+  token TEXT NOT NULL,
+  body_sha256 TEXT NOT NULL,
+  fix_id TEXT,
+  answer TEXT,
+  kept_until REAL NOT NULL,
+  PRIMARY KEY (owner, token)
+) STRICT;
+INSERT INTO requests SELECT owner, token, body_sha256, fix_id, NULL, kept_until FROM tokens;
+INSERT OR IGNORE INTO requests SELECT owner, token, body_sha256, NULL, answer, kept_until FROM answers;
+DROP TABLE tokens;
+DROP TABLE answers;
+""",
+)
+
+#: Of the tables now; a newer file is not touched.
+VERSION = len(_STEPS)
 
 
 class Database:
@@ -93,9 +113,10 @@ class Database:
     def _make(self) -> None:
         with self.writing() as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
-            if version == 0:
-                for statement in _TABLES.split(";"):
+            for step in _STEPS[version:]:
+                for statement in step.split(";"):
                     db.execute(statement)
+            if version < VERSION:
                 db.execute(f"PRAGMA user_version = {VERSION}")
         if version > VERSION:
             self.close()

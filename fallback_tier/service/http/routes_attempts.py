@@ -18,7 +18,7 @@ from fallback_tier.service.http.examples import problems as may_answer
 from fallback_tier.service.http.given import IdempotencyKey, TheService
 from fallback_tier.service.http.security import Submitter
 from fallback_tier.service.operations.attempts import AttemptAnswer, AttemptOrder
-from fallback_tier.service.queue.queue import Token
+from fallback_tier.service.queue.tokens import Token
 
 router = APIRouter(prefix="/v1", tags=["attempts"])
 

@@ -21,7 +21,7 @@ from fallback_tier.service.queue.orders import (
     RepositoryName,
     Submission,
 )
-from fallback_tier.service.queue.queue import Token
+from fallback_tier.service.queue.tokens import Token
 from fallback_tier.service.roles import Role
 
 router = APIRouter(prefix="/v1", tags=["fixes"])

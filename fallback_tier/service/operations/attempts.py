@@ -21,7 +21,14 @@ from fallback_tier.outcome import AttemptSummary, RecipeApplication
 from fallback_tier.service.database import Database
 from fallback_tier.service.operations.fixes import Fixes
 from fallback_tier.service.queue.orders import RepositoryName
-from fallback_tier.service.queue.queue import TOKEN_SECONDS, Token
+from fallback_tier.service.queue.tokens import (
+    Token,
+    answered,
+    forget,
+    forget_unanswered,
+    known,
+    remember,
+)
 from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
 from fallback_tier.service.roles import Caller
 from fallback_tier.service.settings import RepositorySettings
@@ -84,7 +91,7 @@ class Attempts:
         self.most_at_once = threads + MAX_WAITING
         self._room = threading.BoundedSemaphore(self.most_at_once)
         with database.writing() as db:  # whoever asked these has been cut off
-            db.execute("DELETE FROM answers WHERE answer IS NULL")
+            forget_unanswered(db)
 
     def run(
         self,
@@ -101,10 +108,11 @@ class Attempts:
         """
         repository = self._fixes.repository(order.repository)
         advisory = parse_advisory(json.dumps(order.advisory).encode(), "advisory")
-        self._check_id(order.fix_id)
-        if token is not None and (known := self._begun(caller, token)) is not None:
-            return AttemptAnswer(application=_application.validate_json(known), cached=True)
+        if token is not None and (before := self._begun(caller, token)) is not None:
+            return AttemptAnswer(application=_application.validate_json(before), cached=True)
         try:
+            if order.fix_id is not None:
+                self._claim(caller, order.fix_id)
             application = self._in_pool(
                 lambda: self._attempt(order, advisory, repository, reported)
             )
@@ -156,61 +164,58 @@ class Attempts:
             reported(event)
         raise AssertionError("a stream ends with Finished")
 
-    def _check_id(self, fix_id: str | None) -> None:
-        """Raises ConflictError: that fix is the queue's, which makes its attempts itself."""
-        if fix_id is None:
-            return
+    def _claim(self, caller: Caller, fix_id: str) -> None:
+        """This fix's attempts are the caller's from the first one on. Raises ConflictError: the queue, a
+        terminal or another caller has begun it, and nobody else writes to its record."""
+        owner = self._owner(fix_id)
+        if owner is None and not self._is_begun(fix_id):
+            with self._database.writing() as db:
+                db.execute("INSERT OR IGNORE INTO claims VALUES (?,?)", (fix_id, caller.name))
+            owner = self._owner(fix_id)
+        if owner != caller.name:
+            raise ConflictError(
+                f"Fix {fix_id} was begun by somebody else, who makes its attempts.",
+                next_step="Give an attempt of your own a fix_id of its own, or none.",
+            )
+
+    def _owner(self, fix_id: str) -> str | None:
+        with self._database.reading() as db:
+            row = db.execute("SELECT owner FROM claims WHERE fix_id = ?", (fix_id,)).fetchone()
+        return None if row is None else str(row["owner"])
+
+    def _is_begun(self, fix_id: str) -> bool:
+        """In the queue, or on record."""
         try:
             self._fixes.queue.get(fix_id)
         except NotFoundError:
-            return
-        raise ConflictError(
-            f"Fix {fix_id} was submitted to the queue, which makes its attempts itself.",
-            next_step="Give an attempt of your own a fix_id of its own, or none.",
-        )
+            return bool(self._fixes.record.events(fix_id))
+        return True
 
     # --- Answers that are kept --------------------------------------------------------------------
 
     def _begun(self, caller: Caller, token: Token) -> str | None:
         """The answer that was given; None: nobody has asked yet, and now somebody has."""
         with self._database.writing() as db:
-            db.execute("DELETE FROM answers WHERE kept_until < ?", (self._clock(),))
-            row = db.execute(
-                "SELECT * FROM answers WHERE owner = ? AND token = ?", (caller.name, token.text)
-            ).fetchone()
-            if row is None:
-                until = self._clock() + TOKEN_SECONDS
-                facts = (caller.name, token.text, token.body_sha256, None, until)
-                db.execute("INSERT INTO answers VALUES (?,?,?,?,?)", facts)
+            before = known(db, caller.name, token, self._clock())
+            if before is None:
+                remember(db, caller.name, token, self._clock())
                 return None
-        if row["body_sha256"] != token.body_sha256:
-            raise ConflictError(
-                "This Idempotency-Key came with another body before.",
-                next_step="Use a new key for a new request; send the same body to ask again.",
-            )
-        if row["answer"] is None:
+        if before.answer is None:
             raise ConflictError(
                 "This request is being answered just now.",
                 next_step="Send it again with the same Idempotency-Key when it is done.",
             )
-        return str(row["answer"])
+        return before.answer
 
     def _keep(self, caller: Caller, token: Token, application: RecipeApplication) -> None:
         with self._database.writing() as db:
-            db.execute(
-                "UPDATE answers SET answer = ? WHERE owner = ? AND token = ?",
-                (application.model_dump_json(), caller.name, token.text),
-            )
+            answered(db, caller.name, token, application.model_dump_json())
 
     def _forget(self, caller: Caller, token: Token | None) -> None:
         """An error is no answer: the same request may be tried again."""
-        if token is None:
-            return
-        with self._database.writing() as db:
-            db.execute(
-                "DELETE FROM answers WHERE owner = ? AND token = ? AND answer IS NULL",
-                (caller.name, token.text),
-            )
+        if token is not None:
+            with self._database.writing() as db:
+                forget(db, caller.name, token)
 
     def close(self) -> None:
         """Waits for what runs. Idempotent."""

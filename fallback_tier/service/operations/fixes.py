@@ -17,7 +17,8 @@ from fallback_tier.advisory import parse_advisory
 from fallback_tier.installed import new_id
 from fallback_tier.service.operations.record import Record
 from fallback_tier.service.queue.orders import Asked, Order, OrderLine, OrderState, Submission
-from fallback_tier.service.queue.queue import OrderQueue, Token
+from fallback_tier.service.queue.queue import OrderQueue
+from fallback_tier.service.queue.tokens import Token
 from fallback_tier.service.refusals import NotAllowedError, NotFoundError, NotServedError
 from fallback_tier.service.roles import Caller, Role
 from fallback_tier.service.settings import RepositorySettings

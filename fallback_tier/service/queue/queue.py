@@ -4,7 +4,6 @@ Server and workers share it as one file. Each change of state is one transaction
 comes from: whoever is late changes nothing, and is told so.
 """
 
-import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -12,14 +11,10 @@ from datetime import UTC, datetime
 from sqlite3 import Connection, Row
 from typing import NamedTuple
 
-from pydantic import BaseModel
-
 from fallback_tier.service.database import Database
 from fallback_tier.service.queue.orders import Asked, Order, OrderLine, OrderState, Problem
+from fallback_tier.service.queue.tokens import Token, known, remember
 from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
-
-#: An idempotency token is good for as long as a client may reasonably try again (48 h).
-TOKEN_SECONDS = 48 * 3_600.0
 
 #: Fixes that may wait: with two workers and a minute each, eight hours of work.
 MAX_QUEUED = 1_000
@@ -28,20 +23,6 @@ MAX_QUEUED = 1_000
 #: The columns that hold JSON, and those of a line.
 _JSON = {"submission", "ended", "problem"}
 _LINE = ", ".join(OrderLine.model_fields)
-
-
-class Token(NamedTuple):
-    """An ``Idempotency-Key``, and the digest of what came with it."""
-
-    text: str
-    body_sha256: str
-
-    @classmethod
-    def of(cls, text: str, what: str, body: BaseModel) -> "Token":
-        """Two requests are the same where they ask the same (``what``) with the same values, however
-        they are spelled."""
-        message = json.dumps([what, body.model_dump(mode="json")], sort_keys=True)
-        return cls(text, hashlib.sha256(message.encode()).hexdigest())
 
 
 class Taken(NamedTuple):
@@ -71,8 +52,10 @@ class OrderQueue:
         Raises ConflictError: this token came with another body; BusyError: the queue is full.
         """
         with self._database.writing() as db:
-            if token is not None and (known := self._known(db, asked.by, token)) is not None:
-                return Taken(known, cached=True)
+            now = self._clock()
+            if token is not None and (before := known(db, asked.by, token, now)) is not None:
+                assert before.fix_id is not None  # noqa: S101 (the token's digest is of a submission)
+                return Taken(_one(db, before.fix_id), cached=True)
             (waiting,) = db.execute(
                 "SELECT count(*) FROM orders WHERE state = ?", (OrderState.QUEUED,)
             ).fetchone()
@@ -95,31 +78,8 @@ class OrderQueue:
                 ),
             )
             if token is not None:
-                db.execute(
-                    "INSERT INTO tokens VALUES (?,?,?,?,?)",
-                    (
-                        asked.by,
-                        token.text,
-                        token.body_sha256,
-                        asked.fix_id,
-                        self._clock() + TOKEN_SECONDS,
-                    ),
-                )
+                remember(db, asked.by, token, now, asked.fix_id)
             return Taken(_one(db, asked.fix_id), cached=False)
-
-    def _known(self, db: Connection, owner: str, token: Token) -> Order | None:
-        db.execute("DELETE FROM tokens WHERE kept_until < ?", (self._clock(),))
-        row = db.execute(
-            "SELECT * FROM tokens WHERE owner = ? AND token = ?", (owner, token.text)
-        ).fetchone()
-        if row is None:
-            return None
-        if row["body_sha256"] != token.body_sha256:
-            raise ConflictError(
-                f"This Idempotency-Key came with another body before: that was fix {row['fix_id']}.",
-                next_step="Use a new key for a new request; send the same body to ask again.",
-            )
-        return _one(db, row["fix_id"])
 
     def get(self, fix_id: str) -> Order:
         """Raises NotFoundError."""

@@ -16,6 +16,7 @@ from fallback_tier.service.settings import Limits, ServiceSettings
 from tests.e2e.command import osv, repository
 from tests.integration.service.test_requests import problem
 from tests.service.house import House, house
+from tests.service.portal import write_trails
 from tests.service.running import events, waited
 from tests.waiting import PATIENCE_S
 
@@ -127,7 +128,22 @@ def test_a_submitted_fix_makes_its_attempts_itself(service: House) -> None:
     client = service.client(Role.SUBMIT)
     fix_id = client.post("/v1/fixes", json=BODY).json()["fix_id"]
     answer = client.post("/v1/attempts", json={**BODY, "fix_id": fix_id})
-    assert "submitted to the queue" in problem(answer, 409)["detail"]
+    assert "begun by somebody else" in problem(answer, 409)["detail"]
+
+
+def test_nobody_writes_to_a_fix_that_others_began(service: House) -> None:
+    """A terminal's fix, and that of another key: their records stay as they are."""
+    write_trails(service.service.state_dir, ("fix-verified",))
+    body = {**BODY, "fix_id": "mine"}
+    first, other = service.client(Role.SUBMIT), service.client(Role.SUBMIT)
+    assert first.post("/v1/attempts", json=body).status_code == 200
+    count = len(service.service.audits.events())
+    for client, fix_id in ((first, "fix-verified"), (other, "fix-verified"), (other, "mine")):
+        answer = client.post("/v1/attempts", json={**BODY, "fix_id": fix_id})
+        assert "begun by somebody else" in problem(answer, 409)["detail"]
+    assert len(service.service.audits.events()) == count
+    retry = {**body, "prior_attempts": [FAILED]}
+    assert first.post("/v1/attempts", json=retry).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -7,24 +7,27 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import StateFolderError
+from fallback_tier.service import database
 from fallback_tier.service.database import VERSION, Database
+from fallback_tier.service.queue.tokens import Token, forget_unanswered, known
+from fallback_tier.service.refusals import ConflictError
 
 
 def test_what_an_exception_leaves_is_undone(tmp_path: Path) -> None:
-    with Database(tmp_path / "service.db") as database:
-        with suppress(ZeroDivisionError), database.writing() as db:
+    with Database(tmp_path / "service.db") as opened:
+        with suppress(ZeroDivisionError), opened.writing() as db:
             db.execute("INSERT INTO people VALUES ('ada', x'00', x'00', 'read')")
             _ = 1 // 0
-        with database.reading() as db:
+        with opened.reading() as db:
             assert db.execute("SELECT count(*) FROM people").fetchone()[0] == 0
 
 
 def test_it_is_durable_and_for_its_owner_alone(tmp_path: Path) -> None:
-    with Database(tmp_path / "own" / "service.db") as database, database.reading() as db:
+    with Database(tmp_path / "own" / "service.db") as opened, opened.reading() as db:
         assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
         assert db.execute("PRAGMA synchronous").fetchone()[0] == 2
-    assert database.path.stat().st_mode & 0o777 == 0o600
-    assert database.path.parent.stat().st_mode & 0o777 == 0o700
+    assert opened.path.stat().st_mode & 0o777 == 0o600
+    assert opened.path.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:
@@ -35,6 +38,26 @@ def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(StateFolderError, match="newer version of the service"):
         Database(path)
+
+
+def test_an_older_file_keeps_its_idempotency_keys(tmp_path: Path) -> None:
+    path = tmp_path / "service.db"
+    db = sqlite3.connect(path)
+    db.executescript(database._STEPS[0])
+    db.execute("INSERT INTO tokens VALUES ('key:ci', 'a', 'x', 'fix-1', 9e9)")
+    db.execute("INSERT INTO answers VALUES ('key:ci', 'b', 'y', '{}', 9e9)")
+    db.execute("INSERT INTO answers VALUES ('key:ci', 'c', 'z', NULL, 9e9)")
+    db.execute("PRAGMA user_version = 1")
+    db.commit()
+    db.close()
+    with Database(path) as opened, opened.writing() as now:
+        assert known(now, "key:ci", Token("a", "x"), 0) == ("fix-1", None)
+        assert known(now, "key:ci", Token("b", "y"), 0) == (None, "{}")
+        forget_unanswered(now)
+        assert known(now, "key:ci", Token("c", "z"), 0) is None
+        with pytest.raises(ConflictError, match="that was fix fix-1"):
+            known(now, "key:ci", Token("a", "y"), 0)
+    Database(path).close()
 
 
 def test_what_is_no_database_is_said(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from fallback_tier.service.database import Database
 from fallback_tier.service.queue.orders import Asked, OrderState, Problem, Submission
-from fallback_tier.service.queue.queue import TOKEN_SECONDS, OrderQueue, Token
+from fallback_tier.service.queue.queue import OrderQueue
+from fallback_tier.service.queue.tokens import TOKEN_SECONDS, Token
 from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
 from tests.waiting import at_once
 
